@@ -1,0 +1,1 @@
+"""docmt: document-level machine translation."""

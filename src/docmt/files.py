@@ -1,0 +1,77 @@
+"""Writing files so that a crash, a kill or a full disk never leaves half of one behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from docmt.errors import DocmtError
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; when the block ends well, it is synced and renamed to `path`.
+
+    On any failure the temporary file is removed and whatever stood at `path` before still stands there.
+    Raises DocmtError for operating system errors (full disk, no permission, missing folder).
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        _sync(temporary)
+        os.replace(temporary, path)
+        _sync(path.parent)
+    except OSError as error:
+        raise DocmtError(
+            f"cannot write {path}: {error.strerror or error}; free space or choose another place"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Like `atomic_path` for a whole directory: `path` appears complete or not at all; an old one is replaced."""
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+        temporary.chmod(0o755)
+        yield temporary
+        for file in sorted(temporary.rglob("*")):
+            _sync(file)
+        _sync(temporary)
+        if path.exists():
+            # A directory cannot be replaced in one step: the old one steps aside first, so one of the two always stands.
+            aside = temporary.with_suffix(".old")
+            os.replace(path, aside)
+            os.replace(temporary, path)
+            shutil.rmtree(aside)
+        else:
+            os.replace(temporary, path)
+        _sync(path.parent)
+    except OSError as error:
+        raise DocmtError(
+            f"cannot write {path}: {error.strerror or error}; free space or choose another place"
+        ) from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes UTF-8 text atomically, newlines exactly as given."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(text.encode("utf-8"))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
