@@ -1,0 +1,38 @@
+"""Documents laid end to end as one sequence of tokens, with nothing padded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from docmt.model.spans import Spans
+
+
+@dataclass(frozen=True)
+class Packed:
+    """T tokens of D documents with S sentences in all.
+
+    `tokens` [T] int64; `sentences` and `documents` both tile the T positions, and a document begins where a
+    sentence begins.
+    """
+
+    tokens: Tensor
+    sentences: Spans
+    documents: Spans
+
+    def to(self, device: torch.device | str) -> Packed:
+        """The same with the tokens on `device` (spans stay on the host)."""
+        return Packed(self.tokens.to(device), self.sentences, self.documents)
+
+
+def pack(documents: Sequence[Sequence[Sequence[int]]]) -> Packed:
+    """Packs documents of sentences of token ids, marks included."""
+    tokens = [token for document in documents for sentence in document for token in sentence]
+    return Packed(
+        torch.tensor(tokens, dtype=torch.int64),
+        Spans.tile([len(sentence) for document in documents for sentence in document]),
+        Spans.tile([sum(map(len, document)) for document in documents]),
+    )

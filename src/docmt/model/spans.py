@@ -1,0 +1,70 @@
+"""Segments of a packed sequence: the one idea that every attention pattern is written in.
+
+Notation used throughout `model/`: T packed tokens, S segments, D documents, H heads, d model width, k = d / H.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class Spans:
+    """Start and length of each of S segments in a packed sequence.
+
+    `starts` and `lengths` are int64 tensors of shape [S] in host memory: they describe a layout, and layout
+    decisions (bucketing, masks) are taken on the host; what a kernel needs on a device, it puts there.
+    Segments may overlap or leave gaps (windows, contexts); `Spans.tile` lays segments end to end.
+    """
+
+    __slots__ = ("_patterns", "lengths", "starts")
+
+    def __init__(self, starts: Tensor, lengths: Tensor) -> None:
+        if starts.shape != lengths.shape or starts.dim() != 1:
+            raise ValueError(f"starts {tuple(starts.shape)} and lengths {tuple(lengths.shape)} must both be [S]")
+        self.starts = starts.to("cpu", torch.int64)
+        self.lengths = lengths.to("cpu", torch.int64)
+        # Attention patterns with these spans as queries, kept so that all layers of a forward pass share them.
+        self._patterns: dict[object, object] = {}
+
+    @classmethod
+    def tile(cls, lengths: Tensor | Sequence[int]) -> Spans:
+        """Segments of the given lengths, laid end to end from position 0."""
+        lengths = torch.as_tensor(lengths, dtype=torch.int64)
+        return cls(lengths.cumsum(0) - lengths, lengths)
+
+    @property
+    def ends(self) -> Tensor:
+        """[S] position after the last token of each segment."""
+        return self.starts + self.lengths
+
+    def tiles(self, total: int) -> bool:
+        """Whether the segments, in order, cover positions 0..total-1 once each."""
+        return bool(int(self.lengths.sum()) == total and torch.equal(self.starts, self.lengths.cumsum(0) - self.lengths))
+
+    def positions(self) -> Tensor:
+        """[sum of lengths] the offset of every token inside its segment, segments in order."""
+        return torch.arange(int(self.lengths.sum())) - self._repeat(self.lengths.cumsum(0) - self.lengths)
+
+    def segment_ids(self) -> Tensor:
+        """[sum of lengths] the number of the segment each token belongs to, segments in order."""
+        return self._repeat(torch.arange(len(self)))
+
+    def _repeat(self, values: Tensor) -> Tensor:
+        return torch.repeat_interleave(values, self.lengths)
+
+    def __len__(self) -> int:
+        return self.starts.numel()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Spans):
+            return NotImplemented
+        return torch.equal(self.starts, other.starts) and torch.equal(self.lengths, other.lengths)
+
+    __hash__ = object.__hash__  # identity: patterns are memorised per object
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{s}+{n}" for s, n in zip(self.starts[:8].tolist(), self.lengths[:8].tolist(), strict=True))
+        return f"Spans({shown}{', ...' if len(self) > 8 else ''})"
