@@ -42,7 +42,9 @@ class Spans:
 
     def tiles(self, total: int) -> bool:
         """Whether the segments, in order, cover positions 0..total-1 once each."""
-        return bool(int(self.lengths.sum()) == total and torch.equal(self.starts, self.lengths.cumsum(0) - self.lengths))
+        return bool(
+            int(self.lengths.sum()) == total and torch.equal(self.starts, self.lengths.cumsum(0) - self.lengths)
+        )
 
     def positions(self) -> Tensor:
         """[sum of lengths] the offset of every token inside its segment, segments in order."""

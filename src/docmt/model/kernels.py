@@ -1,0 +1,305 @@
+"""The kernels behind `attend`: a plain reference, padded buckets for any device, and varlen for CUDA.
+
+Shapes: query [Tq, H, k], key and value [Tk, H, k], result [Tq, H, k]. Segment i of the queries attends to span i
+of the keys; with `causal`, token j of a segment sees tokens 0..j of its span. An empty key span gives zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from docmt.model.spans import Spans
+
+KERNELS = ("reference", "padded", "varlen")
+
+# A bucket takes in segments down to this share of its padded area, so at most that much is computed in vain,
+# against one more round of small products. Between 0.4 and 0.7 the step time changes by less than 3 %.
+_BUCKET_FILL = 0.55
+# Plain products beat scaled_dot_product_attention on a CPU up to these key lengths (docs/log.md).
+_PLAIN_UP_TO = {torch.bfloat16: 1024, torch.float32: 256}
+
+
+@dataclass(frozen=True, eq=False)
+class Bucket:
+    """n segments of similar length, padded to q queries and l keys."""
+
+    count: int
+    query_length: int
+    key_length: int
+    key_mask: Tensor | None  # [n, 1, 1, l] bool, True = attend; None when no key is padding or causality hides it
+
+
+class Pattern:
+    """Which query segments see which key spans: what the kernels need to know, worked out once a batch."""
+
+    def __init__(self, queries: Spans, keys: Spans, causal: bool) -> None:
+        if len(queries) != len(keys):
+            raise ValueError(f"{len(queries)} query segments but {len(keys)} key spans: they must be aligned")
+        if causal and not torch.equal(queries.lengths, keys.lengths):
+            raise ValueError("causal attention needs key spans as long as their query segments")
+        total = int(queries.lengths.sum())
+        if not queries.tiles(total):
+            raise ValueError("query segments must lie end to end from position 0")
+        self.queries, self.keys, self.causal = queries, keys, causal
+        self.query_total = total
+        self.keys_tile = keys.tiles(int(keys.lengths.sum()))
+        self._on_device: dict[object, Any] = {}
+
+    @cached_property
+    def _order(self) -> list[list[int]]:
+        """Segment numbers by bucket, largest area first; segments with an empty side are left out."""
+        areas = (self.queries.lengths * self.keys.lengths).tolist()
+        sizes = list(zip(self.queries.lengths.tolist(), self.keys.lengths.tolist(), strict=True))
+        buckets: list[list[int]] = []
+        widest = (0, 0)
+        for i in sorted(range(len(areas)), key=lambda i: (-areas[i], -sizes[i][0])):
+            if areas[i] == 0:
+                continue
+            grown = (max(widest[0], sizes[i][0]), max(widest[1], sizes[i][1]))
+            if not buckets or areas[i] < _BUCKET_FILL * grown[0] * grown[1]:
+                buckets.append([])
+                grown = sizes[i]
+            buckets[-1].append(i)
+            widest = grown
+        return buckets
+
+    def padded_layout(self, heads: int, device: torch.device) -> PaddedLayout:
+        """Gather indices and masks of the padded kernel, on `device`."""
+        memory_key = ("padded", heads, device)
+        if memory_key not in self._on_device:
+            self._on_device[memory_key] = PaddedLayout(self, self._order, heads, device)
+        layout: PaddedLayout = self._on_device[memory_key]
+        return layout
+
+    def cumulative(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """[S + 1] int32 cumulative lengths of queries and keys on `device`, for varlen kernels."""
+        memory_key = ("cumulative", device)
+        if memory_key not in self._on_device:
+            self._on_device[memory_key] = tuple(
+                F.pad(spans.lengths.cumsum(0), (1, 0)).to(device, torch.int32) for spans in (self.queries, self.keys)
+            )
+        pair: tuple[Tensor, Tensor] = self._on_device[memory_key]
+        return pair
+
+
+class PaddedLayout:
+    """Where every token of every head goes when segments are padded into buckets.
+
+    Rows are (token, head) pairs, token-major in the packed tensors and head-major inside a bucket [n, H, l, k],
+    so that one gather pads, splits heads and brings all buckets into the layout of a batched product.
+    """
+
+    def __init__(self, pattern: Pattern, order: list[list[int]], heads: int, device: torch.device) -> None:
+        self.buckets: list[Bucket] = []
+        query_rows, key_rows, query_real, key_real = [], [], [], []
+        for members in order:
+            index = torch.tensor(members)
+            rows, real = _bucket_rows(pattern.queries, index, heads)
+            query_rows.append(rows)
+            query_real.append(real)
+            rows, real = _bucket_rows(pattern.keys, index, heads)
+            key_rows.append(rows)
+            key_real.append(real)
+            q = int(pattern.queries.lengths[index].max())
+            length = int(pattern.keys.lengths[index].max())
+            mask = real.view(len(members), heads, length)[:, :1, None, :]
+            masked = not pattern.causal and not bool(mask.all())
+            self.buckets.append(Bucket(len(members), q, length, mask.contiguous().to(device) if masked else None))
+        self.query = Rows(query_rows, query_real, pattern.query_total * heads, device)
+        self.key = (
+            Rows(key_rows, key_real, -1, device)
+            if not pattern.keys_tile
+            else Rows(key_rows, key_real, int(pattern.keys.lengths.sum()) * heads, device)
+        )
+
+
+class Rows:
+    """Padded rows and their inverse. `inverse` [total] is None when a row may be gathered several times."""
+
+    def __init__(self, rows: list[Tensor], real: list[Tensor], total: int, device: torch.device) -> None:
+        index = torch.cat(rows) if rows else torch.empty(0, dtype=torch.int64)
+        kept = torch.cat(real) if real else torch.empty(0, dtype=torch.bool)
+        self.index = index.to(device)
+        self.padding = torch.nonzero(~kept).flatten().to(device)
+        self.inverse: Tensor | None = None
+        self.missing: Tensor | None = None
+        if total >= 0:
+            inverse = torch.full((total,), -1, dtype=torch.int64)
+            places = torch.nonzero(kept).flatten()
+            inverse[index[places]] = places
+            # Rows of segments without counterpart (an empty key span) are in no bucket: they come back as zeros.
+            missing = torch.nonzero(inverse < 0).flatten()
+            self.missing = missing.to(device) if len(missing) else None
+            self.inverse = inverse.clamp(min=0).to(device)
+
+
+def _bucket_rows(spans: Spans, members: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+    """Row numbers (token * H + head) in the order [n, H, l], and which of them are no padding."""
+    starts, lengths = spans.starts[members], spans.lengths[members]
+    offset = torch.arange(int(lengths.max()))
+    real = offset < lengths[:, None]  # [n, l]
+    tokens = torch.where(real, starts[:, None] + offset, starts[:, None])
+    rows = tokens[:, None, :] * heads + torch.arange(heads)[:, None]  # [n, H, l]
+    return rows.flatten(), real[:, None, :].expand_as(rows).flatten()
+
+
+class _Gather(torch.autograd.Function):
+    """Rows of x by index, where each row of x is wanted at most once besides padding: both ways are plain copies."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor, missing: Tensor | None) -> Tensor:
+        ctx.save_for_backward(inverse, missing)
+        return x.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        inverse, missing = ctx.saved_tensors
+        gradient = gradients[0].index_select(0, inverse)
+        if missing is not None:
+            gradient.index_fill_(0, missing, 0.0)
+        return gradient, None, None, None, None
+
+
+class _Scatter(torch.autograd.Function):
+    """The way back: padded rows to packed rows; padding receives no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor, missing: Tensor | None) -> Tensor:
+        ctx.save_for_backward(index, padding)
+        result = x.index_select(0, inverse)
+        if missing is not None:
+            result.index_fill_(0, missing, 0.0)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        index, padding = ctx.saved_tensors
+        gradient = gradients[0].index_select(0, index)
+        return gradient.index_fill_(0, padding, 0.0), None, None, None, None
+
+
+def padded(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropout: float = 0.0) -> Tensor:
+    """Segments gathered into padded buckets of similar length, each one batched product. Works on every device."""
+    heads, width = query.shape[1:]
+    layout = pattern.padded_layout(heads, query.device)
+    if not layout.buckets:
+        return query * 0.0
+    q_rows = _gather(query, layout.query)  # [sum of n * H * q, k]
+    k_rows, v_rows = _gather(key, layout.key), _gather(value, layout.key)
+    query_sizes = [b.count * heads * b.query_length for b in layout.buckets]
+    key_sizes = [b.count * heads * b.key_length for b in layout.buckets]
+    outputs = []
+    for bucket, q, k, v in zip(
+        layout.buckets,
+        q_rows.split(query_sizes),
+        k_rows.split(key_sizes),
+        v_rows.split(key_sizes),
+        strict=True,
+    ):
+        shape = (bucket.count, heads, -1, width)
+        outputs.append(
+            _dense(q.view(shape), k.view(shape), v.view(shape), bucket.key_mask, pattern.causal, dropout).reshape(
+                -1, width
+            )
+        )
+    rows = torch.cat(outputs) if len(outputs) > 1 else outputs[0]
+    back = layout.query
+    result: Tensor = _Scatter.apply(rows, back.index, back.inverse, back.padding, back.missing)  # type: ignore[no-untyped-call]
+    return result.view(-1, heads, width)
+
+
+def _gather(x: Tensor, rows: Rows) -> Tensor:
+    flat = x.reshape(-1, x.shape[-1])
+    if rows.inverse is None or rows.inverse.numel() != flat.shape[0]:
+        return flat.index_select(0, rows.index)
+    result: Tensor = _Gather.apply(flat, rows.index, rows.inverse, rows.padding, rows.missing)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _dense(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
+    """Attention over a padded bucket: q [n, H, q, k], k and v [n, H, l, k], key_mask [n, 1, 1, l]."""
+    length = k.shape[2]
+    if q.device.type != "cpu" or length > _PLAIN_UP_TO.get(q.dtype, 0):
+        mask = key_mask.expand(-1, -1, q.shape[2], -1) if key_mask is not None else None
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)
+    n, heads = q.shape[:2]
+    scores = torch.bmm(q.flatten(0, 1) * q.shape[-1] ** -0.5, k.flatten(0, 1).transpose(1, 2)).view(
+        n, heads, -1, length
+    )
+    if causal:
+        scores = scores + _causal_bias(length, scores.dtype)
+    elif key_mask is not None:
+        scores = scores.masked_fill(~key_mask, -math.inf)
+    weights = F.dropout(scores.softmax(-1), dropout)
+    return torch.bmm(weights.flatten(0, 1), v.flatten(0, 1)).view_as(q)
+
+
+@lru_cache(maxsize=256)
+def _causal_bias(length: int, dtype: torch.dtype) -> Tensor:
+    """[l, l] with 0 where a query may look and minus infinity above the diagonal."""
+    return torch.full((length, length), -math.inf, dtype=dtype).triu_(1)
+
+
+def reference(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropout: float = 0.0) -> Tensor:
+    """One segment after the other, written out: slow, and what the other kernels are compared with."""
+    outputs = []
+    layout = zip(
+        pattern.queries.starts.tolist(),
+        pattern.queries.lengths.tolist(),
+        pattern.keys.starts.tolist(),
+        pattern.keys.lengths.tolist(),
+        strict=True,
+    )
+    for q_start, q_length, k_start, k_length in layout:
+        q = query[q_start : q_start + q_length].transpose(0, 1)  # [H, q, k]
+        k = key[k_start : k_start + k_length].transpose(0, 1)  # [H, l, k]
+        v = value[k_start : k_start + k_length].transpose(0, 1)
+        if k_length == 0:
+            outputs.append(torch.zeros_like(query[q_start : q_start + q_length]))
+            continue
+        scores = q @ k.transpose(1, 2) / math.sqrt(query.shape[-1])
+        if pattern.causal:
+            scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(1), -math.inf)
+        weights = F.dropout(scores.softmax(-1), dropout)
+        outputs.append((weights @ v).transpose(0, 1))
+    return torch.cat(outputs)
+
+
+def varlen(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropout: float = 0.0) -> Tensor:
+    """Flash attention on the packed tensors themselves (CUDA, 16-bit floats, no attention dropout)."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    if not pattern.keys_tile:
+        index = torch.cat([torch.arange(s, e) for s, e in zip(pattern.keys.starts, pattern.keys.ends, strict=True)])
+        key, value = key[index.to(key.device)], value[index.to(key.device)]
+    q_cumulative, k_cumulative = pattern.cumulative(query.device)
+    result = varlen_attn(
+        query,
+        key,
+        value,
+        q_cumulative,
+        k_cumulative,
+        int(pattern.queries.lengths.max()),
+        int(pattern.keys.lengths.max()),
+        window_size=(-1, 0) if pattern.causal else (-1, -1),
+    )
+    assert isinstance(result, Tensor)
+    return result
+
+
+def choose(query: Tensor, dropout: float) -> tuple[str, str]:
+    """The kernel for these tensors and the reason for it."""
+    if query.device.type != "cuda":
+        return "padded", f"no varlen kernel on {query.device.type}"
+    if query.dtype not in (torch.bfloat16, torch.float16):
+        return "padded", f"varlen needs 16-bit floats, not {query.dtype}"
+    if dropout:
+        return "padded", "varlen has no attention dropout"
+    return "varlen", "CUDA with 16-bit floats"
