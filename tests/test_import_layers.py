@@ -1,0 +1,168 @@
+"""The house rules that no linter knows: imports go downwards only, and files stay small and free of their workplace."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "docmt"
+FILES = sorted(SOURCE.rglob("*.py"))
+LONGEST_FILE = 450
+
+# A module imports from rooms of a lower rank or from its own room. Rooms of equal rank do not know each other.
+# A file beside the rooms (docmt/errors.py) is a room of one module.
+RANKS = {
+    "errors": 0,
+    "files": 1,
+    "progress": 1,
+    "documents": 2,
+    "text": 3,
+    "synthetic": 3,
+    "model": 4,
+    "data": 5,
+    "model_directory": 6,
+    "training": 7,
+    "decoding": 7,
+    "evaluation": 7,
+    "__init__": 8,
+    "serve": 9,
+    "cli": 10,
+}
+FORBIDDEN = {
+    "documents": {"torch", "lightning", "lightning_fabric"},
+    "synthetic": {"torch", "lightning", "lightning_fabric"},
+    "text": {"torch", "lightning", "lightning_fabric"},
+    "model": {"json", "yaml", "pathlib", "tokenizers", "safetensors"},
+}
+# The model room may look down on nothing but this, whatever its rank allows.
+DOCMT_ALLOWED = {"model": {"model", "errors"}}
+
+WORKPLACE = re.compile(r"/work/|shared/SPEC|(?<![\w.:/])/(?:home|root|Users|mnt|tmp|opt|usr|var|etc|data)/")
+
+
+def room_of(module: str) -> str:
+    """The room of a dotted module name: docmt.text.tokenizer -> text, docmt -> __init__."""
+    return [*module.split("."), "__init__"][1]
+
+
+def module_of(path: Path, source: Path = SOURCE) -> str:
+    """The dotted name of a file under src/docmt; a package is named as its __init__ module."""
+    return ".".join(["docmt", *path.relative_to(source).with_suffix("").parts])
+
+
+def imports(code: str, module: str) -> list[tuple[int, str]]:
+    """(line, absolute dotted name) of every import in the code, wherever it stands; `module` resolves relative ones.
+
+    `from a import b` counts as a.b where a is docmt itself (b is a room or a name in docmt/__init__), else as a.
+    """
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = module.split(".")[: -node.level] if node.level else []
+            origin = ".".join(base + ([node.module] if node.module else []))
+            if origin == "docmt":
+                rooms = [alias.name if alias.name in RANKS else "__init__" for alias in node.names]
+                found += [(node.lineno, f"docmt.{room}") for room in rooms]
+            else:
+                found.append((node.lineno, origin))
+    return found
+
+
+def violations(code: str, module: str) -> list[str]:
+    """What is wrong with the imports of a module, one sentence each, with the line."""
+    room = room_of(module)
+    if room not in RANKS:
+        return [f"{module}: the room {room} has no rank; add it to RANKS in tests/test_import_layers.py"]
+    wrong = []
+    for line, name in imports(code, module):
+        package = name.split(".")[0]
+        if package in FORBIDDEN.get(room, ()):
+            wrong.append(f"{module}:{line}: {room} must not import {package}")
+        if package != "docmt":
+            continue
+        other = room_of(name)
+        if other not in RANKS:
+            wrong.append(f"{module}:{line}: the room {other} has no rank; add it to RANKS")
+        elif other != room and RANKS[other] >= RANKS[room]:
+            wrong.append(f"{module}:{line}: {room} must not import {other}, which is not below it")
+        elif other not in DOCMT_ALLOWED.get(room, RANKS):
+            wrong.append(f"{module}:{line}: {room} must not import {other}")
+    return wrong
+
+
+def test_the_sources_are_found():
+    assert SOURCE / "errors.py" in FILES
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_imports_go_downwards_only(path):
+    assert violations(path.read_text(encoding="utf-8"), module_of(path)) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_files_are_short_and_name_no_machine(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= LONGEST_FILE, f"{path} has {len(lines)} lines; split it by concept"
+    named = [f"{path}:{number}: {line.strip()}" for number, line in enumerate(lines, 1) if WORKPLACE.search(line)]
+    assert named == []
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "message"),
+    [
+        ("docmt.documents.corpus", "from docmt.text.tokenizer import Tokenizer", "must not import text"),
+        ("docmt.documents.corpus", "import docmt.model.spans", "must not import model"),
+        ("docmt.documents.corpus", "from docmt import data", "must not import data"),
+        ("docmt.documents.corpus", "from ..decoding import beam", "must not import decoding"),
+        ("docmt.documents.__init__", "from ..decoding import beam", "must not import decoding"),
+        ("docmt.documents.corpus", "from .. import cli", "must not import cli"),
+        ("docmt.documents.corpus", "from docmt import __version__", "must not import __init__"),
+        ("docmt.text.bpe", "def f():\n    import torch.nn as nn", "docmt.text.bpe:2: text must not import torch"),
+        ("docmt.text.bpe", "from docmt.synthetic import grammar", "must not import synthetic"),
+        ("docmt.synthetic.grammar", "from lightning.fabric import Fabric", "must not import lightning"),
+        ("docmt.evaluation.metrics", "from docmt.decoding.beam import search", "must not import decoding"),
+        ("docmt.model.config", "import json", "must not import json"),
+        ("docmt.model.config", "from pathlib import Path", "must not import pathlib"),
+        ("docmt.model.config", "from docmt.files import write_text", "model must not import files"),
+        ("docmt.model.config", "from docmt.documents.corpus import x", "model must not import documents"),
+        ("docmt.errors", "from docmt.files import write_text", "must not import files"),
+        ("docmt.__init__", "from docmt.cli.main import main", "must not import cli"),
+        ("docmt.__init__", "from . import serve", "must not import serve"),
+        ("docmt.interop.marian", "import json", "the room interop has no rank; add it to RANKS"),
+        ("docmt.cli.main", "import docmt.interop.marian", "the room interop has no rank; add it to RANKS"),
+    ],
+)
+def test_the_checker_sees(module, code, message):
+    found = violations(code, module)
+    assert len(found) == 1
+    assert message in found[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("docmt.documents.corpus", "from .document import Document\nfrom . import document"),
+        ("docmt.documents.__init__", "from .document import Document"),
+        ("docmt.documents.corpus", "from docmt.errors import DocmtError\nimport docmt.files"),
+        ("docmt.model.config", "import torch\nfrom ..errors import DocmtError\nfrom docmt.model import spans"),
+        ("docmt.model_directory", "from docmt.data.store import PreparedStore\nimport json, torch"),
+        ("docmt.evaluation.metrics", "from docmt.documents.corpus import read_documents\nimport torchmetrics"),
+        ("docmt.__init__", "from docmt.decoding.translator import Translator"),
+        ("docmt.cli.main", "from docmt import __version__, training"),
+    ],
+)
+def test_the_checker_allows(module, code):
+    assert violations(code, module) == []
+
+
+@pytest.mark.parametrize("line", ['"/work/main"', "see ../shared/SPEC.md", 'Path("/home/me/x")', "in /tmp/x"])
+def test_the_checker_sees_workplaces(line):
+    assert WORKPLACE.search(line)
+
+
+@pytest.mark.parametrize("line", ["a/data/b", "https://example.org/usr/x", "source/target", "./tmp/x", "n / d"])
+def test_the_checker_allows_other_slashes(line):
+    assert not WORKPLACE.search(line)
