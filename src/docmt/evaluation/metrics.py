@@ -1,0 +1,331 @@
+"""s-BLEU, d-BLEU and chrF of translated documents, computed by sacreBLEU and reported with its signatures.
+
+Notation: G segments of a metric (sentences, documents or instances), K sufficient statistics of a segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
+from sacrebleu.metrics.chrf import CHRF
+
+from docmt.errors import DocmtError
+from docmt.evaluation.aligned_files import read_hypothesis, read_reference
+
+Documents: TypeAlias = Sequence[Sequence[str]]
+"""Documents of sentences."""
+Ranges: TypeAlias = Sequence[Sequence[tuple[int, int]]]
+"""For each document the sentence ranges (start, end exclusive) of its instances, in order, without holes."""
+Statistics: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class MetricConfig:
+    """How text becomes scores. Papers differ in all three points, so no score is comparable without them."""
+
+    unit: Literal["document", "instance"] = "document"
+    """The segment of d-BLEU: the whole document, or the instance the system translated at once, as in
+    G-Transformer (Bao et al. 2021), where it is at most 512 tokens."""
+    tokenize: str = "13a"
+    """The sacreBLEU tokenizer of s-BLEU and d-BLEU: 13a for plain text, none for text already tokenized, also
+    zh, char, intl, ja-mecab, ko-mecab, flores200 and others. chrF does not tokenize."""
+    lowercase: bool = False
+    """Compare in lower case."""
+
+    def __post_init__(self) -> None:
+        if self.unit not in ("document", "instance"):
+            raise DocmtError(f"unit is {self.unit!r}; choose document or instance")
+        if self.tokenize not in BLEU.TOKENIZERS:
+            raise DocmtError(f"tokenize is {self.tokenize!r}; choose one of {', '.join(BLEU.TOKENIZERS)}")
+
+
+@dataclass(frozen=True)
+class MetricScore:
+    """The score of a corpus in one metric, 0 to 100, and what it was computed from.
+
+    statistics: [G, K], a row for each segment; `from_sums` scores any sum of rows.
+    """
+
+    score: float
+    signature: str
+    name: str
+    statistics: Statistics = field(repr=False, compare=False)
+    from_sums: Callable[[Statistics], float] = field(repr=False, compare=False)
+
+    @property
+    def segments(self) -> int:
+        return len(self.statistics)
+
+    def of_segments(self, segments: NDArray[np.int64]) -> float:
+        """The score of the corpus made of these segments (indices, repetitions allowed), to resample."""
+        return self.from_sums(self.statistics[segments].sum(axis=0))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "score": self.score,
+            "signature": self.signature,
+            "segments": self.segments,
+        }
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of one system on one corpus.
+
+    s_bleu and chrf compare sentence with sentence; where the hypothesis has documents with another number of
+    sentences than the reference both are None and `undefined` says which.
+    brevity_penalty and length_ratio (hypothesis to reference, in BLEU's tokens) are those of d-BLEU.
+    """
+
+    config: MetricConfig
+    documents: int
+    sentences: int
+    s_bleu: MetricScore | None
+    d_bleu: MetricScore
+    chrf: MetricScore | None
+    brevity_penalty: float
+    length_ratio: float
+    undefined: str | None = None
+
+    def format(self) -> str:
+        """A table for people: a line for each metric with its segments and signature, then the counts."""
+        rows = []
+        for name, metric, segment in (
+            ("s-BLEU", self.s_bleu, "sentence"),
+            ("d-BLEU", self.d_bleu, self.config.unit),
+            ("chrF", self.chrf, "sentence"),
+        ):
+            if metric is None:
+                rows.append((name, "-", "", "not defined"))
+            else:
+                rows.append((name, f"{metric.score:.2f}", _count(metric.segments, segment), metric.signature))
+        wide = max(len(row[2]) for row in rows)
+        lines = [f"{name:<6}  {score:>6}  {size:>{wide}}  {text}" for name, score, size, text in rows]
+        lines.append(
+            f"{_count(self.documents, 'document')}, {_count(self.sentences, 'sentence')}, "
+            f"brevity penalty {self.brevity_penalty:.3f}, length ratio {self.length_ratio:.3f}"
+        )
+        if self.undefined is not None:
+            lines.append(f"s-BLEU and chrF are not defined: {self.undefined}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the statistics, in types that `json.dumps` takes."""
+        return {
+            **asdict(self.config),
+            "documents": self.documents,
+            "sentences": self.sentences,
+            "s_bleu": self.s_bleu.to_json() if self.s_bleu else None,
+            "d_bleu": self.d_bleu.to_json(),
+            "chrf": self.chrf.to_json() if self.chrf else None,
+            "brevity_penalty": self.brevity_penalty,
+            "length_ratio": self.length_ratio,
+            "undefined": self.undefined,
+        }
+
+
+def evaluate_documents(
+    hypotheses: Documents,
+    references: Documents,
+    config: MetricConfig | None = None,
+    instances: Ranges | None = None,
+    *,
+    more_references: Sequence[Documents] = (),
+) -> Evaluation:
+    """Scores translated documents against their references.
+
+    s-BLEU and chrF are corpus scores over sentence pairs; d-BLEU is corpus BLEU over documents or instances
+    (`config.unit`), their sentences joined by one blank (Bao et al. 2021). Further references have the
+    documents and sentence counts of the first.
+
+    Raises DocmtError when the corpus is empty, the numbers of documents differ, or the unit is the instance
+    and the instances are missing or do not fit.
+    """
+    config = config or MetricConfig()
+    check_documents(len(hypotheses), len(references))
+    sentences = sum(map(len, references))
+    if sentences == 0:
+        raise DocmtError("the reference has no sentences, so nothing can be scored; give a corpus with text")
+    for number, other in enumerate(more_references, 2):
+        if [len(document) for document in other] != [len(document) for document in references]:
+            raise DocmtError(
+                f"reference {number} has other documents or sentence counts than reference 1; "
+                "every reference must translate the same sentences"
+            )
+    undefined = _unpaired(hypotheses, references)
+    if config.unit == "instance" and undefined:
+        raise DocmtError(f"d-BLEU over instances needs paired sentences, but {undefined}; use unit document")
+
+    ranges = _unit_ranges(references, config, instances)
+    all_references = (references, *more_references)
+    d_hypotheses = _join_units(hypotheses, ranges)
+    d_references = [_join_units(reference, ranges) for reference in all_references]
+    d_bleu = _bleu("d-BLEU", d_hypotheses, d_references, config, unit=config.unit)
+    s_bleu = chrf = None
+    if undefined is None:
+        s_hypotheses = list(chain.from_iterable(hypotheses))
+        s_references = [list(chain.from_iterable(reference)) for reference in all_references]
+        s_bleu = _bleu("s-BLEU", s_hypotheses, s_references, config)
+        chrf = _chrf(s_hypotheses, s_references, config)
+
+    lengths = _bleu_score(d_bleu.statistics.sum(axis=0))
+    return Evaluation(
+        config=config,
+        documents=len(references),
+        sentences=sentences,
+        s_bleu=s_bleu,
+        d_bleu=d_bleu,
+        chrf=chrf,
+        brevity_penalty=float(lengths.bp),
+        length_ratio=float(lengths.ratio),
+        undefined=undefined,
+    )
+
+
+def evaluate_files(
+    hypothesis_path: Path | str,
+    reference_path: Path | str,
+    config: MetricConfig | None = None,
+    instances: Ranges | None = None,
+) -> Evaluation:
+    """`evaluate_documents` for two files of one sentence a line with document marks.
+
+    A hypothesis that runs parallel to the reference line by line takes the reference's document borders, so
+    that a sentence translated as nothing is not taken for a border; any other is read by its own borders.
+    """
+    references = read_reference(Path(reference_path))
+    hypotheses = read_hypothesis(Path(hypothesis_path), Path(reference_path), references)
+    check_documents(len(hypotheses), len(references), str(hypothesis_path), str(reference_path))
+    return evaluate_documents(hypotheses, references, config, instances)
+
+
+def check_documents(
+    hypotheses: int,
+    references: int,
+    hypothesis_name: str = "the hypothesis",
+    reference_name: str = "the reference",
+) -> None:
+    """Raises DocmtError unless both sides have the same number of documents, at least one."""
+    if references == 0:
+        raise DocmtError(f"{reference_name} has no documents, so nothing can be scored; give a corpus with text")
+    if hypotheses != references:
+        raise DocmtError(
+            f"{hypothesis_name} has {_count(hypotheses, 'document')} and {reference_name} has {references}; "
+            "they must be the same documents in the same order"
+        )
+
+
+def bleu_from_sums(sums: Statistics) -> float:
+    """BLEU (Papineni et al. 2002, exponential smoothing) from summed statistics.
+
+    sums: [K = 10] hypothesis length, reference length, then for n = 1..4 the matched n-grams, then for
+    n = 1..4 the hypothesis n-grams.
+    """
+    return float(_bleu_score(sums).score)
+
+
+def chrf_from_sums(sums: Statistics) -> float:
+    """chrF2 (Popović 2016) from summed statistics.
+
+    sums: [K = 18] for n = 1..6 the hypothesis n-grams, the reference n-grams and the matched ones.
+    """
+    return float(CHRF()._compute_score_from_stats(sums.tolist()).score)
+
+
+def _bleu_score(sums: Statistics) -> BLEUScore:
+    hypothesis_length, reference_length, *counts = sums.tolist()
+    return BLEU.compute_bleu(counts[:4], counts[4:], hypothesis_length, reference_length, smooth_method="exp")
+
+
+def _bleu(
+    name: str,
+    hypotheses: list[str],
+    references: list[list[str]],
+    config: MetricConfig,
+    unit: str | None = None,
+) -> MetricScore:
+    try:
+        # `force` silences the advice to detokenize: with "none" the text is meant to be tokenized.
+        metric = BLEU(lowercase=config.lowercase, tokenize=config.tokenize, force=config.tokenize == "none")
+    except (ImportError, RuntimeError, OSError) as error:
+        raise DocmtError(
+            f"the tokenizer {config.tokenize} cannot be used: {' '.join(str(error).split())}; "
+            "install what it needs or choose another tokenizer"
+        ) from error
+    statistics = _segment_statistics(metric, hypotheses, references)
+    signature = metric.get_signature()
+    if unit is not None:
+        # The two kinds of d-BLEU are not comparable, and sacreBLEU cannot know which one it was given.
+        signature.update("unit", unit)
+    score = bleu_from_sums(statistics.sum(axis=0))
+    return MetricScore(score, signature.format(), name, statistics, bleu_from_sums)
+
+
+def _chrf(hypotheses: list[str], references: list[list[str]], config: MetricConfig) -> MetricScore:
+    metric = CHRF(lowercase=config.lowercase)
+    statistics = _segment_statistics(metric, hypotheses, references)
+    score = chrf_from_sums(statistics.sum(axis=0))
+    return MetricScore(score, metric.get_signature().format(), "chrF", statistics, chrf_from_sums)
+
+
+def _segment_statistics(metric: BLEU | CHRF, hypotheses: list[str], references: list[list[str]]) -> Statistics:
+    """Sufficient statistics [G, K]; references: one list of G segments for each reference."""
+    # sacreBLEU has no public call for these (its own significance module uses this one); a test compares
+    # the scores made of them with its public corpus scores.
+    return np.array(metric._extract_corpus_statistics(hypotheses, references), dtype=np.int64)
+
+
+def _unpaired(hypotheses: Documents, references: Documents) -> str | None:
+    """None if every document has as many sentences as its reference, else which do not, in words."""
+    pairs = [(len(h), len(r)) for h, r in zip(hypotheses, references, strict=True)]
+    unequal = [number for number, (ours, theirs) in enumerate(pairs, 1) if ours != theirs]
+    if not unequal:
+        return None
+    ours, theirs = pairs[unequal[0] - 1]
+    return (
+        f"{len(unequal)} of {_count(len(pairs), 'document')} differ from the reference in the number of "
+        f"sentences, first document {unequal[0]} with {_count(ours, 'sentence')} for {theirs}"
+    )
+
+
+def _unit_ranges(references: Documents, config: MetricConfig, instances: Ranges | None) -> Ranges | None:
+    """The checked instances of every document for the unit instance, None for whole documents."""
+    if config.unit == "document":
+        return None
+    if instances is None:
+        raise DocmtError("d-BLEU over instances needs the instances of every document; give them or use unit document")
+    if len(instances) != len(references):
+        raise DocmtError(
+            f"instances are given for {_count(len(instances), 'document')} and the corpus has "
+            f"{len(references)}; give the instances of the same documents in the same order"
+        )
+    for number, (ranges, reference) in enumerate(zip(instances, references, strict=True), 1):
+        borders = [0, *(end for _, end in ranges)]
+        starts = [start for start, _ in ranges]
+        if starts != borders[:-1] or borders != sorted(borders) or borders[-1] != len(reference):
+            raise DocmtError(
+                f"the instances of document {number} do not cover its {_count(len(reference), 'sentence')} "
+                "once, in order; pack the documents that are scored"
+            )
+    return instances
+
+
+def _join_units(documents: Documents, ranges: Ranges | None) -> list[str]:
+    """One string for each unit, its sentences joined by one blank."""
+    if ranges is None:
+        units: list[Sequence[str]] = list(documents)
+    else:
+        units = [d[start:end] for d, rs in zip(documents, ranges, strict=True) for start, end in rs]
+    return [" ".join(unit) for unit in units]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
