@@ -1,0 +1,24 @@
+"""Documents: sentences and the text between them, plain text files, and parallel corpora."""
+
+from docmt.documents.corpus import (
+    ParallelDocument,
+    Skipped,
+    read_documents,
+    read_parallel,
+    write_jsonl,
+    write_parallel,
+)
+from docmt.documents.document import Document
+from docmt.documents.segmentation import one_line, sentence_spans
+
+__all__ = [
+    "Document",
+    "ParallelDocument",
+    "Skipped",
+    "one_line",
+    "read_documents",
+    "read_parallel",
+    "sentence_spans",
+    "write_jsonl",
+    "write_parallel",
+]

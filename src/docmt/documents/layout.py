@@ -1,0 +1,137 @@
+"""The layout of plain text: which stretches of it are running text, and which are marks, blank lines and rules.
+
+A *block* is a stretch that sentences are looked for in: one line, or the joined lines of one paragraph. What
+stands between blocks (white space, bullets, numbering, quote and heading marks, ruled lines) is never translated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+BYTE_ORDER_MARK = "\ufeff"
+_LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_PARAGRAPH_BREAKS = ("\x0c", "\u2029")  # a form feed and a paragraph separator end a paragraph by themselves
+
+# What may stand before the text of a line. Nested marks ("> - 1. text") are taken together.
+_MARK = r"""
+    (?: (?P<quote> >+ )
+      | (?: (?P<heading> \#{1,6} )
+          | (?P<bullet> [-*+•‣⁃◦∙·▪▫●○■□–—] | \[[ xX]\] )
+          | (?P<number> \d{1,3}[.)] %s | \(\d{1,3}\) | \(?[A-Za-z]\) | \(?[ivxIVX]{2,5}\) )
+        ) (?= \s | $ )
+    ) \s*
+"""
+# German writes ordinals with a full stop: "3. Oktober" at the start of a line is a date, not item 3 of a list.
+GERMAN_ORDINAL_NOUN = (
+    r"(?:Jan(?:uar|\.)|Jänner|Feb(?:ruar|\.)|März|April|Mai|Juni|Juli|Aug(?:ust|\.)|Sept(?:ember|\.)|"
+    r"Okt(?:ober|\.)|Nov(?:ember|\.)|Dez(?:ember|\.)|Jahrhunderts?|Jh\.|Jahrtausends?|Weltkriegs?|Weltkrieges|"
+    r"Geburtstage?s?|Lebensjahre?s?|Klasse|Auflage|Etage|Stock|Platz|Tag|Mal|Runde|Spieltag|Liga)(?!\w)"
+)
+_MARKS = re.compile(_MARK % "", re.VERBOSE)
+_GERMAN_MARKS = re.compile(_MARK % rf"(?! \s+ {GERMAN_ORDINAL_NOUN} )", re.VERBOSE)
+_FIRST_NUMBERS = {"1.", "1)", "(1)", "a)", "(a)", "A)", "(A)"}
+_UNDERLINE = re.compile(r"([=\-~^*\"'`#+_])\1+")
+_OPEN_END = re.compile(r"[^.!?…:;,。！？：；，、)\]\-–—]$")
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One line of text without its white space and marks; start == end for a line with nothing to translate."""
+
+    start: int
+    end: int
+    kind: str = "text"  # "text" | "quote" | "heading" | "bullet" | "number": the last mark before the text
+    opens: bool = True  # whether the marks may interrupt a paragraph
+    bare_start: int = 0  # where the text starts if the marks are taken for text
+    ends_paragraph: bool = False
+
+    @property
+    def empty(self) -> bool:
+        return self.start == self.end
+
+
+def has_words(text: str) -> bool:
+    """Whether there is anything to translate: a letter or a digit."""
+    return any(map(str.isalnum, text))
+
+
+def blocks(text: str, language: str = "en", join_lines: bool = False) -> Iterator[tuple[int, int]]:
+    """Yields the (start, end) of every block of `text`, in order; no block starts or ends with white space.
+
+    Each line is a block. With `join_lines` the lines of one hard-wrapped paragraph are one block, which then holds
+    the line breaks; blank lines, headings, list items and quoted lines (each line that starts with `>`) end it.
+    """
+    lines = _lines(text, _GERMAN_MARKS if language == "de" else _MARKS)
+    if join_lines:
+        yield from _paragraphs(text, list(lines))
+    else:
+        yield from ((line.start, line.end) for line in lines if not line.empty)
+
+
+def _lines(text: str, marks: re.Pattern[str]) -> Iterator[_Line]:
+    start = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
+    while start < len(text):
+        line_break = _LINE_BREAK.search(text, start)
+        end, after = line_break.span() if line_break else (len(text), len(text))
+        yield _line(text[start:end], start, marks, text[end:after] in _PARAGRAPH_BREAKS)
+        start = after
+
+
+def _line(raw: str, offset: int, marks: re.Pattern[str], ends_paragraph: bool) -> _Line:
+    content = raw.strip()
+    bare = offset + len(raw) - len(raw.lstrip())
+    end = bare + len(content)
+    position, kind, opens = 0, "text", True
+    while mark := marks.match(content, position):
+        if position == 0:
+            opens = mark["number"] is None or mark["number"] in _FIRST_NUMBERS
+        position, kind = mark.end(), mark.lastgroup or kind
+    if not has_words(content[position:]):
+        return _Line(end, end, kind, opens, end if position == 0 else bare, ends_paragraph)
+    return _Line(bare + position, end, kind, opens, bare, ends_paragraph)
+
+
+def _paragraphs(text: str, lines: list[_Line]) -> Iterator[tuple[int, int]]:
+    """Joins lines into paragraphs."""
+    block: list[_Line] = []  # the lines of the open paragraph
+
+    def close() -> Iterator[tuple[int, int]]:
+        if block:
+            yield block[0].start, block[-1].end
+            block.clear()
+
+    for index, line in enumerate(lines):
+        # As in Markdown, a number in the middle of a paragraph starts a list only if it is the first: a sentence may
+        # well be wrapped just before "12. Then ...". Inside a list any number does.
+        if block and not line.opens and block[0].kind not in ("number", "bullet"):
+            line = _Line(line.bare_start, line.end, ends_paragraph=line.ends_paragraph)
+        if line.empty:
+            yield from close()
+            continue
+        underlined = index + 1 < len(lines) and _is_underline(text, line, lines[index + 1])
+        if line.kind != "text" or underlined or (len(block) == 1 and _is_title(text, block[0], line)):
+            yield from close()
+        block.append(line)
+        if line.kind == "heading" or underlined or line.ends_paragraph:
+            yield from close()
+    yield from close()
+
+
+def _is_underline(text: str, line: _Line, below: _Line) -> bool:
+    """Whether the line below is a row of one character about as long as the line."""
+    if not below.empty:
+        return False
+    row = _LINE_BREAK.sub("", text[line.end : below.end]).strip()
+    return _UNDERLINE.fullmatch(row) is not None and abs(len(row) - (line.end - line.bare_start)) <= 2
+
+
+def _is_title(text: str, first: _Line, second: _Line) -> bool:
+    """Whether the first line of a paragraph is a title: it stops far before the margin, in the middle of nothing."""
+    return (
+        first.kind == "text"
+        and 2 * (first.end - first.start) <= second.end - second.start
+        and _OPEN_END.search(text[first.start : first.end]) is not None
+        and text[second.start].isupper()
+    )

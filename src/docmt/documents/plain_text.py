@@ -1,0 +1,136 @@
+"""Plain text in and out: UTF-8, byte for byte, with errors that say where the bytes are bad and what to do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from docmt.errors import DocmtError
+from docmt.files import write_text as write_text_atomically
+
+STANDARD = "-"
+"""The path that stands for standard input when reading and standard output when writing."""
+
+
+def open_binary(path: Path | str) -> BinaryIO:
+    """Opens a file for reading bytes. Raises DocmtError if it is missing, a directory or not readable."""
+    try:
+        return Path(path).open("rb")
+    except (OSError, ValueError) as error:
+        raise cannot_read(path, error) from error
+
+
+def cannot_read(path: Path | str, error: OSError | ValueError) -> DocmtError:
+    """The DocmtError for a failed open or read."""
+    if isinstance(error, FileNotFoundError):
+        return DocmtError(f"cannot read {path}: there is no such file; check the path")
+    if isinstance(error, IsADirectoryError):
+        return DocmtError(f"cannot read {path}: it is a directory; name a file inside it")
+    if isinstance(error, PermissionError):
+        return DocmtError(f"cannot read {path}: permission denied; ask for the right to read it")
+    reason = (error.strerror if isinstance(error, OSError) else None) or error
+    return DocmtError(f"cannot read {path}: {reason}; check that it is a readable file")
+
+
+def read_text(path: Path | str) -> str:
+    """Reads UTF-8 text exactly as it stands (byte-order mark, CRLF and all); "-" is standard input.
+
+    Raises DocmtError for a file that cannot be read and for bytes that are not UTF-8.
+    """
+    if str(path) == STANDARD:
+        return decode_utf8(sys.stdin.buffer.read(), "standard input")
+    with open_binary(path) as file:
+        try:
+            data = file.read()
+        except OSError as error:
+            raise cannot_read(path, error) from error
+    return decode_utf8(data, path)
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Writes text as UTF-8 with no newline translation: atomically to a file, or to standard output for "-".
+
+    A reader that closes the pipe early (`| head`) ends the writing quietly. Raises DocmtError for lone
+    surrogates and for operating system errors.
+    """
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DocmtError(
+            f"cannot write {path}: character {error.start + 1} is a lone surrogate "
+            f"(U+{ord(text[error.start]):04X}), which UTF-8 cannot hold; remove it"
+        ) from error
+    if str(path) == STANDARD:
+        _write_standard_output(data)
+        return
+    path = Path(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        # A device or a named pipe is written to, never replaced by a file of the same name.
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise DocmtError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+        return
+    write_text_atomically(path, text)
+
+
+def decode_utf8(data: bytes, path: Path | str, first_line: int = 1) -> str:
+    """Decodes UTF-8; the first byte of `data` stands at the start of line `first_line` of `path`.
+
+    Raises DocmtError naming the line, the byte within it, and the encoding the data looks like.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", 0, error.start)
+        byte = error.start - data.rfind(b"\n", 0, error.start)
+        raise DocmtError(
+            f"{path}, line {line}, byte {byte}: not UTF-8 (0x{data[error.start]:02X}); {_advice(data, error)}"
+        ) from error
+
+
+def _advice(data: bytes, error: UnicodeDecodeError) -> str:
+    """What bad UTF-8 most likely is, and the command that mends it."""
+    if data.startswith((b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")):
+        return _looks_like("UTF-32", "utf-32")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return _looks_like("UTF-16", "utf-16")
+    if error.reason == "unexpected end of data":
+        return "the last character is cut off; fetch or copy the file again"
+    if b"\x00" in data:
+        return "it looks like a binary file; give a text file"
+    high = [byte for byte in data if byte >= 0x80]
+    letters = sum(1 for byte in data if 0x41 <= byte <= 0x7A)
+    # Western European text has few accented letters among many plain ones; other scripts have mostly high bytes.
+    if len(high) > letters:
+        return "find its encoding (`file -i` helps) and convert it with iconv -f ENCODING -t utf-8"
+    if any(byte < 0xA0 for byte in high):
+        return _looks_like("Windows-1252", "windows-1252")
+    return _looks_like("Latin-1", "latin1")
+
+
+def _looks_like(name: str, iconv: str) -> str:
+    return f"it looks like {name}; convert it with iconv -f {iconv} -t utf-8"
+
+
+def _write_standard_output(data: bytes) -> None:
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        _silence_standard_output()
+    except OSError as error:
+        _silence_standard_output()
+        raise DocmtError(
+            f"cannot write to standard output: {error.strerror or error}; send it to another place"
+        ) from error
+
+
+def _silence_standard_output() -> None:
+    """Sends what is left in the buffer to nowhere: Python would try again at exit and print a traceback."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
