@@ -92,6 +92,15 @@ def test_another_number_of_lines_is_read_by_its_own_borders(files):
     )
 
 
+def test_a_missing_last_line_is_not_an_empty_sentence(files):
+    result = evaluate_files(*files(REFERENCE.removesuffix("It slept all day.\n")))
+    assert result.undefined.endswith("first document 2 with 1 sentence for 2")
+    assert evaluate_files(*files(REFERENCE.removesuffix("\n"))).undefined is None
+    hypothesis, reference = files("", "One line.\n")
+    with pytest.raises(DocmtError, match="hyp has 0 documents"):
+        evaluate_files(hypothesis, reference)
+
+
 def test_as_many_lines_by_chance_do_not_lose_the_one_beside_the_border(files):
     """Two sentences and three for three and two: line 4 is text here and a border there."""
     result = evaluate_files(*files("The sun is up today.\nIt is warm.\n\nA cat.\nIt sat on the mat.\nIt slept.\n"))
@@ -136,5 +145,5 @@ def test_files_that_cannot_be_read_are_named(files, tmp_path):
     with pytest.raises(DocmtError, match="absent"):
         evaluate_files(tmp_path / "absent", reference)
     hypothesis.write_bytes(b"fine\nf\xfcr\n")
-    with pytest.raises(DocmtError, match=r"hyp, line 2 is not UTF-8"):
+    with pytest.raises(DocmtError, match=r"hyp, line 2\b.*not UTF-8"):
         evaluate_files(hypothesis, reference)

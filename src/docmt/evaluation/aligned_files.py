@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docmt.documents.corpus import read_documents
-from docmt.errors import DocmtError
+from docmt.documents.corpus import DOCUMENT_MARK, read_documents
+from docmt.documents.plain_text import read_text
 
 Corpus = list[tuple[str, ...]]
 """Documents of sentences."""
@@ -43,10 +43,10 @@ def align_lines(hypothesis: list[str], reference: list[str], references: Corpus)
         ours = ours.strip()
         # What the corpus reader took for sentences are sentences; other lines of the reference are borders.
         if len(found) < len(expected) and theirs.strip() == expected[len(found)].strip():
-            if ours == "<d>":
+            if ours == DOCUMENT_MARK:
                 return None
             found.append(ours)
-        elif ours not in ("", "<d>"):
+        elif ours not in ("", DOCUMENT_MARK):
             return None
     if len(found) != len(expected):
         return None
@@ -55,12 +55,5 @@ def align_lines(hypothesis: list[str], reference: list[str], references: Corpus)
 
 
 def _lines(path: Path) -> list[str]:
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise DocmtError(f"cannot read {path}: {error.strerror or error}; check the name and permissions") from error
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise DocmtError(f"{path}, line {line} is not UTF-8; convert the file to UTF-8") from error
-    lines = text.split("\n")
+    lines = read_text(path).removeprefix("\ufeff").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
