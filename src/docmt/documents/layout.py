@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 BYTE_ORDER_MARK = "\ufeff"
-_LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _PARAGRAPH_BREAKS = ("\x0c", "\u2029")  # a form feed and a paragraph separator end a paragraph by themselves
 
 # What may stand before the text of a line. Nested marks ("> - 1. text") are taken together.
@@ -73,7 +73,7 @@ def blocks(text: str, language: str = "en", join_lines: bool = False) -> Iterato
 def _lines(text: str, marks: re.Pattern[str]) -> Iterator[_Line]:
     start = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
     while start < len(text):
-        line_break = _LINE_BREAK.search(text, start)
+        line_break = LINE_BREAK.search(text, start)
         end, after = line_break.span() if line_break else (len(text), len(text))
         yield _line(text[start:end], start, marks, text[end:after] in _PARAGRAPH_BREAKS)
         start = after
@@ -123,7 +123,7 @@ def _is_underline(text: str, line: _Line, below: _Line) -> bool:
     """Whether the line below is a row of one character about as long as the line."""
     if not below.empty:
         return False
-    row = _LINE_BREAK.sub("", text[line.end : below.end]).strip()
+    row = LINE_BREAK.sub("", text[line.end : below.end]).strip()
     return _UNDERLINE.fullmatch(row) is not None and abs(len(row) - (line.end - line.bare_start)) <= 2
 
 

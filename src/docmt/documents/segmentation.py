@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import sentencex
 
-from docmt.documents.layout import GERMAN_ORDINAL_NOUN, blocks, has_words
+from docmt.documents.layout import GERMAN_ORDINAL_NOUN, LINE_BREAK, blocks, has_words
 from docmt.errors import DocmtError
 
 # sentencex takes quadratic time on some long texts (Chinese without spaces, unclosed quotes), so long blocks are
@@ -35,7 +35,7 @@ _BEFORE_NUMBER = {
     "fr": {"art", "Art", "n", "no", "No", "al", "p", "pp"},
 }
 
-_LINE_JOIN = re.compile("[^\\S\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]*[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]\\s*")
+_WHITE_SPACES = re.compile(r"\s+")
 _UNSPACED_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
 
 
@@ -65,11 +65,13 @@ def one_line(sentence: str) -> str:
 
     A break becomes one space, or nothing between Chinese or Japanese characters.
     """
-    return _LINE_JOIN.sub(_join, sentence)
+    return _WHITE_SPACES.sub(_join, sentence)
 
 
-def _join(line_break: re.Match[str]) -> str:
-    text, (start, end) = line_break.string, line_break.span()
+def _join(spaces: re.Match[str]) -> str:
+    if not LINE_BREAK.search(spaces[0]):
+        return spaces[0]
+    text, (start, end) = spaces.string, spaces.span()
     unspaced = _UNSPACED_SCRIPT.match(text[start - 1 : start]) and _UNSPACED_SCRIPT.match(text[end : end + 1])
     return "" if unspaced else " "
 
@@ -79,10 +81,10 @@ def _boundaries(block: str, language: str) -> Iterator[int]:
     plain = _WHITE_SPACE.sub(" ", block)
     start, size = 0, _WINDOW
     while start < len(plain):
-        is_last = start + size >= len(plain)
-        ends = _sentencex_ends(plain[start : start + size], language)
-        if not is_last:
-            ends = [end for end in ends if end <= size - _MARGIN]
+        window = _window(plain, start, size)
+        ends = _sentencex_ends(window, language)
+        if start + len(window) < len(plain):
+            ends = [end for end in ends if end <= len(window) - _MARGIN]
             if not ends:  # a sentence longer than the window
                 size *= 2
                 continue
@@ -91,6 +93,19 @@ def _boundaries(block: str, language: str) -> Iterator[int]:
             if boundary == len(plain) or not _must_join(plain, boundary, language):
                 yield boundary
         start, size = start + ends[-1], _WINDOW
+
+
+def _window(text: str, start: int, size: int) -> str:
+    """About `size` characters from `start` on, not ending within straight quotes.
+
+    sentencex cuts within all straight quotes of a text that has an odd number of them.
+    """
+    window = text[start : start + size]
+    if start + size < len(text) and window.count('"') % 2:
+        quote = window.rindex('"')
+        if size - quote < 4 * _MARGIN:
+            return window[:quote]
+    return window
 
 
 def _sentencex_ends(text: str, language: str) -> list[int]:

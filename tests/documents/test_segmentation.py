@@ -1,0 +1,167 @@
+"""Sentence segmentation: layout stays in the gaps, abbreviations do not end sentences, time stays linear."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from docmt.documents import Document, one_line, segmentation
+
+
+def split(text: str, language: str = "en", join_lines: bool = False) -> list[str]:
+    document = Document.from_text(text, language=language, join_lines=join_lines)
+    assert document.text() == text
+    return list(document.sentences)
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        ("en", ["Dr. Smith went to Washington.", "He arrived at 5 p.m. on Jan. 5."]),
+        ("en", ["It costs $3.50.", "That is cheap."]),
+        ("en", ["The U.S. economy grew.", "J. R. R. Tolkien wrote it."]),
+        ("en", ["See Fig. 3 and Sec. 4.2.", "It works (see p. 5).", "Next."]),
+        ("en", ['He said: "I am here. You are not."', "Then he left."]),
+        ("en", ["Well... I don't know.", "Maybe."]),
+        ("en", ["What?!", "Really??", "Yes!"]),
+        ("en", ["Visit www.example.com.", "Mail a.b@c.de now."]),
+        ("en", ["Approx. 5 people came.", "Good."]),
+        ("en", ["A sentence by J.\xa0Smith.", "And another."]),
+        ("de", ["Das ist z. B. ein Test.", "Er geht."]),
+        ("de", ["Am 3. Oktober 1990 war es.", "Das 19. Jahrhundert war lang.", "Der 2. Weltkrieg auch."]),
+        ("de", ["Ich sah ihn am 5.", "Er war krank."]),
+        ("de", ["Es kostet 3,50 Euro, d.h. wenig.", "Er kam mit Hrn. Schmidt von der Fa. Meyer."]),
+        ("de", ["„Ich komme. Warte!“, sagte er.", "Dann ging er."]),
+        ("fr", ["M. Dupont et Mme. Petit sont arrivés.", "Le Dr. Roy est parti."]),
+        ("fr", ["Il est 5 h. du matin.", "J.-C. est né.", "L'O.N.U. a dit oui."]),
+        ("fr", ["L'art. 5 du code, n. 3.", "Voir p. 3.", "Il aime l'art.", "Elle aussi."]),
+        ("fr", ["« Viens ici. Vite ! » dit-il.", "Il partit."]),
+        ("de-AT", ["Das 19. Jahrhundert war lang.", "Gut."]),
+        ("no-such-language", ["One sentence.", "Two sentences."]),
+    ],
+)
+def test_typical_sentences(language: str, expected: list[str]) -> None:
+    assert split(" ".join(expected), language) == expected
+
+
+def test_scripts_without_spaces() -> None:
+    assert split("你好。我很好！你呢？", "zh") == ["你好。", "我很好！", "你呢？"]
+    assert split("שלום. מה שלומך?", "he") == ["שלום.", "מה שלומך?"]
+
+
+def test_marks_belong_to_the_gaps() -> None:
+    text = "# Head\n- one\n* two\n• three\n1. four\n12) five\na) six\n(iv) seven\n> eight\n> > - 3. nine\n- [x] ten\n"
+    assert split(text) == ["Head", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+    document = Document.from_text(text)
+    assert document.gaps[0] == "# "
+    assert document.gaps[9] == "\n> > - 3. "
+
+
+def test_text_that_only_looks_like_a_mark() -> None:
+    lines = ["1.5 million came", "-5 degrees", "#hashtag", "2019. Then it ended", "(see) this", "3D films", "a.b.c"]
+    assert split("\n".join(lines)) == [
+        *("1.5 million came", "-5 degrees", "#hashtag", "2019.", "Then it ended", "(see) this", "3D films", "a.b.c")
+    ]
+
+
+def test_german_date_at_the_start_of_a_line_is_no_list_item() -> None:
+    assert split("3. Oktober 1990", "de") == ["3. Oktober 1990"]
+    assert split("3. Oktopus", "de") == ["Oktopus"]
+
+
+@pytest.mark.parametrize("join_lines", [False, True])
+def test_lines_without_letters_or_digits_are_gaps(join_lines: bool) -> None:
+    document = Document.from_text("One\n-----\n***\n😀 !\n1.\n- \nTwo. ?! Three.", join_lines=join_lines)
+    assert document.sentences == ("One", "Two.", "Three.")
+    assert document.gaps == ("", "\n-----\n***\n😀 !\n1.\n- \n", " ?! ", "")
+
+
+def test_every_kind_of_line_break_ends_a_line() -> None:
+    assert split("a\nb\r\nc\rd\x0be\x0cf\x85g\u2028h\u2029i") == list("abcdefghi")
+
+
+def test_byte_order_mark_is_in_the_first_gap_only() -> None:
+    assert Document.from_text("\ufeffHi.").gaps == ("\ufeff", "")
+    assert split("Hi.\n\ufeffHo.") == ["Hi.", "\ufeffHo."]
+
+
+def test_joined_lines() -> None:
+    text = (
+        "This is a sentence that\r\n  goes on. And this\r\none ends. \r\n\r\nNew\nparagraph\u2028here\u2029And another"
+    )
+    assert split(text, join_lines=True) == [
+        *("This is a sentence that\r\n  goes on.", "And this\r\none ends."),
+        *("New\nparagraph\u2028here", "And another"),
+    ]
+    assert len(split(text)) == 8
+
+
+def test_headings_end_sentences_in_joined_lines() -> None:
+    text = (
+        "# Mark\nText under it\ngoes on\n## Mark\n\nTitle\n=====\nText\nOther title\n-----------\n"
+        "Introduction\nThis line is much longer than the title\nand goes on."
+    )
+    assert split(text, join_lines=True) == [
+        *("Mark", "Text under it\ngoes on", "Mark", "Title", "Text", "Other title", "Introduction"),
+        "This line is much longer than the title\nand goes on.",
+    ]
+
+
+def test_short_first_line_that_runs_on_is_no_title() -> None:
+    text = "However,\nThe rest of this paragraph is long"
+    assert split(text, join_lines=True) == [text]
+    text = "In the\nmiddle of a long sentence this goes on"
+    assert split(text, join_lines=True) == [text]
+
+
+def test_lists_and_quotes_in_joined_lines() -> None:
+    text = "Items:\n1. one is\n   long\n2. two\n- three\n  more\n> q\n> r\nwith a wrap before\n12. Not a list"
+    assert split(text, join_lines=True) == [
+        *("Items:", "one is\n   long", "two", "three\n  more", "q", "r\nwith a wrap before\n12.", "Not a list")
+    ]
+
+
+def test_one_line() -> None:
+    assert one_line("goes \r\n   on  and\non") == "goes on  and on"
+    assert one_line("在\n  中国 in\n中国") == "在中国 in 中国"
+    assert one_line("no\tbreak ") == "no\tbreak "
+
+
+def test_sentence_of_5000_words_is_one_sentence() -> None:
+    long = " ".join(["word"] * 5000) + "."
+    assert split(f"Short. {long} Short.") == ["Short.", long, "Short."]
+
+
+def test_long_blocks_are_cut_as_short_ones() -> None:
+    """Blocks longer than the window: no boundary is lost, added or moved where windows meet."""
+    unit = ["It costs $3.50 at Dr. Smith's.", 'He said: "I am here. You are not."', "Die 你好 😀 next!", "Yes?"]
+    assert split(" ".join(unit * 2000)) == unit * 2000
+    assert split("你好。我很好！" * 10_000, "zh") == ["你好。", "我很好！"] * 10_000
+
+
+def test_100_000_sentences() -> None:
+    assert len(split("This is a sentence. And one more.\n" * 50_000)) == 100_000
+
+
+@pytest.mark.parametrize("failure", ["panic", "loss"])
+def test_failing_library_loses_no_text(monkeypatch: pytest.MonkeyPatch, failure: str) -> None:
+    class PanicException(BaseException):
+        pass
+
+    def segment(language: str, text: str) -> list[str]:
+        if failure == "panic":
+            raise PanicException
+        return [text[:-1]]
+
+    monkeypatch.setattr(segmentation, "sentencex", SimpleNamespace(segment=segment))
+    assert split("One. Two.\nThree.") == ["One. Two.", "Three."]
+
+
+def test_interrupting_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def segment(language: str, text: str) -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(segmentation, "sentencex", SimpleNamespace(segment=segment))
+    with pytest.raises(KeyboardInterrupt):
+        split("One.")
