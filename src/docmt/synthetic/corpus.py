@@ -1,0 +1,136 @@
+"""Writes the synthetic language as a corpus: training, development and test texts, and two test sets for pronouns.
+
+The contrastive test set follows the idea of Müller et al. 2018, "A Large-Scale Test Set for the Evaluation of
+Context-Aware Pronoun Translation in Neural Machine Translation": the right pronoun against its alternatives.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+
+from docmt.documents.corpus import ParallelDocument, write_parallel
+from docmt.errors import DocmtError
+from docmt.files import atomic_directory, write_text
+from docmt.synthetic.grammar import Pronoun, SyntheticDocument, write_documents
+from docmt.synthetic.lexicon import NOUNS, Case, Gender
+
+
+@dataclass(frozen=True)
+class ContrastiveItem:
+    """One pronoun as a test: `candidates` are whole target documents that differ in the pronoun alone.
+
+    `correct` is the index of the right one; `sentence` that of the sentence with the pronoun; `distance` counts
+    sentences back to its antecedent.
+    """
+
+    id: str
+    source: tuple[str, ...]
+    candidates: tuple[tuple[str, ...], ...]
+    correct: int
+    sentence: int
+    distance: int
+
+
+def contrastive_items(documents: Iterable[SyntheticDocument]) -> list[ContrastiveItem]:
+    """Makes one item a pronoun; the candidates are shuffled, always in the same way for the same document id."""
+    return [
+        _contrastive_item(item.document, pronoun, f"{item.document.id}-{index}")
+        for item in documents
+        for index, pronoun in enumerate(item.pronouns)
+    ]
+
+
+def _contrastive_item(document: ParallelDocument, pronoun: Pronoun, id: str) -> ContrastiveItem:
+    order = list(range(len(pronoun.candidates)))
+    random.Random(id).shuffle(order)
+    sentence = document.target[pronoun.sentence]
+    before, after = document.target[: pronoun.sentence], document.target[pronoun.sentence + 1 :]
+    variants = (sentence[: pronoun.start] + pronoun.candidates[index] + sentence[pronoun.end :] for index in order)
+    return ContrastiveItem(
+        id=id,
+        source=document.source,
+        candidates=tuple((*before, variant, *after) for variant in variants),
+        correct=order.index(pronoun.correct),
+        sentence=pronoun.sentence,
+        distance=pronoun.distance,
+    )
+
+
+def write_corpus(directory: Path, *, train: int, dev: int, test: int, seed: int) -> None:
+    """Writes a corpus with that many documents a split; no document stands in two splits.
+
+    train/dev/test `.en` and `.de` hold one sentence a line and an empty line between documents;
+    test.contrastive.jsonl one `ContrastiveItem` a line; test.pronouns.jsonl one test document a line with its pronouns
+    (see `read_pronouns`). Development and test documents use only nouns of the training documents. An old directory of
+    that name is replaced. Raises DocmtError if a split would be empty or the directory cannot be written.
+    """
+    if min(train, dev, test) < 1:
+        raise DocmtError(
+            f"a synthetic corpus needs at least one document a split, not train={train}, dev={dev}, test={test};"
+            " raise the numbers"
+        )
+    splits: dict[str, list[SyntheticDocument]] = {}
+    seen: set[tuple[str, ...]] = set()
+    nouns = NOUNS
+    for name, count in (("train", train), ("dev", dev), ("test", test)):
+        # A generator for each split: more training documents leave the draw of the others as it was.
+        stream = write_documents(random.Random(f"{seed} {name}"), nouns, name, seen)
+        splits[name] = list(islice(stream, count))
+        if name == "train":
+            known = {pronoun.antecedent for item in splits[name] for pronoun in item.pronouns}
+            nouns = tuple(noun for noun in NOUNS if noun.german in known)
+    contrastive = [asdict(item) for item in contrastive_items(splits["test"])]
+    marked = [{**asdict(item.document), "pronouns": list(map(asdict, item.pronouns))} for item in splits["test"]]
+    with atomic_directory(directory) as temporary:
+        for name, items in splits.items():
+            pairs = (item.document for item in items)
+            write_parallel(pairs, temporary / f"{name}.en", temporary / f"{name}.de")
+        write_text(temporary / "test.contrastive.jsonl", _jsonl(contrastive))
+        write_text(temporary / "test.pronouns.jsonl", _jsonl(marked))
+
+
+def _jsonl(records: Iterable[dict[str, object]]) -> str:
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def read_pronouns(path: Path) -> list[SyntheticDocument]:
+    """Reads the documents and pronouns of a test.pronouns.jsonl; raises DocmtError naming the line that is damaged."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise DocmtError(f"cannot read {path}: {reason}; write the corpus anew") from error
+    documents = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            documents.append(_parse(json.loads(line)))
+        except (ValueError, TypeError, KeyError) as error:
+            raise DocmtError(
+                f"{path}, line {number} is not a document with its pronouns ({error}); write the corpus anew"
+            ) from error
+    return documents
+
+
+def _parse(record: dict[str, object]) -> SyntheticDocument:
+    match record:
+        case {"id": str(id), "source": list(source), "target": list(target), "pronouns": list(pronouns)}:
+            document = ParallelDocument(id, tuple(source), tuple(target))
+            return SyntheticDocument(document, tuple(_pronoun(pronoun) for pronoun in pronouns))
+    raise ValueError("id, source, target or pronouns missing")
+
+
+def _pronoun(fields: dict[str, object]) -> Pronoun:
+    match fields:
+        case {"candidates": list(candidates), "gender": str(gender), "case": str(case), **rest}:
+            return Pronoun(
+                candidates=tuple(candidates),
+                gender=Gender(gender),
+                case=Case(case),
+                **rest,  # type: ignore[arg-type]
+            )
+    raise ValueError("candidates, gender or case of a pronoun missing")

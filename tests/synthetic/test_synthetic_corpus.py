@@ -1,0 +1,166 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from docmt.documents.corpus import read_parallel
+from docmt.errors import DocmtError
+from docmt.synthetic import contrastive_items, generate, pronoun_accuracy, read_pronouns, write_corpus
+
+
+def test_contrastive_candidates_differ_in_the_pronoun_alone() -> None:
+    documents = generate(200, seed=3)
+    items = contrastive_items(documents)
+    pronouns = [(item.document, pronoun) for item in documents for pronoun in item.pronouns]
+    assert len(items) == len(pronouns)
+    assert len({item.id for item in items}) == len(items)
+    for item, (document, pronoun) in zip(items, pronouns, strict=True):
+        assert item.source == document.source
+        assert item.candidates[item.correct] == document.target
+        assert (item.sentence, item.distance) == (pronoun.sentence, pronoun.distance)
+        assert len(set(item.candidates)) == len(item.candidates) == len(pronoun.candidates)
+        for candidate in item.candidates:
+            assert candidate[: item.sentence] == document.target[: item.sentence]
+            assert candidate[item.sentence + 1 :] == document.target[item.sentence + 1 :]
+            changed, reference = candidate[item.sentence].split(), document.target[item.sentence].split()
+            differing = [a for a, b in zip(changed, reference, strict=True) if a != b]
+            assert len(differing) == (candidate != document.target)
+            assert all(word.strip(".?,") in pronoun.candidates for word in differing)
+
+
+def test_contrastive_candidates_are_shuffled_in_a_fixed_way() -> None:
+    documents = generate(300, seed=3)
+    items = contrastive_items(documents)
+    assert items == contrastive_items(documents)
+    triples = [item.correct for item in items if len(item.candidates) == 3]
+    assert all(0.25 < triples.count(index) / len(triples) < 0.42 for index in range(3))
+
+
+def test_write_corpus(tmp_path: Path) -> None:
+    directory = tmp_path / "corpus"
+    write_corpus(directory, train=300, dev=20, test=30, seed=7)
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "dev.de",
+        "dev.en",
+        "test.contrastive.jsonl",
+        "test.de",
+        "test.en",
+        "test.pronouns.jsonl",
+        "train.de",
+        "train.en",
+    ]
+    splits = {
+        name: list(read_parallel(directory / f"{name}.en", directory / f"{name}.de"))
+        for name in ("train", "dev", "test")
+    }
+    assert [len(split) for split in splits.values()] == [300, 20, 30]
+    sources = [document.source for split in splits.values() for document in split]
+    assert len(set(sources)) == 350
+
+    documents = read_pronouns(directory / "test.pronouns.jsonl")
+    assert [item.document.source for item in documents] == [document.source for document in splits["test"]]
+    assert [item.document.target for item in documents] == [document.target for document in splits["test"]]
+    lines = (directory / "test.contrastive.jsonl").read_text(encoding="utf-8").splitlines()
+    items = contrastive_items(documents)
+    assert len(lines) == len(items)
+    for line, item in zip(lines, items, strict=True):
+        record = json.loads(line)
+        assert set(record) == {"id", "source", "candidates", "correct", "sentence", "distance"}
+        assert tuple(map(tuple, record["candidates"])) == item.candidates
+        assert (record["id"], record["correct"]) == (item.id, item.correct)
+
+
+def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_corpus(tmp_path / name, train=20, dev=5, test=5, seed=1)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+def test_test_nouns_were_seen_in_training(tmp_path: Path) -> None:
+    # Few training documents, so that most nouns are missing from them.
+    write_corpus(tmp_path / "corpus", train=12, dev=40, test=40, seed=2)
+    training = (tmp_path / "corpus" / "train.de").read_text(encoding="utf-8").replace(".", " ").split()
+    nouns = {
+        pronoun.antecedent
+        for item in read_pronouns(tmp_path / "corpus" / "test.pronouns.jsonl")
+        for pronoun in item.pronouns
+    }
+    assert nouns <= set(training)
+
+
+def test_an_empty_split_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DocmtError, match="dev=0"):
+        write_corpus(tmp_path / "corpus", train=3, dev=0, test=3, seed=1)
+    assert not (tmp_path / "corpus").exists()
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"id": "a"}', "DROP"])
+def test_a_damaged_pronoun_file_is_named_with_its_line(tmp_path: Path, damage: str) -> None:
+    write_corpus(tmp_path / "corpus", train=3, dev=1, test=3, seed=1)
+    path = tmp_path / "corpus" / "test.pronouns.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines[1] = lines[1].replace('"distance"', '"range"') if damage == "DROP" else damage
+    path.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(DocmtError, match="line 2"):
+        read_pronouns(path)
+
+
+def test_a_missing_pronoun_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DocmtError, match="nowhere"):
+        read_pronouns(tmp_path / "nowhere.jsonl")
+
+
+def test_references_score_one_hundred_per_cent() -> None:
+    documents = generate(200, seed=4)
+    score = pronoun_accuracy(documents, [item.document.target for item in documents])
+    assert score.correct == score.total == sum(len(item.pronouns) for item in documents)
+    assert score.accuracy == 1.0
+    assert set(score.by_distance) == {1, 2, 3, 4}
+    assert sum(total for _, total in score.by_distance.values()) == score.total
+
+
+def test_wrong_pronouns_are_counted_as_wrong() -> None:
+    documents = generate(100, seed=4)
+    items = iter(contrastive_items(documents))
+    total = right = 0
+    for item in documents:
+        for pronoun in item.pronouns:
+            contrastive = next(items)
+            for index, candidate in enumerate(contrastive.candidates):
+                score = pronoun_accuracy([item], [candidate])
+                wrong = index != contrastive.correct
+                assert score.total - score.correct == wrong
+                correct, count = score.by_distance[pronoun.distance]
+                assert count - correct == wrong
+                total += 1
+                right += not wrong
+    assert 0 < right < total
+
+
+def test_hits_inside_words_and_double_hits_do_not_count() -> None:
+    item = next(item for item in generate(50, seed=4) if item.pronouns[0].form in ("er", "Er"))
+    pronoun = item.pronouns[0]
+
+    def right(sentence: str) -> bool:
+        hypothesis = ["Das ist alles."] * len(item.document.target)
+        hypothesis[pronoun.sentence] = sentence
+        return pronoun_accuracy([item], [hypothesis]).correct == 1
+
+    assert right("Er ist schwer.") and right("Leider ist er, so Anna, schwer.") and right("ER!")
+    assert not right("Der Herr ist hier.")
+    assert not right("Er oder sie ist schwer.")
+    assert not right("Es ist schwer.") and not right("")
+
+
+def test_missing_translations_are_refused() -> None:
+    documents = generate(3, seed=4)
+    hypotheses = [item.document.target for item in documents]
+    with pytest.raises(DocmtError, match="2 translated documents for 3"):
+        pronoun_accuracy(documents, hypotheses[:2])
+    with pytest.raises(DocmtError, match="synthetic-4-1"):
+        pronoun_accuracy(documents, [hypotheses[0], hypotheses[1][:-1], hypotheses[2]])
+
+
+def test_no_pronouns_score_zero() -> None:
+    assert pronoun_accuracy([], []).accuracy == 0.0
