@@ -1,0 +1,219 @@
+"""What a decoder remembers between steps, one cache for each kind of attention; no prefix is ever recomputed.
+
+Notation: D documents, B hypotheses (beams) of each, R = D * B rows (row = document * B + beam), H heads, k = d / H,
+L keys. All rows are at the same step: beams compete at equal length. A step's query, key and value are [R, H, k].
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from docmt.model.packed import Packed
+
+_CHUNK = 16  # caches grow by this many positions
+
+
+def attend_step(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+    """query [n, H, q, k], key and value [n, H, L, k], bias [n, 1, 1, L] (0 or minus infinity) -> [n, H, q, k]."""
+    scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-1, -2))
+    if bias is not None:
+        scores = scores + bias
+    return torch.matmul(scores.softmax(-1), value)
+
+
+def _bias(keep: Tensor, dtype: torch.dtype) -> Tensor:
+    """[n, L] bool -> [n, 1, 1, L] with minus infinity where a key must not be seen."""
+    return torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill_(~keep, -math.inf)[:, None, None, :]
+
+
+class SentenceSelfCache:
+    """Keys and values of the sentence each row is in; those of earlier sentences are overwritten."""
+
+    def __init__(self, layers: int, rows: int, like: Tensor, heads: int) -> None:
+        self.buffer = like.new_zeros(layers, 2, rows, heads, _CHUNK, like.shape[-1] // heads)
+        self.length = 0
+
+    def begin_step(self, offsets: Tensor) -> None:
+        """offsets [R]: position of the new token in its sentence."""
+        self.length = int(offsets.max()) + 1
+        if self.length > self.buffer.shape[4]:
+            self.buffer = F.pad(self.buffer, (0, 0, 0, _CHUNK))
+        self.rows = torch.arange(len(offsets), device=offsets.device)
+        self.offsets = offsets
+        self.bias = _bias(self._positions() <= offsets[:, None], self.buffer.dtype)
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Stores the step's key and value and attends to the sentence so far: [R, H, k]."""
+        self.buffer[layer, 0, self.rows, :, self.offsets] = key
+        self.buffer[layer, 1, self.rows, :, self.offsets] = value
+        keys, values = self.buffer[layer, :, :, :, : self.length]
+        return attend_step(query[:, :, None], keys, values, self.bias)[:, :, 0]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i goes on from what row rows[i] remembers."""
+        used = min(-(-(self.length + 1) // _CHUNK) * _CHUNK, self.buffer.shape[4])
+        self.buffer = self.buffer[:, :, :, :, :used].index_select(2, rows)
+
+    def _positions(self) -> Tensor:
+        return torch.arange(self.length, device=self.buffer.device)
+
+
+class DocumentSelfCache:
+    """Keys and values of the whole document so far.
+
+    What all beams of every document have in common is stored once a document (`prefix`), the rest once a row
+    (`tail`): reordering beams then moves only the tail, so a step's cost hardly grows with the document.
+    """
+
+    def __init__(self, layers: int, documents: int, beams: int, like: Tensor, heads: int) -> None:
+        width = like.shape[-1] // heads
+        self.beams = beams
+        self.prefix = like.new_zeros(layers, 2, documents, heads, 4 * _CHUNK, width)
+        self.tail = like.new_zeros(layers, 2, documents * beams, heads, _CHUNK, width)
+        self.shared = self.own = 0  # positions in use of prefix and tail
+
+    def begin_step(self) -> None:
+        """Makes room for one more position."""
+        if self.beams == 1:
+            self.prefix = _with_room(self.prefix, self.shared + 1)
+            self.shared += 1
+        else:
+            self.tail = _with_room(self.tail, self.own + 1)
+            self.own += 1
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Stores the step's key and value and attends to the document so far: [R, H, k]."""
+        if self.beams == 1:
+            self.prefix[layer, 0, :, :, self.shared - 1] = key
+            self.prefix[layer, 1, :, :, self.shared - 1] = value
+            keys, values = self.prefix[layer, :, :, :, : self.shared]
+            return attend_step(query[:, :, None], keys, values, None)[:, :, 0]
+        self.tail[layer, 0, :, :, self.own - 1] = key
+        self.tail[layer, 1, :, :, self.own - 1] = value
+        tail_keys, tail_values = self.tail[layer, :, :, :, : self.own]
+        prefix_keys, prefix_values = self.prefix[layer, :, :, :, : self.shared]
+        query = query * query.shape[-1] ** -0.5
+        by_document = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, k]
+        before = (
+            torch.matmul(by_document, prefix_keys.transpose(-1, -2)).transpose(1, 2).flatten(0, 1)
+        )  # [R, H, shared]
+        own = torch.matmul(query[:, :, None], tail_keys.transpose(-1, -2))[:, :, 0]  # [R, H, own]
+        weights = torch.cat((before, own), dim=-1).softmax(-1)
+        before, own = weights.split((self.shared, self.own), dim=-1)
+        result = torch.matmul(own[:, :, None], tail_values)[:, :, 0]
+        by_document = before.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, shared]
+        return result + torch.matmul(by_document, prefix_values).transpose(1, 2).flatten(0, 1)
+
+    def share(self, common: int) -> None:
+        """Moves the first `common` positions of the tail, the same in all beams of a document, to the prefix."""
+        if common == 0:
+            return
+        self.prefix = _with_room(self.prefix, self.shared + common)
+        first_rows = self.tail[:, :, :: self.beams, :, :common]
+        self.prefix[:, :, :, :, self.shared : self.shared + common] = first_rows
+        self.tail = self.tail[:, :, :, :, common:].contiguous()
+        self.shared += common
+        self.own -= common
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i goes on from what row rows[i] of the same document remembers."""
+        if self.beams > 1:
+            self.tail = self.tail[:, :, :, :, : self.own].index_select(2, rows)
+
+    def keep(self, rows: Tensor, documents: Tensor) -> None:
+        """Goes on with these rows and documents only."""
+        self.reorder(rows)
+        self.prefix = self.prefix[:, :, :, :, : self.shared].index_select(2, documents)
+
+
+def _with_room(buffer: Tensor, length: int) -> Tensor:
+    """Grows the position axis by half where `length` does not fit, so copies are rare."""
+    capacity = buffer.shape[4]
+    if length <= capacity:
+        return buffer
+    return F.pad(buffer, (0, 0, 0, max(length - capacity, capacity // 2, _CHUNK)))
+
+
+class SentenceCrossCache:
+    """Keys and values of the source sentence each row is translating; fetched anew only where that changes."""
+
+    def __init__(self, keys: list[Tensor], values: list[Tensor], source: Packed, rows: int) -> None:
+        """keys, values: for each layer [Ts, H, k] over the packed source."""
+        self.packed = list(zip(keys, values, strict=True))
+        device = keys[0].device
+        self.starts = source.sentences.starts.to(device)
+        self.lengths = source.sentences.lengths.to(device)
+        heads, width = keys[0].shape[1:]
+        self.buffer = keys[0].new_zeros(len(keys), 2, rows, heads, 0, width)
+        self.held = torch.full((rows,), -1, device=device)
+
+    def begin_step(self, sentences: Tensor) -> None:
+        """sentences [R]: number of each row's source sentence in the packed source."""
+        needed = int(self.lengths[sentences].max())
+        if needed > self.buffer.shape[4]:
+            self.buffer = F.pad(self.buffer, (0, 0, 0, -(-needed // _CHUNK) * _CHUNK - self.buffer.shape[4]))
+            self.held.fill_(-1)  # shorter rows were cut to the old size
+        changed = (self.held != sentences).nonzero().flatten()
+        if len(changed):
+            self._fetch(changed, sentences[changed])
+            self.held = sentences.clone()
+            offsets = torch.arange(self.buffer.shape[4], device=sentences.device)
+            self.bias = _bias(offsets < self.lengths[sentences][:, None], self.buffer.dtype)
+
+    def _fetch(self, rows: Tensor, sentences: Tensor) -> None:
+        offsets = torch.arange(self.buffer.shape[4], device=rows.device)
+        inside = torch.minimum(offsets, self.lengths[sentences][:, None] - 1)
+        tokens = self.starts[sentences][:, None] + inside  # [n, L]
+        for layer, pair in enumerate(self.packed):
+            for which, packed in enumerate(pair):
+                self.buffer[layer, which, rows] = packed[tokens].transpose(1, 2)
+
+    def attend(self, layer: int, query: Tensor) -> Tensor:
+        """[R, H, k]"""
+        keys, values = self.buffer[layer]
+        return attend_step(query[:, :, None], keys, values, self.bias)[:, :, 0]
+
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with these rows only, each still holding the sentence it held."""
+        self.buffer = self.buffer.index_select(2, rows)
+        self.held = self.held[rows]
+        self.bias = self.bias[rows]
+
+
+class DocumentCrossCache:
+    """Keys and values of the whole source, stored once a document."""
+
+    def __init__(self, keys: list[Tensor], values: list[Tensor], source: Packed, beams: int) -> None:
+        """keys, values: for each layer [Ts, H, k] over the packed source."""
+        self.beams = beams
+        lengths = source.documents.lengths.to(keys[0].device)
+        offsets = torch.arange(int(lengths.max()), device=lengths.device)
+        inside = torch.minimum(offsets, lengths[:, None] - 1)
+        tokens = source.documents.starts.to(lengths.device)[:, None] + inside  # [D, L]
+        self.keys = [packed[tokens].transpose(1, 2).contiguous() for packed in keys]  # [D, H, L, k]
+        self.values = [packed[tokens].transpose(1, 2).contiguous() for packed in values]
+        self.lengths = lengths
+        self.bias = self._make_bias()
+
+    def attend(self, layer: int, query: Tensor) -> Tensor:
+        """[R, H, k]"""
+        by_document = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, k]
+        result = attend_step(by_document, self.keys[layer], self.values[layer], self.bias)
+        return result.transpose(1, 2).flatten(0, 1)
+
+    def keep(self, documents: Tensor) -> None:
+        """Goes on with these documents only."""
+        self.lengths = self.lengths[documents]
+        longest = int(self.lengths.max())
+        self.keys = [keys[documents, :, :longest] for keys in self.keys]
+        self.values = [values[documents, :, :longest] for values in self.values]
+        self.bias = self._make_bias()
+
+    def _make_bias(self) -> Tensor | None:
+        offsets = torch.arange(self.keys[0].shape[2], device=self.lengths.device)
+        keep = offsets < self.lengths[:, None]
+        return None if bool(keep.all()) else _bias(keep, self.keys[0].dtype)

@@ -1,0 +1,44 @@
+"""How translations are searched for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from docmt.errors import DocmtError
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """Beam search over whole documents (the published settings are the defaults; Bao et al. 2021, section 4)."""
+
+    beam: int = 5
+    """hypotheses kept for each document; 1 is greedy search"""
+    length_penalty: float = 1.0
+    """score = log-probability / (free tokens ** length_penalty)"""
+    max_length_ratio: float = 1.2
+    """a target sentence has at most ratio * n + extra tokens, n = tokens of its source sentence"""
+    max_length_extra: float = 10.0
+    """see max_length_ratio"""
+    min_length: int = 1
+    """least tokens of a target sentence"""
+    n_best: int = 1
+    """translations returned for each document, best first (at most beam)"""
+    batch_tokens: int = 8192
+    """source tokens searched together, padding included"""
+
+    def __post_init__(self) -> None:
+        for name, least in (("beam", 1), ("min_length", 0), ("n_best", 1), ("batch_tokens", 1)):
+            if getattr(self, name) < least:
+                raise DocmtError(f"search.{name} is {getattr(self, name)}: choose a number of at least {least}")
+        if self.n_best > self.beam:
+            raise DocmtError(f"search.n_best is {self.n_best}: choose at most the beam of {self.beam}")
+        if self.max_length_ratio < 0 or self.max_length_extra < max(self.min_length, 1):
+            raise DocmtError(
+                f"search.max_length_ratio {self.max_length_ratio} and search.max_length_extra "
+                f"{self.max_length_extra} must let "
+                f"every sentence have {max(self.min_length, 1)} tokens"
+            )
+
+    def sentence_limit(self, source_tokens: int) -> int:
+        """Most tokens of the translation of a sentence of `source_tokens` tokens (marks not counted)."""
+        return int(self.max_length_ratio * source_tokens + self.max_length_extra)

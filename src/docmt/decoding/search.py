@@ -1,0 +1,217 @@
+"""Beam search over a batch of whole documents.
+
+Notation as in `caches`: D documents, B beams, R = D * B rows, V vocabulary. All documents advance together; a
+document is done when B of its hypotheses have ended, and leaves the batch at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from docmt.decoding.config import SearchConfig
+from docmt.decoding.frame import Frame, OpenEnd, Progress, WordIds
+from docmt.decoding.incremental import IncrementalDecoder
+from docmt.model import TranslationModel, pack
+from docmt.text import SpecialTokens
+
+_SHARE_EVERY = 16  # steps between two looks for positions that all beams have in common
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation of one document (or of one piece of it)."""
+
+    sentences: list[list[int]]
+    """word ids of each target sentence, marks not included"""
+    sentence_scores: list[float]
+    """log-probability (nats) of each sentence: its words and marks as far as they were chosen, not forced"""
+    score: float
+    """log-probability divided by (number of free tokens ** length_penalty)"""
+    free_tokens: int
+    """tokens chosen rather than forced"""
+
+    @property
+    def log_probability(self) -> float:
+        """log-probability (nats) of the whole translation."""
+        return sum(self.sentence_scores)
+
+
+@torch.inference_mode()
+def search(
+    model: TranslationModel, sources: Sequence[WordIds], specials: SpecialTokens, config: SearchConfig
+) -> list[list[Hypothesis]]:
+    """The best `config.n_best` translations of each source, best first; sources are searched as one batch.
+
+    sources: documents of sentences of word ids without marks; each fits an instance of the model.
+    """
+    source = pack([[[specials.bos, *sentence, specials.eos] for sentence in document] for document in sources])
+    source = source.to(model.device)
+    memory = model.encode(source)
+    beams = _Beams(model, memory, sources, specials, config)
+    beams.decoder = IncrementalDecoder(model, memory, source, config.beam)
+    while beams.documents:
+        beams.step()
+    return [sorted(found, key=lambda h: -h.score)[: config.n_best] for found in beams.found]
+
+
+class _Beams:
+    """The state of one search: what every row has said so far and what it is worth."""
+
+    decoder: IncrementalDecoder
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        memory: Tensor,
+        sources: Sequence[WordIds],
+        specials: SpecialTokens,
+        config: SearchConfig,
+    ) -> None:
+        device = memory.device
+        self.model, self.specials, self.config = model, specials, config
+        self.rules = (Frame if model.config.framed else OpenEnd)(sources, config, specials, device)
+        self.documents = list(range(len(sources)))  # those still searched, by their number in the batch
+        self.found: list[list[Hypothesis]] = [[] for _ in sources]
+        self.counts = torch.tensor([len(document) for document in sources], device=device)  # [D] sentences
+        self.first_sentence = self.counts.cumsum(0) - self.counts  # [D] in the packed source
+        rows = len(sources) * config.beam
+        self.progress = Progress.start(rows, specials, device)
+        self.said = torch.zeros(rows, 0, dtype=torch.int64, device=device)  # [R, steps] tokens
+        self.worth = torch.zeros(rows, 0, device=device)  # [R, steps] log-probability of each
+        # All beams begin alike, so only the first of each document may branch.
+        self.total = torch.full((len(sources), config.beam), -torch.inf, device=device)  # [D, B]
+        self.total[:, 0] = 0.0
+        self.shared = 0  # positions in the decoder's caches that are known to be the same in all beams
+
+    def step(self) -> None:
+        """One more token for every row; documents that are done leave."""
+        beam = self.config.beam
+        scores, tokens, forced = self._candidates()  # [R, C], [R, C], [R]
+        # 2 B candidates a document: even if B of them end, B go on.
+        totals = (self.total.flatten()[:, None] + scores).view(len(self.documents), -1)  # [D, B * C]
+        best, index = totals.topk(min(2 * beam, totals.shape[1]), dim=1)
+        flat = index + _offsets(index) * totals.shape[1]
+        parents = flat // scores.shape[1]  # [D, 2B] rows
+        chosen, worth = tokens.flatten()[flat], scores.flatten()[flat]
+        ends = chosen == self.specials.eod
+        self._collect((ends & best.isfinite())[:, :beam], parents, best, worth, forced)
+        # The first B candidates that do not end go on, in order of their totals.
+        goes_on = ends.long().argsort(dim=1, stable=True)[:, :beam]
+        self.total = best.masked_fill(ends, -torch.inf).gather(1, goes_on)
+        rows, added, worth = (x.gather(1, goes_on).flatten() for x in (parents, chosen, worth))
+        self.progress = self.progress.select(rows).advance(added, forced[rows], self.specials)
+        self.progress.sentence = torch.minimum(self.progress.sentence, (self.counts - 1)[self._document()])
+        self.said = torch.cat((self.said[rows], added[:, None]), dim=1)
+        self.worth = torch.cat((self.worth[rows], worth[:, None]), dim=1)
+        if beam > 1:
+            self.decoder.reorder(rows)
+            if self.said.shape[1] % _SHARE_EVERY == 0:
+                self._share()
+        self._drop_finished()
+
+    def _document(self) -> Tensor:
+        """[R] the document of each row, numbered among those still searched."""
+        return torch.arange(len(self.documents), device=self.said.device).repeat_interleave(self.config.beam)
+
+    def _candidates(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probabilities and ids [R, C] of each row's C = 2B best next tokens, and which rows are forced [R]."""
+        progress, document = self.progress, self._document()
+        sentences = self.first_sentence[document] + progress.sentence
+        states = self.decoder.step(progress.last, self.said.shape[1], progress.offset, sentences)
+        forced_token = self.rules.forced(progress, document)
+        forced = forced_token >= 0
+        count = min(2 * self.config.beam, self.model.config.vocabulary_size)
+        scores = torch.full((len(states), count), -torch.inf, device=states.device)
+        tokens = torch.full_like(scores, self.specials.pad, dtype=torch.int64)
+        scores[:, 0] = 0.0
+        tokens[:, 0] = forced_token
+        free = (~forced).nonzero().flatten()
+        if len(free):  # forced rows need no projection to the vocabulary
+            logits = self.model.project(states[free]).float()
+            normalizer = logits.logsumexp(-1, keepdim=True)
+            self.rules.restrict(logits, progress.select(free), document[free])
+            values, tokens[free] = logits.topk(count, dim=-1)
+            scores[free] = values - normalizer
+        return scores, tokens, forced
+
+    def _collect(self, ends: Tensor, parents: Tensor, best: Tensor, worth: Tensor, forced: Tensor) -> None:
+        """Keeps the hypotheses that end here; ends [D, B], the others as in `step`."""
+        for i, j in ends.nonzero().tolist():
+            found = self.found[self.documents[i]]
+            if len(found) == self.config.beam:
+                continue
+            row = int(parents[i, j])
+            tokens = [*self.said[row].tolist(), self.specials.eod]
+            scores = [*self.worth[row].tolist(), float(worth[i, j])]
+            free = int(self.progress.free[row]) + (0 if bool(forced[row]) else 1)
+            sentences, sentence_scores = split_stream(tokens, scores, self.specials)
+            score = float(best[i, j]) / max(free, 1) ** self.config.length_penalty
+            found.append(Hypothesis(sentences, sentence_scores, score, free))
+
+    def _share(self) -> None:
+        """Tells the decoder how many more positions are the same in all beams of every document."""
+        said = self.said.view(len(self.documents), self.config.beam, -1)
+        same = (said == said[:, :1]) | self.total.isinf()[:, :, None]
+        agreed = int(same.all(dim=1).long().cumprod(dim=1).sum(dim=1).min())
+        # The decoder has read the first <s> and all but the last token said.
+        common = min(agreed + 1, said.shape[2]) - self.shared
+        self.decoder.share(common)
+        self.shared += common
+
+    def _drop_finished(self) -> None:
+        beam = self.config.beam
+        alive = self.total.isfinite().any(dim=1).tolist()
+        kept = [i for i, number in enumerate(self.documents) if alive[i] and len(self.found[number]) < beam]
+        if len(kept) == len(self.documents):
+            return
+        self.documents = [self.documents[i] for i in kept]
+        if not kept:
+            return
+        documents = torch.tensor(kept, device=self.said.device)
+        rows = (documents[:, None] * beam + torch.arange(beam, device=documents.device)).flatten()
+        self.progress = self.progress.select(rows)
+        self.said, self.worth, self.total = self.said[rows], self.worth[rows], self.total[documents]
+        self.counts, self.first_sentence = self.counts[documents], self.first_sentence[documents]
+        self.rules.keep(documents)
+        self.decoder.keep(rows, documents)
+
+
+def _offsets(index: Tensor) -> Tensor:
+    return torch.arange(len(index), device=index.device)[:, None]
+
+
+def split_stream(
+    tokens: Sequence[int], scores: Sequence[float], specials: SpecialTokens
+) -> tuple[list[list[int]], list[float]]:
+    """Sentences of word ids and their log-probabilities from a target stream (without the first `<s>`).
+
+    A sentence ends at `</s>`; the `<s>` or `<eod>` after it belongs to it, as it is predicted inside it.
+    """
+    sentences: list[list[int]] = []
+    totals: list[float] = []
+    words: list[int] = []
+    total = 0.0
+    for token, score in zip(tokens, scores, strict=True):
+        if token in (specials.bos, specials.eod):
+            if sentences and not words:
+                totals[-1] += score
+            else:
+                total += score
+        else:
+            total += score
+            if token == specials.eos:
+                sentences.append(words)
+                totals.append(total)
+                words, total = [], 0.0
+            else:
+                words.append(token)
+    if words:
+        sentences.append(words)
+        totals.append(total)
+    elif totals:
+        totals[-1] += total
+    return sentences, totals

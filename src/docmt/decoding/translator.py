@@ -1,0 +1,147 @@
+"""Documents in, translated documents out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from docmt.decoding.config import SearchConfig
+from docmt.decoding.pieces import DocumentHypothesis, score_documents, translate_documents
+from docmt.decoding.precision import Precision, computing_in, lower_precision
+from docmt.documents import Document
+from docmt.errors import DocmtError
+from docmt.model_directory import load_model, load_model_tokenizer
+from docmt.progress import progress
+
+_LINE_BREAKS = re.compile(r"[ \t]*[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+[ \t]*")
+
+
+@dataclass(frozen=True)
+class TranslatedSentence:
+    """One source sentence and what became of it."""
+
+    source: str
+    target: str
+    score: float
+    """log-probability (nats) of the target sentence"""
+    source_span: tuple[int, int]
+    """first character and the one after the last, in the source text"""
+    target_span: tuple[int, int]
+    """the same in the target text"""
+
+    def to_json(self) -> dict[str, Any]:
+        """For one line of JSONL."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "score": self.score,
+            "source_span": list(self.source_span),
+            "target_span": list(self.target_span),
+        }
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translated document: the gaps of the source around one target sentence per source sentence."""
+
+    document: Document
+    sentences: tuple[TranslatedSentence, ...]
+    score: float
+    """log-probability of the whole, normalised by length as in the search"""
+    miscounted: tuple[tuple[int, int], ...] = ()
+    """ranges of source sentences (first, after last) where the model gave another number of sentences: only the plain
+    document system can; surplus sentences were joined to the last of the range, missing ones are empty"""
+    alternatives: tuple[Translation, ...] = ()
+    """further translations, best first, when n_best is above 1"""
+
+    def text(self) -> str:
+        """The translated text, laid out as the source was."""
+        return self.document.text()
+
+
+class Translator:
+    """A model directory ready to translate and score documents."""
+
+    def __init__(
+        self,
+        directory: Path | str,
+        *,
+        device: str = "cpu",
+        search: SearchConfig | None = None,
+        precision: Precision = "float32",
+    ) -> None:
+        """Loads the model. Raises DocmtError when the directory is missing, incomplete or damaged."""
+        self.search = search or SearchConfig()
+        self.precision = precision
+        self.tokenizer = load_model_tokenizer(Path(directory))
+        self.model = lower_precision(load_model(Path(directory), device=device), precision)
+
+    def translate(self, document: Document) -> Translation:
+        """The translation of one document."""
+        return self.translate_all([document])[0]
+
+    def translate_all(self, documents: Sequence[Document]) -> list[Translation]:
+        """Translations in the order of the documents, searched together in batches of similar length."""
+        sources = [self._encode(document.sentences) for document in documents]
+        total = sum(map(len, sources))
+        with computing_in(self.model, self.precision), progress("translating (sentences)", total) as bar:
+            found = translate_documents(self.model, sources, self.tokenizer.specials, self.search, bar.advance)
+        translations = []
+        for document, hypotheses in zip(documents, found, strict=True):
+            best, *others = [self._translation(document, hypothesis) for hypothesis in hypotheses]
+            translations.append(_with_alternatives(best, others))
+        return translations
+
+    def score(self, source: Document, target: Document) -> Translation:
+        """The given translation with its log-probabilities; sentence i of `target` translates sentence i of `source`."""
+        return self.score_all([(source, target)])[0]
+
+    def score_all(self, pairs: Sequence[tuple[Document, Document]]) -> list[Translation]:
+        """Like `score` for many documents. Raises DocmtError where a pair has unequal numbers of sentences."""
+        for source, target in pairs:
+            if len(source.sentences) != len(target.sentences):
+                raise DocmtError(
+                    f"document {source.id or '?'} has {len(source.sentences)} source but {len(target.sentences)} target "
+                    "sentences: give one target sentence for each"
+                )
+        sources = [self._encode(source.sentences) for source, _ in pairs]
+        targets = [self._encode(target.sentences) for _, target in pairs]
+        with computing_in(self.model, self.precision), progress("scoring (sentences)", sum(map(len, sources))) as bar:
+            scored = score_documents(
+                self.model, sources, targets, self.tokenizer.specials, self.search, bar.advance
+            )
+        return [
+            _translation(source, target, hypothesis)
+            for (source, target), hypothesis in zip(pairs, scored, strict=True)
+        ]
+
+    def _encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        # Hard-wrapped lines inside a sentence are one line to the model.
+        return self.tokenizer.encode_batch([_LINE_BREAKS.sub(" ", sentence) for sentence in sentences])
+
+    def _translation(self, document: Document, hypothesis: DocumentHypothesis) -> Translation:
+        texts = [_LINE_BREAKS.sub(" ", text).strip() for text in self.tokenizer.decode_batch(hypothesis.sentences)]
+        return _translation(document, document.replace_sentences(texts), hypothesis)
+
+
+def _translation(source: Document, target: Document, hypothesis: DocumentHypothesis) -> Translation:
+    sentences = tuple(
+        TranslatedSentence(*fields)
+        for fields in zip(
+            source.sentences,
+            target.sentences,
+            hypothesis.sentence_scores,
+            source.spans(),
+            target.spans(),
+            strict=True,
+        )
+    )
+    miscounted = tuple((piece.first, piece.last) for piece in hypothesis.miscounted)
+    return Translation(target, sentences, hypothesis.score, miscounted)
+
+
+def _with_alternatives(best: Translation, others: list[Translation]) -> Translation:
+    return Translation(best.document, best.sentences, best.score, best.miscounted, tuple(others))
