@@ -22,12 +22,12 @@ RANKS = {
     "model": 4,
     "data": 5,
     "model_directory": 6,
-    "training": 7,
     "decoding": 7,
     "evaluation": 7,
-    "__init__": 8,
-    "serve": 9,
-    "cli": 10,
+    "training": 8,  # validation decodes and evaluates
+    "__init__": 9,
+    "serve": 10,
+    "cli": 11,
 }
 FORBIDDEN = {
     "documents": {"torch", "lightning", "lightning_fabric"},

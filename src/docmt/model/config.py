@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from docmt.errors import DocmtError
@@ -37,7 +37,7 @@ class ModelConfig:
     vocabulary_size: int = 0
     """entries of the joint vocabulary, marks included (0: that of the prepared store)"""
     width: int = 0
-    """model width d"""
+    """model width d (0, here and below: that of the preset)"""
     feed_forward: int = 0
     """inner width of the feed-forward sub-layers"""
     heads: int = 0
@@ -74,14 +74,16 @@ class ModelConfig:
     """instances hold fewer tokens than this on each side, in training and in translation"""
 
     def __post_init__(self) -> None:
-        for name, size in PRESETS.get(self.preset, {}).items():
-            if getattr(self, name) == 0:
-                object.__setattr__(self, name, size)
-        self._check()
+        _one_of("model.preset", self.preset, tuple(PRESETS))
+        self.filled()._check()
+
+    def filled(self) -> ModelConfig:
+        """The same with every size left at 0 taken from the preset; what a model holds as its config."""
+        sizes = {name: size for name, size in PRESETS[self.preset].items() if getattr(self, name) == 0}
+        return replace(self, **sizes) if sizes else self
 
     def _check(self) -> None:
         _one_of("model.system", self.system, ("sentence", "document", "group"))
-        _one_of("model.preset", self.preset, tuple(PRESETS))
         _one_of("model.top_attention", self.top_attention, ("combined", "group", "global"))
         _one_of("model.normalization", self.normalization, ("post", "pre"))
         _one_of("model.position_encoding", self.position_encoding, ("sinusoidal", "learned"))

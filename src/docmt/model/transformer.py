@@ -28,6 +28,7 @@ class TranslationModel(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        config = config.filled()
         self.config = config
         self.tokens = _token_embedding(config.vocabulary_size, config.width)
         self.source_positions = _position_vectors(config)

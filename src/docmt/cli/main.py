@@ -1,0 +1,89 @@
+"""The `docmt` command: finds the subcommand, and turns errors into one sentence and a status."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from docmt.errors import DocmtError
+
+COMMANDS = {
+    "prepare": "corpus -> tokenizer and prepared store",
+    "train": "prepared store -> run directory with a model",
+    "translate": "text files -> translated text files",
+    "score": "log-probability of given translations",
+    "evaluate": "s-BLEU, d-BLEU and chrF of translations or of a model",
+    "demo": "trains two small models on a synthetic corpus and shows what context gives",
+}
+USAGE_ERROR, INTERRUPTED = 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `docmt ARGUMENTS...` and returns the exit status: 0 done, 2 an error the user can mend, 130 interrupted."""
+    logging.basicConfig(level=logging.WARNING, format="docmt: %(message)s")
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(arguments)
+    except DocmtError as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        print("docmt: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away; keep Python from complaining again when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except MemoryError:
+        return _fail("out of memory: use smaller batches (--search.batch_tokens or --batches.batch_tokens)")
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            return _fail(f"no space left on device{_place(error)}: free space or choose another place")
+        raise
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_usage())
+        return 0 if arguments else USAGE_ERROR
+    if arguments[0] in ("-V", "--version"):
+        from docmt import __version__
+
+        print(f"docmt {__version__}")
+        return 0
+    command = arguments[0]
+    if command not in COMMANDS:
+        raise DocmtError(f"unknown command {command!r}: choose one of {', '.join(COMMANDS)}")
+    status: int = import_module(f"docmt.cli.{command}").run(arguments[1:])
+    return status
+
+
+def _usage() -> str:
+    lines = [f"  {name:<10} {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "docmt: document-level machine translation",
+            "",
+            "usage: docmt COMMAND [--help] ...",
+            "",
+            *lines,
+            "",
+            "docmt COMMAND --help lists every option; options can also stand in a YAML file: docmt train recipe.yaml",
+        ]
+    )
+
+
+def _fail(sentence: str) -> int:
+    print(f"docmt: error: {sentence}", file=sys.stderr)
+    return USAGE_ERROR
+
+
+def _place(error: OSError) -> str:
+    return f" ({error.filename})" if error.filename else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
