@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from docmt.synthetic import Pronoun, SyntheticDocument, generate
-from docmt.synthetic.lexicon import NOUNS, PRONOUNS, Case, Gender
+from docmt.synthetic.lexicon import NOUNS, PRONOUNS, WORDS, Case, Gender
 from docmt.synthetic.patterns import DISTRACTORS, INTRODUCTIONS, MENTIONS
 
 FORMS = {"er", "sie", "es", "ihn", "ihm", "ihr"}
@@ -105,6 +105,15 @@ def test_no_sentence_holds_another_form_of_the_pronoun(documents: list[Synthetic
         for index, sentence in enumerate(item.document.target):
             found = [word for word in words(sentence.casefold()) if word in FORMS]
             assert len(found) == (index in marked), sentence
+
+
+def test_no_place_is_named_right_before_a_pronoun(documents: list[SyntheticDocument]) -> None:
+    places = [word.english for slot in ("place", "outdoors", "landmark") for word in WORDS[slot]]
+    for item in documents:
+        for pronoun in item.pronouns:
+            before = item.document.source[pronoun.sentence - 1]
+            if pronoun.distance > 1:
+                assert not any(place in before for place in places), before
 
 
 def test_sentences_are_short_and_well_formed(documents: list[SyntheticDocument]) -> None:

@@ -169,9 +169,11 @@ class _Writer:
         # Spare sentences stand before a topic or at the end of the document, never inside a topic.
         gaps = [self.rng.randrange(len(topics) + 1) for _ in range(spare)]
         for index, distances in enumerate(topics):
-            self._distract(gaps.count(index))
+            for _ in range(gaps.count(index)):
+                self._distract()
             self._tell(distances)
-        self._distract(gaps.count(len(topics)))
+        for _ in range(gaps.count(len(topics))):
+            self._distract()
         document = ParallelDocument(id, tuple(self.source), tuple(self.target))
         return SyntheticDocument(document, tuple(self.pronouns))
 
@@ -179,10 +181,10 @@ class _Writer:
         """Draws how far behind the introduction the pronouns of a topic stand; all distances are equally likely."""
         return set(self.rng.sample(_DISTANCES, self.rng.choice((1, 2, 2, 3))))
 
-    def _distract(self, sentences: int) -> None:
-        for _ in range(sentences):
-            pattern = self.rng.choice([p for p in DISTRACTORS if p.english not in self.used])
-            self._say(pattern, self._fill(pattern, None), None)
+    def _distract(self, before_pronoun: bool = False) -> None:
+        fitting = [p for p in DISTRACTORS if p.english not in self.used and not (before_pronoun and p.names_place)]
+        pattern = self.rng.choice(fitting)
+        self._say(pattern, self._fill(pattern, None), None)
 
     def _tell(self, distances: set[int]) -> None:
         owner, giver = self.rng.sample(self.cast, 2)
@@ -191,7 +193,7 @@ class _Writer:
         self._say(introduction, self._fill(introduction, topic), None)
         for distance in range(1, max(distances) + 1):
             if distance not in distances:
-                self._distract(1)
+                self._distract(before_pronoun=distance + 1 in distances)
                 continue
             cases, weights = zip(*_CASE_WEIGHTS.items(), strict=True)
             case = self.rng.choices(cases, weights)[0]

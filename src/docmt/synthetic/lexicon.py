@@ -202,7 +202,6 @@ TRAITS: tuple[Trait, ...] = (
 ATTRIBUTES: tuple[Attribute, ...] = (
     Attribute("old", "alt", "age"),
     Attribute("new", "neu", "age"),
-    Attribute("antique", "antik", "age"),
     Attribute("small", "klein", "size"),
     Attribute("large", "groß", "size"),
     Attribute("beautiful", "schön", "look"),
@@ -233,8 +232,25 @@ def _words(table: str) -> tuple[Word, ...]:
     return tuple(Word(english.strip(), german.strip()) for english, german in pairs)
 
 
+_OUTDOORS = _words("""
+    in the garden = im Garten
+    in the park = im Park
+    at the lake = am See
+    in the forest = im Wald
+    on the beach = am Strand
+    in town = in der Stadt""")
+
 # One table a slot: the slot {time} of a pattern takes a phrase of WORDS["time"], and so on.
 WORDS: dict[str, tuple[Word, ...]] = {
+    "outdoors": _OUTDOORS,
+    "place": (
+        *_OUTDOORS,
+        *_words("""
+        at the station = am Bahnhof
+        at school = in der Schule
+        at the office = im Büro
+        on the balcony = auf dem Balkon"""),
+    ),
     "time": _words("""
         yesterday = gestern
         this morning = heute Morgen
@@ -253,17 +269,6 @@ WORDS: dict[str, tuple[Word, ...]] = {
         Wednesday = Mittwoch
         Thursday = Donnerstag
         Sunday = Sonntag"""),
-    "place": _words("""
-        in the garden = im Garten
-        in the park = im Park
-        at the station = am Bahnhof
-        at school = in der Schule
-        at the lake = am See
-        in the forest = im Wald
-        on the beach = am Strand
-        at the office = im Büro
-        in town = in der Stadt
-        on the balcony = auf dem Balkon"""),
     "landmark": _words("""
         the fountain = dem Brunnen
         the tree = dem Baum

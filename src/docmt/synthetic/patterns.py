@@ -10,7 +10,7 @@ the same topic leaves them alone. A pattern that is `last` ends what can be told
 
 No pattern with {it} holds another er, sie, es, ihn, ihm or ihr, so that a form found in its translation is the pronoun.
 None says "it is a ...": German answers that with "es" for every gender. Between a topic and its pronouns other things
-stand only in the plural or behind a preposition.
+stand only in the plural or behind a preposition, and no place is named right before a pronoun.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ class Pattern:
     case: Case | None = None
     settles: tuple[str, ...] = ()
     last: bool = False
+
+    @property
+    def names_place(self) -> bool:
+        """Whether the sentence names a place, which an "it" right after it might mean."""
+        return any(slot in self.german for slot in ("{place}", "{outdoors}", "{landmark}"))
 
 
 def _nominative(english: str, german: str, *settles: str, last: bool = False) -> Pattern:
@@ -76,7 +81,7 @@ INTRODUCTIONS: tuple[Pattern, ...] = (
         "{G} sagt, dass {P} {time} {a.accusative} gekauft hat.",
     ),
     _plain("{P} is very proud of {the}.", "{P} ist sehr stolz auf {the.accusative}."),
-    _plain("{P} has been talking about {the} for days.", "{P} redet seit Tagen von {the.dative}."),
+    _plain("{P} is very pleased with {the}.", "{P} ist mit {the.dative} sehr zufrieden."),
     _plain(
         "{the} in the {room} belongs to {P}.",
         "{the.nominative} {room.at} gehört {P.dative}.",
@@ -125,7 +130,9 @@ MENTIONS: tuple[Pattern, ...] = (
         "{P} had to clean it because {Q} was coming to visit.", "{P} musste {it} reinigen, weil {Q} zu Besuch kam."
     ),
     _accusative("In the end {P} gave it to {Q}.", "Am Ende hat {P} {it} {Q.dative} geschenkt.", "plan", last=True),
-    _accusative("{P} has already sold it again.", "{P} hat {it} schon wieder verkauft.", "plan", last=True),
+    _accusative(
+        "{P} has sold it again in the meantime.", "{P} hat {it} inzwischen wieder verkauft.", "plan", last=True
+    ),
     _dative("{P} does not quite trust it.", "{P} traut {it} nicht ganz."),
     _dative("{weather} did not harm it.", "{weather} hat {it} nicht geschadet."),
     _dative("{Q} paid little attention to it.", "{Q} hat {it} wenig Beachtung geschenkt.", "opinion"),
@@ -135,14 +142,14 @@ MENTIONS: tuple[Pattern, ...] = (
 # Sentences that speak of something else: people, and things only in the plural or behind a preposition.
 DISTRACTORS: tuple[Pattern, ...] = (
     _plain("{R} was {place} all day.", "{R} war den ganzen Tag {place}."),
-    _plain("The {group} {waited} {place}.", "Die {group} haben {place} {waited}."),
-    _plain("There were many {group} {place}.", "{place} waren viele {group}."),
+    _plain("The {group} {waited} {outdoors}.", "Die {group} haben {outdoors} {waited}."),
+    _plain("There were many {group} {outdoors}.", "{outdoors} waren viele {group}."),
     _plain("{R} bought {count} {wares} {time}.", "{R} hat {time} {count} {wares} gekauft."),
     _plain("{R} called {S} on {day}.", "{R} hat {S.accusative} am {day} angerufen."),
     _plain("{R} and {S} talked for a long time.", "{R} und {S} haben lange geredet."),
     _plain("{R} is very {feeling} today.", "{R} ist heute sehr {feeling}."),
     _plain("{R} had to work a lot {time}.", "{R} musste {time} viel arbeiten."),
-    _plain("{time} {R} went for a walk {place}.", "{time} ist {R} {place} spazieren gegangen."),
+    _plain("{time} {R} went for a walk {outdoors}.", "{time} ist {R} {outdoors} spazieren gegangen."),
     _plain("{R} helped {S} {place}.", "{R} hat {S.dative} {place} geholfen."),
     _plain("The {vehicles} were late again.", "Die {vehicles} hatten wieder Verspätung."),
     _plain("{R} says that {S} is coming on {day}.", "{R} sagt, dass {S} am {day} kommt."),
