@@ -1,0 +1,14 @@
+"""Strings to token ids and back."""
+
+from docmt.text.bpe import BpeTokenizer
+from docmt.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from docmt.text.tokenizer import SpecialTokens, Tokenizer, load_tokenizer, train_tokenizer
+
+__all__ = [
+    "BpeTokenizer",
+    "SentencePieceTokenizer",
+    "SpecialTokens",
+    "Tokenizer",
+    "load_tokenizer",
+    "train_tokenizer",
+]

@@ -1,0 +1,119 @@
+"""Byte-level byte-pair encoding: loses nothing, knows no unknown words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import tokenizers
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+
+from docmt.errors import DocmtError
+from docmt.files import write_text
+from docmt.text.checks import check_text, check_vocabulary_size, checked, make_directory, read_file
+from docmt.text.tokenizer import SpecialTokens, Tokenizer, write_config
+
+MODEL_FILE = "tokenizer.json"
+BYTES = 256
+
+# Merges never cross these pieces. A piece takes one space before it along, so that a word has the same tokens
+# wherever it stands; digits stand alone, so that any number is copied or reformatted digit by digit;
+# combining marks belong to the letters before them (Devanagari, Thai, decomposed Latin); what is left is punctuation.
+PIECES = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
+
+PARALLELISM = "TOKENIZERS_PARALLELISM"
+
+
+def _before_fork() -> None:
+    # The library's threads do not survive a fork. Told nothing, it warns of that on the user's terminal; told "true",
+    # the child waits for them for ever.
+    if PARALLELISM not in os.environ:
+        os.environ[PARALLELISM] = "false"
+        _undo.append(PARALLELISM)
+
+
+def _after_fork_in_parent() -> None:
+    while _undo:
+        os.environ.pop(_undo.pop(), None)
+
+
+_undo: list[str] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
+
+
+class BpeTokenizer(Tokenizer):
+    """Byte-pair encoding over UTF-8 bytes (Sennrich et al. 2016; bytes as in Radford et al. 2019).
+
+    `decode(encode(s)) == s` for every string that has a UTF-8 form: nothing is normalised, nothing is <unk>.
+    A sentence is encoded with one space before it, so a word has the same tokens at the beginning and inside.
+    """
+
+    kind: ClassVar[str] = "bpe"
+
+    def __init__(self, library: Any) -> None:
+        """`library`: a `tokenizers.Tokenizer` as `train` makes it, without added tokens."""
+        self._library = library
+        self._word_count: int = library.get_vocab_size()
+
+    @property
+    def word_count(self) -> int:
+        return self._word_count
+
+    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+        check_text(sentences)
+        spaced = [" " + sentence if sentence else "" for sentence in sentences]
+        first = SpecialTokens.first_word
+        encodings = self._library.encode_batch_fast(spaced, add_special_tokens=False)
+        return [[token + first for token in encoding.ids] for encoding in encodings]
+
+    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        words = [self.words(ids) for ids in batch]
+        texts = self._library.decode_batch(words, skip_special_tokens=False)
+        return [text.removeprefix(" ") for text in texts]
+
+    def save(self, directory: Path) -> None:
+        make_directory(directory)
+        write_text(directory / MODEL_FILE, self._library.to_str())
+        write_config(directory, self.kind)
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        path = directory / MODEL_FILE
+        data = read_file(path, "tokenizer file")
+        try:
+            library = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+            ids = sorted(library.get_vocab().values())
+        except Exception as error:  # the library raises bare Exception
+            raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
+        if not isinstance(library.model, models.BPE) or ids != list(range(len(ids))) or len(ids) < BYTES:
+            raise DocmtError(f"{path} is not a byte-level BPE tokenizer of docmt; copy the tokenizer's files again")
+        return cls(library)
+
+    @classmethod
+    def train(cls, sentences: Iterable[str], vocabulary_size: int) -> Self:
+        check_vocabulary_size(vocabulary_size, BYTES + SpecialTokens.count)
+        library: Any = tokenizers.Tokenizer(models.BPE())
+        library.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        library.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocabulary_size - SpecialTokens.count,
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            special_tokens=[],
+            show_progress=False,
+        )
+        library.train_from_iterator((" " + sentence for sentence in checked(sentences)), trainer=trainer)
+        tokenizer = cls(library)
+        if tokenizer.vocabulary_size < vocabulary_size:
+            raise DocmtError(
+                f"a vocabulary of {vocabulary_size} is larger than the training text allows; "
+                f"the largest possible here is {tokenizer.vocabulary_size}"
+            )
+        return tokenizer

@@ -1,0 +1,160 @@
+"""What every tokenizer does, and the ids that are the same whatever its kind."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Self
+
+from docmt.errors import DocmtError
+from docmt.files import write_text
+
+CONFIG_FILE = "tokenizer_config.json"
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """Ids 0-3 are <s> <pad> </s> <unk>; words follow; the last two are <eod> (end of document) and <mask>."""
+
+    vocabulary_size: int
+    """Everything included."""
+
+    bos: ClassVar[int] = 0
+    pad: ClassVar[int] = 1
+    eos: ClassVar[int] = 2
+    unk: ClassVar[int] = 3
+    first_word: ClassVar[int] = 4
+    count: ClassVar[int] = 6
+    """How many ids of a vocabulary are not words."""
+
+    @property
+    def eod(self) -> int:
+        """End of the document; also the end of the words: words are the ids in [first_word, eod)."""
+        return self.vocabulary_size - 2
+
+    @property
+    def mask(self) -> int:
+        """Stands for a word hidden by word dropout."""
+        return self.vocabulary_size - 1
+
+
+class Tokenizer(ABC):
+    """Turns sentences into ids of words (or <unk>) and back; whoever packs sentences adds marks such as <s>.
+
+    Text that looks like a mark ("<s>", "</s>", "<mask>") is ordinary text and becomes ordinary words.
+    A kind implements the six abstract methods below; ids inside the libraries never leave their modules.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def word_count(self) -> int:
+        """How many ids are words."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Words and special tokens together."""
+        return self.word_count + SpecialTokens.count
+
+    @property
+    def specials(self) -> SpecialTokens:
+        return SpecialTokens(self.vocabulary_size)
+
+    def encode(self, sentence: str) -> list[int]:
+        """Ids of the words of one sentence; the empty sentence has none. See `encode_batch`."""
+        return self.encode_batch([sentence])[0]
+
+    @abstractmethod
+    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Ids of the words of every sentence, using all processor cores.
+
+        Raises DocmtError for text that is not Unicode (lone surrogates).
+        """
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the words among `ids`; special tokens are left out. See `decode_batch`."""
+        return self.decode_batch([ids])[0]
+
+    @abstractmethod
+    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        """The text of every sequence. Bytes that are not UTF-8 (a model may write such) become U+FFFD.
+
+        Raises ValueError for ids outside of the vocabulary.
+        """
+
+    @abstractmethod
+    def save(self, directory: Path) -> None:
+        """Writes the tokenizer's files into `directory`, which may hold others; it is created if missing."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, directory: Path) -> Self:
+        """Reads what `save` wrote. Raises DocmtError if a file is missing or damaged."""
+
+    @classmethod
+    @abstractmethod
+    def train(cls, sentences: Iterable[str], vocabulary_size: int) -> Self:
+        """Learns a vocabulary of exactly `vocabulary_size` ids (specials included), reading `sentences` once.
+
+        The same sentences in the same order give the same tokenizer.
+        Raises DocmtError if there is no text, or if the vocabulary is too large or too small for it.
+        """
+
+    def words(self, ids: Iterable[int]) -> list[int]:
+        """The ids that are words, counted from 0. Raises ValueError for ids outside of the vocabulary."""
+        first, end, size = SpecialTokens.first_word, self.specials.eod, self.vocabulary_size
+        kept = []
+        for token in ids:
+            if first <= token < end:
+                kept.append(int(token) - first)
+            elif not 0 <= token < size:
+                raise ValueError(f"token id {token} is outside of the vocabulary of {size}")
+        return kept
+
+
+def load_tokenizer(directory: Path) -> Tokenizer:
+    """Opens the tokenizer in a directory, whatever its kind.
+
+    Raises DocmtError if there is none, or if its files are damaged.
+    """
+    path = directory / CONFIG_FILE
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        kind = config["kind"]
+    except FileNotFoundError as error:
+        raise DocmtError(
+            f"there is no tokenizer in {directory} ({CONFIG_FILE} is missing); give a model directory or the "
+            "folder 'tokenizer' of a prepared store"
+        ) from error
+    except OSError as error:
+        raise DocmtError(f"cannot read {path}: {error.strerror or error}; check the path") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DocmtError(
+            f'{path} does not describe a docmt tokenizer (no "kind" in it); copy the tokenizer\'s files again'
+        ) from error
+    return _kind(kind, f"in {path}").load(directory)
+
+
+def train_tokenizer(kind: str, sentences: Iterable[str], vocabulary_size: int) -> Tokenizer:
+    """Learns a tokenizer of the named kind; see `Tokenizer.train`."""
+    return _kind(kind, "asked for").train(sentences, vocabulary_size)
+
+
+def _kind(name: object, where: str) -> type[Tokenizer]:
+    # The kinds import this module, so it can only look for them once somebody asks.
+    from docmt.text.bpe import BpeTokenizer
+    from docmt.text.sentencepiece_tokenizer import SentencePieceTokenizer
+
+    kinds: dict[object, type[Tokenizer]] = {kind.kind: kind for kind in (BpeTokenizer, SentencePieceTokenizer)}
+    if not isinstance(name, str) or name not in kinds:
+        raise DocmtError(f"unknown tokenizer kind {name!r} {where}; the kinds are {', '.join(map(str, kinds))}")
+    return kinds[name]
+
+
+def write_config(directory: Path, kind: str) -> None:
+    """Writes the file that says which kind of tokenizer a directory holds; to be written last."""
+    write_text(directory / CONFIG_FILE, json.dumps({"kind": kind}) + "\n")
