@@ -1,0 +1,135 @@
+"""What a prepared corpus holds, as data, as JSON and as a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docmt.data.instances import MARKS, Instances
+
+STATISTICS_FILE = "statistics.json"
+
+
+@dataclass(frozen=True)
+class SplitStatistics:
+    """Counts of one split. Costs are tokens as instances count them: the longer side, marks included."""
+
+    documents: int
+    sentences: int
+    """Pairs of sentences."""
+    instances: int
+    source_tokens: int
+    """Words (subwords) of the source, without marks."""
+    target_tokens: int
+    cost: int
+    """The sum of the costs of all sentences."""
+    longest_cost: int
+    """The cost of the longest sentence pair."""
+    longest_document: str
+    """The id of the document where it stands, and its number there, counted from 1."""
+    longest_sentence: int
+    over_limit: int
+    """Sentences that reach the limit of an instance; each is an instance of its own, nothing is cut."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """What was left out: reason and number of cases."""
+    skipped_examples: dict[str, list[str]] = field(default_factory=dict)
+    """The first few places for each reason."""
+
+    @property
+    def sentences_per_instance(self) -> float:
+        return self.sentences / self.instances
+
+    @property
+    def tokens_per_instance(self) -> float:
+        """Mean cost of an instance."""
+        return self.cost / self.instances
+
+    @classmethod
+    def count(
+        cls,
+        source_lengths: NDArray[np.int64],
+        target_lengths: NDArray[np.int64],
+        document_offsets: NDArray[np.int64],
+        document_ids: Sequence[str],
+        instances: Instances,
+        limit: int,
+        skipped: dict[str, int],
+        skipped_examples: dict[str, list[str]],
+    ) -> SplitStatistics:
+        """Counts a split with at least one sentence; lengths [S] in words, `instances` packed with `limit`."""
+        costs = np.maximum(source_lengths, target_lengths) + MARKS
+        longest = int(costs.argmax())
+        document = int(np.searchsorted(document_offsets, longest, side="right")) - 1
+        return cls(
+            documents=len(document_ids),
+            sentences=len(costs),
+            instances=len(instances),
+            source_tokens=int(source_lengths.sum()),
+            target_tokens=int(target_lengths.sum()),
+            cost=int(costs.sum()),
+            longest_cost=int(costs[longest]),
+            longest_document=document_ids[document],
+            longest_sentence=longest - int(document_offsets[document]) + 1,
+            over_limit=int((costs >= limit).sum()),
+            skipped=dict(skipped),
+            skipped_examples={reason: list(places) for reason, places in skipped_examples.items()},
+        )
+
+
+@dataclass(frozen=True)
+class CorpusStatistics:
+    """What a prepared store holds and how it was made."""
+
+    source_language: str
+    target_language: str
+    tokenizer: str
+    """The kind of the tokenizer."""
+    vocabulary_size: int
+    instance_tokens: int
+    """The limit with which the instances were counted."""
+    splits: dict[str, SplitStatistics]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> CorpusStatistics:
+        """Raises ValueError, TypeError or KeyError for anything but the output of `to_json`."""
+        fields: dict[str, Any] = dict(json.loads(text))
+        splits = {str(name): SplitStatistics(**split) for name, split in dict(fields.pop("splits")).items()}
+        return cls(**fields, splits=splits)
+
+
+def format_statistics(statistics: CorpusStatistics) -> str:
+    """The statistics as text: a table with one column for each split, then what was skipped."""
+    splits = statistics.splits
+    rows: list[tuple[str, list[str]]] = [
+        ("", list(splits)),
+        ("documents", [f"{split.documents:,}" for split in splits.values()]),
+        ("sentences", [f"{split.sentences:,}" for split in splits.values()]),
+        ("instances", [f"{split.instances:,}" for split in splits.values()]),
+        ("source tokens", [f"{split.source_tokens:,}" for split in splits.values()]),
+        ("target tokens", [f"{split.target_tokens:,}" for split in splits.values()]),
+        ("sentences per instance", [f"{split.sentences_per_instance:.1f}" for split in splits.values()]),
+        ("tokens per instance", [f"{split.tokens_per_instance:.1f}" for split in splits.values()]),
+        ("longest sentence (tokens)", [f"{split.longest_cost:,}" for split in splits.values()]),
+        (f"sentences of {statistics.instance_tokens} tokens or more", [f"{s.over_limit:,}" for s in splits.values()]),
+    ]
+    title_width = max(len(title) for title, _ in rows)
+    width = max(len(cell) for _, cells in rows for cell in cells)
+    languages = f"{statistics.source_language or 'source'} to {statistics.target_language or 'target'}"
+    lines = [f"{languages}, {statistics.tokenizer} vocabulary of {statistics.vocabulary_size:,}", ""]
+    lines += [title.ljust(title_width) + "".join(f"  {cell:>{width}}" for cell in cells) for title, cells in rows]
+    lines += ["", "Tokens per instance and of a sentence: the longer side, with <s> and </s>. Nothing is cut."]
+    for name, split in splits.items():
+        lines.append(f"{name}: longest is sentence {split.longest_sentence} of document {split.longest_document}")
+        for reason, count in split.skipped.items():
+            places = split.skipped_examples.get(reason, [])
+            more = ", ..." if count > len(places) else ""
+            lines.append(f"{name}: skipped {count:,} x {reason} ({'; '.join(places)}{more})")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,233 @@
+"""Prepared corpora on disk: token ids in memory-mapped arrays, with the tokenizer that made them."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics
+from docmt.errors import DocmtError
+from docmt.text.tokenizer import Tokenizer, load_tokenizer
+
+SPLITS = ("train", "dev", "test")
+SIDES = ("source", "target")
+TOKENIZER_FOLDER = "tokenizer"
+DOCUMENTS_FILE = "documents.json"
+
+Tokens = NDArray[np.uint16] | NDArray[np.int32]
+Offsets = NDArray[np.int64]
+
+
+class ParallelStore:
+    """The D documents, S sentence pairs and tokens of one split, read from disk as they are needed.
+
+    `source_tokens`, `target_tokens`: word ids without marks, all sentences end to end; `source_offsets`,
+    `target_offsets` [S + 1]: where each sentence begins among them; `document_offsets` [D + 1]: the first sentence of
+    each document; `document_ids` [D].
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """See `open`."""
+        self.directory = directory
+        self.source_tokens: Tokens = _load_array(directory / "source_tokens.npy", "ui")
+        self.target_tokens: Tokens = _load_array(directory / "target_tokens.npy", "ui")
+        self.source_offsets: Offsets = _load_array(directory / "source_offsets.npy", "i")
+        self.target_offsets: Offsets = _load_array(directory / "target_offsets.npy", "i")
+        self.document_offsets: Offsets = _load_array(directory / "document_offsets.npy", "i")
+        self.document_ids: list[str] = _load_ids(directory / DOCUMENTS_FILE)
+        sentences = len(self.source_offsets) - 1
+        _check_offsets(directory / "source_offsets.npy", self.source_offsets, len(self.source_tokens))
+        _check_offsets(directory / "target_offsets.npy", self.target_offsets, len(self.target_tokens))
+        _check_offsets(directory / "document_offsets.npy", self.document_offsets, sentences)
+        if len(self.target_offsets) != sentences + 1:
+            raise _damaged(directory / "target_offsets.npy", "its sentences are not as many as the source's")
+        if len(self.document_ids) != len(self.document_offsets) - 1:
+            raise _damaged(directory / DOCUMENTS_FILE, "it does not have an id for every document")
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """Opens one split. Raises DocmtError, naming the file, if one is missing, truncated or does not fit."""
+        return cls(directory)
+
+    @property
+    def source_lengths(self) -> Offsets:
+        """[S] words of each source sentence, without marks."""
+        return np.diff(self.source_offsets)
+
+    @property
+    def target_lengths(self) -> Offsets:
+        """[S] words of each target sentence, without marks."""
+        return np.diff(self.target_offsets)
+
+    def source_sentence(self, sentence: int) -> Tokens:
+        """Word ids of one source sentence."""
+        return self.source_tokens[self.source_offsets[sentence] : self.source_offsets[sentence + 1]]
+
+    def target_sentence(self, sentence: int) -> Tokens:
+        """Word ids of one target sentence."""
+        return self.target_tokens[self.target_offsets[sentence] : self.target_offsets[sentence + 1]]
+
+
+class PreparedStore:
+    """A directory that `prepare` wrote: `tokenizer/`, one folder for each split, `statistics.json`."""
+
+    def __init__(self, directory: Path) -> None:
+        """See `open`."""
+        self.directory = directory
+        path = directory / STATISTICS_FILE
+        try:
+            self.statistics = CorpusStatistics.from_json(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise DocmtError(
+                f"{directory} is not a prepared store ({STATISTICS_FILE}: {error.strerror or error}); "
+                "run `docmt prepare` to make one, or give another directory"
+            ) from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise _damaged(path, "it cannot be read") from error
+        self.tokenizer: Tokenizer = load_tokenizer(directory / TOKENIZER_FOLDER)
+        if self.tokenizer.vocabulary_size != self.statistics.vocabulary_size:
+            raise _damaged(directory / TOKENIZER_FOLDER, "it is not the tokenizer that this store was made with")
+        self._splits: dict[str, ParallelStore] = {}
+        for name in self.splits:
+            self.split(name)
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """Opens a store and checks every file of it. Raises DocmtError if one is missing or damaged."""
+        return cls(directory)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of the splits it has: "train", "dev" and perhaps "test"."""
+        return tuple(self.statistics.splits)
+
+    def split(self, name: str) -> ParallelStore:
+        """One split. Raises DocmtError if the store has none of that name."""
+        if name not in self.statistics.splits:
+            raise DocmtError(
+                f"the store {self.directory} has no split {name!r}, only {', '.join(self.splits)}; "
+                f"run `docmt prepare` again with --{name}"
+            )
+        if name not in self._splits:
+            self._splits[name] = ParallelStore.open(self.directory / name)
+        return self._splits[name]
+
+
+class StoreWriter:
+    """Writes one split document by document; nothing but offsets and ids is kept in memory.
+
+    To be used within `docmt.files.atomic_directory`: what it leaves is a split only after the block ended well.
+    """
+
+    def __init__(self, directory: Path, vocabulary_size: int) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        # Two bytes for a token where the ids allow it: reading is then half the work.
+        self._dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<i4")
+        self._files = [_TokenFile(directory / f"{side}_tokens.npy", self._dtype) for side in SIDES]
+        self._offsets = [array("q", [0]) for _ in SIDES]
+        self._documents = array("q", [0])
+        self._ids: list[str] = []
+
+    def add(self, id: str, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> None:
+        """Appends a document; sentence i of `source` belongs to sentence i of `target`.
+
+        Raises ValueError for sides of unequal length or a document without sentences.
+        """
+        if len(source) != len(target) or not source:
+            raise ValueError(f"document {id}: {len(source)} source and {len(target)} target sentences")
+        for file, offsets, sentences in zip(self._files, self._offsets, (source, target), strict=True):
+            for sentence in sentences:
+                file.append(sentence)
+                offsets.append(file.length)
+        self._documents.append(len(self._offsets[0]) - 1)
+        self._ids.append(id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files:
+            file.close()
+        if error is None:
+            for side, offsets in zip(SIDES, self._offsets, strict=True):
+                np.save(self.directory / f"{side}_offsets.npy", np.array(offsets, dtype="<i8"))
+            np.save(self.directory / "document_offsets.npy", np.array(self._documents, dtype="<i8"))
+            (self.directory / DOCUMENTS_FILE).write_text(json.dumps(self._ids) + "\n", encoding="utf-8")
+
+
+class _TokenFile:
+    """An .npy file of one dimension, whose length becomes known at the end."""
+
+    BUFFER_TOKENS = 1 << 20
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+        self.length = 0
+        self._dtype = dtype
+        self._buffer: list[int] = []
+        self._file: BinaryIO = path.open("wb")
+        self._header_length = self._write_header()
+
+    def append(self, tokens: Sequence[int]) -> None:
+        self._buffer += tokens
+        self.length += len(tokens)
+        if len(self._buffer) >= self.BUFFER_TOKENS:
+            self._flush()
+
+    def close(self) -> None:
+        with self._file:
+            self._flush()
+            self._file.seek(0)
+            if self._write_header() != self._header_length:
+                raise AssertionError("numpy pads headers so that their length does not depend on the shape")
+
+    def _flush(self) -> None:
+        self._file.write(np.array(self._buffer, dtype=self._dtype).tobytes())
+        self._buffer.clear()
+
+    def _write_header(self) -> int:
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.length,)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+        return self._file.tell()
+
+
+def _load_array(path: Path, kinds: str) -> NDArray[Any]:
+    try:
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise _damaged(path, error.strerror or "it cannot be read") from error
+    except (ValueError, EOFError) as error:
+        raise _damaged(path, "it is truncated or no array") from error
+    if not isinstance(loaded, np.ndarray) or loaded.ndim != 1 or loaded.dtype.kind not in kinds:
+        raise _damaged(path, "it does not hold a list of whole numbers")
+    return loaded
+
+
+def _load_ids(path: Path) -> list[str]:
+    try:
+        ids = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _damaged(path, error.strerror or "it cannot be read") from error
+    except ValueError as error:
+        raise _damaged(path, "it is truncated or not JSON") from error
+    if not isinstance(ids, list):
+        raise _damaged(path, "it is not a list of document ids")
+    return ids
+
+
+def _check_offsets(path: Path, offsets: Offsets, end: int) -> None:
+    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != end or bool((np.diff(offsets) <= 0).any()):
+        raise _damaged(path, "it does not fit the other files beside it")
+
+
+def _damaged(path: Path, reason: str) -> DocmtError:
+    return DocmtError(f"{path} is missing or damaged ({reason}); run `docmt prepare` again to write the store anew")
