@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import jsonargparse
 from jsonargparse import ArgumentParser, set_parsing_settings
 
 from docmt.errors import DocmtError
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translator
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
@@ -38,3 +41,18 @@ def _sentence(message: str, program: str) -> str:
     """The library's message, which may have several lines, in one sentence."""
     text = " ".join(line.strip(" -") for line in message.splitlines() if line.strip())
     return f"{text.rstrip('.')}; see {program} --help"
+
+
+def add_model_options(parser: ArgumentParser) -> None:
+    """Where and how a model runs."""
+    parser.add_argument("--device", type=str, default="cpu", help="cpu or cuda")
+    parser.add_argument(
+        "--precision", type=Literal["float32", "bfloat16"], default="float32", help="number format of matrix products"
+    )
+
+
+def translator_of(options: Any) -> Translator:
+    """The translator that the options name."""
+    from docmt.decoding import Translator
+
+    return Translator(options.model, device=options.device, search=options.search, precision=options.precision)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from docmt.data import pack_instances
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.pieces import DocumentHypothesis, score_documents, translate_documents
 from docmt.decoding.precision import Precision, computing_in, lower_precision
-from docmt.documents import Document
+from docmt.documents import Document, one_line
 from docmt.errors import DocmtError
 from docmt.model_directory import load_model, load_model_tokenizer
 from docmt.progress import progress
-
-_LINE_BREAKS = re.compile(r"[ \t]*[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+[ \t]*")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Translator:
         return translations
 
     def score(self, source: Document, target: Document) -> Translation:
-        """The given translation with its log-probabilities; sentence i of `target` translates sentence i of `source`."""
+        """The given translation, sentence by sentence, with its log-probabilities."""
         return self.score_all([(source, target)])[0]
 
     def score_all(self, pairs: Sequence[tuple[Document, Document]]) -> list[Translation]:
@@ -104,26 +104,34 @@ class Translator:
         for source, target in pairs:
             if len(source.sentences) != len(target.sentences):
                 raise DocmtError(
-                    f"document {source.id or '?'} has {len(source.sentences)} source but {len(target.sentences)} target "
-                    "sentences: give one target sentence for each"
+                    f"document {source.id or '?'} has {len(source.sentences)} source but {len(target.sentences)} "
+                    "target sentences: give one target sentence for each"
                 )
         sources = [self._encode(source.sentences) for source, _ in pairs]
         targets = [self._encode(target.sentences) for _, target in pairs]
         with computing_in(self.model, self.precision), progress("scoring (sentences)", sum(map(len, sources))) as bar:
-            scored = score_documents(
-                self.model, sources, targets, self.tokenizer.specials, self.search, bar.advance
-            )
+            scored = score_documents(self.model, sources, targets, self.tokenizer.specials, self.search, bar.advance)
         return [
-            _translation(source, target, hypothesis)
-            for (source, target), hypothesis in zip(pairs, scored, strict=True)
+            _translation(source, target, hypothesis) for (source, target), hypothesis in zip(pairs, scored, strict=True)
         ]
+
+    def instances(self, source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
+        """The instances (ranges of sentences) of a parallel document as in training: units of d-BLEU as published."""
+        lengths = [[len(ids) for ids in self._encode(side)] for side in (source, target)]
+        packed = pack_instances(
+            np.array(lengths[0]),
+            np.array(lengths[1]),
+            np.array([0, len(source)]),
+            limit=self.model.config.instance_tokens,
+        )
+        return list(zip(packed.first.tolist(), packed.last.tolist(), strict=True))
 
     def _encode(self, sentences: Sequence[str]) -> list[list[int]]:
         # Hard-wrapped lines inside a sentence are one line to the model.
-        return self.tokenizer.encode_batch([_LINE_BREAKS.sub(" ", sentence) for sentence in sentences])
+        return self.tokenizer.encode_batch([one_line(sentence) for sentence in sentences])
 
     def _translation(self, document: Document, hypothesis: DocumentHypothesis) -> Translation:
-        texts = [_LINE_BREAKS.sub(" ", text).strip() for text in self.tokenizer.decode_batch(hypothesis.sentences)]
+        texts = [one_line(text).strip() for text in self.tokenizer.decode_batch(hypothesis.sentences)]
         return _translation(document, document.replace_sentences(texts), hypothesis)
 
 

@@ -79,7 +79,7 @@ class ModelConfig:
 
     def filled(self) -> ModelConfig:
         """The same with every size left at 0 taken from the preset; what a model holds as its config."""
-        sizes = {name: size for name, size in PRESETS[self.preset].items() if getattr(self, name) == 0}
+        sizes: dict[str, Any] = {name: size for name, size in PRESETS[self.preset].items() if getattr(self, name) == 0}
         return replace(self, **sizes) if sizes else self
 
     def _check(self) -> None:

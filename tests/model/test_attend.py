@@ -1,0 +1,150 @@
+"""Every kernel computes the same attention, and computes nothing outside the pattern."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from docmt.model import Spans, attend
+from docmt.model.kernels import Pattern
+
+HEADS, WIDTH = 3, 8
+
+
+def tensors(queries: int, keys: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [
+        torch.randn(n, HEADS, WIDTH, generator=generator, dtype=torch.float64).requires_grad_()
+        for n in (queries, keys, keys)
+    ]
+
+
+def outputs_and_gradients(kernel, q, k, v, queries, keys, causal):
+    result = attend(q, k, v, queries, keys, causal, kernel=kernel)
+    weights = torch.linspace(-1, 1, result.numel(), dtype=result.dtype).view_as(result)
+    return [result, *torch.autograd.grad((result * weights).sum(), (q, k, v))]
+
+
+PATTERNS = {
+    "self": (Spans.tile([5, 1, 9, 2, 5]), None, False),
+    "self causal": (Spans.tile([5, 1, 9, 2, 5]), None, True),
+    "cross": (Spans.tile([5, 1, 9, 2]), Spans.tile([3, 7, 1, 20]), False),
+    "one segment": (Spans.tile([17]), None, True),
+    "windows that overlap": (Spans.tile([4, 4, 4]), Spans(torch.tensor([0, 2, 4]), torch.tensor([8, 8, 8])), False),
+    "an empty key span": (Spans.tile([3, 4]), Spans.tile([0, 6]), False),
+    "an empty segment": (Spans.tile([3, 0, 4]), Spans.tile([2, 5, 6]), False),
+}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_padded_kernel_equals_reference(name):
+    queries, keys, causal = PATTERNS[name]
+    keys = queries if keys is None else keys
+    q, k, v = tensors(int(queries.lengths.sum()), int(keys.ends.max()))
+    expected = outputs_and_gradients("reference", q, k, v, queries, keys, causal)
+    found = outputs_and_gradients("padded", q, k, v, queries, keys, causal)
+    for one, other in zip(expected, found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("causal", [True, False])
+def test_long_segments_take_the_other_cpu_path_with_the_same_result(dtype, causal):
+    queries = Spans.tile([1100, 40])  # longer than where plain products stop paying
+    q, k, v = (x.detach().to(dtype) for x in tensors(1140, 1140))
+    expected = attend(q.double(), k.double(), v.double(), queries, queries, causal, kernel="reference")
+    found = attend(q, k, v, queries, queries, causal, kernel="padded")
+    tolerance = 1e-5 if dtype == torch.float32 else 3e-2
+    torch.testing.assert_close(found.double(), expected, atol=tolerance, rtol=tolerance)
+
+
+def test_segments_do_not_see_each_other():
+    queries = Spans.tile([4, 6])
+    q, k, v = (x.detach() for x in tensors(10, 10))
+    before = attend(q, k, v, queries, queries)
+    k[5] += 1.0
+    v[5] += 1.0
+    after = attend(q, k, v, queries, queries)
+    assert torch.equal(before[:4], after[:4])
+    assert not torch.allclose(before[4:], after[4:])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the varlen kernel needs a CUDA device")
+@pytest.mark.parametrize("name", PATTERNS)
+def test_varlen_kernel_equals_reference(name):
+    queries, keys, causal = PATTERNS[name]
+    keys = queries if keys is None else keys
+    if bool((keys.lengths == 0).any()):
+        pytest.skip("flash attention leaves rows without keys undefined")
+    q, k, v = tensors(int(queries.lengths.sum()), int(keys.ends.max()))
+    expected = outputs_and_gradients("reference", q, k, v, queries, keys, causal)
+    gpu = [x.detach().to("cuda", torch.bfloat16).requires_grad_() for x in (q, k, v)]
+    found = outputs_and_gradients("varlen", *gpu, queries, keys, causal)
+    for one, other in zip(expected, found, strict=True):
+        torch.testing.assert_close(one, other.cpu().double(), atol=5e-2, rtol=5e-2)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the largest number of elements any operation returned."""
+
+    def __init__(self):
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(tensor, torch.Tensor):
+                self.elements = max(self.elements, tensor.numel())
+        return result
+
+
+def test_group_attention_makes_no_tensor_that_grows_with_the_square_of_the_document():
+    largest = []
+    for sentences in (40, 160):
+        queries = Spans.tile([23] * sentences)
+        q, k, v = (x.detach().float() for x in tensors(23 * sentences, 23 * sentences))
+        with LargestTensor() as mode:
+            attend(q, k, v, queries, queries, kernel="padded")
+        largest.append(mode.elements)
+    assert largest[1] <= 4.1 * largest[0]  # four times the tokens: linear
+    assert largest[1] < (23 * 160) ** 2 / 10
+
+
+def test_buckets_hold_similar_lengths():
+    lengths = torch.tensor([3, 50, 7, 100, 8, 49, 4, 99, 51])
+    pattern = Pattern(Spans.tile(lengths), Spans.tile(lengths), causal=False)
+    layout = pattern.padded_layout(1, torch.device("cpu"))
+    assert sum(bucket.count for bucket in layout.buckets) == len(lengths)
+    padded = sum(b.count * b.query_length * b.key_length for b in layout.buckets)
+    assert padded < 1.8 * int((lengths**2).sum())
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "causal", "message"),
+    [
+        (Spans.tile([2, 3]), Spans.tile([5]), False, "aligned"),
+        (Spans.tile([2, 3]), Spans.tile([3, 3]), True, "as long as"),
+        (Spans(torch.tensor([0, 3]), torch.tensor([2, 2])), Spans.tile([2, 2]), False, "end to end"),
+    ],
+)
+def test_spans_that_do_not_fit_are_refused(queries, keys, causal, message):
+    q, k, v = tensors(5, 6)
+    with pytest.raises(ValueError, match=message):
+        attend(q, k, v, queries, keys, causal)
+
+
+def test_unknown_kernel_is_refused():
+    q, k, v = tensors(2, 2)
+    with pytest.raises(ValueError, match="choose one of"):
+        attend(q, k, v, Spans.tile([2]), Spans.tile([2]), kernel="magic")
+
+
+def test_spans_describe_themselves():
+    spans = Spans.tile([2, 3])
+    assert spans.ends.tolist() == [2, 5]
+    assert spans.positions().tolist() == [0, 1, 0, 1, 2]
+    assert spans.segment_ids().tolist() == [0, 0, 1, 1, 1]
+    assert spans == Spans(torch.tensor([0, 2]), torch.tensor([2, 3]))
+    assert spans != Spans.tile([3, 2])
+    assert "0+2" in repr(spans)
