@@ -133,8 +133,8 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         Document.read("-")
 
 
-def run(code: str, stdout: int) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+def run(code: str, stdout: int, unbuffered: str = "") -> subprocess.Popen[bytes]:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUNBUFFERED": unbuffered}
     command = [sys.executable, "-c", f"from docmt.documents import Document\n{code}"]
     return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=environment)
 
@@ -146,13 +146,34 @@ def test_standard_output_is_exact() -> None:
     assert (out, error) == ("before\ufeffHé.\r\n😀\rafter\n".encode(), b"")
 
 
-def test_closed_pipe_ends_quietly() -> None:
+@pytest.mark.parametrize("words", [1, 100_000])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_closed_pipe_ends_quietly(words: int, unbuffered: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    process = run("Document.from_sentences(['word'] * 100_000).write('-')", writer)
+    process = run(f"Document.from_sentences(['word'] * {words}).write('-')", writer, unbuffered)
     os.close(writer)
     _, error = process.communicate()
     assert (process.returncode, error) == (0, b"")
+
+
+def test_unbuffered_output_that_takes_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(io.RawIOBase):
+        def __init__(self) -> None:
+            self.got = b""
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: memoryview) -> int:  # type: ignore[override]
+            self.got += bytes(data[:3])
+            return len(data[:3])
+
+    slow = Slow()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(slow, write_through=True))  # type: ignore[type-var]
+    Document.from_sentences(["eight bytes"]).write("-")
+    monkeypatch.undo()
+    assert slow.got == b"eight bytes\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

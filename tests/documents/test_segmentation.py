@@ -27,7 +27,7 @@ def split(text: str, language: str = "en", join_lines: bool = False) -> list[str
         ("en", ["What?!", "Really??", "Yes!"]),
         ("en", ["Visit www.example.com.", "Mail a.b@c.de now."]),
         ("en", ["Approx. 5 people came.", "Good."]),
-        ("en", ["A sentence by J.\xa0Smith.", "And another."]),
+        ("en", ["They chose plan B\xa0.", "It was by J.\xa0Smith."]),
         ("de", ["Das ist z. B. ein Test.", "Er geht."]),
         ("de", ["Am 3. Oktober 1990 war es.", "Das 19. Jahrhundert war lang.", "Der 2. Weltkrieg auch."]),
         ("de", ["Ich sah ihn am 5.", "Er war krank."]),
@@ -99,11 +99,11 @@ def test_joined_lines() -> None:
 
 def test_headings_end_sentences_in_joined_lines() -> None:
     text = (
-        "# Mark\nText under it\ngoes on\n## Mark\n\nTitle\n=====\nText\nOther title\n-----------\n"
+        "# Mark\nText under it\ngoes on\n## Mark\n\nTitle\n=====\nText which\nOther title\n-----------\n"
         "Introduction\nThis line is much longer than the title\nand goes on."
     )
     assert split(text, join_lines=True) == [
-        *("Mark", "Text under it\ngoes on", "Mark", "Title", "Text", "Other title", "Introduction"),
+        *("Mark", "Text under it\ngoes on", "Mark", "Title", "Text which", "Other title", "Introduction"),
         "This line is much longer than the title\nand goes on.",
     ]
 

@@ -118,7 +118,9 @@ def _looks_like(name: str, iconv: str) -> str:
 def _write_standard_output(data: bytes) -> None:
     try:
         sys.stdout.flush()
-        sys.stdout.buffer.write(data)
+        rest = memoryview(data)
+        while rest:  # unbuffered output (PYTHONUNBUFFERED) may take less than it is given
+            rest = rest[sys.stdout.buffer.write(rest) :]
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         _silence_standard_output()
