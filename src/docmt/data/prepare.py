@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from docmt.data.instances import DEFAULT_LIMIT, MARKS, pack_instances
 from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, SplitStatistics
@@ -36,8 +37,8 @@ class PrepareConfig:
     """Code of the source language, such as "en"; written into the store and later into the model card."""
     target_language: str = ""
     """Code of the target language."""
-    tokenizer: str = "bpe"
-    """Kind of tokenizer to learn from both sides of `train`: "bpe" or "sentencepiece"."""
+    tokenizer: Literal["bpe", "sentencepiece"] = "bpe"
+    """Kind of the tokenizer that is learned from both sides of `train`."""
     vocabulary_size: int = 16_000
     """Size of the vocabulary to learn, the six special tokens included; of no effect with a ready tokenizer."""
     tokenizer_directory: Path | None = None
@@ -103,7 +104,7 @@ def _check_store(config: PrepareConfig) -> None:
         if not (store / STATISTICS_FILE).is_file():
             raise DocmtError(f"{store} exists and is not a prepared store; choose another directory for the store")
         if not config.overwrite:
-            raise DocmtError(f"the store {store} exists already; add --overwrite to replace it, or choose another")
+            raise DocmtError(f"the store {store} exists already; add --overwrite true to replace it, or choose another")
     elif store.exists() and not store.is_dir():
         raise DocmtError(f"{store} is a file; choose a directory for the store")
     for split in SPLITS:

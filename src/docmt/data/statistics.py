@@ -132,4 +132,4 @@ def format_statistics(statistics: CorpusStatistics) -> str:
             places = split.skipped_examples.get(reason, [])
             more = ", ..." if count > len(places) else ""
             lines.append(f"{name}: skipped {count:,} x {reason} ({'; '.join(places)}{more})")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)

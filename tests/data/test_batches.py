@@ -1,0 +1,121 @@
+"""Batch plans and what collate makes of them."""
+
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from docmt.data import BatchPlan, Instances, ParallelStore, StoreWriter, collate, pack_instances
+from docmt.model.packed import pack
+from docmt.model.spans import Spans
+from docmt.text import SpecialTokens
+
+
+def plan_of(lengths: list[int], batch_tokens: int, seed: int = 1) -> BatchPlan:
+    numbers = np.arange(len(lengths))
+    return BatchPlan(Instances(numbers, numbers + 1, numbers, np.array(lengths)), lengths, batch_tokens, seed)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(1, 60), st.integers(0, 9), st.integers(0, 9))
+def test_every_instance_once_within_the_budget(lengths: list[int], budget: int, seed: int, epoch: int) -> None:
+    plan = plan_of(lengths, budget, seed)
+    for batches in (plan.epoch(epoch), plan.in_order()):
+        assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+        totals = [sum(lengths[i] for i in batch) for batch in batches]
+        assert all(len(batch) == 1 or total <= budget for batch, total in zip(batches, totals, strict=True))
+        for total, following in zip(totals[:-1], batches[1:], strict=True):
+            assert total + lengths[following[0]] > budget  # greedy: nothing more would have fitted
+    assert np.concatenate(plan.in_order()).tolist() == list(range(len(lengths)))
+
+
+def test_an_oversize_instance_is_alone() -> None:
+    assert [batch.tolist() for batch in plan_of([3, 3, 99, 3, 7], 10).in_order()] == [[0, 1], [2], [3, 4]]
+
+
+def test_a_plan_depends_on_seed_and_epoch_alone() -> None:
+    lengths = list(range(1, 60))
+    orders = {
+        (seed, epoch): tuple(np.concatenate(plan_of(lengths, 50, seed).epoch(epoch)).tolist())
+        for seed in (1, 2)
+        for epoch in (0, 1)
+    }
+    assert len(set(orders.values())) == 4
+    program = (
+        "import numpy as np\n"
+        "from docmt.data import BatchPlan, Instances\n"
+        "n = np.arange(59)\n"
+        "plan = BatchPlan(Instances(n, n + 1, n, n), list(range(1, 60)), 50, 2)\n"
+        "print(tuple(np.concatenate(plan.epoch(1)).tolist()))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(orders[2, 1])
+
+
+def test_the_order_of_an_epoch_never_changes() -> None:
+    """Written down once: a change here would make every interrupted training go on with other data."""
+    assert np.concatenate(plan_of([1] * 10, 3, seed=7).epoch(2)).tolist() == [8, 6, 4, 0, 5, 7, 1, 3, 9, 2]
+
+
+def test_batches_go_on_for_ever_and_from_anywhere() -> None:
+    plan = plan_of([5] * 7, 10)
+    assert len(plan.epoch(0)) == 4
+    steps = [(epoch, number, batch.tolist()) for epoch, number, batch in islice(plan.batches(), 12)]
+    assert [(epoch, number) for epoch, number, _ in steps] == [(e, n) for e in range(3) for n in range(4)]
+    for start in range(12):
+        epoch, number, _ = steps[start]
+        rest = islice(plan_of([5] * 7, 10).batches(epoch, number), 12 - start)
+        assert [(e, n, batch.tolist()) for e, n, batch in rest] == steps[start:]
+    assert next(plan.batches(0, 4))[:2] == (1, 0)
+    with pytest.raises(ValueError, match="4 batches"):
+        next(plan.batches(0, 5))
+
+
+def test_impossible_plans() -> None:
+    with pytest.raises(ValueError, match="0 lengths"):
+        plan_of([], 10)
+    with pytest.raises(ValueError, match="seed -1"):
+        plan_of([1], 10, -1)
+    with pytest.raises(ValueError, match="batch_tokens 0"):
+        plan_of([1], 0)
+    numbers = np.arange(2)
+    with pytest.raises(ValueError, match="1 lengths for 2"):
+        BatchPlan(Instances(numbers, numbers, numbers, numbers), [1], 10, 1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ParallelStore:
+    with StoreWriter(tmp_path, 30) as writer:
+        writer.add("a", [[10, 11], [12]], [[20], [21, 22]])
+        writer.add("b", [[13, 14, 15]], [[23, 24]])
+        writer.add("c", [[16]], [[25]])
+    return ParallelStore.open(tmp_path)
+
+
+def test_collate_by_hand(store: ParallelStore) -> None:
+    specials = SpecialTokens(30)  # <eod> is 28
+    instances = pack_instances(store.source_lengths, store.target_lengths, store.document_offsets)
+    batch = collate(store, instances, [1, 0], specials)
+    assert batch.source.tokens.tolist() == [0, 13, 14, 15, 2, 0, 10, 11, 2, 0, 12, 2]
+    assert batch.target.tokens.tolist() == [0, 23, 24, 2, 0, 20, 2, 0, 21, 22, 2]
+    assert batch.labels.tolist() == [23, 24, 2, 28, 20, 2, 0, 21, 22, 2, 28]
+    assert batch.source.sentences == Spans.tile([5, 4, 3]) and batch.source.documents == Spans.tile([5, 7])
+    assert batch.target.sentences == Spans.tile([4, 3, 4]) and batch.target.documents == Spans.tile([4, 7])
+    assert batch.source.tokens.dtype == batch.target.tokens.dtype == batch.labels.dtype == torch.int64
+    assert batch.tokens == 11
+    moved = batch.to("cpu")
+    assert torch.equal(moved.labels, batch.labels) and moved.target.sentences == batch.target.sentences
+
+
+def test_collate_cuts_documents_at_instances(store: ParallelStore) -> None:
+    instances = pack_instances(store.source_lengths, store.target_lengths, store.document_offsets, max_sentences=1)
+    batch = collate(store, instances, np.array([1, 3]), SpecialTokens(30))
+    expected = pack([[[0, 12, 2]], [[0, 16, 2]]])
+    assert torch.equal(batch.source.tokens, expected.tokens)
+    assert batch.source.sentences == expected.sentences and batch.source.documents == expected.documents
+    assert batch.labels.tolist() == [21, 22, 2, 28, 25, 2, 28]

@@ -1,0 +1,98 @@
+"""Packing sentences into instances."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from docmt.data import Instances, instance_lengths, pack_instances, pack_source
+
+
+def costs_of_instances(costs: list[int], limit: int = 512, max_sentences: int = 1000) -> list[list[int]]:
+    """Packs one document whose sentences cost as given (lengths are two less)."""
+    lengths = [cost - 2 for cost in costs]
+    packed = pack_instances(lengths, [0] * len(costs), [0, len(costs)], limit=limit, max_sentences=max_sentences)
+    groups = [costs[first:last] for first, last in zip(packed.first, packed.last, strict=True)]
+    assert packed.cost.tolist() == [sum(group) for group in groups]
+    assert pack_source(lengths, limit=limit, max_sentences=max_sentences) == [
+        (int(first), int(last)) for first, last in zip(packed.first, packed.last, strict=True)
+    ]
+    return groups
+
+
+@pytest.mark.parametrize(
+    ("costs", "groups"),
+    [
+        ([200, 200, 112, 50], [[200, 200], [112, 50]]),  # 512 is not below 512
+        ([200, 200, 111, 50], [[200, 200, 111], [50]]),
+        ([50, 700, 5, 6], [[50], [700], [5, 6]]),
+        ([700, 800], [[700], [800]]),
+        ([512, 3], [[512], [3]]),
+        ([511], [[511]]),
+    ],
+)
+def test_worked_examples(costs: list[int], groups: list[list[int]]) -> None:
+    assert costs_of_instances(costs) == groups
+
+
+def test_the_number_of_sentences_is_limited_too() -> None:
+    assert costs_of_instances([5] * 7, max_sentences=3) == [[5] * 3, [5] * 3, [5]]
+    assert costs_of_instances([5] * 3, max_sentences=1) == [[5], [5], [5]]
+
+
+def test_the_longer_side_counts_sentence_by_sentence() -> None:
+    packed = pack_instances([10, 1], [1, 10], [0, 2])
+    assert packed.cost.tolist() == [24]
+    assert instance_lengths(packed, [10, 1], [1, 10]).tolist() == [15]
+
+
+def test_documents_never_share_an_instance() -> None:
+    packed = pack_instances([1] * 5, [1] * 5, [0, 2, 5])
+    assert packed.first.tolist() == [0, 2] and packed.last.tolist() == [2, 5]
+    assert packed.document.tolist() == [0, 1]
+    assert len(packed) == 2 and packed.first.dtype == np.int64
+
+
+def test_nothing_to_pack() -> None:
+    assert len(pack_instances([], [], [0])) == 0
+    assert pack_source([]) == []
+
+
+def test_impossible_limits() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        pack_source([1], limit=0)
+    with pytest.raises(ValueError, match="at least 1"):
+        pack_instances([1], [1], [0, 1], max_sentences=0)
+
+
+lengths = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=12)
+
+
+@given(st.lists(lengths, min_size=1, max_size=6), st.integers(1, 80), st.integers(1, 5))
+def test_every_sentence_once_in_order_within_the_limits(
+    documents: list[list[tuple[int, int]]], limit: int, most: int
+) -> None:
+    pairs = [pair for document in documents for pair in document]
+    source, target = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    offsets = np.cumsum([0] + [len(document) for document in documents])
+    packed = pack_instances(source, target, offsets, limit=limit, max_sentences=most)
+    ranges = [range(first, last) for first, last in zip(packed.first, packed.last, strict=True)]
+    assert [sentence for instance in ranges for sentence in instance] == list(range(len(pairs)))
+    costs = [max(pair) + 2 for pair in pairs]
+    for i, instance in enumerate(ranges):
+        cost = sum(costs[sentence] for sentence in instance)
+        assert packed.cost[i] == cost
+        assert len(instance) == 1 or (cost < limit and len(instance) <= most)
+        document = int(packed.document[i])
+        assert offsets[document] <= instance.start and instance.stop <= offsets[document + 1]
+        is_last_of_document = instance.stop == offsets[document + 1]
+        assert is_last_of_document or cost + costs[instance.stop] >= limit or len(instance) == most
+    check_lengths(packed, source, target)
+
+
+def check_lengths(packed: Instances, source: list[int], target: list[int]) -> None:
+    expected = [
+        max(sum(n + 2 for n in side[first:last]) for side in (source, target))
+        for first, last in zip(packed.first, packed.last, strict=True)
+    ]
+    assert instance_lengths(packed, source, target).tolist() == expected

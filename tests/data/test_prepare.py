@@ -1,0 +1,254 @@
+"""From corpus files to a store, end to end."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from docmt.data import PrepareConfig, PreparedStore, format_statistics, prepare
+from docmt.errors import DocmtError
+from docmt.text import SentencePieceTokenizer, train_tokenizer
+
+DEV_SOURCE = [["the cat", "a dog sat here and there and then ran"], ["walk"]]
+DEV_TARGET = [["le chat", "un chien"], ["marche bien"]]
+
+
+def corpus(count: int, seed: int) -> list[list[str]]:
+    """Documents of sentences of made-up words."""
+    chance = random.Random(seed)
+    syllables = ["ka", "to", "mi", "ré", "sol", "übe", "the", "cat", "dog"]
+    words = ["".join(chance.choices(syllables, k=chance.randint(1, 3))) for _ in range(80)]
+    return [
+        [" ".join(chance.choices(words, k=chance.randint(1, 9))) + "." for _ in range(chance.randint(1, 6))]
+        for _ in range(count)
+    ]
+
+
+def write_text(path: Path, documents: list[list[str]]) -> Path:
+    path.write_text("\n\n".join("\n".join(document) for document in documents) + "\n", encoding="utf-8")
+    return path
+
+
+def write_jsonl(path: Path, source: list[list[str]], target: list[list[str]]) -> Path:
+    rows = [{"id": f"doc{i}", "source": s, "target": t} for i, (s, t) in enumerate(zip(source, target, strict=True), 1)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> PrepareConfig:
+    source = corpus(60, 1)
+    target = [[sentence.upper() for sentence in document] for document in source]
+    return PrepareConfig(
+        store=tmp_path / "store",
+        train=[write_text(tmp_path / "train.en", source), write_text(tmp_path / "train.fr", target)],
+        dev=[write_jsonl(tmp_path / "dev.jsonl", DEV_SOURCE, DEV_TARGET)],
+        source_language="en",
+        target_language="fr",
+        vocabulary_size=300,
+    )
+
+
+def changed(config: PrepareConfig, **changes: object) -> PrepareConfig:
+    return PrepareConfig(**{**config.__dict__, **changes})
+
+
+def test_end_to_end(config: PrepareConfig) -> None:
+    store = prepare(config)
+    assert store.splits == ("train", "dev")
+    assert store.tokenizer.kind == "bpe" and store.tokenizer.vocabulary_size == 300
+    train = store.split("train")
+    expected = corpus(60, 1)
+    assert train.document_ids == [str(number) for number in range(1, 61)]
+    decode = store.tokenizer.decode
+    sentences = [sentence for document in expected for sentence in document]
+    assert [decode(train.source_sentence(i).tolist()) for i in range(len(sentences))] == sentences
+    assert [decode(train.target_sentence(i).tolist()) for i in range(len(sentences))] == [
+        sentence.upper() for sentence in sentences
+    ]
+    assert train.document_offsets[-1] == len(sentences)
+    dev = store.split("dev")
+    assert dev.document_ids == ["doc1", "doc2"] and dev.document_offsets.tolist() == [0, 2, 3]
+    with pytest.raises(DocmtError, match=r"no split 'test', only train, dev.*--test"):
+        store.split("test")
+    again = PreparedStore.open(config.store)
+    assert again.statistics == store.statistics
+    assert sorted(path.name for path in config.store.parent.iterdir()) == [
+        "dev.jsonl",
+        "store",
+        "train.en",
+        "train.fr",
+    ]
+
+
+def test_statistics_by_hand(config: PrepareConfig, tmp_path: Path) -> None:
+    """With a tokenizer of single bytes every token is a character: sentences have one more for the space in front."""
+    train_tokenizer("bpe", ["x"], 262).save(tmp_path / "bytes")
+    source = [["aaa", "", "b"], ["cccccc"], [""]]
+    target = [["aa", "x", "bbbbb"], ["ccccccc"], [""]]
+    (tmp_path / "small.jsonl").write_text(
+        "".join(
+            json.dumps({"id": id, "source": s, "target": t}) + "\n"
+            for id, s, t in zip("uvw", source, target, strict=True)
+        )
+    )
+    store = prepare(
+        changed(
+            config,
+            train=[tmp_path / "small.jsonl"],
+            dev=[],
+            tokenizer_directory=tmp_path / "bytes",
+            instance_tokens=10,
+        )
+    )
+    split = store.statistics.splits["train"]
+    # words: u: 4|3 and 2|6, v: 7|8; costs 6, 8 and 10; 6 + 8 is not below 10, so every sentence is an instance
+    assert (split.documents, split.sentences, split.instances) == (2, 3, 3)
+    assert (split.source_tokens, split.target_tokens, split.cost) == (4 + 2 + 7, 3 + 6 + 8, 24)
+    assert (split.longest_cost, split.longest_document, split.longest_sentence, split.over_limit) == (10, "v", 1, 1)
+    assert split.sentences_per_instance == 1.0 and split.tokens_per_instance == 8.0
+    assert sum(split.skipped.values()) == 3  # an empty side, an empty pair, and the document that had only that
+    assert split.skipped.keys() == split.skipped_examples.keys()
+    assert json.loads((config.store / "statistics.json").read_text())["splits"]["train"]["sentences"] == 3
+    assert store.statistics.instance_tokens == 10
+    text = format_statistics(store.statistics)
+    lines = {line.rsplit("  ", 1)[0].strip(): line.rsplit("  ", 1)[-1] for line in text.splitlines()}
+    assert lines["documents"].strip() == "2" and lines["tokens per instance"].strip() == "8.0"
+    assert lines["sentences of 10 tokens or more"].strip() == "1"
+    assert "en to fr, bpe vocabulary of 262" in text
+    assert "longest is sentence 1 of document v" in text
+    assert f"skipped 2 x pair with an empty side ({tmp_path / 'small.jsonl'}, line 1;" in text
+
+
+def test_the_longest_sentence_is_counted_within_its_document(config: PrepareConfig) -> None:
+    split = prepare(config).statistics.splits["dev"]
+    assert (split.longest_document, split.longest_sentence) == ("doc1", 2)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "sentencepiece"])
+def test_the_tokenizer_sees_both_sides_of_train_only(config: PrepareConfig, kind: str) -> None:
+    documents = corpus(60, 1)
+    both = [s for document in documents for side in (document, [x.upper() for x in document]) for s in side]
+    expected = train_tokenizer(kind, both, 340)
+    store = prepare(changed(config, tokenizer=kind, vocabulary_size=340))
+    assert store.tokenizer.kind == kind
+    assert store.tokenizer.encode_batch(both) == expected.encode_batch(both)
+
+
+def test_a_tokenizer_that_is_there_already(config: PrepareConfig, tmp_path: Path) -> None:
+    first = prepare(config)
+    again = prepare(changed(config, store=tmp_path / "two", tokenizer_directory=config.store / "tokenizer"))
+    assert again.split("dev").source_tokens.tolist() == first.split("dev").source_tokens.tolist()
+    spm = SentencePieceTokenizer.train([s for document in corpus(60, 1) for s in document], 320)
+    spm.save(tmp_path / "spm")
+    third = prepare(changed(config, store=tmp_path / "three", sentencepiece_model=tmp_path / "spm" / "tokenizer.model"))
+    assert third.tokenizer.kind == "sentencepiece" and third.statistics.vocabulary_size == 320
+    # a store can be replaced with its own tokenizer
+    replaced = prepare(changed(config, tokenizer_directory=config.store / "tokenizer", overwrite=True))
+    assert replaced.statistics == first.statistics
+
+
+def test_sentences_of_which_the_tokenizer_leaves_nothing(config: PrepareConfig, tmp_path: Path) -> None:
+    import sentencepiece
+
+    with (tmp_path / "nfkc.model").open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(s for document in corpus(60, 1) for s in document),
+            model_writer=file,
+            vocab_size=80,
+            minloglevel=3,
+        )
+    dev = write_jsonl(tmp_path / "odd.jsonl", [["\u200b", "the cat"], ["\u200b"]], [["a", "the dog"], ["b"]])
+    store = prepare(changed(config, dev=[dev], sentencepiece_model=tmp_path / "nfkc.model"))
+    split = store.statistics.splits["dev"]
+    assert (split.documents, split.sentences) == (1, 1)
+    assert split.skipped == {"pair of which the tokenizer leaves nothing": 2}
+    assert split.skipped_examples["pair of which the tokenizer leaves nothing"][0] == "document doc1, sentence 1"
+
+
+def test_an_existing_directory_is_not_overwritten(config: PrepareConfig) -> None:
+    config.store.mkdir()
+    first = prepare(config)  # an empty directory is fine
+    with pytest.raises(DocmtError, match="exists already; add --overwrite"):
+        prepare(config)
+    (config.store / "extra").write_text("of the old store")
+    again = prepare(changed(config, overwrite=True))
+    assert again.statistics == first.statistics and not (config.store / "extra").exists()
+
+
+def test_only_stores_are_ever_replaced(config: PrepareConfig, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").write_text("years of work")
+    with pytest.raises(DocmtError, match="is not a prepared store"):
+        prepare(changed(config, store=home, overwrite=True))
+    assert (home / "thesis.tex").read_text() == "years of work"
+    with pytest.raises(DocmtError, match="is a file"):
+        prepare(changed(config, store=home / "thesis.tex", overwrite=True))
+    prepare(config)
+    inside = config.store / "train.jsonl"
+    write_jsonl(inside, DEV_SOURCE, DEV_TARGET)
+    with pytest.raises(DocmtError, match="lies inside of the store"):
+        prepare(changed(config, train=[inside], overwrite=True))
+    assert inside.exists()
+
+
+def test_a_failure_leaves_nothing_behind(config: PrepareConfig, tmp_path: Path) -> None:
+    (tmp_path / "dev.jsonl").write_text(
+        json.dumps({"source": ["a"], "target": ["b"]}) + '\n{"source": ["a"], "target": []}\n'
+    )
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(DocmtError, match=r"dev\.jsonl, line 2"):
+        prepare(config)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_empty_and_missing_corpora(config: PrepareConfig, split: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.en").write_text("\n\n")
+    (tmp_path / "empty.fr").write_text("")
+    with pytest.raises(DocmtError, match=rf"the {split} corpus .*empty\.en and .* holds no sentence pairs"):
+        prepare(changed(config, **{split: [tmp_path / "empty.en", tmp_path / "empty.fr"]}))
+    with pytest.raises(DocmtError, match=r"gone\.jsonl"):
+        prepare(changed(config, **{split: [tmp_path / "gone.jsonl"]}))
+    assert not config.store.exists()
+
+
+def test_impossible_configurations(config: PrepareConfig, tmp_path: Path) -> None:
+    with pytest.raises(DocmtError, match="--train names 0 files"):
+        changed(config, train=[])
+    with pytest.raises(DocmtError, match="--test names 3 files"):
+        changed(config, test=[tmp_path] * 3)
+    with pytest.raises(DocmtError, match="give one of them"):
+        changed(config, tokenizer_directory=tmp_path, sentencepiece_model=tmp_path)
+    with pytest.raises(DocmtError, match="--instance_tokens is 2"):
+        changed(config, instance_tokens=2)
+    with pytest.raises(DocmtError, match="largest possible here is"):
+        prepare(changed(config, vocabulary_size=100_000))
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "other"])
+def test_damaged_statistics(config: PrepareConfig, damage: str) -> None:
+    prepare(config)
+    path = config.store / "statistics.json"
+    text = path.read_text()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_text(text[:50] if damage == "truncated" else '{"splits": {"train": {}}}')
+    with pytest.raises(DocmtError, match=r"statistics\.json.*`docmt prepare`"):
+        PreparedStore.open(config.store)
+
+
+def test_opening_checks_every_split_and_the_tokenizer(config: PrepareConfig) -> None:
+    prepare(config)
+    path = config.store / "dev" / "target_tokens.npy"
+    data = path.read_bytes()
+    path.write_bytes(data[:-4])
+    with pytest.raises(DocmtError, match=r"dev/target_tokens\.npy is missing or damaged"):
+        PreparedStore.open(config.store)
+    path.write_bytes(data)
+    train_tokenizer("bpe", ["x"], 262).save(config.store / "tokenizer")
+    with pytest.raises(DocmtError, match="not the tokenizer"):
+        PreparedStore.open(config.store)

@@ -1,0 +1,106 @@
+"""Writing and opening the arrays of one split."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from docmt.data import ParallelStore, StoreWriter
+from docmt.errors import DocmtError
+
+DOCUMENTS = [
+    ("ep-1", [[4, 5, 6], [7]], [[8], [9, 10]]),
+    ("Grüße \n 2", [[11, 12]], [[13, 14, 15]]),
+]
+FILES = [
+    "source_tokens.npy",
+    "target_tokens.npy",
+    "source_offsets.npy",
+    "target_offsets.npy",
+    "document_offsets.npy",
+    "documents.json",
+]
+
+
+def write(directory: Path, vocabulary_size: int = 100) -> Path:
+    with StoreWriter(directory, vocabulary_size) as writer:
+        for document in DOCUMENTS:
+            writer.add(*document)
+    return directory
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    store = ParallelStore.open(write(tmp_path / "train"))
+    assert store.source_tokens.tolist() == [4, 5, 6, 7, 11, 12]
+    assert store.target_tokens.tolist() == [8, 9, 10, 13, 14, 15]
+    assert store.source_offsets.tolist() == [0, 3, 4, 6]
+    assert store.target_offsets.tolist() == [0, 1, 3, 6]
+    assert store.document_offsets.tolist() == [0, 2, 3]
+    assert store.document_ids == ["ep-1", "Grüße \n 2"]
+    assert store.source_lengths.tolist() == [3, 1, 2] and store.target_lengths.tolist() == [1, 2, 3]
+    assert store.source_sentence(0).tolist() == [4, 5, 6] and store.target_sentence(1).tolist() == [9, 10]
+    assert isinstance(store.source_tokens, np.memmap)
+    assert sorted(path.name for path in (tmp_path / "train").iterdir()) == sorted(FILES)
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(100, "uint16"), (65_536, "uint16"), (65_537, "int32")])
+def test_two_bytes_a_token_where_they_suffice(size: int, dtype: str, tmp_path: Path) -> None:
+    with StoreWriter(tmp_path, size) as writer:
+        writer.add("", [[size - 3]], [[4]])
+    store = ParallelStore.open(tmp_path)
+    assert store.source_tokens.dtype == store.target_tokens.dtype == dtype
+    assert store.source_tokens.tolist() == [size - 3]
+
+
+def test_more_than_a_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("docmt.data.store._TokenFile.BUFFER_TOKENS", 7)
+    with StoreWriter(tmp_path, 50_000) as writer:
+        for number in range(10_000):
+            writer.add(str(number), [[number + 4] * 3], [[number + 5] * 2])
+    store = ParallelStore.open(tmp_path)
+    assert store.source_tokens.tolist() == [number + 4 for number in range(10_000) for _ in range(3)]
+    assert store.target_sentence(9_999).tolist() == [10_004, 10_004]
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", ["missing", "empty", "truncated"])
+def test_missing_and_truncated_files_are_named(file: str, damage: str, tmp_path: Path) -> None:
+    path = write(tmp_path) / file
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[: 0 if damage == "empty" else -1])
+        if file == "documents.json" and damage == "truncated":
+            path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(DocmtError, match=rf"{file} is missing or damaged .*run `docmt prepare` again"):
+        ParallelStore.open(tmp_path)
+
+
+def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
+    write(tmp_path)
+    for file in ("source_tokens.npy", "target_offsets.npy", "document_offsets.npy"):
+        data = (tmp_path / file).read_bytes()
+        np.save(tmp_path / file, np.array([0, 2, 7], dtype=np.int64))
+        with pytest.raises(DocmtError, match="does not fit"):
+            ParallelStore.open(tmp_path)
+        (tmp_path / file).write_bytes(data)
+    for other in (np.array([0.5]), np.zeros((2, 2), dtype=np.int64), np.array(["a"])):
+        np.save(tmp_path / "source_tokens.npy", other)
+        with pytest.raises(DocmtError, match="whole numbers"):
+            ParallelStore.open(tmp_path)
+    write(tmp_path)
+    (tmp_path / "documents.json").write_text('["one"]')
+    with pytest.raises(DocmtError, match=r"documents\.json .*id for every document"):
+        ParallelStore.open(tmp_path)
+    (tmp_path / "documents.json").write_text("{}")
+    with pytest.raises(DocmtError, match=r"documents\.json .*not a list"):
+        ParallelStore.open(tmp_path)
+
+
+def test_sides_that_do_not_match_are_refused(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path, 100) as writer:
+        with pytest.raises(ValueError, match="1 source and 2 target"):
+            writer.add("x", [[4]], [[4], [5]])
+        with pytest.raises(ValueError, match="0 source"):
+            writer.add("x", [], [])
+        writer.add("y", [[4]], [[5]])
