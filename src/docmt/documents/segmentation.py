@@ -15,7 +15,7 @@ from docmt.errors import DocmtError
 _WINDOW = 10_000
 _MARGIN = 500
 
-# sentencex 1.0.32 panics on a capital, white space outside ASCII and a full stop ("B\u00a0."): it is shown plain spaces.
+# sentencex 1.0.32 panics on a capital, white space outside ASCII and a full stop ("B\u00a0."): show it plain spaces.
 _WHITE_SPACE = re.compile(r"\s")
 
 _LAST_INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.$")
