@@ -27,8 +27,8 @@ PARALLELISM = "TOKENIZERS_PARALLELISM"
 
 
 def _before_fork() -> None:
-    # The library's threads do not survive a fork. Told nothing, it warns of that on the user's terminal; told "true",
-    # the child waits for them for ever.
+    # The library's threads do not survive a fork. Told nothing, its older versions warn of that on the user's
+    # terminal; told "true", the child waits for the threads for ever.
     if PARALLELISM not in os.environ:
         os.environ[PARALLELISM] = "false"
         _undo.append(PARALLELISM)
