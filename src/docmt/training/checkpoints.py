@@ -1,0 +1,136 @@
+"""The state of a training run on disk: weights, optimiser, and where it stands. Nothing is ever pickled."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from docmt.errors import DocmtError
+from docmt.files import atomic_directory
+from docmt.model import TranslationModel
+from docmt.model_directory import WEIGHTS_FILE, load_weights, read_json, read_tensors, save_tensors
+from docmt.training.early_stopping import BestSoFar
+
+OPTIMIZER_FILE = "optimizer.safetensors"
+STATE_FILE = "state.json"
+
+
+@dataclass
+class Interval:
+    """Sums over the updates since the last line of metrics."""
+
+    loss: float = 0.0
+    """label-smoothed loss in nats, summed over tokens"""
+    nll: float = 0.0
+    """negative log-likelihood in nats, summed over tokens"""
+    tokens: int = 0
+    """label tokens"""
+    seconds: float = 0.0
+    """time in updates, without validations"""
+
+
+@dataclass
+class TrainingState:
+    """Where a run stands, besides weights and optimiser. Random numbers need no state: each update has its seed."""
+
+    best: BestSoFar
+    data: str = ""
+    """fingerprint of the training data"""
+    update: int = 0
+    """updates done"""
+    epoch: int = 0
+    """the current epoch, from 0"""
+    position: int = 0
+    """batches of the epoch that are done"""
+    seconds: float = 0.0
+    """training time so far, resumed runs included"""
+    validated: int = 0
+    """the update after which the last validation was"""
+    interval: Interval = field(default_factory=Interval)
+    snapshots: list[tuple[int, float]] = field(default_factory=list)
+    """update and score of the weights kept for the average"""
+
+
+def save_checkpoint(
+    directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer | None, state: Mapping[str, Any]
+) -> None:
+    """Writes weights, optimiser (unless None) and state; `directory` is replaced at once or not at all.
+
+    Raises DocmtError when it cannot be written; the previous checkpoint then still stands.
+    """
+    with atomic_directory(directory) as temporary:
+        save_tensors(temporary / WEIGHTS_FILE, model.state_dict())
+        if optimizer is not None:
+            save_tensors(temporary / OPTIMIZER_FILE, _optimizer_tensors(model, optimizer))
+        (temporary / STATE_FILE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+
+
+def load_checkpoint(directory: Path, model: TranslationModel, optimizer: torch.optim.Optimizer) -> TrainingState:
+    """Restores weights and optimiser in place and returns the state. Raises DocmtError for damaged checkpoints."""
+    load_weights(model, directory / WEIGHTS_FILE)
+    _restore_optimizer(model, optimizer, directory / OPTIMIZER_FILE)
+    return read_state(directory)
+
+
+def read_state(directory: Path) -> TrainingState:
+    """The state of a checkpoint. Raises DocmtError if it is damaged."""
+    values = read_json(directory / STATE_FILE)
+    try:
+        best, interval = BestSoFar(**values.pop("best")), Interval(**values.pop("interval"))
+        snapshots = [(int(update), float(score)) for update, score in values.pop("snapshots")]
+        return TrainingState(best=best, interval=interval, snapshots=snapshots, **values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DocmtError(
+            f"{directory / STATE_FILE} is not understood ({error}): it was written by another version of docmt"
+        ) from error
+
+
+def state_values(state: TrainingState) -> dict[str, Any]:
+    """The state in types that JSON has."""
+    return asdict(state)
+
+
+def finish_interrupted_swaps(folder: Path) -> None:
+    """Mends what a kill in the middle of saving left in `folder`.
+
+    A directory is replaced in two steps (the old one aside, the new one in place): between them only the old one is
+    complete, under another name. Half-written ones are removed.
+    """
+    for aside in folder.glob(".*.old"):
+        path = folder / aside.name[1:].rsplit(".", 2)[0]
+        if path.exists():
+            shutil.rmtree(aside)
+        else:
+            aside.rename(path)
+    for half in folder.glob(".*.tmp"):
+        shutil.rmtree(half)
+
+
+def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """name.key -> tensor for everything the optimiser remembers about each parameter."""
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"{name}.{key}"] = torch.as_tensor(value)
+    return tensors
+
+
+def _restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> None:
+    tensors = read_tensors(path)
+    parameters = dict(model.named_parameters())
+    for full_name, tensor in tensors.items():
+        name, _, key = full_name.rpartition(".")
+        parameter = parameters.get(name)
+        if parameter is None or (tensor.dim() and tensor.shape != parameter.shape):
+            raise DocmtError(f"{path} does not fit the model (at {full_name}): copy the run directory again")
+        # Cloned, because a memory-mapped file is not aligned as torch's own tensors are, which changes last bits.
+        optimizer.state[parameter][key] = tensor.clone().to(parameter.device)
+    if tensors and len(tensors) % len(parameters):
+        raise DocmtError(f"{path} is not complete: copy the run directory again")

@@ -1,0 +1,264 @@
+"""Everything a training run can be told."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from docmt.errors import DocmtError
+from docmt.model import ModelConfig
+
+
+@dataclass(frozen=True)
+class BatchConfig:
+    """What an update sees."""
+
+    batch_tokens: int = 4096
+    """most tokens of a batch, the longer side of each instance counted; a longer instance is a batch of its own"""
+    accumulate: int = 1
+    """batches (of each process) whose gradients are summed in one update"""
+    max_sentences: int = 1000
+    """most sentences of an instance; the sentence system always has 1"""
+
+    def __post_init__(self) -> None:
+        for name in ("batch_tokens", "accumulate", "max_sentences"):
+            at_least(f"batches.{name}", getattr(self, name), 1)
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig:
+    """What is minimised."""
+
+    label_smoothing: float = 0.1
+    """share of the target probability that is spread over the whole vocabulary"""
+    word_dropout: float = 0.0
+    """probability with which a word of source or decoder input is hidden behind <mask>"""
+    word_dropout_epochs: int = 0
+    """word dropout acts in this many first epochs and is 0 after them"""
+
+    def __post_init__(self) -> None:
+        fraction("objective.label_smoothing", self.label_smoothing)
+        fraction("objective.word_dropout", self.word_dropout)
+        at_least("objective.word_dropout_epochs", self.word_dropout_epochs, 0)
+        if self.word_dropout and not self.word_dropout_epochs:
+            raise DocmtError(
+                f"objective.word_dropout is {self.word_dropout} but objective.word_dropout_epochs is 0: "
+                "choose for how many epochs it acts, or no word dropout"
+            )
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Adam with linear warm-up and inverse square root decay."""
+
+    learning_rate: float = 5e-4
+    """the highest learning rate, reached at the end of the warm-up"""
+    warmup: int = 4000
+    """updates in which the learning rate rises from 0"""
+    beta1: float = 0.9
+    """Adam: memory of the gradient mean"""
+    beta2: float = 0.98
+    """Adam: memory of the squared gradient mean"""
+    epsilon: float = 1e-8
+    """Adam: added to the denominator"""
+    clip_norm: float = 0.0
+    """gradients are scaled down to this norm; 0 = never"""
+
+    def __post_init__(self) -> None:
+        above_zero("optimizer.learning_rate", self.learning_rate)
+        above_zero("optimizer.epsilon", self.epsilon)
+        at_least("optimizer.warmup", self.warmup, 0)
+        at_least("optimizer.clip_norm", self.clip_norm, 0)
+        fraction("optimizer.beta1", self.beta1)
+        fraction("optimizer.beta2", self.beta2)
+
+
+@dataclass(frozen=True)
+class ValidationConfig:
+    """When the model is measured on the dev split, and what makes one better than another."""
+
+    every: int = 0
+    """updates between validations; 0 = after each epoch"""
+    best_by: Literal["loss", "d_bleu"] = "loss"
+    """what chooses the best model: label-smoothed dev loss, or document BLEU of dev translations"""
+    beam: int = 1
+    """beam of the dev translations; used with best_by d_bleu"""
+
+    def __post_init__(self) -> None:
+        at_least("validation.every", self.every, 0)
+        at_least("validation.beam", self.beam, 1)
+        one_of("validation.best_by", self.best_by, ("loss", "d_bleu"))
+
+
+@dataclass(frozen=True)
+class StopConfig:
+    """When training ends: at the first limit reached. These may change when a run is resumed."""
+
+    max_steps: int = 0
+    """updates; 0 = no limit"""
+    max_epochs: int = 0
+    """passes over the training data; 0 = no limit"""
+    max_minutes: float = 0.0
+    """training time, that before a resumption counted in; 0 = no limit"""
+    patience: int = 10
+    """validations without improvement; 0 = no limit"""
+
+    def __post_init__(self) -> None:
+        limits = ("max_steps", "max_epochs", "max_minutes", "patience")
+        for name in limits:
+            at_least(f"stop.{name}", getattr(self, name), 0)
+        if not any(getattr(self, name) for name in limits):
+            raise DocmtError(f"the training would never end: set one of {', '.join(f'stop.{name}' for name in limits)}")
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """What is kept."""
+
+    every: int = 1000
+    """updates between checkpoints, besides one at each validation and one at the end"""
+    average: Literal["none", "last", "best"] = "none"
+    """the final model: the best, or the mean of the weights at the last or best validations"""
+    average_count: int = 5
+    """how many are averaged"""
+
+    def __post_init__(self) -> None:
+        at_least("checkpoints.every", self.every, 1)
+        at_least("checkpoints.average_count", self.average_count, 1)
+        one_of("checkpoints.average", self.average, ("none", "last", "best"))
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run: the same object is the flags, the recipe file and the copy kept in the run directory."""
+
+    data: Path
+    """prepared store"""
+    run: Path
+    """run directory, made new: checkpoints, metrics, log, and the final model in `model`"""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    """architecture"""
+    batches: BatchConfig = field(default_factory=BatchConfig)
+    """what an update sees"""
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    """what is minimised"""
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    """how it is minimised"""
+    validation: ValidationConfig = field(default_factory=ValidationConfig)
+    """how models are compared"""
+    stop: StopConfig = field(default_factory=StopConfig)
+    """when training ends"""
+    checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
+    """what is kept"""
+    initialize_from: Path | None = None
+    """model directory whose weights are the start; what it lacks stays random"""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """number format of products; weights, gradients and optimiser state are float32 in both"""
+    seed: int = 1
+    """of everything random: initialisation, order, dropout"""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """where to compute; auto takes a GPU if there is one"""
+    devices: int = 1
+    """processes on this machine, one device each; under torchrun it is taken from there"""
+    log_every: int = 100
+    """updates between lines of metrics.jsonl"""
+
+    def __post_init__(self) -> None:
+        at_least("devices", self.devices, 1)
+        at_least("log_every", self.log_every, 1)
+        at_least("seed", self.seed, 0)
+        one_of("precision", self.precision, ("float32", "bfloat16"))
+        one_of("device", self.device, ("auto", "cpu", "cuda"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The configuration in types that JSON and YAML have."""
+        return _plain(asdict(self))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], where: str = "the recipe") -> TrainConfig:
+        """The inverse of `to_dict`. Raises DocmtError naming an unknown or missing field and `where` it is."""
+        config: TrainConfig = _build(cls, values, where, "")
+        return config
+
+
+# Fields that may differ between a run and its resumption: they change neither the data nor the weights.
+MAY_CHANGE = ("data", "run", "stop", "device", "log_every")
+
+
+def first_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+    """The first setting in which two configurations (as `to_dict` gives them) train differently, in words."""
+    old, new = _flat(stored), _flat(wanted)
+    for name in {**old, **new}:
+        group = name.split(".")[0]
+        if group not in MAY_CHANGE and old.get(name) != new.get(name):
+            return f"{name} is {new.get(name)!r} but was {old.get(name)!r}"
+    return None
+
+
+def one_of(flag: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raises DocmtError unless `value` is allowed."""
+    if value not in allowed:
+        raise DocmtError(f"{flag} is {value!r}: choose one of {', '.join(allowed)}")
+
+
+def at_least(flag: str, value: float, least: float) -> None:
+    """Raises DocmtError for smaller values and for what is no number."""
+    if not value >= least or value == float("inf"):
+        raise DocmtError(f"{flag} is {value}: choose a number of at least {least}")
+
+
+def above_zero(flag: str, value: float) -> None:
+    """Raises DocmtError unless `value` is a positive number."""
+    if not 0 < value < float("inf"):
+        raise DocmtError(f"{flag} is {value}: choose a number above 0")
+
+
+def fraction(flag: str, value: float) -> None:
+    """Raises DocmtError unless `value` is in [0, 1)."""
+    if not 0 <= value < 1:
+        raise DocmtError(f"{flag} is {value}: choose a number from 0 up to, not including, 1")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return str(value) if isinstance(value, Path) else value
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _build(cls: type[Any], values: Any, where: str, prefix: str) -> Any:
+    if not isinstance(values, Mapping):
+        raise DocmtError(f"{prefix.rstrip('.') or 'the configuration'} in {where} is no group of settings")
+    known = typing.get_type_hints(cls)
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise DocmtError(f"{where} has the unknown setting {prefix}{unknown[0]}: remove it, or check its spelling")
+    missing = [f.name for f in fields(cls) if f.name in ("data", "run") and f.name not in values]
+    if missing:
+        raise DocmtError(f"{where} has no setting {prefix}{missing[0]}: add it")
+    built = {}
+    for name, value in values.items():
+        kind = known[name]
+        if is_dataclass(kind):
+            value = _build(typing.cast(type[Any], kind), value, where, f"{prefix}{name}.")
+        elif value is not None and Path in (kind, *_members(kind)):
+            value = Path(value)
+        built[name] = value
+    return cls(**built)
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    return typing.get_args(kind) if isinstance(kind, types.UnionType) else ()

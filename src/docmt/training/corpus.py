@@ -1,0 +1,124 @@
+"""The training data as the loop sees it: which batches make which update, and the dev split beside them."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docmt.data import Batch, BatchPlan, Instances, ParallelStore, PreparedStore, collate, instance_lengths
+from docmt.data import pack_instances as pack_all
+from docmt.data.instances import MARKS
+from docmt.errors import DocmtError
+from docmt.model import ModelConfig
+from docmt.text import SpecialTokens, Tokenizer
+from docmt.training.config import TrainConfig
+
+
+class Split:
+    """One split of the store, cut into instances and planned into batches."""
+
+    def __init__(self, store: ParallelStore, config: TrainConfig, specials: SpecialTokens) -> None:
+        self.store, self.specials = store, specials
+        self.instances: Instances = pack_all(
+            store.source_lengths,
+            store.target_lengths,
+            store.document_offsets,
+            limit=config.model.instance_tokens,
+            max_sentences=1 if config.model.system == "sentence" else config.batches.max_sentences,
+        )
+        lengths = instance_lengths(self.instances, store.source_lengths, store.target_lengths)
+        self.plan = BatchPlan(self.instances, lengths, config.batches.batch_tokens, config.seed)
+        first, last = self.instances.first, self.instances.last
+        words = store.target_offsets[last] - store.target_offsets[first]
+        self._label_tokens: NDArray[np.int64] = words + MARKS * (last - first)  # [I]
+
+    def batch(self, indices: NDArray[np.int64]) -> Batch:
+        """The batch of these instances, on the CPU."""
+        return collate(self.store, self.instances, indices, self.specials)
+
+    def label_tokens(self, indices: NDArray[np.int64]) -> int:
+        """How many tokens these instances predict, known without laying them out."""
+        return int(self._label_tokens[indices].sum())
+
+
+@dataclass(frozen=True)
+class UpdatePlan:
+    """The batches of one update on this process: instance indices, and how much each counts."""
+
+    batches: list[tuple[NDArray[np.int64], float]]
+    """instance indices and weight of each; weight 0 where an epoch's end leaves this process without a batch"""
+    label_tokens: int
+    """label tokens of the whole update, those of all processes"""
+    taken: int
+    """batches of the epoch that the update uses up, those of all processes"""
+    ends_epoch: bool
+
+
+class TrainingCorpus:
+    """Train and dev split of a prepared store for one process (`rank`) of `world`."""
+
+    def __init__(self, store: PreparedStore, config: TrainConfig, rank: int = 0, world: int = 1) -> None:
+        """Raises DocmtError when the store lacks a split that the configuration needs."""
+        self.directory = store.directory
+        self.tokenizer: Tokenizer = store.tokenizer
+        self.statistics = store.statistics
+        self.specials = store.tokenizer.specials
+        self.rank, self.world, self.accumulate = rank, world, config.batches.accumulate
+        self.train = Split(store.split("train"), config, self.specials)
+        self.dev = Split(store.split("dev"), config, self.specials) if "dev" in store.splits else None
+        stop = config.stop
+        if self.dev is None and config.validation.best_by == "d_bleu":
+            store.split("dev")
+        if self.dev is None and not (stop.max_steps or stop.max_epochs or stop.max_minutes):
+            raise DocmtError(
+                f"the store {store.directory} has no dev split, so stop.patience cannot end the training: "
+                "set stop.max_steps, stop.max_epochs or stop.max_minutes, or run `docmt prepare` again with --dev"
+            )
+        self._planned: tuple[int, list[NDArray[np.int64]]] = (-1, [])
+
+    def update(self, epoch: int, position: int) -> UpdatePlan:
+        """The update that begins at batch `position` of `epoch`: each process takes every `world`-th batch of it."""
+        if self._planned[0] != epoch:
+            self._planned = (epoch, self.train.plan.epoch(epoch))
+        planned = self._planned[1]
+        taken = planned[position : position + self.world * self.accumulate]
+        mine: list[tuple[NDArray[np.int64], float]] = []
+        for start in range(0, len(taken), self.world):
+            place = start + self.rank
+            # Every process must take part in each round; one without a batch repeats the first, counted as nothing.
+            mine.append((taken[place], 1.0) if place < len(taken) else (taken[0], 0.0))
+        total = sum(self.train.label_tokens(indices) for indices in taken)
+        return UpdatePlan(mine, total, len(taken), position + len(taken) >= len(planned))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when the training split or the vocabulary does (CRC-32 of all arrays; 1 GB takes about a second)."""
+        store = self.train.store
+        crc = zlib.crc32(str(self.specials.vocabulary_size).encode())
+        for array in (
+            store.source_tokens,
+            store.target_tokens,
+            store.source_offsets,
+            store.target_offsets,
+            store.document_offsets,
+        ):
+            crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
+        return f"{crc:08x}"
+
+
+def fit_model_config(config: ModelConfig, store: PreparedStore) -> ModelConfig:
+    """The architecture with all sizes filled in, the vocabulary that of the store.
+
+    Raises DocmtError when the configuration names another vocabulary size.
+    """
+    size = store.tokenizer.vocabulary_size
+    if config.vocabulary_size not in (0, size):
+        raise DocmtError(
+            f"model.vocabulary_size is {config.vocabulary_size}, but the store {store.directory} has {size} entries: "
+            "leave it at 0"
+        )
+    return replace(config, vocabulary_size=size).filled()

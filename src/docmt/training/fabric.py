@@ -1,0 +1,37 @@
+"""Where a run computes: one process, or several under torchrun, on CPU or GPU."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from lightning_fabric import Fabric
+
+from docmt.errors import DocmtError
+from docmt.training.config import TrainConfig
+
+
+def start_fabric(config: TrainConfig) -> Fabric:
+    """A launched Fabric for the configured devices, or for the processes that torchrun started.
+
+    Raises DocmtError when there are not as many GPUs.
+    """
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    accelerator = ("cuda" if gpus else "cpu") if config.device == "auto" else config.device
+    devices, nodes = config.devices, 1
+    if "LOCAL_WORLD_SIZE" in os.environ and "WORLD_SIZE" in os.environ:
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ["WORLD_SIZE"]) // devices
+    if accelerator == "cuda" and devices > gpus:
+        raise DocmtError(
+            f"device is cuda and {devices} processes each need a GPU, but there are {gpus}: choose --device cpu, "
+            "or fewer devices"
+        )
+    fabric = Fabric(
+        accelerator=accelerator,
+        devices=devices,
+        num_nodes=nodes,
+        precision="bf16-mixed" if config.precision == "bfloat16" else "32-true",
+    )
+    fabric.launch()
+    return fabric

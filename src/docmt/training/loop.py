@@ -1,0 +1,319 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+
+from docmt.data import PreparedStore
+from docmt.errors import DocmtError
+from docmt.model import TranslationModel
+from docmt.model_directory import WEIGHTS_FILE, ModelCard, load_weights, save_model
+from docmt.progress import progress
+from docmt.training.allocator import keep_freed_memory
+from docmt.training.averaging import load_average, updates_to_average
+from docmt.training.checkpoints import TrainingState, load_checkpoint, save_checkpoint, state_values
+from docmt.training.config import TrainConfig
+from docmt.training.corpus import TrainingCorpus, fit_model_config
+from docmt.training.early_stopping import BestSoFar
+from docmt.training.fabric import start_fabric
+from docmt.training.initialize import initialize_from
+from docmt.training.interrupts import StopWish, stop_on_signals
+from docmt.training.reduction import sum_over_processes
+from docmt.training.run_directory import RunDirectory
+from docmt.training.update import Updater, seed_of
+from docmt.training.validation import DevBleu, validation_loss
+
+_log = logging.getLogger(__name__)
+
+_AGREE_EVERY = 10  # updates between looks whether another process was told to stop
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How a training ended."""
+
+    run: Path
+    model: Path | None
+    """the finished model directory; None if the training was interrupted"""
+    update: int
+    """updates done in all"""
+    interrupted: bool
+    """whether Ctrl-C or SIGTERM ended it (`resume` goes on)"""
+    reason: str
+    """why it ended, for people"""
+
+
+def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
+    """Trains a model in a new run directory, or goes on with an interrupted run.
+
+    A run that was killed at any moment goes on from its last checkpoint with the same batches and, on CPU, the same
+    numbers to the last bit. Raises DocmtError for what the user can mend.
+    """
+    keep_freed_memory()
+    fabric = start_fabric(config)
+    store = PreparedStore.open(config.data)
+    config = replace(config, model=fit_model_config(config.model, store))
+    corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
+    run = RunDirectory(config.run)
+    if fabric.is_global_zero:
+        run.reopen(config) if resume else run.create(config)
+    fabric.barrier()
+    with run.logging(fabric.is_global_zero), stop_on_signals() as wish:
+        return Training(fabric, config, corpus, run, resume).to_the_end(wish)
+
+
+class Training:
+    """A training under way: model, optimiser and state."""
+
+    def __init__(
+        self, fabric: Fabric, config: TrainConfig, corpus: TrainingCorpus, run: RunDirectory, resume: bool
+    ) -> None:
+        """Builds the model and, to resume, loads the last checkpoint if there is one."""
+        self.fabric, self.config, self.corpus, self.run = fabric, config, corpus, run
+        torch.manual_seed(seed_of(config.seed))
+        self.model = TranslationModel(config.model)
+        goes_on = resume and run.last.exists()
+        if config.initialize_from is not None and not goes_on:
+            initialize_from(self.model, config.initialize_from, corpus.tokenizer)
+        self.updater = Updater(fabric, config, self.model)
+        self.state = TrainingState(
+            best=BestSoFar(higher_is_better=config.validation.best_by == "d_bleu"), data=corpus.fingerprint
+        )
+        if goes_on:
+            self.state = self._load()
+        self._cut_metrics()
+        self.sums = torch.tensor(
+            [self.state.interval.loss, self.state.interval.nll], dtype=torch.float64, device=fabric.device
+        )
+        self.bleu: DevBleu | None = None
+        if config.validation.best_by == "d_bleu" and corpus.dev is not None:
+            self.bleu = DevBleu(corpus.dev.store, corpus.tokenizer, config.validation.beam)
+
+    def to_the_end(self, wish: StopWish) -> TrainingResult:
+        """The loop: updates, with metrics, validations and checkpoints between them, until a limit is reached."""
+        config, state = self.config, self.state
+        self._announce()
+        with progress("training (updates)", config.stop.max_steps or None, done=state.update) as bar:
+            while not (reason := self._reason_to_stop(wish)):
+                epoch_ended = self._update()
+                if state.update % config.log_every == 0:
+                    self._record_interval()
+                every = config.validation.every
+                validated = (state.update % every == 0) if every else epoch_ended
+                if validated:
+                    self._validate()
+                if validated or state.update % config.checkpoints.every == 0:
+                    self._save()
+                bar.advance(1, self._note())
+        if wish.wished:
+            self._save()
+            _log.info("interrupted after update %d", state.update)
+            return TrainingResult(self.run.path, None, state.update, True, reason)
+        if state.validated != state.update:
+            self._validate()
+        self._save()
+        self._finish(reason)
+        return TrainingResult(self.run.path, self.run.model, state.update, False, reason)
+
+    def _update(self) -> bool:
+        """One update; returns whether it was the last of its epoch."""
+        state, started = self.state, time.monotonic()
+        plan = self.corpus.update(state.epoch, state.position)
+        number = state.update + 1
+        logged = number % self.config.log_every == 0
+        result = self.updater.update(number, state.epoch, plan, self.corpus, measure_norm=logged)
+        self.sums += result.sums
+        self.gradient_norm = result.gradient_norm
+        state.update = number
+        state.position += plan.taken
+        if plan.ends_epoch:
+            state.epoch, state.position = state.epoch + 1, 0
+        seconds = time.monotonic() - started
+        state.interval.tokens += plan.label_tokens
+        state.interval.seconds += seconds
+        state.seconds += seconds
+        return plan.ends_epoch
+
+    def _reason_to_stop(self, wish: StopWish) -> str:
+        """Why no further update should be made; empty if one should. The same on all processes."""
+        stop, state = self.config.stop, self.state
+        if stop.max_steps and state.update >= stop.max_steps:
+            return f"{state.update} updates are done"
+        if stop.max_epochs and state.epoch >= stop.max_epochs:
+            return f"{state.epoch} epochs are done"
+        if state.best.out_of(stop.patience):
+            return f"{state.best.since} validations brought no improvement"
+        late = bool(stop.max_minutes) and state.seconds >= 60 * stop.max_minutes
+        if self.fabric.world_size > 1:
+            if state.update % _AGREE_EVERY:
+                return ""
+            wished, lates = sum_over_processes(self.fabric, [wish.wished, late])
+            wish.wished, late = wished > 0, lates > 0
+        if wish.wished:
+            return "interrupted"
+        return f"{stop.max_minutes:g} minutes are over" if late else ""
+
+    def _record_interval(self) -> None:
+        """Writes the means since the last line of metrics and begins a new interval."""
+        state = self.state
+        loss, nll = (self.sums / state.interval.tokens).tolist()
+        if not math.isfinite(loss):
+            raise DocmtError(
+                f"the loss is {loss} by update {state.update}: train again with a lower optimizer.learning_rate, a "
+                "longer optimizer.warmup or with optimizer.clip_norm"
+            )
+        line: dict[str, Any] = {
+            "update": state.update,
+            "epoch": state.epoch,
+            "loss": loss,
+            "nll": nll,
+            "ppl": math.exp(min(nll, 100)),
+            "learning_rate": self.updater.learning_rate(state.update),
+        }
+        if self.gradient_norm is not None:
+            line["gradient_norm"] = self.gradient_norm.item()
+        line["tokens_per_second"] = round(state.interval.tokens / max(state.interval.seconds, 1e-9), 1)
+        line["seconds"] = round(state.seconds, 2)
+        self._add_metrics(line)
+        self.sums.zero_()
+        state.interval.tokens, state.interval.seconds = 0, 0.0
+
+    def _validate(self) -> None:
+        """Measures the model on the dev split and keeps it if it is the best so far, or for the average."""
+        state, config, dev = self.state, self.config, self.corpus.dev
+        state.validated = state.update
+        if dev is None:
+            return
+        started = time.monotonic()
+        found = validation_loss(self.fabric, self.model, dev, config.objective.label_smoothing)
+        line: dict[str, Any] = {"update": state.update, "epoch": state.epoch}
+        line |= {"valid_loss": found.loss, "valid_nll": found.nll, "valid_ppl": math.exp(min(found.nll, 100))}
+        score = found.loss
+        if self.bleu is not None:
+            with self.fabric.autocast():
+                bleu = self.bleu(self.model) if self.fabric.is_global_zero else 0.0
+            score = line["valid_d_bleu"] = self.fabric.broadcast(bleu)
+        state.seconds += time.monotonic() - started
+        improved = state.best.improves(score, state.update)
+        line |= {"best": improved, "seconds": round(state.seconds, 2)}
+        self._add_metrics(line)
+        shown = ", ".join(f"{name.removeprefix('valid_')} {line[name]:.4f}" for name in line if "valid_" in name)
+        _log.info("update %d: dev %s%s", state.update, shown, " (best)" if improved else "")
+        state.snapshots = updates_to_average(
+            [*state.snapshots, (state.update, score)],
+            config.checkpoints.average,
+            config.checkpoints.average_count,
+            state.best.higher_is_better,
+        )
+        if improved:
+            self._save_weights(self.run.best)
+        if state.snapshots and any(update == state.update for update, _ in state.snapshots):
+            self._save_weights(self.run.snapshot(state.update))
+
+    def _save(self) -> None:
+        """Writes the checkpoint that a resumed run starts from, and then removes weights that are needed no more."""
+        state = self.state
+        state.interval.loss, state.interval.nll = self.sums.tolist()
+        if self.fabric.is_global_zero:
+            save_checkpoint(self.run.last, self.model, self.updater.optimizer, state_values(state))
+            self.run.remove_snapshots(but={update for update, _ in state.snapshots})
+        self.fabric.barrier()
+
+    def _save_weights(self, directory: Path) -> None:
+        if self.fabric.is_global_zero:
+            save_checkpoint(directory, self.model, None, state_values(self.state))
+
+    def _load(self) -> TrainingState:
+        state = load_checkpoint(self.run.last, self.model, self.updater.optimizer)
+        if state.data != self.corpus.fingerprint:
+            raise DocmtError(
+                f"the training data in {self.config.data} is not what the run {self.run.path} was started with: "
+                "put the old store back, or start a new run"
+            )
+        return state
+
+    def _cut_metrics(self) -> None:
+        if self.fabric.is_global_zero:
+            self.run.cut_metrics(self.state.update)
+
+    def _add_metrics(self, line: dict[str, Any]) -> None:
+        if self.fabric.is_global_zero:
+            self.run.add_metrics(line)
+
+    def _announce(self) -> None:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        _log.info(
+            "training from update %d: %s model, %.1f million parameters, %d process(es) on %s, %s",
+            self.state.update,
+            self.config.model.system,
+            parameters / 1e6,
+            self.fabric.world_size,
+            self.fabric.device,
+            self.config.precision,
+        )
+
+    def _note(self) -> str:
+        """What the progress bar shows. Reading the loss would make a GPU wait, so there only now and then."""
+        interval = self.state.interval
+        if interval.tokens and (self.fabric.device.type == "cpu" or self.state.update % 20 == 0):
+            loss = float(self.sums[0]) / interval.tokens
+            self.shown = f"loss {loss:.3f}, {interval.tokens / max(interval.seconds, 1e-9):,.0f} tokens/s"
+        return self.shown
+
+    shown = ""
+    gradient_norm: torch.Tensor | None = None
+
+    def _finish(self, reason: str) -> None:
+        """Writes the final model directory: the best weights, or the average."""
+        state, dev = self.state, self.corpus.dev
+        if state.snapshots:
+            paths = [self.run.snapshot(update) / WEIGHTS_FILE for update, _ in state.snapshots]
+            load_average(self.model, paths)
+            chosen = f"mean of the weights after updates {', '.join(str(update) for update, _ in state.snapshots)}"
+        elif state.best.score is not None:
+            load_weights(self.model, self.run.best / WEIGHTS_FILE)
+            chosen = f"best of the validations (update {state.best.update})"
+        else:
+            chosen = f"the last (update {state.update})"
+        facts: dict[str, Any] = {
+            "updates": state.update,
+            "epochs": state.epoch,
+            "minutes": round(state.seconds / 60, 1),
+            "ended_because": reason,
+            "weights": chosen,
+        }
+        scores = []
+        if dev is not None:
+            found = validation_loss(self.fabric, self.model, dev, self.config.objective.label_smoothing)
+            facts["dev_loss_of_this_model"] = f"{found.loss:.4f} (nll {found.nll:.4f} nats a token)"
+            if self.bleu is not None and self.fabric.is_global_zero:
+                with self.fabric.autocast():
+                    score = self.bleu(self.model)
+                scores.append({"name": "d-BLEU (dev)", "score": score, "signature": self.bleu.signature})
+        if self.fabric.is_global_zero:
+            save_model(self.run.model, self.model, self.corpus.tokenizer, self._card(facts, scores))
+        _log.info("finished: %s; %s", reason, chosen)
+        self.fabric.barrier()
+
+    def _card(self, facts: dict[str, Any], scores: list[dict[str, Any]]) -> ModelCard:
+        statistics = self.corpus.statistics
+        data = {"store": self.config.data.name}
+        for name, split in statistics.splits.items():
+            data[name] = f"{split.documents} documents, {split.sentences} sentence pairs"
+        return ModelCard(
+            title=self.run.path.resolve().name,
+            source_language=statistics.source_language,
+            target_language=statistics.target_language,
+            data=data,
+            recipe=self.config.to_dict(),
+            training=facts,
+            scores=scores,
+        )

@@ -1,0 +1,76 @@
+"""How good the model is on the dev split: loss, and document BLEU of its translations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+
+from docmt.data import ParallelStore
+from docmt.decoding import SearchConfig, translate_ids
+from docmt.evaluation.metrics import MetricConfig, evaluate_documents
+from docmt.model import TranslationModel
+from docmt.text import Tokenizer
+from docmt.training.corpus import Split
+from docmt.training.objective import smoothed_cross_entropy
+from docmt.training.reduction import sum_over_processes
+
+
+@dataclass(frozen=True)
+class DevLoss:
+    """Means over the label tokens of the dev split, in nats."""
+
+    loss: float
+    """label-smoothed"""
+    nll: float
+
+
+@torch.no_grad()
+def validation_loss(fabric: Fabric, model: TranslationModel, dev: Split, smoothing: float) -> DevLoss:
+    """Loss of `model` on the dev split, without dropout of any kind; processes share the batches."""
+    was_training = model.training
+    model.eval()
+    sums = np.zeros(3)
+    try:
+        for indices in dev.plan.in_order()[fabric.global_rank :: fabric.world_size]:
+            batch = dev.batch(indices).to(fabric.device)
+            with fabric.autocast():
+                states = model(batch.source, batch.target)
+                loss, nll = smoothed_cross_entropy(states, model.tokens.weight, batch.labels, smoothing)
+            sums += (loss.item(), nll.item(), batch.tokens)
+    finally:
+        model.train(was_training)
+    loss_sum, nll_sum, tokens = sum_over_processes(fabric, sums.tolist())
+    return DevLoss(loss_sum / tokens, nll_sum / tokens)
+
+
+class DevBleu:
+    """Translates the dev split and returns document BLEU (0 to 100) against the decoded targets."""
+
+    def __init__(self, dev: ParallelStore, tokenizer: Tokenizer, beam: int) -> None:
+        ranges = list(pairwise(dev.document_offsets.tolist()))
+        self._sources = [[dev.source_sentence(i).tolist() for i in range(first, last)] for first, last in ranges]
+        self._references = [
+            tokenizer.decode_batch([dev.target_sentence(i).tolist() for i in range(first, last)])
+            for first, last in ranges
+        ]
+        self._tokenizer = tokenizer
+        self._search = SearchConfig(beam=beam)
+        self.signature = ""
+        """what makes the score comparable; known after the first score"""
+
+    def __call__(self, model: TranslationModel) -> float:
+        """The score of `model`, whose mode is left as it was."""
+        was_training = model.training
+        model.eval()
+        try:
+            translations = translate_ids(model, self._sources, self._tokenizer.specials, self._search)
+        finally:
+            model.train(was_training)
+        hypotheses = [self._tokenizer.decode_batch(sentences) for sentences in translations]
+        score = evaluate_documents(hypotheses, self._references, MetricConfig()).d_bleu
+        self.signature = score.signature
+        return score.score

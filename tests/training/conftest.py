@@ -1,0 +1,97 @@
+"""A small prepared store, and configurations of runs that take a second."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+from docmt.data import PrepareConfig, prepare
+from docmt.model import ModelConfig
+from docmt.training import (
+    BatchConfig,
+    CheckpointConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+    StopConfig,
+    TrainConfig,
+    ValidationConfig,
+)
+
+WORDS = ["bo", "ka", "lu", "me", "ni", "po", "ra", "su", "ta", "vu"]
+
+
+def write_corpus(path, documents, seed):
+    """Documents of 1 to 4 short sentences; the target repeats the source in capitals."""
+    generator = random.Random(seed)
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(documents):
+            source = [" ".join(generator.choices(WORDS, k=generator.randint(2, 5))) for _ in range(number % 4 + 1)]
+            target = [sentence.upper() for sentence in source]
+            file.write(json.dumps({"id": f"d{number}", "source": source, "target": target}) + "\n")
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder / "train.jsonl", 24, 1)
+    write_corpus(folder / "dev.jsonl", 6, 2)
+    config = PrepareConfig(
+        store=folder / "store",
+        train=[folder / "train.jsonl"],
+        dev=[folder / "dev.jsonl"],
+        source_language="xx",
+        target_language="yy",
+        vocabulary_size=300,
+    )
+    return prepare(config)
+
+
+TINY = ModelConfig(
+    system="group",
+    width=16,
+    feed_forward=32,
+    heads=2,
+    encoder_layers=2,
+    decoder_layers=2,
+    encoder_global_layers=1,
+    decoder_global_layers=1,
+    cross_global_layers=1,
+    dropout=0.1,
+    instance_tokens=64,
+)
+
+
+@pytest.fixture
+def config(store, tmp_path):
+    """Twelve updates of a tiny model with everything random switched on."""
+    return TrainConfig(
+        data=store.directory,
+        run=tmp_path / "run",
+        model=TINY,
+        batches=BatchConfig(batch_tokens=128),
+        objective=ObjectiveConfig(word_dropout=0.2, word_dropout_epochs=2),
+        optimizer=OptimizerConfig(learning_rate=2e-3, warmup=4),
+        validation=ValidationConfig(every=4),
+        stop=StopConfig(max_steps=12),
+        checkpoints=CheckpointConfig(every=5),
+        device="cpu",
+        seed=3,
+        log_every=2,
+    )
+
+
+@pytest.fixture
+def change(config):
+    """A function giving `config` with other settings: change(seed=1, stop__max_steps=3)."""
+
+    def changed(**settings):
+        result = config
+        for name, value in settings.items():
+            group, _, field = name.partition("__")
+            if field:
+                value = replace(getattr(result, group), **{field: value})
+            result = replace(result, **{group: value})
+        return result
+
+    return changed
