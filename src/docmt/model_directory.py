@@ -61,7 +61,8 @@ class ModelCard:
         if self.scores:
             lines += ["## Scores", "", "| metric | score | signature |", "|---|---|---|"]
             for score in self.scores:
-                lines.append(f"| {score['name']} | {score['score']:.2f} | `{score.get('signature', '')}` |")
+                signature = str(score.get("signature", "")).replace("|", "\\|")  # a bar would end the cell
+                lines.append(f"| {score['name']} | {score['score']:.2f} | `{signature}` |")
             lines.append("")
         if self.recipe:
             recipe = json.dumps(self.recipe, indent=2, ensure_ascii=False)

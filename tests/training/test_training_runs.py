@@ -3,15 +3,19 @@
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from docmt.errors import DocmtError
 from docmt.model_directory import load_model
 from docmt.training import train
-from docmt.training import loop as loop_module
+from docmt.training.loop import Training
 
 TIMINGS = {"seconds", "tokens_per_second"}
 
@@ -21,19 +25,37 @@ def metrics(run):
     return [{key: value for key, value in line.items() if key not in TIMINGS} for line in lines]
 
 
-def weights(run):
-    return load_file(run / "model" / "model.safetensors")
+def assert_equal_weights(one, other):
+    ours, theirs = load_file(one), load_file(other)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        assert torch.equal(ours[name], theirs[name]), name
 
 
 def assert_equal_runs(one, other):
     assert metrics(one) == metrics(other)
-    ours, theirs = weights(one), weights(other)
-    assert ours.keys() == theirs.keys()
-    for name in ours:
-        assert torch.equal(ours[name], theirs[name]), name
-    for file in ("model.safetensors", "optimizer.safetensors"):
-        ours, theirs = (load_file(run / "checkpoints" / "last" / file) for run in (one, other))
-        assert all(torch.equal(ours[name], theirs[name]) for name in theirs), file
+    for file in (
+        "model/model.safetensors",
+        "checkpoints/last/model.safetensors",
+        "checkpoints/last/optimizer.safetensors",
+    ):
+        assert_equal_weights(one / file, other / file)
+
+
+class Killed(BaseException):
+    """Not an Exception: nothing may catch it."""
+
+
+def kill_before(monkeypatch, update):
+    """Makes a training die instead of making this update."""
+    original = Training._update
+
+    def dying(self):
+        if self.state.update + 1 == update:
+            raise Killed
+        return original(self)
+
+    monkeypatch.setattr(Training, "_update", dying)
 
 
 def test_a_run_leaves_a_model_and_its_history(config):
@@ -49,3 +71,236 @@ def test_a_run_leaves_a_model_and_its_history(config):
     assert "xx to yy" in card
     assert "24 documents" in card
     assert "training from update 0" in (config.run / "train.log").read_text()
+    assert not list(config.run.rglob("*.pt")) + list(config.run.rglob("*.pkl"))
+
+
+@pytest.mark.parametrize(
+    ("killed_before", "settings"),
+    [
+        (8, {}),  # after the checkpoints at 4 and 5: a log interval is cut in two, the epoch is in its middle
+        (3, {}),  # before the first checkpoint
+        (9, {"checkpoints__average": "best", "checkpoints__average_count": 2, "validation__every": 0}),
+        (8, {"batches__accumulate": 2, "precision": "bfloat16", "optimizer__clip_norm": 0.5}),
+    ],
+)
+def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_before, settings):
+    config = change(**settings)
+    train(change(run=tmp_path / "whole", **settings))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_before(patch, killed_before)
+        train(config)
+    (config.run / "metrics.jsonl").open("a").write('{"update": 7, "loss"')  # the kill came while a line was written
+    train(config, resume=True)
+    assert_equal_runs(config.run, tmp_path / "whole")
+
+
+def run_in_background(config, folder, *launcher):
+    """Starts a training in a process of its own."""
+    recipe, script = folder / f"{config.run.name}.yaml", folder / "script.py"
+    recipe.write_text(yaml.safe_dump(config.to_dict()))
+    script.write_text(
+        "import sys, yaml\n"
+        "from docmt.training import TrainConfig, train\n"
+        "result = train(TrainConfig.from_dict(yaml.safe_load(open(sys.argv[1]))), resume='--resume' in sys.argv)\n"
+        "sys.exit(130 if result.interrupted else 0)\n"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    command = [sys.executable, *launcher, str(script), str(recipe)]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_lines(path, count, process):
+    """Until the metrics have `count` lines."""
+    deadline = time.monotonic() + 120
+    while not path.exists() or path.read_text().count("\n") < count:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_sigkill_at_any_moment_then_resume(change, tmp_path):
+    settings = {"stop__max_steps": 40, "checkpoints__every": 1, "validation__every": 20, "log_every": 1}
+    config = change(**settings)
+    process = run_in_background(config, tmp_path)
+    wait_for_lines(config.run / "metrics.jsonl", 10, process)
+    process.kill()
+    process.communicate()
+    done = metrics(config.run)[-1]["update"]
+    assert 10 <= done < 40
+    train(config, resume=True)
+    train(change(run=tmp_path / "whole", **settings))
+    assert_equal_runs(config.run, tmp_path / "whole")
+
+
+def test_sigterm_finishes_the_update_and_saves(change, tmp_path):
+    config = change(stop__max_steps=100_000, log_every=1, validation__every=50_000)
+    process = run_in_background(config, tmp_path)
+    wait_for_lines(config.run / "metrics.jsonl", 3, process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    state = json.loads((config.run / "checkpoints" / "last" / "state.json").read_text())
+    assert state["update"] == metrics(config.run)[-1]["update"] >= 3
+    assert not (config.run / "model").exists()
+    with pytest.raises(DocmtError, match="no finished model yet"):
+        load_model(config.run)
+
+
+def test_a_second_signal_acts_as_usual(change, monkeypatch):
+    config = change(stop__max_steps=100)
+    original = Training._update
+
+    def interrupting(self):
+        signal.raise_signal(signal.SIGINT)
+        if self.state.update == 4:
+            signal.raise_signal(signal.SIGINT)
+        return original(self)
+
+    monkeypatch.setattr(Training, "_update", interrupting)
+    result = train(config)
+    assert result.interrupted
+    assert result.model is None
+    assert result.update == 1
+    monkeypatch.setattr(Training, "_update", lambda self: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
+    with pytest.raises(KeyboardInterrupt):
+        train(config, resume=True)
+
+
+def test_more_updates_may_be_added_to_a_finished_run(change):
+    train(change(stop__max_steps=4))
+    longer = change(stop__max_steps=8)
+    assert train(longer, resume=True).update == 8
+    assert [line["update"] for line in metrics(longer.run) if "loss" in line] == [2, 4, 6, 8]
+
+
+def test_an_existing_run_is_not_overwritten(change):
+    config = change(stop__max_steps=1)
+    train(config)
+    with pytest.raises(DocmtError, match=r"run is there already: add --resume"):
+        train(config)
+    with pytest.raises(DocmtError, match=r"optimizer.warmup is 5 but was 4"):
+        train(change(stop__max_steps=1, optimizer__warmup=5), resume=True)
+
+
+def test_a_foreign_directory_is_left_alone(config):
+    config.run.mkdir()
+    (config.run / "thesis.txt").write_text("years of work")
+    with pytest.raises(DocmtError, match=r"there already: choose another --run"):
+        train(config)
+    with pytest.raises(DocmtError, match=r"no run to resume .*recipe.yaml is missing"):
+        train(config, resume=True)
+
+
+def test_other_data_at_the_same_place_is_refused(change, monkeypatch):
+    config = change(stop__max_steps=2)
+    train(config)
+    monkeypatch.setattr("docmt.training.corpus.TrainingCorpus.fingerprint", "00000000")
+    with pytest.raises(DocmtError, match=r"is not what the run .* was started with"):
+        train(config, resume=True)
+
+
+def test_a_loss_that_is_no_number_ends_the_run(change):
+    with pytest.raises(DocmtError, match=r"loss is (nan|inf) by update .*learning_rate"):
+        train(change(optimizer__learning_rate=1e20, optimizer__warmup=0, stop__max_steps=30))
+
+
+def test_the_clock_ends_the_run(change):
+    config = change(stop__max_steps=0, stop__max_minutes=1e-9)
+    assert train(config).update == 1
+    assert (config.run / "model").is_dir()
+
+
+def test_patience_ends_the_run(change):
+    result = train(change(optimizer__learning_rate=1e-12, stop__patience=2, stop__max_steps=100, validation__every=1))
+    assert "2 validations brought no improvement" in result.reason
+    assert result.update < 20
+
+
+def test_a_tiny_model_learns_by_heart(change):
+    config = change(
+        model__dropout=0.0,
+        model__width=32,
+        objective__label_smoothing=0.0,
+        objective__word_dropout=0.0,
+        optimizer__learning_rate=1e-2,
+        optimizer__warmup=20,
+        stop__max_steps=100,
+        validation__every=100,
+        batches__batch_tokens=1024,
+    )
+    train(config)
+    losses = [line["loss"] for line in metrics(config.run) if "loss" in line]
+    assert losses[0] > 4
+    assert losses[-1] < 0.5
+
+
+@pytest.mark.parametrize("system", ["sentence", "document"])
+def test_the_other_systems_train_too(change, system):
+    config = change(model__system=system, stop__max_steps=2)
+    train(config)
+    assert load_model(config.run).config.system == system
+
+
+def test_document_bleu_chooses_the_best(change):
+    config = change(validation__best_by="d_bleu", stop__max_steps=8)
+    train(config)
+    scores = [line["valid_d_bleu"] for line in metrics(config.run) if "valid_loss" in line]
+    assert len(scores) == 2
+    assert all(0 <= score <= 100 for score in scores)
+    assert "d-BLEU (dev)" in (config.run / "model" / "README.md").read_text()
+
+
+def test_averages_of_the_last_weights(change):
+    config = change(checkpoints__average="last", checkpoints__average_count=2)
+    train(config)
+    kept = sorted(path.name for path in (config.run / "checkpoints").glob("update-*"))
+    assert kept == ["update-12", "update-8"]
+    first, second = (load_file(config.run / "checkpoints" / name / "model.safetensors") for name in kept)
+    for name, tensor in load_file(config.run / "model" / "model.safetensors").items():
+        torch.testing.assert_close(tensor, (first[name] + second[name]) / 2)
+
+
+def test_a_full_disk_leaves_the_previous_checkpoint(change, monkeypatch):
+    from safetensors import SafetensorError
+
+    from docmt import model_directory
+
+    config = change()
+    original = model_directory.save_file
+    saved = []
+
+    def full(tensors, path):
+        saved.append(path)
+        if len(saved) > 4:  # the best and the last at update 4, with optimiser, are three
+            raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+        original(tensors, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(model_directory, "save_file", full)
+        with pytest.raises(DocmtError, match=r"cannot write .*last: .*No space left on device.*; free space"):
+            train(config)
+    state = json.loads((config.run / "checkpoints" / "last" / "state.json").read_text())
+    assert state["update"] == 4
+    assert [path.name for path in (config.run / "checkpoints").iterdir() if path.name.startswith(".")] == []
+    train(config, resume=True)
+    train(change(run=config.run.with_name("whole")))
+    assert_equal_runs(config.run, config.run.with_name("whole"))
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_updates_of_one(change, tmp_path):
+    alone = change(
+        run=tmp_path / "alone", batches__accumulate=2, model__dropout=0.0, objective__word_dropout=0.0, log_every=1
+    )
+    train(alone)
+    together = change(run=tmp_path / "together", model__dropout=0.0, objective__word_dropout=0.0, log_every=1)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    process = run_in_background(together, tmp_path, *launcher)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    ours, theirs = metrics(alone.run), metrics(together.run)
+    assert [line["update"] for line in ours] == [line["update"] for line in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        for name in one:
+            if name != "best":
+                assert one[name] == pytest.approx(other[name], rel=1e-4), (name, one["update"])

@@ -1,0 +1,156 @@
+"""Model directories: what is saved is loaded, and damage is named."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from docmt import model_directory
+from docmt.errors import DocmtError
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model_directory import ModelCard, load_model, load_model_tokenizer, save_model
+from docmt.text import BpeTokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return BpeTokenizer.train(["a few words", "a few more words"], 264)
+
+
+def make_model(seed=0, **settings):
+    torch.manual_seed(seed)
+    sizes = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    layers = {"encoder_global_layers": 1, "decoder_global_layers": 1, "cross_global_layers": 1}
+    return TranslationModel(ModelConfig(vocabulary_size=264, **sizes, **layers, **settings))
+
+
+@pytest.fixture
+def directory(tmp_path, tokenizer):
+    path = tmp_path / "model"
+    save_model(path, make_model(), tokenizer)
+    return path
+
+
+PAIR = [([[0, 5, 6, 2], [0, 7, 2]], [[0, 8, 2], [0, 9, 10, 2]])]
+
+
+@pytest.mark.parametrize("settings", [{}, {"normalization": "pre", "position_encoding": "learned"}])
+def test_what_is_saved_is_loaded(tmp_path, tokenizer, settings):
+    model = make_model(**settings)
+    save_model(tmp_path / "m", model, tokenizer)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    loaded = load_model(tmp_path / "m")
+    assert torch.equal(before, torch.get_rng_state()), "loading must not draw random numbers"
+    assert loaded.config == model.config
+    assert not loaded.training
+    assert all(parameter.requires_grad for parameter in loaded.parameters())
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor)
+    assert torch.equal(loaded.logits(PAIR)[0], model.logits(PAIR)[0])
+    assert load_model_tokenizer(tmp_path / "m").encode("a few words") == tokenizer.encode("a few words")
+
+
+def test_a_run_directory_will_do(directory):
+    assert load_model(directory.parent).config == load_model(str(directory)).config
+
+
+def test_an_old_directory_is_replaced(directory, tokenizer):
+    save_model(directory, make_model(seed=9), tokenizer)
+    assert torch.equal(load_model(directory).tokens.weight, make_model(seed=9).tokens.weight)
+    assert [path.name for path in directory.parent.iterdir()] == ["model"]
+
+
+def test_the_card_tells_where_the_model_comes_from(tmp_path, tokenizer):
+    card = ModelCard(
+        title="News",
+        source_language="en",
+        target_language="de",
+        data={"train": "3 documents"},
+        recipe={"seed": 1},
+        training={"updates": 7},
+        scores=[{"name": "d-BLEU", "score": 12.345, "signature": "nrefs:1|case:mixed"}],
+    )
+    save_model(tmp_path / "m", make_model(), tokenizer, card)
+    text = (tmp_path / "m" / "README.md").read_text()
+    assert text.startswith("---\nlibrary_name: docmt\n")
+    for part in ("- en\n- de\n", "# News", "train: 3 documents", '"seed": 1', "updates: 7"):
+        assert part in text
+    assert "| d-BLEU | 12.35 | `nrefs:1\\|case:mixed` |" in text
+    save_model(tmp_path / "m", make_model(), tokenizer, asdict(card))
+    assert (tmp_path / "m" / "README.md").read_text() == text
+
+
+def rewrite(path, change):
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "message"),
+    [
+        ("model.safetensors", lambda path: path.unlink(), "model.safetensors is missing"),
+        ("model.safetensors", lambda path: path.write_bytes(path.read_bytes()[:-50]), "model.safetensors is damaged"),
+        ("model.safetensors", lambda path: path.write_bytes(b""), "model.safetensors is damaged"),
+        ("model.safetensors", lambda path: path.write_bytes(b"\x80\x02."), "model.safetensors is damaged"),
+        (
+            "model.safetensors",
+            lambda path: rewrite(path, lambda t: t.pop("encoder.0.feed_forward.inner.bias")),
+            r"no weights for encoder.0.feed_forward.inner.bias",
+        ),
+        (
+            "model.safetensors",
+            lambda path: rewrite(path, lambda t: t.update(extra=torch.zeros(1))),
+            "has weights for extra",
+        ),
+        (
+            "model.safetensors",
+            lambda path: rewrite(path, lambda t: t.update({"tokens.weight": torch.zeros(5, 16)})),
+            r"tokens.weight of shape \[5, 16\] where the config asks for \[264, 16\]",
+        ),
+        ("config.json", lambda path: path.unlink(), "config.json is missing"),
+        ("config.json", lambda path: path.write_text("{"), "config.json is damaged"),
+        ("config.json", lambda path: path.write_text("{}"), 'config.json has no entry "model"'),
+        (
+            "config.json",
+            lambda path: path.write_text('{"docmt_version": "9.9", "model": {"hyper": 1}}'),
+            r"config.json is not understood \(.*'hyper'.*written by docmt 9.9",
+        ),
+        (
+            "config.json",
+            lambda path: path.write_text(json.dumps({"model": {"width": "wide"}})),
+            "config.json is not understood",
+        ),
+    ],
+)
+def test_damage_is_named(directory, file, damage, message):
+    damage(directory / file)
+    with pytest.raises(DocmtError, match=message) as caught:
+        load_model(directory)
+    assert "\n" not in str(caught.value)
+
+
+def test_places_without_a_model_are_named(tmp_path):
+    with pytest.raises(DocmtError, match=r"there is no directory .*nowhere"):
+        load_model(tmp_path / "nowhere")
+    with pytest.raises(DocmtError, match=r"is not a model directory: neither config.json and model.safetensors nor"):
+        load_model(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DocmtError, match="is not a model directory"):
+        load_model(tmp_path / "file")
+
+
+def test_a_full_disk_leaves_the_old_model(directory, tokenizer, monkeypatch):
+    before = (directory / "model.safetensors").read_bytes()
+
+    def full(tensors, path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(model_directory, "save_file", full)
+    with pytest.raises(DocmtError, match=r"cannot write .*model: No space left on device"):
+        save_model(directory, make_model(seed=2), tokenizer)
+    assert (directory / "model.safetensors").read_bytes() == before
+    assert [path.name for path in directory.parent.iterdir()] == ["model"]

@@ -1,0 +1,104 @@
+"""Checkpoints that are damaged or half-replaced, and starting from other models."""
+
+import json
+
+import pytest
+import torch
+
+from docmt.errors import DocmtError
+from docmt.model import TranslationModel
+from docmt.model_directory import load_model
+from docmt.training import train
+from docmt.training.checkpoints import finish_interrupted_swaps
+from docmt.training.corpus import fit_model_config
+from docmt.training.initialize import initialize_from
+
+
+@pytest.fixture
+def finished(change):
+    config = change(stop__max_steps=2)
+    train(config)
+    return config
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "message"),
+    [
+        ("model.safetensors", cut_short, "model.safetensors is damaged"),
+        ("optimizer.safetensors", cut_short, "optimizer.safetensors is damaged"),
+        ("optimizer.safetensors", lambda path: path.unlink(), "optimizer.safetensors is missing"),
+        ("state.json", lambda path: path.write_text('{"update": 2'), "state.json is damaged"),
+        ("state.json", lambda path: path.write_text('{"update": 2}'), "state.json is not understood"),
+        ("state.json", lambda path: path.write_text("[]"), "state.json does not hold a JSON object"),
+    ],
+)
+def test_damaged_checkpoints_are_named(finished, file, damage, message):
+    damage(finished.run / "checkpoints" / "last" / file)
+    with pytest.raises(DocmtError, match=message):
+        train(finished, resume=True)
+
+
+def test_a_damaged_recipe_is_named(finished):
+    (finished.run / "recipe.yaml").write_text("a: [1")
+    with pytest.raises(DocmtError, match=r"recipe.yaml is damaged"):
+        train(finished, resume=True)
+
+
+def test_a_kill_between_the_two_steps_of_a_swap_is_mended(tmp_path):
+    (tmp_path / ".last.x1y2.old").mkdir()
+    (tmp_path / ".last.x1y2.old" / "state.json").write_text("old")
+    (tmp_path / ".last.x1y2.tmp").mkdir()
+    finish_interrupted_swaps(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["last"]
+    (tmp_path / ".last.z.old").mkdir()
+    finish_interrupted_swaps(tmp_path)
+    assert (tmp_path / "last" / "state.json").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["last"]
+
+
+def test_a_group_model_starts_from_a_sentence_model(change, store, tmp_path):
+    train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
+    pretrained = load_model(tmp_path / "first").state_dict()
+    config = change(run=tmp_path / "second", initialize_from=tmp_path / "first", stop__max_steps=1)
+    torch.manual_seed(0)
+    model = TranslationModel(fit_model_config(config.model, store))
+    random = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    new = set(initialize_from(model, tmp_path / "first", store.tokenizer))
+    for name, tensor in model.state_dict().items():
+        if ".gate." in name or ".whole." in name:
+            assert name in new
+            assert torch.equal(tensor, random[name])
+        else:
+            assert name not in new
+            assert torch.equal(tensor, pretrained[name.replace(".local.", ".whole.")])
+    assert any(".gate." in name for name in new)
+    train(config)
+    log = (tmp_path / "second" / "train.log").read_text()
+    assert "new weights, random: encoder.1.attention.whole.query.weight" in log
+
+
+def test_a_model_of_the_same_system_is_taken_whole(finished, store):
+    model = TranslationModel(load_model(finished.run).config)
+    assert initialize_from(model, finished.run, store.tokenizer) == []
+    for name, tensor in load_model(finished.run).state_dict().items():
+        assert torch.equal(model.state_dict()[name], tensor)
+
+
+def test_starting_from_unfit_models_is_refused(finished, change, store):
+    wider = TranslationModel(fit_model_config(change(model__width=32).model, store))
+    with pytest.raises(DocmtError, match=r"tokens.weight has shape \[300, 32\] but \[300, 16\]"):
+        initialize_from(wider, finished.run, store.tokenizer)
+    tokenizer = type(store.tokenizer).train(["other words than those"] * 3, 263)
+    with pytest.raises(DocmtError, match=r"another vocabulary .*docmt prepare --tokenizer_directory"):
+        initialize_from(wider, finished.run, tokenizer)
+
+
+def test_the_state_is_plain_json(finished):
+    state = json.loads((finished.run / "checkpoints" / "last" / "state.json").read_text())
+    assert state["update"] == 2
+    assert state["validated"] == 2
+    assert set(state["best"]) == {"higher_is_better", "score", "update", "since"}

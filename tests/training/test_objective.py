@@ -1,0 +1,87 @@
+"""The fused loss against torch's own."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from docmt.training import objective
+from docmt.training.objective import plain_cross_entropy, smoothed_cross_entropy
+
+
+@pytest.fixture
+def tensors():
+    torch.manual_seed(0)
+    states = torch.randn(45, 24, requires_grad=True)
+    embedding = torch.randn(70, 24, requires_grad=True)
+    return states, embedding, torch.randint(0, 70, (45,))
+
+
+def outcome(function, states, embedding, labels, smoothing):
+    loss, nll = function(states, embedding, labels, smoothing)
+    gradients = torch.autograd.grad(3 * loss, (states, embedding))
+    return loss, nll, *gradients
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+@pytest.mark.parametrize("chunk", [7, 45, 512])
+def test_values_and_gradients_are_those_of_torch(tensors, smoothing, chunk, monkeypatch):
+    monkeypatch.setattr(objective, "_CHUNK", chunk)
+    states, embedding, labels = tensors
+    loss, nll, *gradients = outcome(smoothed_cross_entropy, *tensors, smoothing)
+    logits = F.linear(states, embedding)
+    expected = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(nll, F.cross_entropy(logits, labels, reduction="sum"), rtol=1e-5, atol=1e-5)
+    expected_gradients = torch.autograd.grad(3 * expected, (states, embedding))
+    for ours, theirs in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_the_plain_version_is_the_same(tensors):
+    for ours, theirs in zip(
+        outcome(smoothed_cross_entropy, *tensors, 0.1), outcome(plain_cross_entropy, *tensors, 0.1), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_bfloat16_is_close_and_its_gradients_stay_float32(tensors):
+    exact = outcome(plain_cross_entropy, *tensors, 0.1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        plain = outcome(plain_cross_entropy, *tensors, 0.1)
+        fused = outcome(smoothed_cross_entropy, *tensors, 0.1)
+
+    def error(found):
+        return torch.stack([(a - b).norm() / b.norm() for a, b in zip(found, exact, strict=True)])
+
+    assert all(tensor.dtype == torch.float32 for tensor in fused)
+    assert (error(fused) > 0).all(), "autocast had no effect"
+    assert (error(fused) < 1.5 * error(plain) + 1e-4).all()
+    assert (error(fused) < 0.02).all()
+
+
+def test_the_smoothing_covers_the_whole_vocabulary():
+    states, embedding = torch.zeros(1, 4), torch.zeros(10, 4)
+    loss, nll = smoothed_cross_entropy(states, embedding, torch.tensor([3]), 0.1)
+    assert loss.item() == pytest.approx(nll.item()) == pytest.approx(2.302585)
+    embedding[:, 0] = torch.arange(10.0)
+    states[0, 0] = 1.0
+    loss, nll = smoothed_cross_entropy(states, embedding, torch.tensor([9]), 0.1)
+    assert nll.item() == pytest.approx(0.458630, abs=1e-5)
+    assert loss.item() == pytest.approx(0.458630 + 0.1 * 4.5, abs=1e-5)
+
+
+def test_no_gradients_are_computed_in_validation(tensors):
+    with torch.no_grad():
+        loss, nll = smoothed_cross_entropy(*tensors, 0.1)
+    assert not loss.requires_grad
+    assert not nll.requires_grad
+
+
+def test_huge_logits_stay_finite():
+    states = torch.full((2, 4), 1e4, requires_grad=True)
+    embedding = torch.eye(4).repeat(3, 1)
+    loss, nll = smoothed_cross_entropy(states, embedding, torch.tensor([0, 1]), 0.1)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(nll)
+    assert torch.isfinite(states.grad).all()

@@ -1,0 +1,214 @@
+"""Schedule, word dropout, early stopping, averages, configuration, accumulation."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from docmt.errors import DocmtError
+from docmt.model import ModelConfig, TranslationModel
+from docmt.text import SpecialTokens
+from docmt.training import StopConfig, TrainConfig
+from docmt.training.averaging import average_weights, updates_to_average
+from docmt.training.config import first_difference
+from docmt.training.corpus import TrainingCorpus, UpdatePlan, fit_model_config
+from docmt.training.early_stopping import BestSoFar
+from docmt.training.fabric import start_fabric
+from docmt.training.schedule import inverse_square_root
+from docmt.training.update import Updater, seed_of
+from docmt.training.word_dropout import drop_words, rate_in_epoch
+
+
+def test_the_learning_rate_rises_and_falls():
+    rates = [inverse_square_root(update, 5e-4, 4000) for update in (1, 2000, 4000, 16000)]
+    assert rates == pytest.approx([1.25e-7, 2.5e-4, 5e-4, 2.5e-4])
+    assert inverse_square_root(1, 1.0, 0) == 1.0
+    assert inverse_square_root(4, 1.0, 0) == 0.5
+
+
+def test_word_dropout_hides_words_only_at_its_rate():
+    specials = SpecialTokens(20)
+    torch.manual_seed(0)
+    tokens = torch.arange(20).repeat(5000)
+    dropped = drop_words(tokens, 0.3, specials)
+    changed = dropped != tokens
+    assert (dropped[changed] == specials.mask).all()
+    counts = changed.view(5000, 20).float().mean(0)
+    assert (counts[:4] == 0).all()
+    assert (counts[18:] == 0).all()
+    assert counts[4:18].min() > 0.27
+    assert counts[4:18].max() < 0.33
+    assert not torch.equal(dropped, drop_words(tokens, 0.3, specials)), "draws must be independent"
+
+
+def test_word_dropout_is_a_step():
+    assert [rate_in_epoch(0.3, 2, epoch) for epoch in range(4)] == [0.3, 0.3, 0.0, 0.0]
+
+
+def test_best_so_far_counts_validations_without_improvement():
+    best = BestSoFar(higher_is_better=False)
+    assert [best.improves(score, update) for update, score in enumerate([3.0, 2.0, 2.0, math.nan, 2.5], 1)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert (best.score, best.update, best.since) == (2.0, 2, 3)
+    assert best.out_of(3)
+    assert not best.out_of(4)
+    assert not best.out_of(0)
+    higher = BestSoFar(higher_is_better=True)
+    assert [higher.improves(score, 1) for score in (math.nan, 1.0, 2.0, 1.5)] == [False, True, True, False]
+
+
+def test_which_updates_are_averaged():
+    measured = [(1, 5.0), (2, 3.0), (3, 4.0), (4, 6.0)]
+    assert updates_to_average(measured, "none", 2, False) == []
+    assert updates_to_average(measured, "last", 2, False) == [(3, 4.0), (4, 6.0)]
+    assert updates_to_average(measured, "best", 2, False) == [(2, 3.0), (3, 4.0)]
+    assert updates_to_average(measured, "best", 2, True) == [(1, 5.0), (4, 6.0)]
+
+
+def test_averages_are_means(tmp_path):
+    paths = []
+    for number, values in enumerate(([1.0, 2.0], [2.0, 4.0], [6.0, 0.0])):
+        paths.append(tmp_path / f"{number}.safetensors")
+        save_file({"a": torch.tensor(values)}, paths[-1])
+    assert average_weights(paths)["a"].tolist() == [3.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batches__batch_tokens": 0}, "batches.batch_tokens is 0: choose a number of at least 1"),
+        ({"objective__label_smoothing": 1.0}, "objective.label_smoothing is 1.0: choose a number from 0"),
+        ({"objective__word_dropout_epochs": 0}, "objective.word_dropout is 0.2 but .*_epochs is 0"),
+        ({"optimizer__learning_rate": 0}, "optimizer.learning_rate is 0: choose a number above 0"),
+        ({"optimizer__learning_rate": math.nan}, "optimizer.learning_rate is nan"),
+        ({"optimizer__beta2": 1.0}, "optimizer.beta2 is 1.0"),
+        ({"validation__best_by": "bleu"}, "validation.best_by is 'bleu': choose one of loss, d_bleu"),
+        ({"checkpoints__average": "all"}, "checkpoints.average is 'all'"),
+        ({"checkpoints__every": 0}, "checkpoints.every is 0"),
+        ({"precision": "float16"}, "precision is 'float16': choose one of float32, bfloat16"),
+        ({"device": "tpu"}, "device is 'tpu'"),
+        ({"log_every": 0}, "log_every is 0"),
+    ],
+)
+def test_bad_values_are_named(change, settings, message):
+    with pytest.raises(DocmtError, match=message):
+        change(**settings)
+
+
+def test_a_training_must_have_an_end():
+    with pytest.raises(DocmtError, match=r"never end: set one of stop.max_steps"):
+        StopConfig(patience=0)
+
+
+def test_a_configuration_survives_its_dictionary(change):
+    config = change(initialize_from=Path("other/model"))
+    assert TrainConfig.from_dict(config.to_dict()) == config
+    with pytest.raises(DocmtError, match=r"recipe.yaml has the unknown setting optimizer.momentum"):
+        TrainConfig.from_dict({**config.to_dict(), "optimizer": {"momentum": 1}}, "recipe.yaml")
+    with pytest.raises(DocmtError, match=r"has no setting run: add it"):
+        TrainConfig.from_dict({"data": "x"})
+    with pytest.raises(DocmtError, match="model in the recipe is no group"):
+        TrainConfig.from_dict({"data": "x", "run": "y", "model": 3})
+
+
+def test_what_may_change_in_a_resumed_run(change, config):
+    def difference(**settings):
+        return first_difference(config.to_dict(), change(**settings).to_dict())
+
+    assert difference(stop__max_steps=5, stop__patience=0, log_every=9, run=Path("moved"), data=Path("d")) is None
+    assert difference(devices=2) == "devices is 2 but was 1"
+    assert difference(seed=8, model__dropout=0.5) == "model.dropout is 0.5 but was 0.1"
+
+
+def test_seeds_are_stable_and_differ():
+    assert seed_of(1, 2, 3) == 12997252459554536576
+    assert len({seed_of(1, update, place) for update in range(50) for place in range(4)}) == 200
+
+
+@pytest.fixture
+def tiny(change, store):
+    """Fabric, configuration, corpus and a function that makes an updater of a fixed model without dropout."""
+    config = change(model__dropout=0.0, objective__word_dropout=0.0)
+    config = change(model=fit_model_config(config.model, store), objective__word_dropout=0.0)
+    fabric = start_fabric(config)
+
+    def updater():
+        torch.manual_seed(5)
+        return Updater(fabric, config, TranslationModel(config.model))
+
+    return config, TrainingCorpus(store, config), updater
+
+
+def gradients(updater, corpus, batches):
+    """Sums and gradients of one update."""
+    total = sum(corpus.train.label_tokens(indices) for indices, weight in batches if weight)
+    kept = {}
+
+    def keep():
+        kept.update({name: p.grad.clone() for name, p in updater.model.named_parameters()})
+
+    updater.optimizer.zero_grad = keep
+    result = updater.update(1, 0, UpdatePlan(batches, total, 1, False), corpus)
+    return result.sums, kept
+
+
+def test_accumulated_batches_are_one_big_batch(tiny):
+    _, corpus, updater = tiny
+    first, second = np.array([0, 3, 5]), np.array([1, 8])
+    big_sums, big = gradients(updater(), corpus, [(np.concatenate((first, second)), 1.0)])
+    sums, small = gradients(updater(), corpus, [(first, 1.0), (second, 1.0), (first, 0.0)])
+    torch.testing.assert_close(sums, big_sums, rtol=1e-6, atol=1e-6)
+    for name in big:
+        torch.testing.assert_close(small[name], big[name], rtol=1e-4, atol=1e-6)
+
+
+def test_label_tokens_are_known_before_collating(tiny):
+    _, corpus, _ = tiny
+    for indices in corpus.train.plan.epoch(0):
+        assert corpus.train.batch(indices).tokens == corpus.train.label_tokens(indices)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_processes_share_an_epoch(change, store, world, accumulate):
+    config = change(batches__accumulate=accumulate, batches__batch_tokens=40)
+    ranks = [TrainingCorpus(store, config, rank, world) for rank in range(world)]
+    planned = ranks[0].train.plan.epoch(1)
+    position, seen = 0, []
+    while True:
+        plans = [corpus.update(1, position) for corpus in ranks]
+        assert len({len(plan.batches) for plan in plans}) == 1, "every process must take part in every round"
+        counted = [indices for plan in plans for indices, weight in plan.batches if weight]
+        seen += [indices.tolist() for indices in counted]
+        assert {plan.label_tokens for plan in plans} == {sum(map(ranks[0].train.label_tokens, counted))}
+        position += plans[0].taken
+        if plans[0].ends_epoch:
+            break
+    assert sorted(seen) == sorted(indices.tolist() for indices in planned)
+
+
+def test_the_sentence_system_sees_single_sentences(change, store):
+    config = change(model__system="sentence")
+    corpus = TrainingCorpus(store, config)
+    assert len(corpus.train.instances) == len(store.split("train").source_lengths)
+
+
+def test_the_vocabulary_is_that_of_the_store(store):
+    assert fit_model_config(ModelConfig(), store).vocabulary_size == 300
+    with pytest.raises(DocmtError, match=r"vocabulary_size is 99, but the store .* has 300"):
+        fit_model_config(ModelConfig(vocabulary_size=99), store)
+
+
+def test_missing_gpus_are_named(change):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(DocmtError, match="there are 0: choose --device cpu"):
+        start_fabric(change(device="cuda"))
