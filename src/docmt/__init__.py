@@ -1,10 +1,10 @@
 """docmt: document-level machine translation.
 
-    import docmt
+import docmt
 
-    translator = docmt.Translator("model")
-    translation = translator.translate(docmt.Document.read("report.txt"))
-    translation.document.write("bericht.txt")
+translator = docmt.Translator("model")
+translation = translator.translate(docmt.Document.read("report.txt"))
+translation.document.write("bericht.txt")
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from docmt.model_directory import load_model
 
 __version__ = version("docmt")
-__all__ = ["Document", "DocmtError", "SearchConfig", "Translation", "Translator", "__version__", "load_model"]
+__all__ = ["DocmtError", "Document", "SearchConfig", "Translation", "Translator", "__version__", "load_model"]
 
 # Loaded on first use, so that `docmt --help` does not wait for torch.
 _HOMES = {

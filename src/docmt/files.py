@@ -19,11 +19,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
     On any failure the temporary file is removed and whatever stood at `path` before still stands there.
     Raises DocmtError for operating system errors (full disk, no permission, missing folder).
     """
+    path = path.resolve()  # a link goes on pointing to the file, now with its new content
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
         _sync(temporary)
-        os.replace(temporary, path)
+        temporary.replace(path)
         _sync(path.parent)
     except OSError as error:
         raise DocmtError(
@@ -46,13 +47,13 @@ def atomic_directory(path: Path) -> Iterator[Path]:
             _sync(file)
         _sync(temporary)
         if path.exists():
-            # A directory cannot be replaced in one step: the old one steps aside first, so one of the two always stands.
+            # A directory cannot be replaced in one step: the old one steps aside, so one of the two always stands.
             aside = temporary.with_suffix(".old")
-            os.replace(path, aside)
-            os.replace(temporary, path)
+            path.replace(aside)
+            temporary.replace(path)
             shutil.rmtree(aside)
         else:
-            os.replace(temporary, path)
+            temporary.replace(path)
         _sync(path.parent)
     except OSError as error:
         raise DocmtError(

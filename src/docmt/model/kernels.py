@@ -229,16 +229,16 @@ def _dense(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: boo
     if q.device.type != "cpu" or length > _PLAIN_UP_TO.get(q.dtype, 0):
         mask = key_mask.expand(-1, -1, q.shape[2], -1) if key_mask is not None else None
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)
-    n, heads = q.shape[:2]
-    scores = torch.bmm(q.flatten(0, 1) * q.shape[-1] ** -0.5, k.flatten(0, 1).transpose(1, 2)).view(
-        n, heads, -1, length
-    )
+    # Scores are the largest tensors here: they are changed in place, before any view is taken of them (in-place
+    # changes of views make autograd copy), and by sums, whose gradient needs no work.
+    scores = torch.bmm(q.flatten(0, 1) * q.shape[-1] ** -0.5, k.flatten(0, 1).transpose(1, 2))  # [n * H, q, l]
     if causal:
-        scores = scores + _causal_bias(length, scores.dtype)
+        scores += _causal_bias(length, scores.dtype)
     elif key_mask is not None:
-        scores = scores.masked_fill(~key_mask, -math.inf)
+        bias = torch.zeros(key_mask.shape, dtype=scores.dtype).masked_fill_(~key_mask, -math.inf)
+        scores += bias.expand(-1, q.shape[1], -1, -1).flatten(0, 1)
     weights = F.dropout(scores.softmax(-1), dropout)
-    return torch.bmm(weights.flatten(0, 1), v.flatten(0, 1)).view_as(q)
+    return torch.bmm(weights, v.flatten(0, 1)).view_as(q)
 
 
 @lru_cache(maxsize=256)

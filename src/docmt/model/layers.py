@@ -37,14 +37,14 @@ class _BitDropout(torch.autograd.Function):
         dropped = round(rate * 65536)
         words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
         kept = (words.view(torch.int16)[: x.numel()] >= dropped - 32768).view(x.shape)
-        ctx.scale = 65536 / (65536 - dropped)
-        ctx.save_for_backward(kept)
-        return (x * kept).mul_(ctx.scale)
+        factors = kept.to(x.dtype).mul_(65536 / (65536 - dropped))
+        ctx.save_for_backward(factors)
+        return x * factors
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        (kept,) = ctx.saved_tensors
-        return (gradients[0] * kept).mul_(ctx.scale), None
+        (factors,) = ctx.saved_tensors
+        return gradients[0] * factors, None
 
 
 class FeedForward(nn.Module):

@@ -42,8 +42,8 @@ class LearnedPositions(nn.Module):
         last = int(positions.max()) if positions.numel() else 0
         if last >= self.table.num_embeddings:
             raise DocmtError(
-                f"a piece of {last + 1} tokens is longer than the {self.table.num_embeddings} learned positions of this "
-                "model: split its longest sentence, or use a model with sinusoidal positions"
+                f"a piece of {last + 1} tokens is longer than the {self.table.num_embeddings} learned positions of "
+                "this model: split its longest sentence, or use a model with sinusoidal positions"
             )
         return self.table(positions)
 
