@@ -80,7 +80,9 @@ def plain_beam_search(model, document, config):
                 if words < config.min_length:
                     scores[SPECIALS.eos] = -torch.inf
                 values, tokens = scores.topk(2 * config.beam)
-                candidates += [(total + v, free + 1, [*said, t]) for v, t in zip(values.tolist(), tokens.tolist())]
+                candidates += [
+                    (total + v, free + 1, [*said, t]) for v, t in zip(values.tolist(), tokens.tolist(), strict=True)
+                ]
         candidates = sorted(candidates, key=lambda c: -c[0])[: 2 * config.beam]
         for i, (total, free, said) in enumerate(candidates):
             if said[-1] == SPECIALS.eod and i < config.beam:
@@ -203,7 +205,7 @@ def test_plain_document_scores_agree_when_the_stream_is_well_formed():
     sources = DOCUMENTS[:2]
     scored = score_documents(model, sources, wanted, SPECIALS, SearchConfig())
     for source, target, own in zip(sources, wanted, scored, strict=True):
-        labels = [token for sentence in marked(target) for token in sentence][1:] + [SPECIALS.eod]
+        labels = [*[token for sentence in marked(target) for token in sentence][1:], SPECIALS.eod]
         scores = model.logits([(marked(source), marked(target))])[0].log_softmax(-1)
         assert sum(own.sentence_scores) == pytest.approx(scores[range(len(labels)), labels].sum().item(), abs=1e-4)
         assert own.score == pytest.approx(sum(own.sentence_scores) / len(labels), abs=1e-5)

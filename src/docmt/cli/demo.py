@@ -135,7 +135,7 @@ def _show_document(
     """Prints the unseen document with the most pronouns, aligned, with right and wrong pronouns marked."""
     number = max(range(len(tests)), key=lambda i: len(tests[i].pronouns))
     test = tests[number]
-    table = Table(title="an unseen document (pronouns: [right], >wrong<)", show_lines=True)
+    table = Table(title="an unseen document (pronouns: \\[right], >wrong<)", show_lines=True)
     for heading in ("English", *SYSTEMS):
         table.add_column(heading)
     for row, source in enumerate(test.document.source):
