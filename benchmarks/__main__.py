@@ -1,0 +1,65 @@
+"""python -m benchmarks [NAME ...] [--quick] [--output FILE.json] [--threads N]"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import attention, decoding, training
+from benchmarks.measure import machine
+from docmt.errors import DocmtError
+from docmt.files import write_text
+
+# In this order whatever order they are named in: a training changes the allocator of its process for good.
+BENCHMARKS: dict[str, Any] = {"attention": attention, "decoding": decoding, "training": training}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the named benchmarks, prints a table and the findings of each, and writes everything as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed and memory, as ratios in one run.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, seconds: whether they run, not how fast")
+    parser.add_argument("--output", type=Path, default=Path("runs/benchmarks.json"), help="default: %(default)s")
+    parser.add_argument("--threads", type=int, help="of PyTorch (default: its own choice)")
+    options = parser.parse_args(arguments)
+    for name in options.names:
+        if name not in BENCHMARKS:
+            parser.error(f"unknown benchmark {name!r}: choose from {', '.join(BENCHMARKS)}")
+    if options.threads is not None:
+        if options.threads < 1:
+            parser.error(f"--threads {options.threads}: choose at least 1")
+        torch.set_num_threads(options.threads)
+    try:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        report = run([name for name in BENCHMARKS if name in options.names or not options.names], options.quick)
+        write_text(options.output, json.dumps(report, indent=1) + "\n")
+    except (DocmtError, OSError) as error:
+        print(f"benchmarks: error: {error}", file=sys.stderr)
+        return 2
+    print(f"\nwritten to {options.output}")
+    return 0
+
+
+def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
+    """The report on these benchmarks, printed as they end."""
+    report: dict[str, Any] = {"machine": machine(), "quick": quick, "benchmarks": {}}
+    print(", ".join(f"{key}: {value}" for key, value in report["machine"].items()))
+    for name in names:
+        benchmark = BENCHMARKS[name]
+        started = time.perf_counter()
+        result = benchmark.run(benchmark.QUICK if quick else benchmark.FULL)
+        seconds = time.perf_counter() - started
+        print(f"\n{name} ({seconds:.0f} s)\n\n{result.to_text()}", flush=True)
+        report["benchmarks"][name] = {**result.to_json(), "seconds": seconds}
+    return report
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,210 @@
+"""Training speed: whole updates (forward, loss, backward, Adam) through the real `Updater` on random documents."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+
+from benchmarks.measure import Case, Finding, Result, interleave
+from benchmarks.sentences import parallel_lengths, random_words
+from docmt.data import ParallelStore
+from docmt.data.store import StoreWriter
+from docmt.model import ModelConfig, TranslationModel
+from docmt.text import SpecialTokens
+from docmt.training import BatchConfig, TrainConfig
+from docmt.training.allocator import keep_freed_memory
+from docmt.training.corpus import Split, TrainingCorpus, UpdatePlan
+from docmt.training.fabric import start_fabric
+from docmt.training.update import Updater
+
+PRECISIONS: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
+SYSTEMS: tuple[Literal["group", "document"], ...] = ("group", "document")
+# Target tokens a second of the published code at base size on two cores, by tokens of an instance. For orientation:
+# measured on another day, in float32, on a machine of the kind that these benchmarks were first run on.
+PUBLISHED = {128: 296, 512: 210, 1024: 130, 2048: 87}
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model, the tokens of a batch, and what is hoped for."""
+
+    name: str
+    model: ModelConfig
+    batch_tokens: int
+    published: dict[int, int] = field(default_factory=dict)
+    """target tokens a second of the published code, by tokens of an instance"""
+    aims: dict[tuple[str, int], float] = field(default_factory=dict)
+    """how many times as fast as that group attention should be, by precision and tokens of an instance"""
+    least_bfloat16: float | None = None
+    """target tokens a second that it should reach in bfloat16 at the shortest instances"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured."""
+
+    sizes: tuple[Size, ...]
+    instance_tokens: tuple[int, ...] = (128, 512, 2048)
+    rounds: int = 5
+    growth: float | None = 1.35
+    """target: cost of a token in the longest instances against the shortest"""
+
+
+def _model(**sizes: Any) -> ModelConfig:
+    return ModelConfig(system="group", dropout=0.1, **sizes)
+
+
+FULL = Settings(
+    (
+        Size(
+            "base",
+            _model(preset="base", vocabulary_size=30000),
+            batch_tokens=2048,
+            published=PUBLISHED,
+            aims={
+                ("float32", 512): 1.3,
+                ("bfloat16", 512): 2.5,
+                ("float32", 2048): 3.0,
+                ("bfloat16", 2048): 6.0,
+            },
+        ),
+        Size(
+            "small",
+            _model(preset="tiny", encoder_layers=3, decoder_layers=3, vocabulary_size=8192),
+            batch_tokens=4096,
+            least_bfloat16=6000,
+        ),
+    )
+)
+QUICK = Settings(
+    (
+        Size(
+            "quick",
+            _model(preset="tiny", width=64, feed_forward=128, encoder_layers=2, decoder_layers=2, vocabulary_size=500),
+            batch_tokens=512,
+        ),
+    ),
+    instance_tokens=(64, 256),
+    rounds=2,
+    growth=None,
+)
+
+
+def run(settings: Settings) -> Result:
+    """Tokens a second of each size, system, precision and instance length at equal tokens a batch."""
+    keep_freed_memory()  # as a training does
+    timed: list[Case] = []
+    findings: list[Finding] = []
+    for size in settings.sizes:
+        cases = {
+            (precision, system, tokens): Case(
+                {"size": size.name, "system": system, "precision": precision, "instance_tokens": tokens},
+                updates(tokens),
+                settings.rounds,
+            )
+            for precision, system in product(PRECISIONS, SYSTEMS)
+            for updates in [_updates(size, system, precision)]
+            for tokens in settings.instance_tokens
+        }
+        interleave(f"training, {size.name} size (updates)", list(cases.values()))
+        timed += cases.values()
+        speeds: dict[tuple[str, int], float] = {
+            (precision, tokens): case.tokens_per_second
+            for (precision, system, tokens), case in cases.items()
+            if system == "group"
+        }
+        findings += _findings(settings, size, speeds)
+    return Result(_described(settings), [case.to_row() for case in timed], findings)
+
+
+def _updates(size: Size, system: Any, precision: Any) -> Callable[[int], Callable[[], int]]:
+    """One model in training; tells, for a length of instances, what makes an update of a batch of such."""
+    model_config = ModelConfig(**{**asdict(size.model), "system": system})
+    config = TrainConfig(Path("-"), Path("-"), model_config, precision=precision, device="cpu")
+    torch.manual_seed(1)
+    updater = Updater(start_fabric(config), config, TranslationModel(model_config))
+    number = 0
+
+    def of_length(tokens: int) -> Callable[[], int]:
+        corpus = _Corpus(size, system, tokens)
+        plan = corpus.plan(size.batch_tokens)
+
+        def work() -> int:
+            nonlocal number
+            number += 1
+            updater.update(number, 0, plan, cast(TrainingCorpus, corpus))
+            return plan.label_tokens
+
+        return work
+
+    return of_length
+
+
+class _Corpus:
+    """What an update needs of a `TrainingCorpus`: documents of random words, each one instance of `tokens` tokens."""
+
+    def __init__(self, size: Size, system: Any, tokens: int) -> None:
+        self.specials = SpecialTokens(size.model.vocabulary_size)
+        # The packing counts the longer side of each sentence, so whole documents need room.
+        model = ModelConfig(**{**asdict(size.model), "system": system, "instance_tokens": 2 * tokens})
+        batches = BatchConfig(batch_tokens=size.batch_tokens)
+        config = TrainConfig(Path("-"), Path("-"), model, batches)
+        generator = np.random.default_rng(tokens)
+        with tempfile.TemporaryDirectory() as folder:
+            with StoreWriter(Path(folder) / "train", size.model.vocabulary_size) as store:
+                for document in range(max(1, size.batch_tokens // tokens)):
+                    source, target = (
+                        random_words(lengths, self.specials, generator)
+                        for lengths in parallel_lengths(tokens, generator)
+                    )
+                    store.add(str(document), source, target)
+            self.train = Split(ParallelStore.open(Path(folder) / "train"), config, self.specials)
+
+    def plan(self, batch_tokens: int) -> UpdatePlan:
+        """An update of one batch, that of all documents."""
+        (indices,) = self.train.plan.epoch(0)
+        return UpdatePlan([(indices, 1.0)], self.train.label_tokens(indices), taken=1, ends_epoch=True)
+
+
+def _findings(settings: Settings, size: Size, speeds: dict[tuple[str, int], float]) -> list[Finding]:
+    """Ratios of the group system, whose speeds are given by precision and tokens of an instance."""
+    findings = []
+    shortest, longest = min(settings.instance_tokens), max(settings.instance_tokens)
+    for precision in PRECISIONS:
+        what = f"{size.name} group {precision}"
+        findings.append(
+            Finding(
+                f"{what}: cost of a token at {longest} against {shortest}",
+                speeds[precision, shortest] / speeds[precision, longest],
+                at_most=settings.growth,
+            )
+        )
+        for tokens in settings.instance_tokens:
+            if tokens in size.published:
+                findings.append(
+                    Finding(
+                        f"{what}: speed at {tokens} against the published code's {size.published[tokens]} tokens/s",
+                        speeds[precision, tokens] / size.published[tokens],
+                        at_least=size.aims.get((precision, tokens)),
+                    )
+                )
+    if size.least_bfloat16 is not None:
+        what = f"{size.name} group bfloat16: speed at {shortest}"
+        findings.append(Finding(what, speeds["bfloat16", shortest], "tokens/s", at_least=size.least_bfloat16))
+    return findings
+
+
+def _described(settings: Settings) -> dict[str, Any]:
+    sizes = [
+        {"name": size.name, "model": asdict(size.model.filled()), "batch_tokens": size.batch_tokens}
+        for size in settings.sizes
+    ]
+    lengths = list(settings.instance_tokens)
+    return {"sizes": sizes, "instance_tokens": lengths, "rounds": settings.rounds}

@@ -1,0 +1,171 @@
+"""The benchmarks run, on sizes far too small to measure anything, and their report is whole. No time is judged."""
+
+import contextlib
+import io
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # benchmarks/ is not installed
+
+from benchmarks import __main__ as command
+from benchmarks import attention, decoding, sentences, training
+from benchmarks.measure import Case, Finding, interleave, table
+
+TINY = {"width": 8, "feed_forward": 8, "heads": 2, "vocabulary_size": 40, "encoder_layers": 2, "decoder_layers": 2}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """What `python -m benchmarks --quick` writes and prints, on sizes of a few tokens."""
+    output, printed = tmp_path_factory.mktemp("benchmarks") / "new" / "report.json", io.StringIO()
+    with pytest.MonkeyPatch.context() as monkeypatch, contextlib.redirect_stdout(printed):
+        shrink(monkeypatch)
+        assert command.main(["--quick", "--output", str(output)]) == 0
+    return json.loads(output.read_text()), printed.getvalue()
+
+
+def shrink(monkeypatch):
+    """Makes the quick settings smaller still, and gives them targets."""
+    monkeypatch.setattr(
+        attention, "QUICK", replace(attention.QUICK, heads=2, head_width=4, tokens=(50, 120), memory_tokens=(230, 920))
+    )
+    model = replace(decoding.QUICK.model, **TINY)
+    monkeypatch.setattr(
+        decoding,
+        "QUICK",
+        replace(
+            decoding.QUICK, model=model, document_tokens=(20, 60), together=(1, 2), most_rounds=1, aims={2: 10.0},
+            published={5: {40: 1}}, growth=1.5,
+        ),
+    )  # fmt: skip
+    (size,) = training.QUICK.sizes
+    size = replace(
+        size, model=replace(size.model, **TINY), batch_tokens=80, least_bfloat16=1e9, published={80: 1},
+        aims={("float32", 80): 1e-9},
+    )  # fmt: skip
+    monkeypatch.setattr(training, "QUICK", replace(training.QUICK, sizes=(size,), instance_tokens=(40, 80), growth=9.0))
+
+
+def test_report_of_all_benchmarks(report):
+    written, printed = report
+    assert written["quick"] is True
+    assert written["machine"]["torch"] == torch.__version__ and written["machine"]["threads"] == 1
+    assert list(written["benchmarks"]) == ["attention", "decoding", "training"]
+    for name, found in written["benchmarks"].items():
+        assert found["seconds"] > 0 and found["settings"], name
+        for row in found["measurements"]:
+            times = row.get("seconds", [1.0])
+            assert times and min(times) > 0 and row.get("best_seconds", min(times)) == min(times), row
+        for finding in found["findings"]:
+            assert set(finding) == {"what", "value", "unit", "at_least", "at_most", "met"}
+            assert np.isfinite(finding["value"]) and finding["value"] >= 0, finding
+            assert finding["what"] in printed
+
+
+def test_attention_findings(report):
+    found = report[0]["benchmarks"]["attention"]
+    timed = [row for row in found["measurements"] if "seconds" in row]
+    assert len(timed) == 2 * 2 * 2 and all(len(row["seconds"]) == 2 for row in timed)
+    judged = {finding["what"]: finding["met"] for finding in found["findings"] if finding["met"] is not None}
+    assert sum("difference" in what for what in judged) == 4 and sum("memory" in what for what in judged) == 2
+    assert all(judged.values()), judged  # equality and linear memory hold at any size
+
+
+def test_decoding_findings(report):
+    found = report[0]["benchmarks"]["decoding"]
+    rows = found["measurements"]
+    assert len(rows) == 2 * 2 * 2 * 2
+    assert all(row["tokens"] == row["documents"] * row["document_tokens"] for row in rows)
+    speeds = {
+        (row["precision"], row["beam"], row["documents"], row["document_tokens"]): row["tokens_per_second"]
+        for row in rows
+    }
+    values = {finding["what"]: finding for finding in found["findings"]}
+    growth = values["float32, beam 1, 2 at a time: cost of a token at 60 against 20"]
+    assert growth["value"] == pytest.approx(speeds["float32", 1, 2, 20] / speeds["float32", 1, 2, 60])
+    assert growth["at_most"] == 1.5
+    against = values["bfloat16, beam 5, 2 at a time: speed at 60 against the published code's 1 tokens/s at 40"]
+    assert against["value"] == pytest.approx(speeds["bfloat16", 5, 2, 60]) and against["at_least"] == 10.0
+
+
+def test_training_findings(report):
+    found = report[0]["benchmarks"]["training"]
+    rows = found["measurements"]
+    assert [(row["precision"], row["system"], row["instance_tokens"]) for row in rows] == [
+        (precision, system, tokens)
+        for precision in ("float32", "bfloat16")
+        for system in ("group", "document")
+        for tokens in (40, 80)
+    ]
+    assert all(row["tokens"] == 80 and len(row["seconds"]) == 2 for row in rows)
+    met = {finding["what"]: finding["met"] for finding in found["findings"]}
+    assert met["quick group bfloat16: speed at 40"] is False
+    assert met["quick group float32: speed at 80 against the published code's 1 tokens/s"] is True
+    assert met["quick group bfloat16: speed at 80 against the published code's 1 tokens/s"] is None
+    assert "MISSED" in report[1]
+
+
+def test_full_settings_are_those_of_the_targets():
+    assert attention.FULL.tokens[-1] == 8192 and attention.FULL.memory_tokens[-1] == 32768
+    base, small = (size.model.filled() for size in training.FULL.sizes)
+    assert (base.width, base.feed_forward, base.encoder_layers, base.vocabulary_size) == (512, 2048, 6, 30000)
+    assert (small.width, small.encoder_layers, small.decoder_layers, small.vocabulary_size) == (256, 3, 3, 8192)
+    assert decoding.FULL.model.instance_tokens > max(decoding.FULL.document_tokens)
+
+
+def test_only_what_is_named(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(command, "run", lambda names, quick: asked.append((names, quick)) or {})
+    assert command.main(["training", "attention", "--output", str(tmp_path / "a.json")]) == 0
+    assert asked == [(["attention", "training"], False)]
+    for wrong in (["memory"], ["--threads", "0"]):
+        with pytest.raises(SystemExit) as stopped:
+            command.main([*wrong, "--output", str(tmp_path / "b.json")])
+        assert stopped.value.code == 2
+
+
+def test_rounds_are_interleaved():
+    order = []
+
+    def case(name, rounds):
+        return Case({"name": name}, lambda: order.append(name) or 7, rounds)
+
+    cases = [case("a", 2), case("b", 1), case("c", 3)]
+    interleave("test", cases)
+    assert order == ["a", "b", "c", "a", "c", "c"]
+    assert [len(case.seconds) for case in cases] == [2, 1, 3] and cases[0].tokens == 7
+
+
+def test_targets():
+    assert Finding("a", 2.0).met is None
+    assert Finding("a", 2.0, at_least=2.0).met is True and Finding("a", 1.9, at_least=2.0).met is False
+    assert Finding("a", 2.0, at_most=2.0).met is True and Finding("a", 2.1, at_most=2.0).met is False
+    assert str(Finding("a", 2.1, at_most=2.0)).endswith("target: at most 2   MISSED")
+
+
+def test_table_has_a_column_for_every_name():
+    text = table([{"a_b": 1, "raw": [1.0]}, {"c": 1234.5, "a_b": 22}])
+    assert text.splitlines() == ["a b      c", "  1", " 22  1,234"]
+
+
+@pytest.mark.parametrize("total", [23, 128, 512, 2048])
+def test_lengths_add_up(total):
+    source, target = sentences.parallel_lengths(total, np.random.default_rng(total))
+    assert sum(source) == sum(target) == total and len(source) == len(target) == round(total / 23)
+    assert min(source + target) >= 4
+
+
+def test_peak_memory_counts_what_is_held_at_once():
+    def work():
+        first = torch.ones(1000)
+        del first
+        second, third = torch.ones(2000), torch.ones(3000)
+        del second, third
+
+    assert attention.peak_bytes(work) == pytest.approx(4 * 5000, abs=200)
