@@ -7,33 +7,45 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from docmt.cli.parsing import add_model_options, make_parser, parse, translator_of
+from docmt.cli.corpora import check_outputs, read_corpus
+from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.decoding import SearchConfig
-from docmt.documents import Document, read_parallel
+from docmt.documents import Document
 from docmt.documents.plain_text import write_text
 from docmt.errors import DocmtError
 from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, evaluate_files
+
+USAGE = """--hypothesis FILE --reference FILE [options]
+--model DIRECTORY --source FILE --reference FILE [options]
+--model DIRECTORY --source CORPUS.jsonl [options]"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Prints s-BLEU, d-BLEU and chrF with their signatures."""
     parser = make_parser(
         "evaluate",
-        "Scores translations: those of a file (--hypothesis), or those a model makes (--model and --source).",
+        "Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU "
+        "over sentences (s-BLEU) and over whole documents (d-BLEU), and chrF.",
+        USAGE,
     )
     parser.add_argument(
-        "--reference", type=str, help="reference sentences, one a line, an empty line between documents"
+        "--reference", type=str, metavar="FILE", help="reference sentences, one a line, an empty line between documents"
     )
-    parser.add_argument("--hypothesis", type=str, help="translated sentences in the same form")
-    parser.add_argument("--model", type=str, help="model or run directory to translate with")
-    parser.add_argument("--source", type=str, help="source sentences for --model; a JSONL corpus needs no --reference")
-    parser.add_argument("-o", "--output", type=str, help="where the translations of --model go")
-    parser.add_argument("--json", type=str, help="where the scores go as JSON, besides the table (- for only that)")
-    parser.add_class_arguments(MetricConfig, "metrics")
-    parser.add_class_arguments(SearchConfig, "search")
+    parser.add_argument("--hypothesis", type=str, metavar="FILE", help="translated sentences in the same form")
+    parser.add_argument("--model", type=str, metavar="DIRECTORY", help="model or run directory to translate with")
+    parser.add_argument(
+        "--source", type=str, metavar="FILE", help="source sentences for --model; a JSONL corpus needs no --reference"
+    )
+    parser.add_argument("-o", "--output", type=str, metavar="FILE", help="where the translations of --model go")
+    parser.add_argument(
+        "--json", type=str, metavar="FILE", help="where the scores go as JSON, besides the table (- for only that)"
+    )
+    add_settings(parser, MetricConfig, "metrics", "how text becomes scores (scores compare only under equal settings)")
+    add_settings(parser, SearchConfig, "search", f"{SEARCH_TITLE}, with --model", skip={"n_best"})
     add_model_options(parser)
     options = parse(parser, arguments)
-    evaluation = _evaluate(options)
+    _check(options)
+    evaluation = _evaluate_model(options) if options.model else _evaluate_file(options)
     if options.json:
         write_text(options.json, json.dumps(evaluation.to_json(), indent=2) + "\n")
     if options.json != "-":
@@ -41,17 +53,29 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _evaluate(options: Any) -> Evaluation:
-    if options.hypothesis and not options.model:
+def _check(options: Any) -> None:
+    """Raises DocmtError for options that do not go together and for outputs that cannot be written."""
+    if options.hypothesis and options.model:
+        raise DocmtError("--hypothesis and --model both name translations: give one of them")
+    if options.hypothesis:
         if not options.reference:
             raise DocmtError("--hypothesis needs --reference: name the file with the references")
-        return evaluate_files(Path(options.hypothesis), Path(options.reference), options.metrics)
-    if not options.model or not options.source or options.hypothesis:
-        raise DocmtError("give either --hypothesis and --reference, or --model, --source and --reference")
-    reference = Path(options.reference) if options.reference else None
-    corpus = list(read_parallel(Path(options.source), reference))
-    if not corpus:
-        raise DocmtError(f"{options.source} holds no sentence: give a file with text")
+        for name in ("source", "output"):
+            if getattr(options, name):
+                raise DocmtError(f"--{name} has no meaning with --hypothesis: leave it out, or give --model instead")
+        if options.metrics.unit == "instance":
+            raise DocmtError("--metrics.unit instance needs --model, whose instances they are: use unit document here")
+    elif not (options.model and options.source):
+        raise DocmtError("give --hypothesis and --reference, or --model, --source and --reference")
+    check_outputs(options.output, options.json)
+
+
+def _evaluate_file(options: Any) -> Evaluation:
+    return evaluate_files(Path(options.hypothesis), Path(options.reference), options.metrics)
+
+
+def _evaluate_model(options: Any) -> Evaluation:
+    corpus = read_corpus(options.source, options.reference)
     translator = translator_of(options)
     translations = translator.translate_all([Document.from_sentences(d.source, id=d.id) for d in corpus])
     if options.output:

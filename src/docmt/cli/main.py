@@ -20,6 +20,7 @@ COMMANDS = {
     "demo": "trains two small models on a synthetic corpus and shows what context gives",
 }
 USAGE_ERROR, INTERRUPTED = 2, 130
+OUT_OF_MEMORY = "out of memory: use smaller batches (--search.batch_tokens or --batches.batch_tokens)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,21 +28,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="docmt: %(message)s")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _run(arguments)
+        status = _run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk or a closed pipe shows here, not after the end of the program
+        return status
     except DocmtError as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         print("docmt: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output went away; keep Python from complaining again when it closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_output()
         return 0
     except MemoryError:
-        return _fail("out of memory: use smaller batches (--search.batch_tokens or --batches.batch_tokens)")
+        return _fail(OUT_OF_MEMORY)
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            return _fail(f"no space left on device{_place(error)}: free space or choose another place")
+        if not error.filename:
+            _silence_output()
+        return _fail(_refusal(error))
+    except RuntimeError as error:
+        # What torch raises where there is no memory left, on a GPU and on the CPU.
+        if type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error):
+            return _fail(OUT_OF_MEMORY)
         raise
 
 
@@ -56,7 +64,8 @@ def _run(arguments: list[str]) -> int:
         return 0
     command = arguments[0]
     if command not in COMMANDS:
-        raise DocmtError(f"unknown command {command!r}: choose one of {', '.join(COMMANDS)}")
+        kind = "option" if command.startswith("-") else "command"
+        raise DocmtError(f"unknown {kind} {command!r}: choose one of {', '.join(COMMANDS)}, or --help")
     status: int = import_module(f"docmt.cli.{command}").run(arguments[1:])
     return status
 
@@ -81,8 +90,19 @@ def _fail(sentence: str) -> int:
     return USAGE_ERROR
 
 
-def _place(error: OSError) -> str:
-    return f" ({error.filename})" if error.filename else ""
+def _refusal(error: OSError) -> str:
+    """What the operating system did not do, in one sentence."""
+    place = f"{error.filename}: " if error.filename else ""
+    advice = "free space or choose another place" if error.errno == errno.ENOSPC else "check the files that are named"
+    return f"{place}{error.strerror or error}; {advice}"
+
+
+def _silence_output() -> None:
+    """Sends what is left for standard output to nowhere: Python would try again at exit and print a traceback."""
+    if sys.stdout is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,13 @@
-"""Flags, YAML and help from the dataclasses that the rooms document; one way for all commands."""
+"""Flags, recipes and help from the dataclasses that the rooms document; one way for all commands."""
 
 from __future__ import annotations
 
+import argparse
+import difflib
+import re
+import shutil
+import types
+import typing
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import jsonargparse
 from jsonargparse import ArgumentParser, set_parsing_settings
 
+from docmt.cli.recipes import RECIPE_ENDINGS, group_names, read_recipe
 from docmt.errors import DocmtError
 
 if TYPE_CHECKING:
@@ -16,38 +23,192 @@ if TYPE_CHECKING:
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
+WIDEST_HELP = 110
+SEARCH_TITLE = "beam search over whole documents"
 
-def make_parser(command: str, description: str) -> ArgumentParser:
-    """A parser that takes flags and, as `--config` or a first argument ending in .yaml, a YAML file."""
-    parser = ArgumentParser(prog=f"docmt {command}", description=description, exit_on_error=False)
-    parser.add_argument("--config", action="config", help="YAML file with the options below (also: first argument)")
+
+class HelpFormatter(jsonargparse.DefaultHelpFormatter):
+    """Help for people: what an option is and its default, without the names of Python types."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(shutil.get_terminal_size().columns, WIDEST_HELP) - 2
+        super().__init__(prog, max_help_position=34, width=width)  # type: ignore[no-untyped-call]
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = (action.help or "").rstrip(".")
+        if action.required and action.option_strings:
+            return f"{text} (required)"
+        default = action.default
+        if default in (None, "", [], argparse.SUPPRESS) or not action.option_strings or action.nargs == 0:
+            return text
+        return f"{text} (default: {str(default).lower() if isinstance(default, bool) else default})"
+
+    def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
+        return {int: "N", float: "X", Path: "PATH"}.get(_type_of(action), "TEXT")
+
+
+def make_parser(command: str, description: str, usage: str = "") -> ArgumentParser:
+    """A parser that takes flags and, as `--config` or a first argument ending in .yaml, a recipe.
+
+    `usage`: one line for each way to call the command, without its name; the default is that of a command with
+    nothing but options.
+    """
+    program = f"docmt {command}"
+    lines = [f"{program} {line}" for line in (usage or "[RECIPE.yaml] [options]").splitlines()]
+    parser = ArgumentParser(
+        prog=program,
+        usage="\n       ".join(lines),
+        description=description,
+        exit_on_error=False,
+        allow_abbrev=False,
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument(
+        "--config",
+        action="config",
+        metavar="RECIPE.yaml",
+        help="YAML file with any of the options here, nested at the dots (a first argument ending in .yaml is one too)",
+    )
     return parser
+
+
+def add_settings(
+    parser: ArgumentParser, settings: type, group: str | None, title: str, skip: set[str] | None = None
+) -> None:
+    """Adds the fields of a dataclass as options, `--group.field` or `--field`, under `title` in the help."""
+    before = len(parser._action_groups)
+    parser.add_class_arguments(settings, group, skip=skip or set())
+    parser._action_groups[before].title = title
 
 
 def parse(parser: ArgumentParser, arguments: Sequence[str]) -> Any:
     """The parsed arguments with dataclasses instantiated. Raises DocmtError for anything that does not fit."""
-    arguments = list(arguments)
-    if arguments and arguments[0].endswith((".yaml", ".yml")):
-        if not Path(arguments[0]).is_file():
-            raise DocmtError(f"recipe {arguments[0]} does not exist: give the path of a YAML file")
-        arguments.insert(0, "--config")
+    for action in parser._actions:
+        if action.dest == "print_config":
+            action.help, action.metavar = "print the options and their values as a recipe, and exit", ""
+        elif action.dest in group_names(parser._actions) and action.default is argparse.SUPPRESS:
+            action.help = argparse.SUPPRESS  # `--group FILE`, which the library adds
+    arguments, places = _with_recipes(parser, list(arguments))
     try:
         return parser.instantiate_classes(parser.parse_args(arguments))
     except jsonargparse.ArgumentError as error:
-        raise DocmtError(_sentence(str(error), parser.prog)) from error
+        raise DocmtError(_located(_explain(parser, str(error)), parser, places)) from error
+    except DocmtError as error:
+        raise DocmtError(_located(str(error), parser, places)) from error
 
 
-def _sentence(message: str, program: str) -> str:
-    """The library's message, which may have several lines, in one sentence."""
+def _with_recipes(parser: ArgumentParser, arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The arguments with the settings of recipes in their places, and where each setting that counts comes from."""
+    if arguments and arguments[0].endswith(RECIPE_ENDINGS):
+        arguments.insert(0, "--config")
+    expanded: list[str] = []
+    places: dict[str, str] = {}
+    rest = iter(arguments)
+    for argument in rest:
+        flag, equals, value = argument.partition("=")
+        name = flag.removeprefix("--")
+        if flag == "--config":
+            path = value if equals else next(rest, None)
+            if path is None:
+                raise DocmtError(f"--config needs the path of a YAML file; see {parser.prog} --help")
+            for setting in read_recipe(path, parser._actions, parser.prog):
+                expanded += setting.arguments()
+                places[setting.name] = setting.place
+            continue
+        if flag.startswith("--") and name in group_names(parser._actions) and not _option(parser, name):
+            raise DocmtError(
+                f"--{name} is a group of options, such as {_example(parser, name)}; see {parser.prog} --help"
+            )
+        places.pop(name, None)
+        expanded.append(argument)
+    return expanded, places
+
+
+def _option(parser: ArgumentParser, name: str) -> argparse.Action | None:
+    """The option or positional argument of that name."""
+    groups = group_names(parser._actions)
+    found = (a for a in parser._actions if a.dest == name or f"--{name}" in a.option_strings)
+    return next((a for a in found if a.dest not in groups or a.default is not argparse.SUPPRESS), None)
+
+
+def _example(parser: ArgumentParser, group: str) -> str:
+    return next(f"--{action.dest}" for action in parser._actions if action.dest.startswith(f"{group}."))
+
+
+def _located(message: str, parser: ArgumentParser, places: dict[str, str]) -> str:
+    """The message with the place of the setting that it begins with: the line of a recipe, or the flag."""
+    name, space, rest = message.partition(" ")
+    if name in places:
+        return f"{places[name]}: {name}{space}{rest}"
+    option = _option(parser, name)
+    return f"--{message}" if option is not None and option.option_strings else message
+
+
+def _explain(parser: ArgumentParser, message: str) -> str:
+    """What the library's message says, in one sentence without Python in it."""
+    help_hint = f"see {parser.prog} --help"
+    if found := re.search(r"key \"([\w.]+)\":\s*(?:.*Got value: (.*))?", message, re.DOTALL):
+        value = " ".join((found[2] or "").split())
+        return f"{found[1]} is {value!r}: {_allowed(_option(parser, found[1]))}"
+    if found := re.search(r"arguments are required: (.*)", message):
+        missing = [_written(parser, name) for name in found[1].split(", ")]
+        missing = [name for name in missing if name]
+        verb = "is" if len(missing) == 1 else "are"
+        return f"{' and '.join(missing)} {verb} missing; {help_hint}"
+    if found := re.search(r"argument ([-\w.]+).*: expected", message):
+        return f"{found[1].removeprefix('--')} has no value: {_allowed(_option(parser, found[1].removeprefix('--')))}"
+    if found := re.search(r"unrecognized arguments: (.*)", message):
+        return _unknown(parser, found[1].split()[0], help_hint)
     text = " ".join(line.strip(" -") for line in message.splitlines() if line.strip())
-    return f"{text.rstrip('.')}; see {program} --help"
+    return f"{text.rstrip('.')}; {help_hint}"
+
+
+def _unknown(parser: ArgumentParser, argument: str, help_hint: str) -> str:
+    flag = argument.partition("=")[0]
+    if not flag.startswith("-"):
+        return f"unexpected argument {argument!r}; {help_hint}"
+    options = [
+        string for action in parser._actions for string in action.option_strings if action.help != argparse.SUPPRESS
+    ]
+    close = difflib.get_close_matches(flag, options, n=1)
+    return f"unknown option {flag}; {f'did you mean {close[0]}?' if close else help_hint}"
+
+
+def _written(parser: ArgumentParser, name: str) -> str:
+    """How a missing argument is written; nothing for one that may be missing."""
+    positional = next((a for a in parser._actions if not a.option_strings and name in (a.dest, a.metavar)), None)
+    if positional is None:
+        return f"--{name}"
+    return "" if positional.nargs in ("?", "*") else str(positional.metavar)
+
+
+def _allowed(option: argparse.Action | None) -> str:
+    """What to give instead of a value that does not fit."""
+    kind = _type_of(option)
+    if typing.get_origin(kind) is Literal:
+        return f"choose one of {', '.join(map(str, typing.get_args(kind)))}"
+    wanted = {int: "give a whole number", float: "give a number", bool: "choose true or false", Path: "give a path"}
+    return wanted.get(kind, "give one")
+
+
+def _type_of(option: argparse.Action | None) -> Any:
+    """The type of an option's values, without the `None` that it may also have."""
+    kind = getattr(option, "_typehint", None) or getattr(option, "type", None)
+    if isinstance(kind, types.UnionType):
+        kind = next(member for member in typing.get_args(kind) if member is not type(None))
+    return kind
 
 
 def add_model_options(parser: ArgumentParser) -> None:
     """Where and how a model runs."""
-    parser.add_argument("--device", type=str, default="cpu", help="cpu or cuda")
     parser.add_argument(
-        "--precision", type=Literal["float32", "bfloat16"], default="float32", help="number format of matrix products"
+        "--device", type=str, default="cpu", help="where to compute: cpu, cuda, or cuda:1 for another GPU"
+    )
+    parser.add_argument(
+        "--precision",
+        type=Literal["float32", "bfloat16"],
+        default="float32",
+        help="number format of products; bfloat16 is faster where the processor has it",
     )
 
 

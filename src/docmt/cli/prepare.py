@@ -1,30 +1,42 @@
-"""docmt prepare CONFIG.yaml, or docmt prepare --store DIR --train SOURCE TARGET ..."""
+"""docmt prepare RECIPE.yaml, or docmt prepare --store DIR --train SOURCE TARGET ..."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from docmt.cli.parsing import make_parser, parse
+from docmt.cli.parsing import add_settings, make_parser, parse
 from docmt.data import PrepareConfig, format_statistics, prepare
 
 CORPORA = {
     "train": "training corpus: a source and a target text file (one sentence a line, an empty line between documents, "
     "or <d> lines before them), or one JSONL file with id, source and target",
-    "dev": "development corpus for validation, likewise",
-    "test": "test corpus, likewise",
+    "dev": "development corpus, in the same form; without one there is no validation",
+    "test": "test corpus, in the same form",
 }
+USAGE = """--store DIRECTORY --train SOURCE TARGET [--dev SOURCE TARGET] [options]
+RECIPE.yaml [options]"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Writes a prepared store and prints its statistics."""
-    parser = make_parser("prepare", "Turns parallel documents into a tokenizer and a memory-mapped store of token ids.")
+    parser = make_parser(
+        "prepare",
+        "Learns a tokenizer from parallel documents and writes them as a store of token ids, which docmt train reads.",
+        USAGE,
+    )
     for name, meaning in CORPORA.items():
         required = name == "train"
         parser.add_argument(
-            f"--{name}", nargs="+", type=Path, required=required, default=None if required else [], help=meaning
+            f"--{name}",
+            nargs="+",
+            type=Path,
+            required=required,
+            default=None if required else [],
+            metavar="FILE",
+            help=meaning,
         )
-    parser.add_class_arguments(PrepareConfig, None, skip=set(CORPORA))
+    add_settings(parser, PrepareConfig, None, "the store", skip=set(CORPORA))
     options = parse(parser, arguments)
     fields = {name: getattr(options, name) for name in PrepareConfig.__dataclass_fields__}
     store = prepare(PrepareConfig(**fields))

@@ -6,20 +6,33 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from docmt.cli.parsing import make_parser, parse
+from docmt.cli.parsing import add_settings, make_parser, parse
+from docmt.cli.recipes import RECIPE_ENDINGS
 from docmt.errors import DocmtError
 from docmt.training import TrainConfig, train
 
 INTERRUPTED = 130
+USAGE = """RECIPE.yaml [options]
+--data STORE --run DIRECTORY [options]
+--resume RUN [--stop.max_steps N ...]"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Trains a model in a run directory, or goes on with a run that was interrupted."""
-    parser = make_parser("train", "Trains a model on a prepared store.")
-    parser.add_argument(
-        "--resume", type=Path, help="run directory to go on with; its recipe is used, only limits may be changed"
+    parser = make_parser(
+        "train",
+        "Trains a model on a prepared store (see docmt prepare). A training that was interrupted or killed goes on "
+        "with --resume from its last checkpoint.",
+        USAGE,
     )
-    parser.add_class_arguments(TrainConfig, None)
+    parser.add_argument(
+        "--resume",
+        type=Path | None,
+        metavar="RUN",
+        help="run directory to go on with; its own recipe is used, and only stop limits, device, log_every and the "
+        "place of the data may be changed",
+    )
+    add_settings(parser, TrainConfig, None, "the run")
     options = parse(parser, _with_stored_recipe(list(arguments)))
     config = TrainConfig(**{name: getattr(options, name) for name in TrainConfig.__dataclass_fields__})
     result = train(config, resume=options.resume is not None)
@@ -35,15 +48,25 @@ def run(arguments: Sequence[str]) -> int:
 
 def _with_stored_recipe(arguments: list[str]) -> list[str]:
     """The arguments with the recipe of the run that --resume names put before them."""
+    run = _value_of("--resume", arguments)
+    if run is None:
+        return arguments
+    recipe = Path(run) / "recipe.yaml"
+    if not recipe.is_file():
+        raise DocmtError(f"there is no run to resume in {run} (recipe.yaml is missing): give a run directory")
+    other = _value_of("--run", arguments)
+    if other is not None and Path(other) != Path(run):
+        raise DocmtError(f"--resume names {run} and --run {other}: give --resume alone to go on with a run")
+    if arguments[0].endswith(RECIPE_ENDINGS):
+        arguments = ["--config", *arguments]
+    return ["--config", str(recipe), *arguments, "--run", run]
+
+
+def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
+    """The value of a flag among arguments that are not parsed yet."""
     for place, argument in enumerate(arguments):
-        if argument == "--resume" and place + 1 < len(arguments):
-            run = arguments[place + 1]
-        elif argument.startswith("--resume="):
-            run = argument.removeprefix("--resume=")
-        else:
-            continue
-        recipe = Path(run) / "recipe.yaml"
-        if not recipe.is_file():
-            raise DocmtError(f"there is no run to resume in {run} (recipe.yaml is missing): give a run directory")
-        return ["--config", str(recipe), "--run", run, *arguments]
-    return arguments
+        if argument == flag and place + 1 < len(arguments):
+            return arguments[place + 1]
+        if argument.startswith(f"{flag}="):
+            return argument.partition("=")[2]
+    return None

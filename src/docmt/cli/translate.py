@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +11,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from docmt.cli.parsing import add_model_options, make_parser, parse, translator_of
+from docmt.cli.corpora import check_outputs
+from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.decoding import SearchConfig, Translation, Translator
-from docmt.documents import Document, read_documents
-from docmt.documents.plain_text import write_text
+from docmt.documents import Document, read_lines
+from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError
+from docmt.files import cannot_write
 
 GROUP = 64  # documents translated together; finished groups are written at once
-STANDARD = "-"
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,8 @@ class InputConfig:
     """How the files are read."""
 
     layout: Literal["text", "lines"] = "text"
-    """text: running text, segmented into sentences, layout kept; lines: one sentence a line, an empty line between
-    documents"""
+    """text: running text, segmented into sentences; lines: one sentence a line, an empty line between documents, or
+    <d> lines before them; in both all that stands between sentences is kept as it is"""
     language: str = "en"
     """language code for the segmentation of running text"""
     join_lines: bool = False
@@ -35,7 +37,7 @@ class InputConfig:
 
 @dataclass(frozen=True)
 class _File:
-    """One input file, its documents, and where its translation goes."""
+    """One input file, its documents (whose texts, joined, are the file), and where its translation goes."""
 
     path: str
     output: str
@@ -44,67 +46,84 @@ class _File:
 
 def run(arguments: Sequence[str]) -> int:
     """Translates files; returns 2 if any of them could not be."""
-    parser = make_parser("translate", "Translates documents, one target sentence for each source sentence.")
-    parser.add_argument("model", type=str, help="model directory or run directory")
-    parser.add_argument("files", nargs="*", type=str, help="text files; none, or -, is standard input")
-    parser.add_argument("-o", "--output", type=str, default=STANDARD, help="file, or directory for several files")
-    parser.add_argument(
-        "--format", type=Literal["text", "jsonl"], default="text", help="text, or one JSON object per sentence"
+    parser = make_parser(
+        "translate",
+        "Translates documents, one target sentence for each source sentence; blank lines and layout are kept.",
+        "MODEL [FILE ...] [options]",
     )
-    parser.add_class_arguments(InputConfig, "input")
-    parser.add_class_arguments(SearchConfig, "search")
+    parser.add_argument("model", type=str, metavar="MODEL", help="model directory or run directory")
+    parser.add_argument("files", nargs="*", type=str, metavar="FILE", help="text files; none, or -, is standard input")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=str,
+        default=STANDARD,
+        metavar="PATH",
+        help="file, or directory for several files; - for the terminal",
+    )
+    parser.add_argument(
+        "--format",
+        type=Literal["text", "jsonl"],
+        default="text",
+        help="text, or one JSON object per sentence with its score and its place in the source and target text",
+    )
+    add_settings(parser, InputConfig, "input", "how the files are read")
+    add_settings(parser, SearchConfig, "search", SEARCH_TITLE)
     add_model_options(parser)
     options = parse(parser, arguments)
     if options.search.n_best > 1 and options.format == "text":
         raise DocmtError("--search.n_best above 1 needs --format jsonl: text has room for one translation")
     outputs = _outputs(options.files or [STANDARD], options.output)
     translator = translator_of(options)
-    files, failures = _read(outputs, options.input)
-    miscounted = 0
+    failures: list[str] = []
+    files = _read(outputs, options.input, failures)
+    written = miscounted = 0
     for group in _groups(files):
-        translations = _translate(translator, [document for file in group for document in file.documents], failures)
+        found = _translate(translator, [document for file in group for document in file.documents], failures)
         for file in group:
-            own = [translations.get(id(document)) for document in file.documents]
-            if all(own):
-                _write(file, [t for t in own if t], options.format, options.input.layout)
-                miscounted += sum(1 for t in own if t and t.miscounted)
-    return _report(failures, miscounted, len(outputs))
+            translations = [found[id(document)] for document in file.documents if id(document) in found]
+            if len(translations) == len(file.documents) and _write(file, translations, options.format, failures):
+                written += 1
+                miscounted += sum(1 for translation in translations if translation.miscounted)
+    return _report(failures, miscounted, written, len(outputs))
 
 
 def _outputs(files: Sequence[str], output: str) -> dict[str, str]:
-    """Input path -> output path."""
-    if len(files) == 1:
-        target = Path(output)
-        if output != STANDARD and target.is_dir():
-            return {files[0]: str(target / Path(files[0]).name)}
-        return {files[0]: output}
-    if output == STANDARD:
+    """Input path -> output path. Raises DocmtError where a translation could not be written, or would do harm."""
+    if len(files) > 1 and output == STANDARD:
         raise DocmtError(f"{len(files)} files need an output directory: add -o DIRECTORY")
-    directory = Path(output)
-    if directory.exists() and not directory.is_dir():
-        raise DocmtError(f"{output} is a file, but {len(files)} files need a directory: choose another -o")
-    pairs = {file: str(directory / Path(file).name) for file in files}
-    names = sorted(pairs.values())
-    for one, other in pairwise(names):
+    to_directory = len(files) > 1 or output.endswith(os.sep) or Path(output).is_dir()
+    pairs = {file: str(Path(output) / Path(file).name) if to_directory else output for file in files}
+    if to_directory:
+        if STANDARD in files:
+            raise DocmtError("standard input has no name for a file in a directory: translate it alone with -o FILE")
+        _make_directory(Path(output))
+    for one, other in pairwise(sorted(pairs.values())):
         if one == other:
             raise DocmtError(f"two of the files would both be written to {one}: translate them in two calls")
-    for source, target_path in pairs.items():
-        if source != STANDARD and Path(source).resolve() == Path(target_path).resolve():
+    for source, target in pairs.items():
+        if STANDARD not in (source, target) and Path(source).resolve() == Path(target).resolve():
             raise DocmtError(f"{source} would be overwritten by its own translation: choose another -o")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DocmtError(f"cannot make directory {output}: {error.strerror}; choose another -o") from error
+    check_outputs(*pairs.values())
     return pairs
 
 
-def _read(outputs: dict[str, str], config: InputConfig) -> tuple[list[_File], list[str]]:
-    """The readable files, and a sentence for each of the others (raised at once if there is only one)."""
-    files, failures = [], []
+def _make_directory(directory: Path) -> None:
+    if directory.exists() and not directory.is_dir():
+        raise DocmtError(f"{directory} is a file, but several files need a directory: choose another -o")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(directory, error) from error
+
+
+def _read(outputs: dict[str, str], config: InputConfig, failures: list[str]) -> list[_File]:
+    """The readable files; a sentence for each of the others is added to `failures` (raised if there is only one)."""
+    files = []
     for path, output in outputs.items():
         try:
             if config.layout == "lines":
-                documents = [Document.from_sentences(sentences, id=id) for id, sentences in read_documents(path)]
+                documents = read_lines(path)
             else:
                 documents = [Document.read(path, language=config.language, join_lines=config.join_lines)]
         except DocmtError as error:
@@ -113,14 +132,14 @@ def _read(outputs: dict[str, str], config: InputConfig) -> tuple[list[_File], li
             failures.append(str(error))
             continue
         files.append(_File(path, output, documents))
-    return files, failures
+    return files
 
 
 def _groups(files: Sequence[_File]) -> list[list[_File]]:
     """Files with about GROUP documents together, in order."""
-    groups: list[list[_File]] = [[]]
+    groups: list[list[_File]] = []
     for file in files:
-        if groups[-1] and sum(len(f.documents) for f in groups[-1]) + len(file.documents) > GROUP:
+        if not groups or sum(len(f.documents) for f in groups[-1]) + len(file.documents) > GROUP:
             groups.append([])
         groups[-1].append(file)
     return groups
@@ -141,14 +160,29 @@ def _translate(translator: Translator, documents: Sequence[Document], failures: 
     return found
 
 
-def _write(file: _File, translations: Sequence[Translation], format: str, layout: str) -> None:
-    if format == "jsonl":
-        lines = [json.dumps(record, ensure_ascii=False) for t in translations for record in records(t)]
-        write_text(file.output, "".join(line + "\n" for line in lines))
-    elif layout == "lines":
-        write_text(file.output, "\n".join(translation.text() for translation in translations))
-    else:
-        write_text(file.output, translations[0].text())
+def _write(file: _File, translations: Sequence[Translation], format: str, failures: list[str]) -> bool:
+    """Writes the translation of a file; returns whether that went well."""
+    text = _jsonl(file, translations) if format == "jsonl" else "".join(t.text() for t in translations)
+    try:
+        write_text(file.output, text)
+    except DocmtError as error:
+        failures.append(str(error))
+        return False
+    return True
+
+
+def _jsonl(file: _File, translations: Sequence[Translation]) -> str:
+    """One line for each sentence; its spans are places in the whole source file and the whole translated file."""
+    lines = []
+    source_start = target_start = 0
+    for document, translation in zip(file.documents, translations, strict=True):
+        for record in records(translation):
+            record["source_span"] = [source_start + place for place in record["source_span"]]
+            record["target_span"] = [target_start + place for place in record["target_span"]]
+            lines.append(json.dumps(record, ensure_ascii=False) + "\n")
+        source_start += len(document.text())
+        target_start += len(translation.text())
+    return "".join(lines)
 
 
 def records(translation: Translation) -> list[dict[str, Any]]:
@@ -163,7 +197,7 @@ def records(translation: Translation) -> list[dict[str, Any]]:
     return found
 
 
-def _report(failures: Sequence[str], miscounted: int, total: int) -> int:
+def _report(failures: Sequence[str], miscounted: int, written: int, total: int) -> int:
     if miscounted:
         print(
             f"docmt: in {miscounted} documents the model gave another number of sentences than the source has; "
@@ -172,6 +206,6 @@ def _report(failures: Sequence[str], miscounted: int, total: int) -> int:
         )
     for failure in failures:
         print(f"docmt: error: {failure}", file=sys.stderr)
-    if failures:
-        print(f"docmt: {len(failures)} of {total} files could not be translated", file=sys.stderr)
+    if failures and total > 1:
+        print(f"docmt: {total - written} of {total} files could not be translated", file=sys.stderr)
     return 2 if failures else 0

@@ -1,0 +1,34 @@
+"""Parallel corpora and output files as the commands take them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from docmt.documents import ParallelDocument, Skipped, read_parallel
+from docmt.documents.plain_text import STANDARD
+from docmt.errors import DocmtError
+from docmt.files import check_writable
+
+
+def read_corpus(source: str, target: str | None) -> list[ParallelDocument]:
+    """The documents of a parallel corpus; what is left out of it is told on standard error.
+
+    Raises DocmtError for files that cannot be read, that do not fit together, or that hold no sentence pair.
+    """
+    skipped = Skipped()
+    corpus = list(read_parallel(Path(source), Path(target) if target else None, skipped=skipped))
+    if not corpus:
+        names = f"{source} and {target} hold" if target else f"{source} holds"
+        raise DocmtError(f"{names} no sentence pairs: give files with parallel sentences")
+    for reason, count in skipped.counts.items():
+        places = "; ".join(skipped.examples[reason])
+        print(f"docmt: left out {count} x {reason} ({places}{', ...' if count > 3 else ''})", file=sys.stderr)
+    return corpus
+
+
+def check_outputs(*paths: str | None) -> None:
+    """Raises DocmtError for a path that could not be written to, before any work is done for it."""
+    for path in paths:
+        if path and path != STANDARD:
+            check_writable(Path(path))

@@ -1,0 +1,110 @@
+"""Recipes: options in a YAML file, read as if they stood on the command line, with errors that name the line."""
+
+from __future__ import annotations
+
+import difflib
+from argparse import Action
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from docmt.documents.plain_text import read_text
+from docmt.errors import DocmtError
+
+RECIPE_ENDINGS = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One option of a recipe."""
+
+    name: str
+    """dotted, as after the two dashes of the flag"""
+    values: tuple[str, ...]
+    """as they would be typed; more than one for options that take several"""
+    place: str
+    """file and line, for messages"""
+
+    def arguments(self) -> list[str]:
+        """The setting as command line arguments."""
+        if len(self.values) == 1:
+            return [f"--{self.name}={self.values[0]}"]
+        return [f"--{self.name}", *self.values]
+
+
+def read_recipe(path: str, options: Sequence[Action], program: str) -> list[Setting]:
+    """The settings of a recipe for a command with these options, in order.
+
+    Raises DocmtError, naming the line, for files that are no YAML, and for settings that the command does not have.
+    """
+    text = read_text(path)
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise DocmtError(_broken(path, error)) from error
+    if root is None:
+        raise DocmtError(f"the recipe {path} is empty: write options into it, such as those in {program} --help")
+    if not isinstance(root, yaml.MappingNode):
+        raise DocmtError(f"the recipe {path} does not consist of `option: value` lines; see {program} --help")
+    known = {
+        option.dest: option for option in options if option.option_strings and "--help" not in option.option_strings
+    }
+    return list(_settings(root, "", path, known, program))
+
+
+def group_names(options: Sequence[Action]) -> set[str]:
+    """The names before the dots of dotted options."""
+    return {option.dest.rpartition(".")[0] for option in options} - {""}
+
+
+def _settings(
+    mapping: yaml.MappingNode, prefix: str, path: str, known: dict[str, Action], program: str
+) -> Iterator[Setting]:
+    groups = group_names(list(known.values()))
+    seen = set()
+    for key, value in mapping.value:
+        place = f"{path}, line {key.start_mark.line + 1}"
+        if not isinstance(key, yaml.ScalarNode):
+            raise DocmtError(f"{place}: not an `option: value` line; see {program} --help")
+        name = prefix + key.value
+        if name in seen:
+            raise DocmtError(f"{place}: {name} is there twice; remove one of them")
+        seen.add(name)
+        if name in groups:
+            if not isinstance(value, yaml.MappingNode):
+                example = next(option for option in known if option.startswith(f"{name}.")).rpartition(".")[2]
+                raise DocmtError(
+                    f"{place}: {name} is a group of options; put them indented below it, as `{example}: ...`"
+                )
+            yield from _settings(value, f"{name}.", path, known, program)
+            continue
+        if name not in known:
+            raise DocmtError(f"{place}: {_unknown(name, [*known, *groups], program)}")
+        yield Setting(name, _values(value, name, known[name], place), place)
+
+
+def _values(node: yaml.Node, name: str, option: Action, place: str) -> tuple[str, ...]:
+    """What was written, unchanged: YAML's own types would turn the language code `no` into false."""
+    if isinstance(node, yaml.SequenceNode) and option.nargs in ("+", "*"):
+        if node.value and all(isinstance(item, yaml.ScalarNode) for item in node.value):
+            return tuple(item.value for item in node.value)
+        raise DocmtError(f"{place}: {name} needs a list of values, such as [one, two]")
+    if not isinstance(node, yaml.ScalarNode):
+        raise DocmtError(f"{place}: {name} takes one value; write it after the colon")
+    if node.value == "" and node.style is None:
+        raise DocmtError(f"{place}: {name} has no value; write one after the colon, or remove the line")
+    return (node.value,)
+
+
+def _unknown(name: str, known: Sequence[str], program: str) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"see {program} --help"
+    return f"{program} has no option {name}; {hint}"
+
+
+def _broken(path: str, error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    place = f"{path}, line {mark.line + 1}" if mark else path
+    problem = getattr(error, "problem", None) or "it holds characters that YAML does not allow"
+    return f"{place}: not valid YAML ({problem}); mend the line, or the one above it"
