@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -27,9 +28,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         _sync(path.parent)
     except OSError as error:
-        raise DocmtError(
-            f"cannot write {path}: {error.strerror or error}; free space or choose another place"
-        ) from error
+        raise cannot_write(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -56,9 +55,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
             temporary.replace(path)
         _sync(path.parent)
     except OSError as error:
-        raise DocmtError(
-            f"cannot write {path}: {error.strerror or error}; free space or choose another place"
-        ) from error
+        raise cannot_write(path, error) from error
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -68,6 +65,29 @@ def write_text(path: Path, text: str) -> None:
     """Writes UTF-8 text atomically, newlines exactly as given."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(text.encode("utf-8"))
+
+
+def check_writable(path: Path) -> None:
+    """Raises DocmtError if a file could not be written at `path`, so that nobody works for hours in vain."""
+    folder = path.resolve().parent
+    if path.is_dir():
+        raise DocmtError(f"cannot write {path}: it is a directory; name a file")
+    if not folder.is_dir():
+        raise DocmtError(f"cannot write {path}: there is no directory {folder}; make it, or choose another place")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DocmtError(f"cannot write {path}: nothing may be written in {folder}; choose another place")
+
+
+def cannot_write(path: Path | str, error: OSError) -> DocmtError:
+    """The DocmtError for a write that the operating system refused."""
+    reason, advice = error.strerror or str(error), "choose another place"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        advice = "free space or choose another place"
+    elif isinstance(error, FileExistsError | NotADirectoryError):
+        reason = "a file stands where a directory is needed"
+    elif isinstance(error, FileNotFoundError):
+        advice = "make the directory, or choose another place"
+    return DocmtError(f"cannot write {path}: {reason}; {advice}")
 
 
 def _sync(path: Path) -> None:

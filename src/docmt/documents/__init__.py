@@ -9,6 +9,7 @@ from docmt.documents.corpus import (
     write_parallel,
 )
 from docmt.documents.document import Document
+from docmt.documents.lines import read_lines
 from docmt.documents.segmentation import one_line, sentence_spans
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Skipped",
     "one_line",
     "read_documents",
+    "read_lines",
     "read_parallel",
     "sentence_spans",
     "write_jsonl",

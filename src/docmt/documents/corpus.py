@@ -102,10 +102,7 @@ def _read_lines(paths: Sequence[Path]) -> Iterator[tuple[str, int, list[_Row]]]:
             marked = DOCUMENT_MARK in row
         border = DOCUMENT_MARK if marked else ""
         if not marked and DOCUMENT_MARK in row:
-            raise DocmtError(
-                f"{paths[row.index(DOCUMENT_MARK)]}, line {number}: a document mark {DOCUMENT_MARK} in a file that "
-                f"does not begin with one; open every document with {DOCUMENT_MARK}, or use empty lines only"
-            )
+            raise stray_mark(paths[row.index(DOCUMENT_MARK)], number)
         if border not in row:
             opened = opened or number
             rows.append((number, row))
@@ -119,6 +116,14 @@ def _read_lines(paths: Sequence[Path]) -> Iterator[tuple[str, int, list[_Row]]]:
         yield str(count + 1), opened, rows
 
 
+def stray_mark(path: Path | str, line: int) -> DocmtError:
+    """The error for a document mark in a file whose documents are not opened by marks."""
+    return DocmtError(
+        f"{path}, line {line}: a document mark {DOCUMENT_MARK} in a file that "
+        f"does not begin with one; open every document with {DOCUMENT_MARK}, or use empty lines only"
+    )
+
+
 def _lockstep(paths: Sequence[Path]) -> Iterator[_Row]:
     """Yields the stripped lines of all files side by side. Empty lines after the end of a shorter file are allowed."""
     last = 0  # the last line that all files have
@@ -129,8 +134,9 @@ def _lockstep(paths: Sequence[Path]) -> Iterator[_Row]:
         elif any(row):
             shorter = paths[row.index(None)]
             longer = next(path for path, line in zip(paths, row, strict=True) if line)
+            ends = f"ends after line {last}" if last else "is empty"
             raise DocmtError(
-                f"{shorter} ends after line {last}, but {longer} goes on (line {number}); "
+                f"{shorter} {ends}, but {longer} goes on (line {number}); "
                 "the two files must have one line for each other's lines: align them again"
             )
 

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from docmt.errors import DocmtError
-from docmt.files import write_text
+from docmt.files import cannot_write, write_text
 from docmt.model_directory import RUN_MODEL
 from docmt.training.checkpoints import finish_interrupted_swaps
 from docmt.training.config import TrainConfig, first_difference
@@ -48,12 +48,12 @@ class RunDirectory:
     def create(self, config: TrainConfig) -> None:
         """Makes the directory. Raises DocmtError if something is there already."""
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            hint = "add --resume to go on with it, or " if self.recipe.exists() else ""
+            hint = f"add --resume {self.path} to go on with it, or " if self.recipe.exists() else ""
             raise DocmtError(f"the run directory {self.path} is there already: {hint}choose another --run")
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DocmtError(f"cannot make the run directory {self.path}: {error.strerror or error}") from error
+            raise cannot_write(self.path, error) from error
         self.write_recipe(config)
 
     def reopen(self, config: TrainConfig) -> None:
@@ -80,7 +80,7 @@ class RunDirectory:
             with self.metrics.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(values) + "\n")
         except OSError as error:
-            raise DocmtError(f"cannot write {self.metrics}: {error.strerror or error}; free space") from error
+            raise cannot_write(self.metrics, error) from error
 
     def cut_metrics(self, update: int) -> None:
         """Removes what was recorded after `update`, and a last line that a kill left half-written."""
