@@ -18,6 +18,8 @@ from docmt.training.objective import smoothed_cross_entropy
 from docmt.training.schedule import inverse_square_root
 from docmt.training.word_dropout import drop_words, rate_in_epoch
 
+_SIZE_STEP = 128  # batches are filled up to a multiple of this many tokens
+
 
 @dataclass(frozen=True)
 class UpdateResult:
@@ -122,5 +124,6 @@ class _BatchLoss(nn.Module):
     def forward(self, sealed: _Sealed) -> tuple[Tensor, Tensor]:
         """Summed loss and negative log-likelihood of a batch."""
         batch = sealed.batch
-        states = self.model(batch.source, batch.target)
+        source, target = (side.filled(_SIZE_STEP, SpecialTokens.pad) for side in (batch.source, batch.target))
+        states = self.model(source, target)[: len(batch.labels)]
         return smoothed_cross_entropy(states, self.model.tokens.weight, batch.labels, self.smoothing)
