@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from docmt.errors import DocmtError
 from docmt.model_directory import load_model
 from docmt.training import train
+from docmt.training.corpus import Split
 from docmt.training.loop import Training
 
 TIMINGS = {"seconds", "tokens_per_second"}
@@ -232,6 +233,23 @@ def test_a_tiny_model_learns_by_heart(change):
     losses = [line["loss"] for line in metrics(config.run) if "loss" in line]
     assert losses[0] > 4
     assert losses[-1] < 0.5
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_an_epoch_shows_every_instance_once(change, monkeypatch, accumulate):
+    seen = []
+    original = Split.batch
+
+    def recording(self, indices):
+        if len(self.instances) > 10:  # 24 documents to train on, 6 in the dev split
+            seen.extend(indices.tolist())
+        return original(self, indices)
+
+    config = change(stop__max_steps=0, stop__max_epochs=1, batches__batch_tokens=40, batches__accumulate=accumulate)
+    monkeypatch.setattr(Split, "batch", recording)
+    train(config)
+    assert sorted(seen) == list(range(len(set(seen))))
+    assert len(set(seen)) >= 24
 
 
 @pytest.mark.parametrize("system", ["sentence", "document"])

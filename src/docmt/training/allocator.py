@@ -13,7 +13,8 @@ _KEEP = 2**30  # bytes; buffers below this come from the heap, and that much fre
 def keep_freed_memory() -> None:
     """Raises glibc's thresholds (mallopt) so that freed tensors are reused without page faults.
 
-    15 to 40 % more tokens a second in CPU training. Does nothing where there is no glibc.
+    Halves the page faults of CPU training (38,000 -> 20,000 an update of 4096 tokens, width 256); what that is worth
+    in time depends on the machine. Does nothing where there is no glibc.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -93,6 +93,8 @@ class Training:
         self.sums = torch.tensor(
             [self.state.interval.loss, self.state.interval.nll], dtype=torch.float64, device=fabric.device
         )
+        self.gradient_norm: torch.Tensor | None = None  # of the last update, where it was measured
+        self.shown = ""
         self.bleu: DevBleu | None = None
         if config.validation.best_by == "d_bleu" and corpus.dev is not None:
             self.bleu = DevBleu(corpus.dev.store, corpus.tokenizer, config.validation.beam)
@@ -267,9 +269,6 @@ class Training:
             loss = float(self.sums[0]) / interval.tokens
             self.shown = f"loss {loss:.3f}, {interval.tokens / max(interval.seconds, 1e-9):,.0f} tokens/s"
         return self.shown
-
-    shown = ""
-    gradient_norm: torch.Tensor | None = None
 
     def _finish(self, reason: str) -> None:
         """Writes the final model directory: the best weights, or the average."""

@@ -2,9 +2,10 @@
 
 The logits [T, V] of a batch are by far its largest tensor. They are never held as a whole here: a chunk of tokens at
 a time is projected, turned into its loss, and at once into the gradients of states and embedding, while it is still
-in the cache (the idea of fused linear cross-entropy kernels, e.g. Hsu et al. 2024, "Liger Kernel"). Measured on two
-cores against projection, then cross entropy (T = 4096, d = 256): V = 8192: float32 200 -> 165 ms, bfloat16 108 -> 73
-ms; V = 30000: 708 -> 620 and 466 -> 326 ms; and 16 to 60 MB of logits instead of 134 to 490.
+in the cache (the idea of fused linear cross-entropy kernels, e.g. Hsu et al. 2024, "Liger Kernel"). Measured against
+projection, then cross entropy (T = 4096, d = 256, V = 8192), one core: float32 428 -> 351 ms, bfloat16 229 -> 177 ms;
+two idle cores: 207 -> 166 and 107 -> 72 ms; V = 30000: 708 -> 632 and 466 -> 326 ms; and 16 to 60 MB of logits instead
+of 134 to 490. Two threads on cores that others use too are slower (more, smaller steps to wait in): 308 -> 977 ms.
 """
 
 from __future__ import annotations
