@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -13,6 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory
@@ -54,7 +57,7 @@ class ModelCard:
         pair = " to ".join(languages) if len(languages) == 2 else "languages not recorded"
         size = f"{parameters / 1e6:.1f} million parameters"
         lines = [*front, "---", "", f"# {self.title}", "", f"System `{config.system}`, {size}, {pair}.", ""]
-        lines += ["Use it with `docmt translate --model DIRECTORY FILE`.", ""]
+        lines += ["Use it with `docmt translate DIRECTORY FILE`.", ""]
         for heading, facts in (("Data", self.data), ("Training", self.training)):
             if facts:
                 lines += [f"## {heading}", "", *(f"- {_readable(key)}: {value}" for key, value in facts.items()), ""]
@@ -91,15 +94,39 @@ def save_model(
 def load_model(directory: Path | str, device: torch.device | str = "cpu") -> TranslationModel:
     """The model of a model directory (or of a run directory's `model`), ready to translate (eval mode).
 
-    Raises DocmtError when files are missing, damaged, or do not fit together.
+    Raises DocmtError when files are missing, damaged, or do not fit together, and for a device that is not there.
     """
+    check_device(device)
     directory = find_model(directory)
     config = load_model_config(directory)
-    with torch.device("meta"):  # no memory and no random numbers for weights that are replaced at once
+    # No memory, no random numbers and no time for weights that are replaced at once.
+    with torch.device("meta"), _Unfilled():
         model = TranslationModel(config)
     model.to_empty(device=device)
     load_weights(model, directory / WEIGHTS_FILE)
     return model.eval()
+
+
+class _Unfilled(TorchFunctionMode):
+    """Leaves weights as they are where random numbers would be drawn: on "meta" that loads half of torch (1 s)."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in (Tensor.normal_, Tensor.uniform_):
+            return args[0]
+        return func(*args, **(kwargs or {}))
+
+
+def check_device(device: torch.device | str) -> None:
+    """Raises DocmtError for a device that is not there."""
+    try:
+        torch.zeros(1, device=device).tolist()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = (
+            "PyTorch sees no GPU" if str(device).startswith("cuda") and not torch.cuda.is_available() else "no such device"
+        )
+        raise DocmtError(f"device {device} cannot be used here ({reason}): choose cpu") from error
 
 
 def load_model_tokenizer(directory: Path | str) -> Tokenizer:
@@ -118,7 +145,8 @@ def load_model_config(directory: Path | str) -> ModelConfig:
     except (DocmtError, TypeError, ValueError) as error:
         written_by = values.get("docmt_version", "an unknown version")
         raise DocmtError(
-            f"{path} is not understood ({error}); it was written by docmt {written_by}, this is docmt {DOCMT_VERSION}"
+            f"{path} is not understood ({error}; written by docmt {written_by}, read by {DOCMT_VERSION}): "
+            "copy the model directory again, or use the docmt that wrote it"
         ) from error
 
 
@@ -176,7 +204,8 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     try:
         save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:  # how the library reports a full disk, among others
-        raise OSError(str(error)) from error
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error)) from error
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

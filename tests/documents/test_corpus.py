@@ -136,7 +136,7 @@ def test_empty_sides_between_marks_are_skipped_and_counted(files: Files) -> None
         ("\na\n", "A\n", r"^line 1: .*s\.txt has an empty line"),
         ("a\nb\nc\n", "A\nB\n", r"t\.txt ends after line 2, but .*s\.txt goes on \(line 3\)"),
         ("a\n", "A\n\n\nB", r"s\.txt ends after line 1, but .*t\.txt goes on \(line 4\)"),
-        ("", "A\n", r"s\.txt ends after line 0, but .*t\.txt goes on \(line 1\)"),
+        ("", "A\n", r"s\.txt is empty, but .*t\.txt goes on \(line 1\)"),
         ("a\nb\n\nc\n", "A\n\nC\n", r"^line 2: "),  # the marks part before the shorter file ends
         ("<d>\na\nb\n<d>\nc\n", "<d>\nA\n<d>\nC\n", r"^line 3: .*t\.txt has a document mark <d> where .*s\.txt"),
         ("<d>\na\n<d>\nc\n", "<d>\nA\nC\n", r"^line 3: .*s\.txt has a document mark"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from docmt.errors import DocmtError
@@ -27,16 +28,19 @@ class SearchConfig:
     """source tokens searched together, padding included"""
 
     def __post_init__(self) -> None:
-        for name, least in (("beam", 1), ("min_length", 0), ("n_best", 1), ("batch_tokens", 1)):
-            if getattr(self, name) < least:
+        leasts = {"beam": 1, "min_length": 0, "n_best": 1, "batch_tokens": 1, "max_length_ratio": 0}
+        for name, least in leasts.items():
+            if not least <= getattr(self, name) < math.inf:
                 raise DocmtError(f"search.{name} is {getattr(self, name)}: choose a number of at least {least}")
+        for name in ("length_penalty", "max_length_extra"):
+            if not math.isfinite(getattr(self, name)):
+                raise DocmtError(f"search.{name} is {getattr(self, name)}: choose a finite number")
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best}: choose at most the beam of {self.beam}")
-        if self.max_length_ratio < 0 or self.max_length_extra < max(self.min_length, 1):
+        if self.max_length_extra < max(self.min_length, 1):
             raise DocmtError(
-                f"search.max_length_ratio {self.max_length_ratio} and search.max_length_extra "
-                f"{self.max_length_extra} must let "
-                f"every sentence have {max(self.min_length, 1)} tokens"
+                f"search.max_length_extra is {self.max_length_extra}: choose at least {max(self.min_length, 1)}, "
+                "the least number of tokens of a sentence"
             )
 
     def sentence_limit(self, source_tokens: int) -> int:

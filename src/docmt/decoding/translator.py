@@ -78,6 +78,11 @@ class Translator:
         self.precision = precision
         self.tokenizer = load_model_tokenizer(Path(directory))
         self.model = lower_precision(load_model(Path(directory), device=device), precision)
+        if self.tokenizer.vocabulary_size != self.model.config.vocabulary_size:
+            raise DocmtError(
+                f"the tokenizer in {directory} has {self.tokenizer.vocabulary_size} entries, but the model "
+                f"{self.model.config.vocabulary_size}: they do not belong together, copy the directory again"
+            )
 
     def translate(self, document: Document) -> Translation:
         """The translation of one document."""

@@ -40,6 +40,8 @@ def read_text(path: Path | str) -> str:
     Raises DocmtError for a file that cannot be read and for bytes that are not UTF-8.
     """
     if str(path) == STANDARD:
+        if sys.stdin is None:
+            raise DocmtError("cannot read standard input: it is closed; name a file")
         return decode_utf8(sys.stdin.buffer.read(), "standard input")
     with open_binary(path) as file:
         try:
@@ -63,6 +65,8 @@ def write_text(path: Path | str, text: str) -> None:
             f"(U+{ord(text[error.start]):04X}), which UTF-8 cannot hold; remove it"
         ) from error
     if str(path) == STANDARD:
+        if sys.stdout is None:
+            raise DocmtError("cannot write to standard output: it is closed; name a file")
         _write_standard_output(data)
         return
     path = Path(path)

@@ -5,6 +5,7 @@ Notation: G segments of a metric (sentences, documents or instances), K sufficie
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
@@ -41,9 +42,9 @@ class MetricConfig:
 
     def __post_init__(self) -> None:
         if self.unit not in ("document", "instance"):
-            raise DocmtError(f"unit is {self.unit!r}; choose document or instance")
+            raise DocmtError(f"metrics.unit is {self.unit!r}; choose document or instance")
         if self.tokenize not in BLEU.TOKENIZERS:
-            raise DocmtError(f"tokenize is {self.tokenize!r}; choose one of {', '.join(BLEU.TOKENIZERS)}")
+            raise DocmtError(f"metrics.tokenize is {self.tokenize!r}; choose one of {', '.join(BLEU.TOKENIZERS)}")
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,8 @@ def evaluate_files(
     references = read_reference(Path(reference_path))
     hypotheses = read_hypothesis(Path(hypothesis_path), Path(reference_path), references)
     check_documents(len(hypotheses), len(references), str(hypothesis_path), str(reference_path))
+    if not any(chain.from_iterable(hypotheses)):
+        raise DocmtError(f"{hypothesis_path} holds no text, so nothing can be scored; give translations")
     return evaluate_documents(hypotheses, references, config, instances)
 
 
@@ -256,9 +259,11 @@ def _bleu(
         # `force` silences the advice to detokenize: with "none" the text is meant to be tokenized.
         metric = BLEU(lowercase=config.lowercase, tokenize=config.tokenize, force=config.tokenize == "none")
     except (ImportError, RuntimeError, OSError) as error:
+        package = re.search(r"pip install (\S+)", str(error))
+        reason = re.split(r", but|\. ", " ".join(str(error).split()))[0].rstrip(".")
+        advice = f"pip install '{package[1]}'" if package else "install what it needs"
         raise DocmtError(
-            f"the tokenizer {config.tokenize} cannot be used: {' '.join(str(error).split())}; "
-            "install what it needs or choose another tokenizer"
+            f"the tokenizer {config.tokenize} cannot be used: {reason}; {advice}, or choose another tokenizer"
         ) from error
     statistics = _segment_statistics(metric, hypotheses, references)
     signature = metric.get_signature()

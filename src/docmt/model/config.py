@@ -132,9 +132,11 @@ class ModelConfig:
         """The config stored in a model directory. Raises DocmtError for fields this version does not know."""
         unknown = sorted(set(values) - set(cls.__dataclass_fields__))
         if unknown:
-            raise DocmtError(
-                f"model config has unknown field {unknown[0]!r}: it was written by another version of docmt"
-            )
+            raise DocmtError(f"unknown field {unknown[0]!r}")
+        for name, value in values.items():
+            default = cls.__dataclass_fields__[name].default
+            if type(value) is not type(default) and not (type(default) is float and type(value) is int):
+                raise DocmtError(f"model.{name} is {value!r}, where it may be {default!r}")
         return cls(**values)
 
 

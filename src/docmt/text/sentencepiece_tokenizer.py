@@ -59,9 +59,7 @@ class SentencePieceTokenizer(Tokenizer):
         try:
             return cls(data)
         except RuntimeError as error:
-            raise DocmtError(
-                f"{path} is damaged or not a SentencePiece model ({_reason(error)}); give another .model file"
-            ) from error
+            raise DocmtError(f"{path} is damaged or not a SentencePiece model; give another .model file") from error
 
     @property
     def word_count(self) -> int:
