@@ -113,9 +113,10 @@ class _Unfilled(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func in (Tensor.normal_, Tensor.uniform_):
-            return args[0]
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if func in (Tensor.normal_, Tensor.uniform_) or getattr(func, "__module__", "") == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
 
 
 def check_device(device: torch.device | str) -> None:
@@ -123,9 +124,8 @@ def check_device(device: torch.device | str) -> None:
     try:
         torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = (
-            "PyTorch sees no GPU" if str(device).startswith("cuda") and not torch.cuda.is_available() else "no such device"
-        )
+        no_gpu = str(device).startswith("cuda") and not torch.cuda.is_available()
+        reason = "PyTorch sees no GPU" if no_gpu else "no such device"
         raise DocmtError(f"device {device} cannot be used here ({reason}): choose cpu") from error
 
 

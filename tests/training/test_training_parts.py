@@ -210,5 +210,5 @@ def test_the_vocabulary_is_that_of_the_store(store):
 def test_missing_gpus_are_named(change):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    with pytest.raises(DocmtError, match="there are 0: choose --device cpu"):
+    with pytest.raises(DocmtError, match="no GPU here: choose --device cpu"):
         start_fabric(change(device="cuda"))

@@ -37,12 +37,14 @@ def run(arguments: Sequence[str]) -> int:
     config = TrainConfig(**{name: getattr(options, name) for name in TrainConfig.__dataclass_fields__})
     result = train(config, resume=options.resume is not None)
     if result.interrupted:
-        print(
-            f"docmt: interrupted after update {result.update}; go on with: docmt train --resume {result.run}",
-            file=sys.stderr,
-        )
+        if result.leads:
+            print(
+                f"docmt: interrupted after update {result.update}; go on with: docmt train --resume {result.run}",
+                file=sys.stderr,
+            )
         return INTERRUPTED
-    print(f"{result.reason}; the model is in {result.model}")
+    if result.leads:
+        print(f"{result.reason}; the model is in {result.model}")
     return 0
 
 

@@ -160,8 +160,8 @@ class StoreWriter:
             file.close()
         if error is None:
             for side, offsets in zip(SIDES, self._offsets, strict=True):
-                np.save(self.directory / f"{side}_offsets.npy", np.array(offsets, dtype="<i8"))
-            np.save(self.directory / "document_offsets.npy", np.array(self._documents, dtype="<i8"))
+                _save_array(self.directory / f"{side}_offsets.npy", np.array(offsets, dtype="<i8"))
+            _save_array(self.directory / "document_offsets.npy", np.array(self._documents, dtype="<i8"))
             (self.directory / DOCUMENTS_FILE).write_text(json.dumps(self._ids) + "\n", encoding="utf-8")
 
 
@@ -198,6 +198,13 @@ class _TokenFile:
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.length,)}
         np.lib.format.write_array_header_1_0(self._file, header)
         return self._file.tell()
+
+
+def _save_array(path: Path, array: NDArray[Any]) -> None:
+    """Like `np.save`, whose error for a full disk does not say so."""
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.tobytes())
 
 
 def _load_array(path: Path, kinds: str) -> NDArray[Any]:

@@ -30,6 +30,12 @@ class Split:
             limit=config.model.instance_tokens,
             max_sentences=1 if config.model.system == "sentence" else config.batches.max_sentences,
         )
+        for side, tokens in (("source", store.source_tokens), ("target", store.target_tokens)):
+            if int(tokens.min()) < specials.unk or int(tokens.max()) >= specials.eod:
+                raise DocmtError(
+                    f"{store.directory / f'{side}_tokens.npy'} is damaged (it holds numbers that are no words): "
+                    "run `docmt prepare` again to write the store anew"
+                )
         lengths = instance_lengths(self.instances, store.source_lengths, store.target_lengths)
         self.plan = BatchPlan(self.instances, lengths, config.batches.batch_tokens, config.seed)
         first, last = self.instances.first, self.instances.last

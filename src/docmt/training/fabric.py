@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 import torch
@@ -23,10 +24,11 @@ def start_fabric(config: TrainConfig) -> Fabric:
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // devices
     if accelerator == "cuda" and devices > gpus:
-        raise DocmtError(
-            f"device is cuda and {devices} processes each need a GPU, but there are {gpus}: choose --device cpu, "
-            "or fewer devices"
-        )
+        if not gpus:
+            raise DocmtError("device is cuda, but PyTorch sees no GPU here: choose --device cpu")
+        raise DocmtError(f"devices is {devices}, but there are {gpus} GPUs for them: choose {gpus} or fewer")
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it greets every process
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     fabric = Fabric(
         accelerator=accelerator,
         devices=devices,

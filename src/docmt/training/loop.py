@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +50,8 @@ class TrainingResult:
     """whether Ctrl-C or SIGTERM ended it (`resume` goes on)"""
     reason: str
     """why it ended, for people"""
+    leads: bool
+    """whether this process is the one of several that speaks to people"""
 
 
 def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
@@ -58,16 +61,24 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
     numbers to the last bit. Raises DocmtError for what the user can mend.
     """
     keep_freed_memory()
-    fabric = start_fabric(config)
     store = PreparedStore.open(config.data)
     config = replace(config, model=fit_model_config(config.model, store))
-    corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
     run = RunDirectory(config.run)
+    if "LOCAL_RANK" not in os.environ:  # before this process starts others, so that errors are told once
+        run.check_resumable(config) if resume else run.check_new()
+    fabric = start_fabric(config)
+    corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
     if fabric.is_global_zero:
         run.reopen(config) if resume else run.create(config)
     fabric.barrier()
     with run.logging(fabric.is_global_zero), stop_on_signals() as wish:
-        return Training(fabric, config, corpus, run, resume).to_the_end(wish)
+        try:
+            training = Training(fabric, config, corpus, run, resume)
+        except DocmtError:
+            if fabric.is_global_zero and not resume:
+                run.remove()  # nothing has been trained: the same command, mended, must not find it in its way
+            raise
+        return training.to_the_end(wish)
 
 
 class Training:
@@ -118,12 +129,12 @@ class Training:
         if wish.wished:
             self._save()
             _log.info("interrupted after update %d", state.update)
-            return TrainingResult(self.run.path, None, state.update, True, reason)
+            return TrainingResult(self.run.path, None, state.update, True, reason, self.fabric.is_global_zero)
         if state.validated != state.update:
             self._validate()
         self._save()
         self._finish(reason)
-        return TrainingResult(self.run.path, self.run.model, state.update, False, reason)
+        return TrainingResult(self.run.path, self.run.model, state.update, False, reason, self.fabric.is_global_zero)
 
     def _update(self) -> bool:
         """One update; returns whether it was the last of its epoch."""

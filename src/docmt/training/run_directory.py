@@ -45,19 +45,27 @@ class RunDirectory:
         """Where the weights after `update` are kept for the average."""
         return self.checkpoints / f"update-{update}"
 
-    def create(self, config: TrainConfig) -> None:
-        """Makes the directory. Raises DocmtError if something is there already."""
+    def check_new(self) -> None:
+        """Raises DocmtError if something is there already."""
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             hint = f"add --resume {self.path} to go on with it, or " if self.recipe.exists() else ""
             raise DocmtError(f"the run directory {self.path} is there already: {hint}choose another --run")
+
+    def create(self, config: TrainConfig) -> None:
+        """Makes the directory. Raises DocmtError if something is there already."""
+        self.check_new()
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise cannot_write(self.path, error) from error
         self.write_recipe(config)
 
-    def reopen(self, config: TrainConfig) -> None:
-        """Prepares to go on. Raises DocmtError if there is no run, or one that trains differently."""
+    def remove(self) -> None:
+        """Removes a run that `create` has just made, with all that is in it."""
+        shutil.rmtree(self.path)
+
+    def check_resumable(self, config: TrainConfig) -> None:
+        """Raises DocmtError if there is no run, or one that trains differently."""
         stored = read_recipe(self.recipe, self.path)
         difference = first_difference(stored, config.to_dict())
         if difference is not None:
@@ -65,6 +73,10 @@ class RunDirectory:
                 f"the run {self.path} cannot be resumed with another configuration: {difference}; "
                 "only stop limits, device and log_every may change"
             )
+
+    def reopen(self, config: TrainConfig) -> None:
+        """Prepares to go on. Raises DocmtError if there is no run, or one that trains differently."""
+        self.check_resumable(config)
         self.checkpoints.mkdir(exist_ok=True)
         for folder in (self.checkpoints, self.path):
             finish_interrupted_swaps(folder)
