@@ -90,7 +90,8 @@ def parse(parser: ArgumentParser, arguments: Sequence[str]) -> Any:
             action.help = argparse.SUPPRESS  # `--group FILE`, which the library adds
     arguments, places = _with_recipes(parser, list(arguments))
     try:
-        return parser.instantiate_classes(parser.parse_args(arguments))
+        instantiate = getattr(parser, "instantiate", None) or parser.instantiate_classes  # its name before 4.49
+        return instantiate(parser.parse_args(arguments))
     except jsonargparse.ArgumentError as error:
         raise DocmtError(_located(_explain(parser, str(error)), parser, places)) from error
     except DocmtError as error:
