@@ -15,6 +15,7 @@ from torch import Tensor
 from docmt.model.packed import Packed
 
 _CHUNK = 16  # caches grow by this many positions
+_STEP = 4  # and are read in whole steps of so many: few different shapes, which have to be prepared once each
 
 
 def attend_step(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
@@ -39,7 +40,7 @@ class SentenceSelfCache:
 
     def begin_step(self, offsets: Tensor) -> None:
         """offsets [R]: position of the new token in its sentence."""
-        self.length = int(offsets.max()) + 1
+        self.length = -(-(int(offsets.max()) + 1) // _STEP) * _STEP
         if self.length > self.buffer.shape[4]:
             self.buffer = F.pad(self.buffer, (0, 0, 0, _CHUNK))
         self.rows = torch.arange(len(offsets), device=offsets.device)
@@ -55,7 +56,7 @@ class SentenceSelfCache:
 
     def reorder(self, rows: Tensor) -> None:
         """Row i goes on from what row rows[i] remembers."""
-        used = min(-(-(self.length + 1) // _CHUNK) * _CHUNK, self.buffer.shape[4])
+        used = min(-(-self.length // _CHUNK) * _CHUNK, self.buffer.shape[4])
         self.buffer = self.buffer[:, :, :, :, :used].index_select(2, rows)
 
     def _positions(self) -> Tensor:
@@ -79,8 +80,12 @@ class DocumentSelfCache:
     def begin_step(self) -> None:
         """Makes room for one more position."""
         if self.beams == 1:
-            self.prefix = _with_room(self.prefix, self.shared + 1)
             self.shared += 1
+            # A whole number of chunks is read: products of ever new shapes cost bfloat16 on CPU half a millisecond.
+            self.read = -(-self.shared // _CHUNK) * _CHUNK
+            self.prefix = _with_room(self.prefix, self.read)
+            positions = torch.arange(self.read, device=self.prefix.device)
+            self.bias = _bias(positions[None] < self.shared, self.prefix.dtype)
         else:
             self.tail = _with_room(self.tail, self.own + 1)
             self.own += 1
@@ -90,8 +95,8 @@ class DocumentSelfCache:
         if self.beams == 1:
             self.prefix[layer, 0, :, :, self.shared - 1] = key
             self.prefix[layer, 1, :, :, self.shared - 1] = value
-            keys, values = self.prefix[layer, :, :, :, : self.shared]
-            return attend_step(query[:, :, None], keys, values, None)[:, :, 0]
+            keys, values = self.prefix[layer, :, :, :, : self.read]
+            return attend_step(query[:, :, None], keys, values, self.bias)[:, :, 0]
         self.tail[layer, 0, :, :, self.own - 1] = key
         self.tail[layer, 1, :, :, self.own - 1] = value
         tail_keys, tail_values = self.tail[layer, :, :, :, : self.own]
