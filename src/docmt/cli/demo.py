@@ -43,7 +43,7 @@ class DemoConfig:
     """folder for the corpus, the models and results.json, made new"""
     documents: int = 8000
     """synthetic training documents"""
-    steps: int = 900
+    steps: int = 700
     """updates of each model"""
     seed: int = 1
     """of the corpus and of the training"""
@@ -108,7 +108,7 @@ def _recipe(config: DemoConfig, system: str) -> TrainConfig:
             decoder_layers=2,
             dropout=0.0,
         ),
-        batches=BatchConfig(batch_tokens=2048),
+        batches=BatchConfig(batch_tokens=1536),
         objective=ObjectiveConfig(label_smoothing=0.1),
         optimizer=OptimizerConfig(learning_rate=2e-3, warmup=200),
         validation=ValidationConfig(every=300),
