@@ -31,11 +31,8 @@ class Settings:
     model: ModelConfig
     beams: tuple[int, ...] = (1, 5)
     document_tokens: tuple[int, ...] = (128, 512, 2048)
-    together: tuple[int, ...] = (1, 16)
-    """documents searched at a time"""
-    most_rounds: int = 3
-    tokens_of_a_case: int = 4096
-    """rounds are cut down to about that many tokens in all, but never to none"""
+    rounds: dict[int, tuple[int, ...]] = field(default_factory=lambda: {1: (3, 2, 1), 16: (2, 1, 1)})
+    """how often each length is done, by documents searched at a time: the long ones take minutes"""
     growth: float | None = 1.5
     """target: cost of a token in the longest documents against the shortest"""
     published: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -61,9 +58,7 @@ QUICK = Settings(
         instance_tokens=1024,
     ),
     document_tokens=(32, 128),
-    together=(1, 4),
-    most_rounds=2,
-    tokens_of_a_case=512,
+    rounds={1: (2, 1), 4: (1, 1)},
     growth=None,
 )
 
@@ -73,14 +68,13 @@ def run(settings: Settings) -> Result:
     specials = SpecialTokens(settings.model.vocabulary_size)
     models = {precision: _never_ending(settings.model, specials, precision) for precision in PRECISIONS}
     cases: dict[tuple[Precision, int, int, int], Case] = {}
-    for precision, beam, count, tokens in product(
-        PRECISIONS, settings.beams, settings.together, settings.document_tokens
-    ):
-        cases[precision, beam, count, tokens] = Case(
-            {"precision": precision, "beam": beam, "documents": count, "document_tokens": tokens},
-            _search(models[precision], precision, beam, count, tokens, specials),
-            max(1, min(settings.most_rounds, settings.tokens_of_a_case // (count * tokens))),
-        )
+    for precision, beam, count in product(PRECISIONS, settings.beams, settings.rounds):
+        for tokens, rounds in zip(settings.document_tokens, settings.rounds[count], strict=True):
+            cases[precision, beam, count, tokens] = Case(
+                {"precision": precision, "beam": beam, "documents": count, "document_tokens": tokens},
+                _search(models[precision], precision, beam, [tokens] * count, rounds),
+                rounds,
+            )
     interleave("decoding (searches)", list(cases.values()))
     speeds = {key: case.tokens_per_second for key, case in cases.items()}
     described = {**asdict(settings), "model": asdict(settings.model.filled())}
@@ -103,23 +97,26 @@ def _never_ending(config: ModelConfig, specials: SpecialTokens, precision: Preci
 
 
 def _search(
-    model: TranslationModel, precision: Precision, beam: int, count: int, tokens: int, specials: SpecialTokens
+    model: TranslationModel, precision: Precision, beam: int, totals: list[int], rounds: int
 ) -> Callable[[], int]:
-    """The search for translations of `count` documents, each of `tokens` target tokens."""
-    generator = np.random.default_rng(tokens)
+    """The search for translations of documents with `totals` target tokens, of other ones in each round."""
+    specials = SpecialTokens(model.config.vocabulary_size)
+    generator = np.random.default_rng(totals)
     # Every sentence is closed at its limit, one word more than its source has.
     config = SearchConfig(beam=beam, max_length_ratio=1.0, max_length_extra=1.0)
-    sources: list[Sentences] = []
-    for _ in range(count):
-        lengths, _ = parallel_lengths(tokens, generator)
-        sources.append(random_words([length - 1 for length in lengths], specials, generator))
+
+    def document(total: int) -> Sentences:
+        lengths, _ = parallel_lengths(total, generator)
+        return random_words([length - 1 for length in lengths], specials, generator)
+
+    batches = iter([[document(total) for total in totals] for _ in range(rounds)])
 
     def work() -> int:
         with computing_in(model, precision):
-            found = search(model, sources, specials, config)
+            found = search(model, next(batches), specials, config)
         made = sum(len(sentence) + 2 for best, *_ in found for sentence in best.sentences)
-        if made != count * tokens:
-            raise RuntimeError(f"the search gave {made} tokens instead of {count * tokens}")
+        if made != sum(totals):
+            raise RuntimeError(f"the search gave {made} tokens instead of {sum(totals)}")
         return made
 
     return work
@@ -128,7 +125,7 @@ def _search(
 def _findings(settings: Settings, speeds: dict[tuple[Precision, int, int, int], float]) -> list[Finding]:
     findings = []
     shortest, longest = min(settings.document_tokens), max(settings.document_tokens)
-    for precision, beam, count in product(PRECISIONS, settings.beams, settings.together):
+    for precision, beam, count in product(PRECISIONS, settings.beams, settings.rounds):
         what = f"{precision}, beam {beam}, {count} at a time"
         speed = {tokens: speeds[precision, beam, count, tokens] for tokens in settings.document_tokens}
         findings.append(

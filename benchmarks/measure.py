@@ -28,7 +28,7 @@ class Case:
     seconds: list[float] = field(default_factory=list)
     """of each round"""
     tokens: int = 0
-    """of a round; where rounds differ (no benchmark here does), of the last"""
+    """of a round, the same in all"""
 
     @property
     def best(self) -> float:
@@ -103,6 +103,7 @@ def interleave(title: str, cases: Sequence[Case]) -> None:
         for round_ in range(max(case.rounds for case in cases)):
             for case in cases:
                 if round_ < case.rounds:
+                    bar.advance(0, f"{case.name()} ...")
                     started = time.perf_counter()
                     case.tokens = case.work()
                     case.seconds.append(time.perf_counter() - started)

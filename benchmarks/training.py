@@ -106,7 +106,7 @@ def run(settings: Settings) -> Result:
         cases = {
             (precision, system, tokens): Case(
                 {"size": size.name, "system": system, "precision": precision, "instance_tokens": tokens},
-                updates(tokens),
+                updates(tokens, settings.rounds),
                 settings.rounds,
             )
             for precision, system in product(PRECISIONS, SYSTEMS)
@@ -124,21 +124,26 @@ def run(settings: Settings) -> Result:
     return Result(_described(settings), [case.to_row() for case in timed], findings)
 
 
-def _updates(size: Size, system: Any, precision: Any) -> Callable[[int], Callable[[], int]]:
-    """One model in training; tells, for a length of instances, what makes an update of a batch of such."""
+def _updates(size: Size, system: Any, precision: Any) -> Callable[[int, int], Callable[[], int]]:
+    """One model in training; tells, for a length of instances and a number of rounds, what makes an update of each.
+
+    Every round has a batch of its own: sentences of other lengths give products of other shapes, which cost more when
+    they are met for the first time.
+    """
     model_config = ModelConfig(**{**asdict(size.model), "system": system})
     config = TrainConfig(Path("-"), Path("-"), model_config, precision=precision, device="cpu")
     torch.manual_seed(1)
     updater = Updater(start_fabric(config), config, TranslationModel(model_config))
     number = 0
 
-    def of_length(tokens: int) -> Callable[[], int]:
-        corpus = _Corpus(size, system, tokens)
-        plan = corpus.plan(size.batch_tokens)
+    def of_length(tokens: int, rounds: int) -> Callable[[], int]:
+        corpus = _Corpus(size, system, tokens, rounds)
+        plans = iter(corpus.plans())
 
         def work() -> int:
             nonlocal number
             number += 1
+            plan = next(plans)
             updater.update(number, 0, plan, cast(TrainingCorpus, corpus))
             return plan.label_tokens
 
@@ -150,7 +155,7 @@ def _updates(size: Size, system: Any, precision: Any) -> Callable[[int], Callabl
 class _Corpus:
     """What an update needs of a `TrainingCorpus`: documents of random words, each one instance of `tokens` tokens."""
 
-    def __init__(self, size: Size, system: Any, tokens: int) -> None:
+    def __init__(self, size: Size, system: Any, tokens: int, updates: int) -> None:
         self.specials = SpecialTokens(size.model.vocabulary_size)
         # The packing counts the longer side of each sentence, so whole documents need room.
         model = ModelConfig(**{**asdict(size.model), "system": system, "instance_tokens": 2 * tokens})
@@ -159,7 +164,7 @@ class _Corpus:
         generator = np.random.default_rng(tokens)
         with tempfile.TemporaryDirectory() as folder:
             with StoreWriter(Path(folder) / "train", size.model.vocabulary_size) as store:
-                for document in range(max(1, size.batch_tokens // tokens)):
+                for document in range(updates * (size.batch_tokens // tokens)):
                     source, target = (
                         random_words(lengths, self.specials, generator)
                         for lengths in parallel_lengths(tokens, generator)
@@ -167,10 +172,12 @@ class _Corpus:
                     store.add(str(document), source, target)
             self.train = Split(ParallelStore.open(Path(folder) / "train"), config, self.specials)
 
-    def plan(self, batch_tokens: int) -> UpdatePlan:
-        """An update of one batch, that of all documents."""
-        (indices,) = self.train.plan.epoch(0)
-        return UpdatePlan([(indices, 1.0)], self.train.label_tokens(indices), taken=1, ends_epoch=True)
+    def plans(self) -> list[UpdatePlan]:
+        """Updates of one batch each, which together take all documents."""
+        return [
+            UpdatePlan([(indices, 1.0)], self.train.label_tokens(indices), taken=1, ends_epoch=False)
+            for indices in self.train.plan.epoch(0)
+        ]
 
 
 def _findings(settings: Settings, size: Size, speeds: dict[tuple[str, int], float]) -> list[Finding]:

@@ -40,7 +40,7 @@ def shrink(monkeypatch):
         decoding,
         "QUICK",
         replace(
-            decoding.QUICK, model=model, document_tokens=(20, 60), together=(1, 2), most_rounds=1, aims={2: 10.0},
+            decoding.QUICK, model=model, document_tokens=(20, 60), rounds={1: (2, 1), 2: (1, 1)}, aims={2: 10.0},
             published={5: {40: 1}}, growth=1.5,
         ),
     )  # fmt: skip
@@ -81,6 +81,9 @@ def test_decoding_findings(report):
     found = report[0]["benchmarks"]["decoding"]
     rows = found["measurements"]
     assert len(rows) == 2 * 2 * 2 * 2
+    assert {(row["documents"], row["document_tokens"]): len(row["seconds"]) for row in rows} == {
+        (1, 20): 2, (1, 60): 1, (2, 20): 1, (2, 60): 1,
+    }  # fmt: skip
     assert all(row["tokens"] == row["documents"] * row["document_tokens"] for row in rows)
     speeds = {
         (row["precision"], row["beam"], row["documents"], row["document_tokens"]): row["tokens_per_second"]
