@@ -86,7 +86,7 @@ def test_interrupted_killed_and_resumed_is_as_never_stopped(store, tmp_path):
     done = metrics(run)[-1]["update"]
     assert checkpoint(run)["update"] == done, "an interrupted run saves where it stands"
 
-    second = start("train", "--resume", run)
+    second = start("train", "--resume", run, "--stop.max_steps", done + 300)
     wait_for_lines(run / "metrics.jsonl", done + 10, second)
     second.kill()
     second.communicate()
