@@ -20,10 +20,9 @@ _STEP = 4  # and are read in whole steps of so many: few different shapes, which
 
 def attend_step(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
     """query [n, H, q, k], key and value [n, H, L, k], bias [n, 1, 1, L] (0 or minus infinity) -> [n, H, q, k]."""
-    scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-1, -2))
     if bias is not None:
-        scores = scores + bias
-    return torch.matmul(scores.softmax(-1), value)
+        bias = bias.expand(-1, query.shape[1], query.shape[2], -1)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
 
 
 def _bias(keep: Tensor, dtype: torch.dtype) -> Tensor:
@@ -76,58 +75,58 @@ class DocumentSelfCache:
         self.prefix = like.new_zeros(layers, 2, documents, heads, 4 * _CHUNK, width)
         self.tail = like.new_zeros(layers, 2, documents * beams, heads, _CHUNK, width)
         self.shared = self.own = 0  # positions in use of prefix and tail
+        self.read = 0  # positions of the tail that are read, those beyond `own` in vain
 
     def begin_step(self) -> None:
         """Makes room for one more position."""
         if self.beams == 1:
             self.shared += 1
-            # A whole number of chunks is read: products of ever new shapes cost bfloat16 on CPU half a millisecond.
-            self.read = -(-self.shared // _CHUNK) * _CHUNK
-            self.prefix = _with_room(self.prefix, self.read)
-            positions = torch.arange(self.read, device=self.prefix.device)
-            self.bias = _bias(positions[None] < self.shared, self.prefix.dtype)
+            self.prefix = _with_room(self.prefix, self.shared)
         else:
-            self.tail = _with_room(self.tail, self.own + 1)
             self.own += 1
+            # The tail is read in whole chunks: products of ever new shapes cost bfloat16 on CPU a millisecond each.
+            self.read = -(-self.own // _CHUNK) * _CHUNK
+            self.tail = _with_room(self.tail, self.read)
+            positions = torch.arange(self.read, device=self.tail.device)
+            self.bias = _bias(positions[None] < self.own, self.tail.dtype)[0, 0]  # [1, read]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Stores the step's key and value and attends to the document so far: [R, H, k]."""
         if self.beams == 1:
             self.prefix[layer, 0, :, :, self.shared - 1] = key
             self.prefix[layer, 1, :, :, self.shared - 1] = value
-            keys, values = self.prefix[layer, :, :, :, : self.read]
-            return attend_step(query[:, :, None], keys, values, self.bias)[:, :, 0]
+            keys, values = self.prefix[layer, :, :, :, : self.shared]
+            return attend_step(query[:, :, None], keys, values, None)[:, :, 0]
         self.tail[layer, 0, :, :, self.own - 1] = key
         self.tail[layer, 1, :, :, self.own - 1] = value
-        tail_keys, tail_values = self.tail[layer, :, :, :, : self.own]
+        tail_keys, tail_values = self.tail[layer, :, :, :, : self.read]
         prefix_keys, prefix_values = self.prefix[layer, :, :, :, : self.shared]
         query = query * query.shape[-1] ** -0.5
         by_document = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, k]
         before = (
             torch.matmul(by_document, prefix_keys.transpose(-1, -2)).transpose(1, 2).flatten(0, 1)
         )  # [R, H, shared]
-        own = torch.matmul(query[:, :, None], tail_keys.transpose(-1, -2))[:, :, 0]  # [R, H, own]
+        own = torch.matmul(query[:, :, None], tail_keys.transpose(-1, -2))[:, :, 0] + self.bias  # [R, H, read]
         weights = torch.cat((before, own), dim=-1).softmax(-1)
-        before, own = weights.split((self.shared, self.own), dim=-1)
+        before, own = weights.split((self.shared, self.read), dim=-1)
         result = torch.matmul(own[:, :, None], tail_values)[:, :, 0]
         by_document = before.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, shared]
         return result + torch.matmul(by_document, prefix_values).transpose(1, 2).flatten(0, 1)
 
     def share(self, common: int) -> None:
         """Moves the first `common` positions of the tail, the same in all beams of a document, to the prefix."""
-        if common == 0:
-            return
         self.prefix = _with_room(self.prefix, self.shared + common)
         first_rows = self.tail[:, :, :: self.beams, :, :common]
         self.prefix[:, :, :, :, self.shared : self.shared + common] = first_rows
         self.tail = self.tail[:, :, :, :, common:].contiguous()
         self.shared += common
         self.own -= common
+        self.read -= common
 
     def reorder(self, rows: Tensor) -> None:
         """Row i goes on from what row rows[i] of the same document remembers."""
         if self.beams > 1:
-            self.tail = self.tail[:, :, :, :, : self.own].index_select(2, rows)
+            self.tail = self.tail[:, :, :, :, : self.read].index_select(2, rows)
 
     def keep(self, rows: Tensor, documents: Tensor) -> None:
         """Goes on with these rows and documents only."""

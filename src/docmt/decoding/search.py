@@ -18,7 +18,7 @@ from docmt.decoding.incremental import IncrementalDecoder
 from docmt.model import TranslationModel, pack
 from docmt.text import SpecialTokens
 
-_SHARE_EVERY = 16  # steps between two looks for positions that all beams have in common
+_SHARE_EVERY = 16  # steps between two looks for positions that all beams have in common, which move by as many
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,10 @@ class _Beams:
         same = (said == said[:, :1]) | self.total.isinf()[:, :, None]
         agreed = int(same.all(dim=1).long().cumprod(dim=1).sum(dim=1).min())
         # The decoder has read the first <s> and all but the last token said.
-        common = min(agreed + 1, said.shape[2]) - self.shared
-        self.decoder.share(common)
-        self.shared += common
+        common = (min(agreed + 1, said.shape[2]) - self.shared) // _SHARE_EVERY * _SHARE_EVERY
+        if common:
+            self.decoder.share(common)
+            self.shared += common
 
     def _drop_finished(self) -> None:
         beam = self.config.beam
