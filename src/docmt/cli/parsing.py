@@ -9,13 +9,14 @@ import shutil
 import types
 import typing
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import jsonargparse
 from jsonargparse import ArgumentParser, set_parsing_settings
 
-from docmt.cli.recipes import RECIPE_ENDINGS, group_names, read_recipe
+from docmt.cli.recipes import group_names, is_recipe, read_recipe
 from docmt.errors import DocmtError
 
 if TYPE_CHECKING:
@@ -81,8 +82,12 @@ def add_settings(
     parser._action_groups[before].title = title
 
 
-def parse(parser: ArgumentParser, arguments: Sequence[str]) -> Any:
-    """The parsed arguments with dataclasses instantiated. Raises DocmtError for anything that does not fit."""
+def parse(parser: ArgumentParser, arguments: Sequence[str], settings: type | None = None) -> Any:
+    """The parsed arguments with dataclasses instantiated.
+
+    `settings`: the dataclass whose fields are options without a group; it becomes the attribute `settings`.
+    Raises DocmtError for anything that does not fit, naming the flag or the line of the recipe.
+    """
     for action in parser._actions:
         if action.dest == "print_config":
             action.help, action.metavar = "print the options and their values as a recipe, and exit", ""
@@ -91,7 +96,10 @@ def parse(parser: ArgumentParser, arguments: Sequence[str]) -> Any:
     arguments, places = _with_recipes(parser, list(arguments))
     try:
         instantiate = getattr(parser, "instantiate", None) or parser.instantiate_classes  # its name before 4.49
-        return instantiate(parser.parse_args(arguments))
+        options = instantiate(parser.parse_args(arguments))
+        if settings is not None:
+            options.settings = settings(**{field.name: getattr(options, field.name) for field in fields(settings)})
+        return options
     except jsonargparse.ArgumentError as error:
         raise DocmtError(_located(_explain(parser, str(error)), parser, places)) from error
     except DocmtError as error:
@@ -100,7 +108,7 @@ def parse(parser: ArgumentParser, arguments: Sequence[str]) -> Any:
 
 def _with_recipes(parser: ArgumentParser, arguments: list[str]) -> tuple[list[str], dict[str, str]]:
     """The arguments with the settings of recipes in their places, and where each setting that counts comes from."""
-    if arguments and arguments[0].endswith(RECIPE_ENDINGS):
+    if arguments and is_recipe(arguments[0]):
         arguments.insert(0, "--config")
     expanded: list[str] = []
     places: dict[str, str] = {}
@@ -138,11 +146,11 @@ def _example(parser: ArgumentParser, group: str) -> str:
 
 def _located(message: str, parser: ArgumentParser, places: dict[str, str]) -> str:
     """The message with the place of the setting that it begins with: the line of a recipe, or the flag."""
-    name, space, rest = message.partition(" ")
+    name, space, rest = message.removeprefix("--").partition(" ")
     if name in places:
         return f"{places[name]}: {name}{space}{rest}"
     option = _option(parser, name)
-    return f"--{message}" if option is not None and option.option_strings else message
+    return f"--{name}{space}{rest}" if option is not None and option.option_strings else message
 
 
 def _explain(parser: ArgumentParser, message: str) -> str:

@@ -37,8 +37,6 @@ def run(arguments: Sequence[str]) -> int:
             help=meaning,
         )
     add_settings(parser, PrepareConfig, None, "the store", skip=set(CORPORA))
-    options = parse(parser, arguments)
-    fields = {name: getattr(options, name) for name in PrepareConfig.__dataclass_fields__}
-    store = prepare(PrepareConfig(**fields))
+    store = prepare(parse(parser, arguments, PrepareConfig).settings)
     print(format_statistics(store.statistics))
     return 0

@@ -12,8 +12,6 @@ import yaml
 from docmt.documents.plain_text import read_text
 from docmt.errors import DocmtError
 
-RECIPE_ENDINGS = (".yaml", ".yml")
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -51,6 +49,11 @@ def read_recipe(path: str, options: Sequence[Action], program: str) -> list[Sett
         option.dest: option for option in options if option.option_strings and "--help" not in option.option_strings
     }
     return list(_settings(root, "", path, known, program))
+
+
+def is_recipe(argument: str) -> bool:
+    """Whether the first argument of a command is a recipe."""
+    return argument.endswith((".yaml", ".yml")) and not argument.startswith("-")
 
 
 def group_names(options: Sequence[Action]) -> set[str]:

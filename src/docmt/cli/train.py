@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docmt.cli.parsing import add_settings, make_parser, parse
-from docmt.cli.recipes import RECIPE_ENDINGS
+from docmt.cli.recipes import is_recipe
 from docmt.errors import DocmtError
 from docmt.training import TrainConfig, train
 
@@ -33,9 +33,8 @@ def run(arguments: Sequence[str]) -> int:
         "place of the data may be changed",
     )
     add_settings(parser, TrainConfig, None, "the run")
-    options = parse(parser, _with_stored_recipe(list(arguments)))
-    config = TrainConfig(**{name: getattr(options, name) for name in TrainConfig.__dataclass_fields__})
-    result = train(config, resume=options.resume is not None)
+    options = parse(parser, _with_stored_recipe(list(arguments)), TrainConfig)
+    result = train(options.settings, resume=options.resume is not None)
     if result.interrupted:
         if result.leads:
             print(
@@ -59,7 +58,7 @@ def _with_stored_recipe(arguments: list[str]) -> list[str]:
     other = _value_of("--run", arguments)
     if other is not None and Path(other) != Path(run):
         raise DocmtError(f"--resume names {run} and --run {other}: give --resume alone to go on with a run")
-    if arguments[0].endswith(RECIPE_ENDINGS):
+    if is_recipe(arguments[0]):
         arguments = ["--config", *arguments]
     return ["--config", str(recipe), *arguments, "--run", run]
 

@@ -1,0 +1,266 @@
+"""Options, recipes and help: what is wrong is named with its place, and nothing of Python shows."""
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from test_bad_input import fails
+
+from conftest import call
+from docmt.cli.main import COMMANDS
+from docmt.data import PrepareConfig
+from docmt.decoding import SearchConfig
+from docmt.training import TrainConfig
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").rglob("*.yaml"))
+TRAIN = ["train", "--data", "store", "--run", "run"]
+PREPARE = ["prepare", "--store", "s", "--train", "a", "b"]
+EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tranlsate"], r"unknown command 'tranlsate': choose one of prepare, train, translate"),
+        (["--verbose"], r"unknown option '--verbose': choose one of prepare"),
+        (["train"], r"--data and --run are missing; see docmt train --help"),
+        (["train", "--run", "x"], r"--data is missing; see"),
+        (["prepare"], r"--train and --store are missing"),
+        (["translate"], r"MODEL is missing; see"),
+        (["score", "model"], r"SOURCE is missing; see"),
+        (["evaluate"], r"give --hypothesis and --reference, or --model, --source and --reference"),
+        (["evaluate", "--model", "m"], r"give --hypothesis and --reference, or --model"),
+        (["evaluate", "--hypothesis", "a"], r"--hypothesis needs --reference: name the file"),
+        ([*EVALUATE, "--model", "m"], r"both name translations: give one of them"),
+        ([*EVALUATE, "-o", "c"], r"--output has no meaning with --hypothesis"),
+        ([*EVALUATE, "--source", "c"], r"--source has no meaning with --hypothesis"),
+        ([*EVALUATE, "--metrics.unit", "instance"], r"--metrics.unit instance needs --model"),
+        ([*EVALUATE, "--metrics.tokenize", "14a"], r"--metrics.tokenize is '14a'; choose one of none, zh, 13a"),
+        ([*TRAIN, "--model.widht", "3"], r"unknown option --model.widht; did you mean --model.width\?"),
+        ([*TRAIN, "--model.widht=3"], r"unknown option --model.widht; did you mean --model.width\?"),
+        ([*TRAIN, "--quickly"], r"unknown option --quickly; see docmt train --help"),
+        ([*TRAIN, "--see", "3"], r"unknown option --see; did you mean --seed\?"),
+        ([*TRAIN, "more"], r"unexpected argument 'more'; see docmt train --help"),
+        ([*TRAIN, "--seed"], r"--seed has no value: give a whole number"),
+        ([*TRAIN, "--model.width", "wide"], r"--model.width is 'wide': give a whole number"),
+        ([*TRAIN, "--model.width", "1.5"], r"--model.width is '1.5': give a whole number"),
+        ([*TRAIN, "--model.width", "-4"], r"--model.width is -4: choose a number of at least 1"),
+        ([*TRAIN, "--model.width", "15"], r"--model.width 15 must be even and a multiple of model.heads 8"),
+        ([*TRAIN, "--model.dropout", "1.5"], r"--model.dropout is 1.5: choose a number from 0 up to"),
+        ([*TRAIN, "--model.dropout", "high"], r"--model.dropout is 'high': give a number"),
+        ([*TRAIN, "--model.dropout", ".nan"], r"--model.dropout is nan: choose a number from 0"),
+        ([*TRAIN, "--model.self_locality", "perhaps"], r"--model.self_locality is 'perhaps': choose true or false"),
+        ([*TRAIN, "--model.system", "big"], r"--model.system is 'big': choose one of sentence, document, group"),
+        ([*TRAIN, "--model", "big"], r"--model is a group of options, such as --model.system"),
+        ([*TRAIN, "--stop.patience", "0"], r"the training would never end: set one of stop.max_steps"),
+        ([*TRAIN, "--log_every", "0"], r"--log_every is 0: choose a number of at least 1"),
+        (["train", "--resume"], r"--resume has no value: give a path"),
+        (["train", "--config"], r"--config needs the path of a YAML file"),
+        (["train", "none.yaml"], r"cannot read none.yaml: there is no such file"),
+        (["train", "--config=none.yaml"], r"cannot read none.yaml: there is no such file"),
+        ([*PREPARE, "c"], r"--train names 3 files; give one JSONL file, or a source and a target file"),
+        ([*PREPARE, "--vocabulary_size", "many"], r"--vocabulary_size is 'many': give a whole number"),
+        ([*PREPARE, "--tokenizer", "words"], r"--tokenizer is 'words': choose one of bpe, sentencepiece"),
+        ([*PREPARE, "--instance_tokens", "2"], r"--instance_tokens is 2; it must be over 2"),
+        ([*PREPARE, "--overwrite"], r"--overwrite has no value: choose true or false"),
+        (["prepare", "--store", "s", "--train"], r"--train has no value: give a path"),
+        (["translate", "m", "f", "--format", "xml"], r"--format is 'xml': choose one of text, jsonl"),
+        (["translate", "m", "f", "--search.beam", "0"], r"--search.beam is 0: choose a number of at least 1"),
+        (["translate", "m", "f", "--search.n_best", "9"], r"--search.n_best is 9: choose at most the beam of 5"),
+        (["translate", "m", "f", "--search.n_best", "2"], r"--search.n_best above 1 needs --format jsonl"),
+        (
+            ["translate", "m", "f", "--search.length_penalty", ".nan"],
+            r"--search.length_penalty is nan: choose a finite",
+        ),
+        (["translate", "m", "f", "--search.max_length_ratio", ".inf"], r"--search.max_length_ratio is inf: choose"),
+        (
+            ["translate", "m", "f", "--search.max_length_extra", "0"],
+            r"--search.max_length_extra is 0.0: choose at least 1",
+        ),
+        (["translate", "m", "f", "--input.layout", "page"], r"--input.layout is 'page': choose one of text, lines"),
+        (["translate", "m", "f", "-o"], r"-o has no value: give one"),
+        (["score", "m", "a", "b", "--search.n_best", "2"], r"unknown option --search.n_best"),
+    ],
+)
+def test_options_that_do_not_fit(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fails(*arguments, message=message)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ("data: a\nrun: [\n", r"recipe.yaml, line 3: not valid YAML"),
+        ("data: a\nrun: b\n\tseed: 3\n", r"recipe.yaml, line 3: not valid YAML"),
+        ("data: a\0b\n", r"recipe.yaml: not valid YAML"),
+        ("data: caf\xe9\n", r"recipe.yaml, line 1, byte 10: not UTF-8 .*looks like Latin-1"),
+        ("", r"recipe.yaml is empty: write options into it"),
+        ("# nothing\n", r"recipe.yaml is empty"),
+        ("- a\n", r"recipe.yaml does not consist of `option: value` lines"),
+        ("? [a, b]\n: 3\n", r"recipe.yaml, line 1: not an `option: value` line"),
+        ("data: a\nrnu: b\n", r"recipe.yaml, line 2: docmt train has no option rnu; did you mean run\?"),
+        (
+            "model:\n  # sizes\n  widht: 3\n",
+            r"recipe.yaml, line 3: docmt train has no option model.widht; did you mean",
+        ),
+        ("colour: red\n", r"recipe.yaml, line 1: docmt train has no option colour; see docmt train --help"),
+        ("data: a\nseed: 1\nseed: 2\n", r"recipe.yaml, line 3: seed is there twice; remove one of them"),
+        ("data: a\nrun:\n", r"recipe.yaml, line 2: run has no value; write one after the colon"),
+        ("data: [a, b]\n", r"recipe.yaml, line 1: data takes one value"),
+        ("data: {a: b}\n", r"recipe.yaml, line 1: data takes one value"),
+        (
+            "model: 5\n",
+            r"recipe.yaml, line 1: model is a group of options; put them indented below it, as `system: ...`",
+        ),
+        ("data: a\nrun: b\nseed: one\n", r"recipe.yaml, line 3: seed is 'one': give a whole number"),
+        (
+            "data: a\nrun: b\nmodel:\n  preset: huge\n",
+            r"recipe.yaml, line 4: model.preset is 'huge': choose one of tiny",
+        ),
+        (
+            "data: a\nrun: b\nmodel:\n  dropout: 3\n",
+            r"recipe.yaml, line 4: model.dropout is 3.0: choose a number from 0",
+        ),
+        ("run: b\n", r"--data is missing"),
+    ],
+)
+def test_recipes_that_do_not_fit(recipe, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("recipe.yaml").write_bytes(recipe.encode("latin1"))
+    fails("train", "recipe.yaml", message=message)
+    fails("train", "--config", "recipe.yaml", message=message)
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+
+
+def test_recipes_of_other_commands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("p.yaml").write_text("store: s\ntrain: [a, b]\ninstance_tokens: 2\n")
+    fails("prepare", "p.yaml", message=r"p.yaml, line 3: instance_tokens is 2; it must be over 2")
+    fails("train", "p.yaml", message=r"p.yaml, line 1: docmt train has no option store")
+    Path("t.yaml").write_text("search:\n  beam: 4\n  length_penalty: .inf\n")
+    fails("translate", "m", "f", "--config", "t.yaml", message=r"t.yaml, line 3: search.length_penalty is inf: choose")
+
+
+class ParsedError(Exception):
+    """Raised instead of doing the work."""
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """A function that gives the configuration a command would work with."""
+    seen = []
+
+    def record(config, **_):
+        seen.append(config)
+        raise ParsedError
+
+    for command in ("train", "prepare"):
+        monkeypatch.setattr(f"docmt.cli.{command}.{command}", record)
+
+    def config_of(*arguments):
+        with pytest.raises(ParsedError):
+            call(*arguments)
+        return seen.pop()
+
+    return config_of
+
+
+def test_there_are_recipes():
+    assert RECIPES
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_recipes_can_be_used(path, parsed):
+    written = yaml.safe_load(path.read_text())
+    if path.stem.startswith("prepare"):
+        config = parsed("prepare", path, "--train", "a", "b")
+        assert str(config.store) == written["store"]
+    else:
+        config = parsed("train", path)
+        assert (str(config.data), str(config.run)) == (written["data"], written["run"])
+        assert TrainConfig.from_dict(written) == config
+
+
+def test_flags_go_before_recipes_and_later_recipes_before_earlier(tmp_path, parsed):
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    one.write_text("data: d\nrun: r\nseed: 5\nmodel: {width: 64, preset: tiny}\ninitialize_from: null\n")
+    two.write_text("model.width: 32\nstop:\n  max_steps: 9\n")
+    config = parsed("train", one, "--config", two, "--seed", 6, "--model.dropout=0")
+    assert (config.model.width, config.model.preset, config.model.dropout) == (32, "tiny", 0.0)
+    assert (config.stop.max_steps, config.seed, config.initialize_from) == (9, 6, None)
+
+
+def test_words_that_yaml_takes_for_something_else(tmp_path, parsed):
+    recipe = tmp_path / "recipe.yml"
+    recipe.write_text('store: 2024\ntrain: [on, "off"]\nsource_language: no\ntarget_language: "null"\n')
+    config = parsed("prepare", recipe)
+    assert (config.source_language, config.target_language, str(config.store)) == ("no", "null", "2024")
+    assert [str(path) for path in config.train] == ["on", "off"]
+
+
+def test_a_printed_recipe_is_a_recipe(tmp_path, parsed):
+    outcome = call("train", "--data", "d", "--run", "r", "--stop.max_steps", 7, "--print_config")
+    assert outcome.status == 0
+    path = tmp_path / "recipe.yaml"
+    path.write_text(outcome.out)
+    assert parsed("train", path) == parsed("train", "--data", "d", "--run", "r", "--stop.max_steps", 7)
+
+
+def help_of(command):
+    outcome = call(command, "--help")
+    assert (outcome.status, outcome.err) == (0, "")
+    return outcome.out
+
+
+def flags(settings, prefix=""):
+    """The flags of all fields of a dataclass."""
+    for field in dataclasses.fields(settings):
+        inner = field.default_factory
+        if dataclasses.is_dataclass(inner):
+            yield from flags(inner, f"{prefix}{field.name}.")
+        else:
+            yield f"--{prefix}{field.name}"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_for_people(command):
+    text = help_of(command)
+    assert re.match(rf"usage: docmt {command} ", text)
+    for jargon in ("<class", "Literal", "null", "None", "type:", "CONFIG", "Namespace", "dataclass", "bool", "str,"):
+        assert jargon not in text
+    for paragraph in re.split(r"\n(?=  -|\n)", text):
+        if paragraph.startswith("  -"):
+            assert len(paragraph.split(maxsplit=2)) == 3, f"no word of explanation: {paragraph}"
+
+
+@pytest.mark.parametrize(
+    ("command", "settings", "prefix"),
+    [("train", TrainConfig, ""), ("prepare", PrepareConfig, ""), ("translate", SearchConfig, "search.")],
+)
+def test_help_lists_every_setting(command, settings, prefix):
+    listed = set(re.findall(r"^  (?:-o PATH, )?(--[\w.]+)", help_of(command), re.M))
+    assert set(flags(settings, prefix)) <= listed
+    assert command != "train" or len(listed) == len(set(flags(settings))) + 3  # --config, --print_config, --resume
+
+
+def test_the_commands_are_listed():
+    outcome = call("--help")
+    assert outcome.status == 0
+    for command, summary in COMMANDS.items():
+        assert re.search(rf"^  {command} +{re.escape(summary)}$", outcome.out, re.M)
+    assert call() == (2, outcome.out, "")
+    assert call("help") == call("-h") == outcome
+    assert re.fullmatch(r"docmt \d+\.\d+\S*\n", call("--version").out)
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version", "nonsense"])
+def test_the_first_answer_does_not_wait_for_torch(argument):
+    script = f"import sys; from docmt.cli.main import main; main([{argument!r}]); print('torch' in sys.modules)"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=dict(os.environ))
+    assert process.stdout.endswith("False\n"), process
