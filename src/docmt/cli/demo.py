@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+import multiprocessing
+import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+import torch
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -65,9 +70,9 @@ def run(arguments: Sequence[str]) -> int:
     results: dict[str, dict[str, float]] = {}
     translations: dict[str, list[Translation]] = {}
     tests = read_pronouns(config.output / "corpus" / "test.pronouns.jsonl")
+    _say(console, f"training a sentence model and a G-Transformer (group) side by side, {config.steps} updates each")
+    _train_side_by_side(config)
     for system in SYSTEMS:
-        _say(console, f"training the {system} model, {config.steps} updates")
-        train(_recipe(config, system))
         translator = Translator(config.output / system, search=SearchConfig(beam=4))
         sources = [Document.from_sentences(test.document.source, id=test.document.id) for test in tests]
         translations[system] = translator.translate_all(sources)
@@ -92,6 +97,40 @@ def _prepare(config: DemoConfig) -> None:
             vocabulary_size=2000,
         )
     )
+
+
+def _train_side_by_side(config: DemoConfig) -> None:
+    """One process and one thread for each model: their tensors are too small to gain from more."""
+    torch.set_num_threads(1)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(len(SYSTEMS), mp_context=spawn) as pool:
+        runs = [pool.submit(_train, config, system) for system in SYSTEMS]
+        if any(run.result() for run in runs):
+            raise KeyboardInterrupt
+
+
+def _train(config: DemoConfig, system: str) -> bool:
+    """Trains one model in a process of its own; returns whether it was interrupted."""
+    torch.set_num_threads(1)
+    sys.stderr = _Prefixed(f"{system:<8} ", sys.stderr)
+    return train(_recipe(config, system)).interrupted
+
+
+class _Prefixed(io.TextIOBase):
+    """Standard error of two processes on one screen: plain lines that say whose they are."""
+
+    def __init__(self, prefix: str, stream: TextIO) -> None:
+        self.prefix, self.stream = prefix, stream
+
+    def write(self, text: str) -> int:
+        """Passes the text on, each line after the prefix."""
+        lines = [self.prefix + line if line.strip() else line for line in text.splitlines(keepends=True)]
+        self.stream.write("".join(lines))
+        return len(text)
+
+    def flush(self) -> None:
+        """Passes it on."""
+        self.stream.flush()
 
 
 def _recipe(config: DemoConfig, system: str) -> TrainConfig:
