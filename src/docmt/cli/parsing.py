@@ -95,8 +95,7 @@ def parse(parser: ArgumentParser, arguments: Sequence[str], settings: type | Non
             action.help = argparse.SUPPRESS  # `--group FILE`, which the library adds
     arguments, places = _with_recipes(parser, list(arguments))
     try:
-        instantiate = getattr(parser, "instantiate", None) or parser.instantiate_classes  # its name before 4.49
-        options = instantiate(parser.parse_args(arguments))
+        options = parser.instantiate(parser.parse_args(arguments))
         if settings is not None:
             options.settings = settings(**{field.name: getattr(options, field.name) for field in fields(settings)})
         return options
