@@ -439,10 +439,16 @@ def fill(folder, left=0):
     return filler
 
 
-def test_a_full_disk_while_preparing(store, corpus, small_disk):
+def test_a_full_disk_while_preparing(store, corpus, tmp_path, small_disk):
     disk = small_disk(64)
     pair = ["--train", corpus / "train.en", corpus / "train.de"]
     fails("prepare", "--store", disk / "s", *pair, "--vocabulary_size", 400, message=rf"cannot write \S+/s: {FULL}")
+    assert list(disk.iterdir()) == []
+    short = tmp_path / "short.txt"  # whose offsets take more room than its tokens
+    short.write_text("a\n" * 20_000)
+    disk = small_disk(200)
+    arguments = ["--train", short, short, "--vocabulary_size", 263]
+    fails("prepare", "--store", disk / "s", *arguments, message=rf"cannot write \S+/s: {FULL}")
     assert list(disk.iterdir()) == []
     disk = small_disk(400)
     shutil.copytree(store, disk / "s")

@@ -143,6 +143,9 @@ def test_recipes_of_other_commands(tmp_path, monkeypatch):
     Path("p.yaml").write_text("store: s\ntrain: [a, b]\ninstance_tokens: 2\n")
     fails("prepare", "p.yaml", message=r"p.yaml, line 3: instance_tokens is 2; it must be over 2")
     fails("train", "p.yaml", message=r"p.yaml, line 1: docmt train has no option store")
+    Path("good.yaml").write_text("data: d\nrun: r\nseed: 1\n")
+    fails("train", "good.yaml", "--seed", "x", message=r"^docmt: error: --seed is 'x'")
+    fails("train", "good.yaml", "--seed=x", message=r"^docmt: error: --seed is 'x'")
     Path("t.yaml").write_text("search:\n  beam: 4\n  length_penalty: .inf\n")
     fails("translate", "m", "f", "--config", "t.yaml", message=r"t.yaml, line 3: search.length_penalty is inf: choose")
 
