@@ -48,7 +48,7 @@ class DemoConfig:
     """folder for the corpus, the models and results.json, made new"""
     documents: int = 8000
     """synthetic training documents"""
-    steps: int = 700
+    steps: int = 800
     """updates of each model"""
     seed: int = 1
     """of the corpus and of the training"""
