@@ -1,13 +1,17 @@
 """From corpus files to scores by the command line alone: prepare, train, kill, resume, translate, score, evaluate."""
 
+import io
 import json
+import logging
 import re
 import signal
+import sys
 
 import pytest
 
 import docmt
 from conftest import QUICK, TINY, call, start, wait_for_lines
+from docmt.cli.main import _ToStandardError
 from docmt.decoding.pieces import translate_documents
 from docmt.documents import Document, one_line, read_documents
 
@@ -244,3 +248,13 @@ def test_progress_off_a_terminal_is_plain_lines_on_standard_error(run, report, m
     assert outcome.out == silent.out
     assert silent.err == ""
     assert re.fullmatch(r"(translating \(sentences\): \d of 8  \([\d:]+(, [\d:]+ left)?\)\n)+", outcome.err)
+
+
+def test_log_lines_go_where_standard_error_is_now(monkeypatch):
+    """A progress bar stands in for standard error while it is shown, to write lines above itself."""
+    handler = _ToStandardError()
+    for text in ("one", "two"):
+        stream = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", stream)
+        handler.handle(logging.makeLogRecord({"msg": text}))
+        assert stream.getvalue() == f"{text}\n"

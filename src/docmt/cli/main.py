@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TextIO
 
 from docmt.errors import DocmtError
 
@@ -23,9 +24,17 @@ USAGE_ERROR, INTERRUPTED = 2, 130
 OUT_OF_MEMORY = "out of memory: use smaller batches (--search.batch_tokens or --batches.batch_tokens)"
 
 
+class _ToStandardError(logging.StreamHandler[TextIO]):
+    """Writes to what is standard error at the moment: while a progress bar is shown, lines go above it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `docmt ARGUMENTS...` and returns the exit status: 0 done, 2 an error the user can mend, 130 interrupted."""
-    logging.basicConfig(level=logging.WARNING, format="docmt: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="docmt: %(message)s", handlers=[_ToStandardError()])
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         status = _run(arguments)
