@@ -1,80 +1,9 @@
-"""The command line in this process and in processes of its own, and a tiny model to give it."""
-
-import io
-import os
-import subprocess
-import sys
-import time
-from typing import NamedTuple
+"""A tiny model to give to the command line, and what it was made of."""
 
 import pytest
-import torch
+from commands import TINY, call
 
-from docmt.cli.main import main
 from docmt.synthetic import write_corpus
-
-SIZES = {
-    "width": 16,
-    "feed_forward": 32,
-    "heads": 2,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_global_layers": 1,
-    "decoder_global_layers": 1,
-    "cross_global_layers": 1,
-    "instance_tokens": 128,
-}
-TINY = [
-    *[f"--model.{name}={value}" for name, value in SIZES.items()],
-    "--batches.batch_tokens=512",
-    "--optimizer.learning_rate=0.02",
-    "--optimizer.warmup=10",
-    "--validation.every=20",
-    "--device=cpu",
-]
-QUICK = ["--search.beam=1", "--search.max_length_ratio=0", "--search.max_length_extra=2"]
-
-
-class Outcome(NamedTuple):
-    """What a command left behind."""
-
-    status: int
-    out: str
-    err: str
-
-
-def call(*arguments, stdin=b""):
-    """Runs `docmt ARGUMENTS` in this process."""
-    streams = [io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="") for data in (stdin, b"", b"")]
-    saved = sys.stdin, sys.stdout, sys.stderr
-    sys.stdin, sys.stdout, sys.stderr = streams
-    try:
-        status = main([str(argument) for argument in arguments])
-    except SystemExit as end:  # --help
-        status = end.code or 0
-    finally:
-        sys.stdin, sys.stdout, sys.stderr = saved
-    for stream in streams[1:]:
-        stream.flush()
-    return Outcome(status, *(stream.buffer.getvalue().decode() for stream in streams[1:]))
-
-
-def start(*arguments, **options):
-    """Starts `docmt ARGUMENTS` as a process with pipes."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    environment["OMP_NUM_THREADS"] = str(torch.get_num_threads())
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    command = [sys.executable, "-m", "docmt.cli.main", *map(str, arguments)]
-    return subprocess.Popen(command, env=environment, text=True, **{**pipes, **options})
-
-
-def wait_for_lines(path, count, process):
-    """Until the file has that many lines."""
-    deadline = time.monotonic() + 120
-    while not path.exists() or path.read_text().count("\n") < count:
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.fixture(scope="session")

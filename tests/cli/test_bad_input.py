@@ -12,29 +12,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import QUICK, TINY, assert_one_sentence, call, fails, start
 
-from conftest import QUICK, TINY, call, start
 from docmt.data import PreparedStore
 from docmt.documents import Document
 from docmt.model_directory import read_tensors
 
-NOISE = ("Traceback", "<class", "Parser key", "typing.", "Error:", "Exception")
 SHORT = ["--stop.max_steps", 2]
-
-
-def assert_one_sentence(err, message):
-    """`err` is one line for people that matches `message`."""
-    assert re.fullmatch(r"docmt: error: [^\n]+\n", err), err
-    assert re.search(message, err), err
-    assert not any(noise in err for noise in NOISE), err
-
-
-def fails(*arguments, message, stdin=b""):
-    """The command ends with status 2, one sentence and nothing on standard output."""
-    outcome = call(*arguments, stdin=stdin)
-    assert outcome.status == 2, outcome
-    assert outcome.out == ""
-    assert_one_sentence(outcome.err, message)
 
 
 @pytest.fixture

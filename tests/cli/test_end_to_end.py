@@ -8,9 +8,9 @@ import signal
 import sys
 
 import pytest
+from commands import QUICK, TINY, call, start, wait_for_lines
 
 import docmt
-from conftest import QUICK, TINY, call, start, wait_for_lines
 from docmt.cli.main import _ToStandardError
 from docmt.decoding.pieces import translate_documents
 from docmt.documents import Document, one_line, read_documents

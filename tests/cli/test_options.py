@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_bad_input import fails
+from commands import call, fails
 
-from conftest import call
 from docmt.cli.main import COMMANDS
 from docmt.data import PrepareConfig
 from docmt.decoding import SearchConfig
