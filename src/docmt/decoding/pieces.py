@@ -83,9 +83,7 @@ def translate_documents(
         sources = [documents[piece.document][piece.first : piece.last] for piece in batch]
         found.update(zip(batch, search(model, sources, specials, config), strict=True))
         on_sentences(sum(piece.last - piece.first for piece in batch))
-    by_document: list[list[Piece]] = [[] for _ in documents]
-    for piece in pieces:
-        by_document[piece.document].append(piece)
+    by_document = _by_document(pieces, len(documents))
     return [
         [_join(own, [_at(found[piece], rank) for piece in own], config) for rank in range(_ranks(own, found))]
         for own in by_document
@@ -121,9 +119,7 @@ def score_documents(
         target = [targets[piece.document][piece.first : piece.last] for piece in batch]
         found.update(zip(batch, _score(model, source, target, specials, config), strict=True))
         on_sentences(sum(piece.last - piece.first for piece in batch))
-    by_document: list[list[Piece]] = [[] for _ in sources]
-    for piece in pieces:
-        by_document[piece.document].append(piece)
+    by_document = _by_document(pieces, len(sources))
     return [_join(own, [found[piece] for piece in own], config) for own in by_document]
 
 
@@ -185,6 +181,14 @@ def _score(
         score = sum(sentence_scores) / max(free, 1) ** config.length_penalty
         hypotheses.append(Hypothesis(sentences, sentence_scores, score, free))
     return hypotheses
+
+
+def _by_document(pieces: Sequence[Piece], documents: int) -> list[list[Piece]]:
+    """The pieces of each document, in order."""
+    found: list[list[Piece]] = [[] for _ in range(documents)]
+    for piece in pieces:
+        found[piece.document].append(piece)
+    return found
 
 
 def _ranks(pieces: Sequence[Piece], found: dict[Piece, list[Hypothesis]]) -> int:

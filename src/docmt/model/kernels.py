@@ -20,7 +20,7 @@ from docmt.model.spans import Spans
 KERNELS = ("reference", "padded", "varlen")
 
 # A bucket takes in segments down to this share of its padded area, so at most that much is computed in vain,
-# against one more round of small products. Between 0.4 and 0.7 the step time changes by less than 3 %.
+# against one more round of small products.
 _BUCKET_FILL = 0.55
 # Plain products beat scaled_dot_product_attention on a CPU up to these key lengths (docs/log.md).
 _PLAIN_UP_TO = {torch.bfloat16: 1024, torch.float32: 256}
@@ -93,7 +93,7 @@ class PaddedLayout:
     """Where every token of every head goes when segments are padded into buckets.
 
     Counts and lengths of buckets are rounded up to few different numbers: a bfloat16 product of a shape not seen
-    before takes half a millisecond more on CPU, which made up a quarter of the training step of a small model.
+    before takes half a millisecond more on CPU, about a fifth of the training step of a small model (docs/log.md).
 
     Rows are (token, head) pairs, token-major in the packed tensors and head-major inside a bucket [n, H, l, k],
     so that one gather pads, splits heads and brings all buckets into the layout of a batched product.
