@@ -30,12 +30,27 @@ def _bias(keep: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill_(~keep, -math.inf)[:, None, None, :]
 
 
+class _Swapped:
+    """Reorders the rows (axis 2) of a buffer into a second one and back: fresh memory for every step is slower."""
+
+    def __init__(self) -> None:
+        self.spare: Tensor | None = None
+
+    def select(self, buffer: Tensor, rows: Tensor) -> Tensor:
+        """buffer[:, :, rows], in memory that is not the buffer's; the buffer's own must not be used any more."""
+        shape = (*buffer.shape[:2], len(rows), *buffer.shape[3:])
+        spare = self.spare if self.spare is not None and self.spare.shape == shape else buffer.new_empty(shape)
+        self.spare = buffer
+        return torch.index_select(buffer, 2, rows, out=spare)
+
+
 class SentenceSelfCache:
     """Keys and values of the sentence each row is in; those of earlier sentences are overwritten."""
 
     def __init__(self, layers: int, rows: int, like: Tensor, heads: int) -> None:
         self.buffer = like.new_zeros(layers, 2, rows, heads, _CHUNK, like.shape[-1] // heads)
         self.length = 0
+        self.swapped = _Swapped()
 
     def begin_step(self, offsets: Tensor) -> None:
         """offsets [R]: position of the new token in its sentence."""
@@ -56,7 +71,9 @@ class SentenceSelfCache:
     def reorder(self, rows: Tensor) -> None:
         """Row i goes on from what row rows[i] remembers."""
         used = min(-(-self.length // _CHUNK) * _CHUNK, self.buffer.shape[4])
-        self.buffer = self.buffer[:, :, :, :, :used].index_select(2, rows)
+        if used < self.buffer.shape[4]:
+            self.buffer = self.buffer[:, :, :, :, :used].contiguous()
+        self.buffer = self.swapped.select(self.buffer, rows)
 
     def _positions(self) -> Tensor:
         return torch.arange(self.length, device=self.buffer.device)
@@ -76,6 +93,7 @@ class DocumentSelfCache:
         self.tail = like.new_zeros(layers, 2, documents * beams, heads, _CHUNK, width)
         self.shared = self.own = 0  # positions in use of prefix and tail
         self.read = 0  # positions of the tail that are read, those beyond `own` in vain
+        self.swapped = _Swapped()
 
     def begin_step(self) -> None:
         """Makes room for one more position."""
@@ -126,7 +144,9 @@ class DocumentSelfCache:
     def reorder(self, rows: Tensor) -> None:
         """Row i goes on from what row rows[i] of the same document remembers."""
         if self.beams > 1:
-            self.tail = self.tail[:, :, :, :, : self.read].index_select(2, rows)
+            if self.read < self.tail.shape[4]:
+                self.tail = self.tail[:, :, :, :, : self.read].contiguous()
+            self.tail = self.swapped.select(self.tail, rows)
 
     def keep(self, rows: Tensor, documents: Tensor) -> None:
         """Goes on with these rows and documents only."""

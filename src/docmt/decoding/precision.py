@@ -6,19 +6,55 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from docmt.model import TranslationModel
 
 Precision = Literal["float32", "bfloat16"]
 
 
+class PackedLinear(nn.Module):
+    """x W^T + b with W in the layout in which the CPU multiplies bfloat16, so that it is not rearranged every time.
+
+    1.2 to 1.8 times as fast for a few rows, no slower for many (docs/log.md). The operators are those that torch's own
+    compiler generates for a frozen model; `available` says whether this installation and processor have them.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), 1)
+        self.bias = None if bias is None else bias.detach()
+
+    @staticmethod
+    def available(device: torch.device) -> bool:
+        """Whether weights on this device can be packed."""
+        operators = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")
+        if device.type != "cpu" or not all(hasattr(torch.ops.mkldnn, name) for name in operators):
+            return False
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., in] -> [..., out]"""
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x.to(torch.bfloat16), self.weight, self.bias, "none", [], ""
+        )
+        return result
+
+
 def lower_precision(model: TranslationModel, precision: Precision) -> TranslationModel:
     """Puts weights of matrix products into `precision`, in place; norms and sums stay in float32."""
-    if precision == "bfloat16":
-        for module in model.modules():
-            if isinstance(module, nn.Linear) or module is model.tokens:
+    if precision == "float32":
+        return model
+    model.tokens.to(torch.bfloat16)
+    packs = PackedLinear.available(model.device)
+    for parent in list(model.modules()):
+        for name, module in list(parent.named_children()):
+            if isinstance(module, nn.Linear):
                 module.to(torch.bfloat16)
+                if packs:
+                    setattr(parent, name, PackedLinear(module.weight, module.bias))
+    if packs:
+        model.projection = PackedLinear(model.tokens.weight, None)
     return model
 
 

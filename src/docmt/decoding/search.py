@@ -91,7 +91,7 @@ class _Beams:
         """One more token for every row; documents that are done leave."""
         beam = self.config.beam
         scores, tokens, forced = self._candidates()  # [R, C], [R, C], [R]
-        # 2 B candidates a document: even if B of them end, B go on.
+        # 2 B candidates a document: even if B of them end, B go on (a single beam ends with its best).
         totals = (self.total.flatten()[:, None] + scores).view(len(self.documents), -1)  # [D, B * C]
         best, index = totals.topk(min(2 * beam, totals.shape[1]), dim=1)
         flat = index + _offsets(index) * totals.shape[1]
@@ -118,13 +118,14 @@ class _Beams:
         return torch.arange(len(self.documents), device=self.said.device).repeat_interleave(self.config.beam)
 
     def _candidates(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probabilities and ids [R, C] of each row's C = 2B best next tokens, and which rows are forced [R]."""
+        """Log-probabilities and ids [R, C] of each row's C best next tokens, and which rows are forced [R]."""
         progress, document = self.progress, self._document()
         sentences = self.first_sentence[document] + progress.sentence
         states = self.decoder.step(progress.last, self.said.shape[1], progress.offset, sentences)
         forced_token = self.rules.forced(progress, document)
         forced = forced_token >= 0
-        count = min(2 * self.config.beam, self.model.config.vocabulary_size)
+        # A single beam needs no second candidate: when its best one ends the document, the search is over.
+        count = min(2 * self.config.beam if self.config.beam > 1 else 1, self.model.config.vocabulary_size)
         scores = torch.full((len(states), count), -torch.inf, device=states.device)
         tokens = torch.full_like(scores, self.specials.pad, dtype=torch.int64)
         scores[:, 0] = 0.0
@@ -134,7 +135,7 @@ class _Beams:
             logits = self.model.project(states[free]).float()
             normalizer = logits.logsumexp(-1, keepdim=True)
             self.rules.restrict(logits, progress.select(free), document[free])
-            values, tokens[free] = logits.topk(count, dim=-1)
+            values, tokens[free] = logits.topk(count, dim=-1) if count > 1 else logits.max(-1, keepdim=True)
             scores[free] = values - normalizer
         return scores, tokens, forced
 

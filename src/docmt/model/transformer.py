@@ -42,6 +42,8 @@ class TranslationModel(nn.Module):
             self.encoder_norm = nn.LayerNorm(config.width)
             self.decoder_norm = nn.LayerNorm(config.width)
         self.dropout = Dropout(config.dropout)
+        # Stands in for the product with the embedding where a translator has rearranged its weights.
+        self.projection: nn.Module | None = None
 
     @property
     def device(self) -> torch.device:
@@ -80,7 +82,8 @@ class TranslationModel(nn.Module):
 
     def project(self, states: Tensor) -> Tensor:
         """States [..., d] to logits [..., V]."""
-        return F.linear(states, self.tokens.weight)
+        logits: Tensor = F.linear(states, self.tokens.weight) if self.projection is None else self.projection(states)
+        return logits
 
     def positions(self, packed: Packed) -> Tensor:
         """[T] position of every token in its document or sentence, as the model counts them."""
