@@ -18,6 +18,7 @@ COMMANDS = {
     "translate": "text files -> translated text files",
     "score": "log-probability of given translations",
     "evaluate": "s-BLEU, d-BLEU and chrF of translations or of a model",
+    "convert": "checkpoint of another toolkit -> model directory",
     "demo": "trains two small models on a synthetic corpus and shows what context gives",
 }
 USAGE_ERROR, INTERRUPTED = 2, 130

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from docmt.errors import DocmtError
 
@@ -22,6 +23,12 @@ class SearchConfig:
     """see max_length_ratio"""
     min_length: int = 1
     """least tokens of a target sentence"""
+    temperature: float = 1.0
+    """logits are divided by it before the softmax: above 1 flattens the distribution"""
+    compatibility: Literal["none", "gtransformer"] = "none"
+    """gtransformer: the published search's rules where ours are others: a sentence may have ratio * (n - 1) + extra
+    tokens, forced marks count in the length, <unk> and <mask> may be said, and the plain document system's limit is
+    that of the padded source; none: the rules described here"""
     n_best: int = 1
     """translations returned for each document, best first (at most beam)"""
     batch_tokens: int = 8192
@@ -32,6 +39,10 @@ class SearchConfig:
         for name, least in leasts.items():
             if not least <= getattr(self, name) < math.inf:
                 raise DocmtError(f"search.{name} is {getattr(self, name)}: choose a number of at least {least}")
+        if not 0 < self.temperature < math.inf:
+            raise DocmtError(f"search.temperature is {self.temperature}: choose a number above 0")
+        if self.compatibility not in ("none", "gtransformer"):
+            raise DocmtError(f"search.compatibility is {self.compatibility!r}: choose one of none, gtransformer")
         for name in ("length_penalty", "max_length_extra"):
             if not math.isfinite(getattr(self, name)):
                 raise DocmtError(f"search.{name} is {getattr(self, name)}: choose a finite number")
@@ -45,4 +56,11 @@ class SearchConfig:
 
     def sentence_limit(self, source_tokens: int) -> int:
         """Most tokens of the translation of a sentence of `source_tokens` tokens (marks not counted)."""
+        if self.as_published:
+            return max(int(self.max_length_ratio * (source_tokens - 1) + self.max_length_extra), 1)
         return int(self.max_length_ratio * source_tokens + self.max_length_extra)
+
+    @property
+    def as_published(self) -> bool:
+        """Whether the rules are those of the published search."""
+        return self.compatibility == "gtransformer"

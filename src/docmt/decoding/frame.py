@@ -60,8 +60,10 @@ class Frame:
         for i, document in enumerate(sources):
             limits = [config.sentence_limit(len(sentence)) for sentence in document]
             self.limits[i, : len(limits)] = torch.tensor(limits)
-        marks = [specials.bos, specials.pad, specials.unk, specials.eod, specials.mask]
-        self.never = torch.tensor(marks, device=device)
+        never = [specials.bos, specials.pad, specials.eod]
+        if not config.as_published:
+            never += [specials.unk, specials.mask]
+        self.never = torch.tensor(never, device=device)
 
     def keep(self, documents: Tensor) -> None:
         """Goes on with these documents only."""
@@ -88,11 +90,19 @@ class OpenEnd:
 
     def __init__(self, sources: Sequence[WordIds], config: SearchConfig, specials: SpecialTokens, device: torch.device):
         self.specials = specials
-        totals = [
-            sum(config.sentence_limit(len(sentence)) + 2 for sentence in document) for document in sources
-        ]  # the marks of each sentence count as well
+        never = [specials.pad]
+        self.least = 0
+        if config.as_published:
+            words = [sum(map(len, document)) + 2 * len(document) for document in sources]
+            longest, most = max(words), max(map(len, sources))
+            totals = [int(config.max_length_ratio * longest + config.max_length_extra * most)] * len(sources)
+            self.least = config.min_length
+        else:
+            # The marks of each sentence count as well.
+            totals = [sum(config.sentence_limit(len(sentence)) + 2 for sentence in document) for document in sources]
+            never += [specials.unk, specials.mask]
         self.limits = torch.tensor(totals, device=device)
-        self.never = torch.tensor([specials.pad, specials.unk, specials.mask], device=device)
+        self.never = torch.tensor(never, device=device)
 
     def keep(self, documents: Tensor) -> None:
         """Goes on with these documents only."""
@@ -105,6 +115,9 @@ class OpenEnd:
     def restrict(self, logits: Tensor, progress: Progress, document: Tensor) -> None:
         """Sets what may not follow to minus infinity, in place; logits [R, V]."""
         logits.index_fill_(1, self.never, -torch.inf)
+        if self.least:
+            too_short = (progress.free < self.least).nonzero().flatten()
+            logits[too_short, self.specials.eod] = -torch.inf
         full = (progress.free >= self.limits[document]).nonzero().flatten()
         if len(full):
             ends = logits[full, self.specials.eod]

@@ -50,7 +50,7 @@ class IncrementalDecoder:
             self.local_cross.begin_step(sentences)
         by_sentence = self.model.config.positions == "sentence"
         positions = offsets if by_sentence else torch.full_like(offsets, step)
-        x = self.model.embed(tokens, self.model.target_positions(positions))
+        x = self.model.embed_target(tokens, positions)
         counts = {"local_self": 0, "whole_self": 0, "local_cross": 0, "whole_cross": 0}
         for layer in self.layers:
             residual = layer.attention_residual

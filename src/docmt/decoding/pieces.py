@@ -157,7 +157,9 @@ def _score(
     labels[ends] = specials.eod
     scores = torch.cat(
         [
-            -torch.nn.functional.cross_entropy(model.project(part).float(), part_labels, reduction="none")
+            -torch.nn.functional.cross_entropy(
+                model.project(part).float() / config.temperature, part_labels, reduction="none"
+            )
             for part, part_labels in zip(states.split(512), labels.split(512), strict=True)
         ]
     )
@@ -177,6 +179,8 @@ def _score(
                 if len(target_sentence) == config.sentence_limit(len(source_sentence)):
                     worth[position - 1] = 0.0
                     free -= 1
+        if config.as_published:
+            free = len(stream)
         sentences, sentence_scores = split_stream(stream, worth, specials)
         score = sum(sentence_scores) / max(free, 1) ** config.length_penalty
         hypotheses.append(Hypothesis(sentences, sentence_scores, score, free))

@@ -32,7 +32,7 @@ class Hypothesis:
     score: float
     """log-probability divided by (number of free tokens ** length_penalty)"""
     free_tokens: int
-    """tokens chosen rather than forced"""
+    """tokens that count in the length: those chosen rather than forced (all in the published search)"""
 
     @property
     def log_probability(self) -> float:
@@ -132,7 +132,7 @@ class _Beams:
         tokens[:, 0] = forced_token
         free = (~forced).nonzero().flatten()
         if len(free):  # forced rows need no projection to the vocabulary
-            logits = self.model.project(states[free]).float()
+            logits = self.model.project(states[free]).float() / self.config.temperature
             normalizer = logits.logsumexp(-1, keepdim=True)
             self.rules.restrict(logits, progress.select(free), document[free])
             values, tokens[free] = logits.topk(count, dim=-1) if count > 1 else logits.max(-1, keepdim=True)
@@ -149,6 +149,8 @@ class _Beams:
             tokens = [*self.said[row].tolist(), self.specials.eod]
             scores = [*self.worth[row].tolist(), float(worth[i, j])]
             free = int(self.progress.free[row]) + (0 if bool(forced[row]) else 1)
+            if self.config.as_published:
+                free = len(tokens)
             sentences, sentence_scores = split_stream(tokens, scores, self.specials)
             score = float(best[i, j]) / max(free, 1) ** self.config.length_penalty
             found.append(Hypothesis(sentences, sentence_scores, score, free))

@@ -60,6 +60,10 @@ class ModelConfig:
     """group system: group attention in cross-attention; false attends to the whole source in every layer"""
     normalization: Literal["post", "pre"] = "post"
     """layer norm after each residual sum (post, published) or before each sub-layer (pre)"""
+    activation: Literal["relu", "gelu"] = "relu"
+    """between the two products of the feed-forward sub-layers"""
+    embedding_normalization: bool = False
+    """layer norm after the sum of embedding and position vector, one for each side"""
     position_encoding: Literal["sinusoidal", "learned"] = "sinusoidal"
     """position vectors: computed (any length) or learned (up to max_positions)"""
     positions: Literal["document", "sentence"] = "document"
@@ -86,6 +90,7 @@ class ModelConfig:
         _one_of("model.system", self.system, ("sentence", "document", "group"))
         _one_of("model.top_attention", self.top_attention, ("combined", "group", "global"))
         _one_of("model.normalization", self.normalization, ("post", "pre"))
+        _one_of("model.activation", self.activation, ("relu", "gelu"))
         _one_of("model.position_encoding", self.position_encoding, ("sinusoidal", "learned"))
         _one_of("model.positions", self.positions, ("document", "sentence"))
         for name in ("width", "feed_forward", "heads", "encoder_layers", "decoder_layers", "max_positions"):

@@ -48,16 +48,17 @@ class _BitDropout(torch.autograd.Function):
 
 
 class FeedForward(nn.Module):
-    """W2 relu(W1 x + b1) + b2"""
+    """W2 f(W1 x + b1) + b2, with f = relu or gelu"""
 
-    def __init__(self, width: int, inner: int) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.inner = nn.Linear(width, inner)
-        self.outer = nn.Linear(inner, width)
+        self.activation = F.relu if config.activation == "relu" else F.gelu
+        self.inner = nn.Linear(config.width, config.feed_forward)
+        self.outer = nn.Linear(config.feed_forward, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., d] -> [..., d]"""
-        output: Tensor = self.outer(F.relu(self.inner(x)))
+        output: Tensor = self.outer(self.activation(self.inner(x)))
         return output
 
 
@@ -89,7 +90,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention = ScopedAttention(config.width, config.heads, scope, config.attention_dropout)
         self.attention_residual = SubLayer(config)
-        self.feed_forward = FeedForward(config.width, config.feed_forward)
+        self.feed_forward = FeedForward(config)
         self.feed_forward_residual = SubLayer(config)
 
     def forward(self, x: Tensor, source: Packed) -> Tensor:
@@ -108,7 +109,7 @@ class DecoderLayer(nn.Module):
         self.attention_residual = SubLayer(config)
         self.cross = ScopedAttention(config.width, config.heads, cross_scope, config.attention_dropout)
         self.cross_residual = SubLayer(config)
-        self.feed_forward = FeedForward(config.width, config.feed_forward)
+        self.feed_forward = FeedForward(config)
         self.feed_forward_residual = SubLayer(config)
 
     def forward(self, x: Tensor, target: Packed, memory: Tensor, source: Packed) -> Tensor:

@@ -36,6 +36,11 @@ class TranslationModel(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(config, scope) for scope in config.scopes("encoder"))
         scopes = zip(config.scopes("decoder"), config.scopes("cross"), strict=True)
         self.decoder = nn.ModuleList(DecoderLayer(config, own, cross) for own, cross in scopes)
+        self.source_norm: nn.LayerNorm | None = None
+        self.target_norm: nn.LayerNorm | None = None
+        if config.embedding_normalization:
+            self.source_norm = nn.LayerNorm(config.width)
+            self.target_norm = nn.LayerNorm(config.width)
         self.encoder_norm: nn.LayerNorm | None = None
         self.decoder_norm: nn.LayerNorm | None = None
         if config.normalization == "pre":
@@ -52,7 +57,7 @@ class TranslationModel(nn.Module):
 
     def encode(self, source: Packed) -> Tensor:
         """Encoder states [Ts, d]."""
-        x = self.embed(source.tokens, self.source_positions(self.positions(source)))
+        x = self.embed_source(source.tokens, self.positions(source))
         for layer in self.encoder:
             x = layer(x, source)
         return self.encoder_norm(x) if self.encoder_norm is not None else x
@@ -60,7 +65,7 @@ class TranslationModel(nn.Module):
     def decode(self, memory: Tensor, source: Packed, target: Packed) -> Tensor:
         """Decoder states [Tt, d] for encoder states `memory` [Ts, d]; sentence i of the target belongs to
         sentence i of the source. Raises ValueError when the sentence or document counts differ."""
-        x = self.embed(target.tokens, self.target_positions(self.positions(target)))
+        x = self.embed_target(target.tokens, self.positions(target))
         for layer in self.decoder:
             x = layer(x, target, memory, source)
         return self.decoder_norm(x) if self.decoder_norm is not None else x
@@ -69,8 +74,16 @@ class TranslationModel(nn.Module):
         """Decoder states [Tt, d] before the output projection."""
         return self.decode(self.encode(source), source, target)
 
-    def embed(self, tokens: Tensor, position_vectors: Tensor) -> Tensor:
-        """sqrt(d) * E[token] + P[position] (Vaswani et al. 2017, section 3.4): tokens [...] -> [..., d].
+    def embed_source(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """What the first encoder layer reads: tokens and positions [...] -> [..., d]"""
+        return self._embed(tokens, self.source_positions(positions), self.source_norm)
+
+    def embed_target(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """What the first decoder layer reads: tokens and positions [...] -> [..., d]"""
+        return self._embed(tokens, self.target_positions(positions), self.target_norm)
+
+    def _embed(self, tokens: Tensor, position_vectors: Tensor, norm: nn.LayerNorm | None) -> Tensor:
+        """sqrt(d) * E[token] + P[position] (Vaswani et al. 2017, section 3.4).
 
         Under autocast the states are in its precision from here on: casting them to and fro around every product
         made 240 copies in a training step of a small one (docs/log.md).
@@ -78,6 +91,8 @@ class TranslationModel(nn.Module):
         x = self.tokens(tokens) * math.sqrt(self.config.width) + position_vectors
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
+        if norm is not None:
+            x = norm(x)
         return self.dropout(x)
 
     def project(self, states: Tensor) -> Tensor:

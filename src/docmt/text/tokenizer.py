@@ -147,9 +147,11 @@ def train_tokenizer(kind: str, sentences: Iterable[str], vocabulary_size: int) -
 def _kind(name: object, where: str) -> type[Tokenizer]:
     # The kinds import this module, so it can only look for them once somebody asks.
     from docmt.text.bpe import BpeTokenizer
+    from docmt.text.dictionary import DictionaryTokenizer
     from docmt.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
-    kinds: dict[object, type[Tokenizer]] = {kind.kind: kind for kind in (BpeTokenizer, SentencePieceTokenizer)}
+    known = (BpeTokenizer, SentencePieceTokenizer, DictionaryTokenizer)
+    kinds: dict[object, type[Tokenizer]] = {kind.kind: kind for kind in known}
     if not isinstance(name, str) or name not in kinds:
         raise DocmtError(f"unknown tokenizer kind {name!r} {where}; the kinds are {', '.join(map(str, kinds))}")
     return kinds[name]

@@ -1,0 +1,5 @@
+"""Other people's checkpoints as docmt model directories."""
+
+from docmt.interop.fairseq import convert_gtransformer
+
+__all__ = ["convert_gtransformer"]

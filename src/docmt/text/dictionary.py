@@ -1,0 +1,81 @@
+"""The vocabulary of somebody else's model: a list of symbols, for text that is already split into them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import ClassVar, Self
+
+from docmt.errors import DocmtError
+from docmt.files import write_text
+from docmt.text.checks import check_text, make_directory, read_file
+from docmt.text.tokenizer import SpecialTokens, Tokenizer, write_config
+
+SYMBOLS_FILE = "dictionary.txt"
+CONTINUES = "@@"  # ends a symbol that goes on in the next one (Sennrich et al. 2016)
+
+_log = logging.getLogger(__name__)
+
+
+class DictionaryTokenizer(Tokenizer):
+    """Symbols with blanks between them, as a model's own pipeline (Moses, BPE) writes them.
+
+    Decoding joins symbols at `@@`. A symbol that is not in the dictionary becomes <unk>, and the log says so.
+    """
+
+    kind: ClassVar[str] = "dictionary"
+
+    def __init__(self, symbols: Sequence[str]) -> None:
+        """`symbols`: the words in the order of their ids, without special tokens."""
+        self.symbols = tuple(symbols)
+        self._ids = {symbol: number + SpecialTokens.first_word for number, symbol in enumerate(self.symbols)}
+
+    @property
+    def word_count(self) -> int:
+        return len(self.symbols)
+
+    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+        check_text(sentences)
+        batch = [[self._ids.get(symbol, SpecialTokens.unk) for symbol in sentence.split()] for sentence in sentences]
+        unknown = [
+            symbol
+            for sentence, ids in zip(sentences, batch, strict=True)
+            for symbol, token in zip(sentence.split(), ids, strict=True)
+            if token == SpecialTokens.unk
+        ]
+        if unknown:
+            _log.warning(
+                "%d symbols are not in the model's dictionary and become <unk> (the first: %r): split the text as the "
+                "model's training data was",
+                len(unknown),
+                unknown[0],
+            )
+        return batch
+
+    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        texts = [" ".join(self.symbols[word] for word in self.words(ids)) for ids in batch]
+        return [text.replace(f"{CONTINUES} ", "").removesuffix(CONTINUES) for text in texts]
+
+    def save(self, directory: Path) -> None:
+        make_directory(directory)
+        write_text(directory / SYMBOLS_FILE, "".join(f"{symbol}\n" for symbol in self.symbols))
+        write_config(directory, self.kind)
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        path = directory / SYMBOLS_FILE
+        data = read_file(path, "dictionary")
+        try:
+            symbols = data.decode("utf-8").split("\n")
+        except UnicodeDecodeError as error:
+            raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
+        if symbols.pop() or len(set(symbols)) < len(symbols):
+            raise DocmtError(
+                f"{path} is damaged (a symbol is there twice or cut off); copy the tokenizer's files again"
+            )
+        return cls(symbols)
+
+    @classmethod
+    def train(cls, sentences: Iterable[str], vocabulary_size: int) -> Self:
+        raise DocmtError("a tokenizer of kind dictionary comes with a converted model: choose another kind to train")

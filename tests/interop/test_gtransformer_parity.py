@@ -1,0 +1,170 @@
+"""docmt's G-Transformer is the published one: converted models give the published code's own numbers."""
+
+import json
+
+import numpy as np
+import published
+import pytest
+import torch
+from published import EOD, EOS, FIXTURES, PAD, VARIANTS
+from safetensors.torch import load_file
+
+from docmt.decoding import SearchConfig, score_documents, search
+from docmt.interop.fairseq import parameter_name, rename
+from docmt.model import Packed, Spans, pack
+from docmt.text import SpecialTokens
+from docmt.training import smoothed_cross_entropy
+
+SPECIALS = SpecialTokens(59)
+TRAINED = tuple(variant for variant in VARIANTS if variant.startswith("trained"))
+BATCHES = tuple(kind for kind in ("eval", "train", "train_noise") if (FIXTURES / f"batch_{kind}.npz").is_file())
+# Trained weights amplify rounding: the stored float32 logits are themselves 0.7e-5 and 1.6e-5 away from float64.
+TOLERANCES = {"trained_partial": 1.5e-5, "trained_full": 3e-5}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("converted")
+    return {variant: published.convert(variant, directory) for variant in VARIANTS}
+
+
+def layouts(kind, framed):
+    """Source, source as cross-attention sees it, and target of a stored batch; a document per row."""
+    rows = published.batch(kind)
+    sources = [published.sentences(row) for row in rows["src_tokens"]]
+    targets = [published.sentences(row) for row in rows["prev_output_tokens"]]
+    source, target = pack(sources), pack(targets)
+    if kind == "eval" or not framed:
+        return source, source, target
+    # In their training layout the end mark comes first. Nothing hides from it: it sees the whole source.
+    starts, lengths, sentence = [], [], 0
+    for start, length, document in zip(source.documents.starts, source.documents.lengths, sources, strict=True):
+        starts += [start, *source.sentences.starts[sentence : sentence + len(document)]]
+        lengths += [length, *source.sentences.lengths[sentence : sentence + len(document)]]
+        sentence += len(document)
+    return source, Packed(source.tokens, Spans(torch.stack(starts), torch.stack(lengths)), source.documents), target
+
+
+def forward(model, kind):
+    """Encoder states, decoder states and labels, packed."""
+    source, seen, target = layouts(kind, model.config.framed)
+    memory = model.encode(source)
+    labels = published.batch(kind)["target"]
+    return memory, model.decode(memory, seen, target), torch.from_numpy(labels[labels != PAD])
+
+
+def stored(variant, kind, name, tokens):
+    """The entries of a stored output that belong to real tokens, rows one after the other."""
+    values = np.load(FIXTURES / variant / f"out_{kind}.npz")[name]
+    return torch.from_numpy(values[published.batch(kind)[tokens] != PAD])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_encoder_logits_and_losses(models, variant):
+    for kind in BATCHES:
+        with torch.no_grad():
+            memory, states, labels = forward(models[variant], kind)
+            loss, nll = smoothed_cross_entropy(states, models[variant].tokens.weight, labels, 0.1)
+        tolerance = TOLERANCES.get(variant, 1e-5)
+        wanted = stored(variant, kind, "encoder_out", "src_tokens")
+        torch.testing.assert_close(memory, wanted, atol=tolerance, rtol=0)
+        wanted = stored(variant, kind, "logits", "prev_output_tokens")
+        torch.testing.assert_close(models[variant].project(states), wanted, atol=tolerance, rtol=0)
+        scalars = np.load(FIXTURES / variant / f"out_{kind}.npz")
+        assert loss.item() == pytest.approx(float(scalars["loss_label_smoothed_sum"]), rel=1e-5)
+        assert nll.item() == pytest.approx(float(scalars["nll_loss_sum"]), rel=1e-5)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_logits_of_pairs_of_sentences(models, variant):
+    rows = published.batch("eval")
+    pairs = [
+        (published.sentences(source), published.sentences(target))
+        for source, target in zip(rows["src_tokens"], rows["prev_output_tokens"], strict=True)
+    ]
+    found = torch.cat(models[variant].logits(pairs))
+    wanted = stored(variant, "eval", "logits", "prev_output_tokens")
+    torch.testing.assert_close(found, wanted, atol=TOLERANCES.get(variant, 1e-5), rtol=0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradient_norms(models, variant):
+    model = models[variant]
+    expected = json.loads((FIXTURES / variant / "grad_norms.json").read_text())
+    for kind in BATCHES:
+        model.zero_grad()
+        _, states, labels = forward(model, kind)
+        smoothed_cross_entropy(states, model.tokens.weight, labels, 0.1)[0].backward()
+        found = {name: parameter.grad.norm().item() for name, parameter in model.named_parameters()}
+        wanted = {parameter_name(name, model.config): norm for name, norm in expected[kind].items()}
+        assert set(found) <= set(wanted)
+        for name, norm in found.items():
+            if not name.endswith("key.bias"):  # has no effect on anything: its gradient is rounding
+                assert norm == pytest.approx(wanted[name], rel=1e-5), name
+    model.zero_grad()
+
+
+@pytest.mark.parametrize(
+    "variant", [variant for variant in VARIANTS if (FIXTURES / variant / "train_steps.json").is_file()]
+)
+def test_eight_updates_lead_to_the_same_weights(tmp_path, variant):
+    model = published.convert(variant, tmp_path)
+    record = json.loads((FIXTURES / variant / "train_steps.json").read_text())
+    optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=(0.9, 0.98), fused=True)
+    for step in record["steps"]:
+        # They add epsilon before they correct the bias of the second moment.
+        optimizer.param_groups[0].update(lr=step["lr_used"], eps=1e-8 / (1 - 0.98 ** step["update"]) ** 0.5)
+        optimizer.zero_grad()
+        _, states, labels = forward(model, "train")
+        loss, _ = smoothed_cross_entropy(states, model.tokens.weight, labels, 0.1)
+        (loss / step["sample_size"]).backward()
+        optimizer.step()
+    wanted = rename(load_file(FIXTURES / variant / "weights_after_8_updates.safetensors"), model.config)
+    for name, tensor in model.state_dict().items():
+        if not name.endswith("key.bias"):
+            torch.testing.assert_close(
+                tensor, wanted[name], atol=1e-5, rtol=0, msg=lambda text, name=name: f"{name}: {text}"
+            )
+
+
+def decodings(variants):
+    return [
+        (variant, path.name.removesuffix(".json"))
+        for variant in variants
+        for path in sorted((FIXTURES / variant).glob("decode_*.json"))
+    ]
+
+
+@pytest.mark.parametrize(("variant", "name"), decodings(VARIANTS))
+def test_the_search_finds_every_published_hypothesis(models, variant, name):
+    record = json.loads((FIXTURES / variant / f"{name}.json").read_text())
+    theirs = record["settings"]
+    config = SearchConfig(
+        beam=theirs["beam_size"],
+        n_best=theirs["beam_size"],
+        length_penalty=theirs["len_penalty"] if theirs["normalize_scores"] else 0.0,
+        max_length_ratio=theirs["max_len_a"],
+        max_length_extra=theirs["max_len_b"],
+        min_length=theirs["min_len"],
+        temperature=theirs["temperature"],
+        compatibility="gtransformer",
+    )
+    model, compared = models[variant], 0
+    for item in record["one_document_at_a_time"]:
+        source = [sentence[1:-1] for sentence in published.sentences(np.array(item["src_tokens"]))]
+        found = search(model, [source], SPECIALS, config)[0]
+        assert [h.score for h in found] == pytest.approx([h["score"] for h in item["hypotheses"]], abs=1e-4)
+        for ours, wanted in zip(found, item["hypotheses"], strict=True):
+            if model.config.framed:
+                tokens = [token for sentence in ours.sentences for token in (*sentence, EOS, 0)]
+                tokens[-1] = EOD
+                assert tokens == wanted["tokens"]
+            else:  # sentences of an unframed hypothesis may lack their marks
+                words = [token for token in wanted["tokens"] if token not in (0, EOS, EOD)]
+                assert [token for sentence in ours.sentences for token in sentence] == words
+            compared += 1
+        if model.config.framed:
+            targets = [found[0].sentences]
+            rescored = score_documents(model, [source], targets, SPECIALS, config)[0]
+            assert rescored.score == pytest.approx(found[0].score, abs=1e-4)
+    assert compared >= 3
