@@ -22,9 +22,10 @@ RANKS = {
     "model": 4,
     "data": 5,
     "model_directory": 6,
+    "analysis": 7,
     "decoding": 7,
     "evaluation": 7,
-    "training": 8,  # validation decodes and evaluates
+    "training": 8,  # validation decodes, evaluates and measures entropy
     "__init__": 9,
     "serve": 10,
     "cli": 11,
@@ -124,6 +125,8 @@ def test_files_are_short_and_name_no_machine(path):
         ("docmt.text.bpe", "from docmt.synthetic import grammar", "must not import synthetic"),
         ("docmt.synthetic.grammar", "from lightning.fabric import Fabric", "must not import lightning"),
         ("docmt.evaluation.metrics", "from docmt.decoding.beam import search", "must not import decoding"),
+        ("docmt.analysis.entropy", "from docmt.training import train", "must not import training"),
+        ("docmt.analysis.figures", "from docmt.decoding import search", "must not import decoding"),
         ("docmt.model.config", "import json", "must not import json"),
         ("docmt.model.config", "from pathlib import Path", "must not import pathlib"),
         ("docmt.model.config", "from docmt.files import write_text", "model must not import files"),
@@ -150,6 +153,7 @@ def test_the_checker_sees(module, code, message):
         ("docmt.model.config", "import torch\nfrom ..errors import DocmtError\nfrom docmt.model import spans"),
         ("docmt.model_directory", "from docmt.data.store import PreparedStore\nimport json, torch"),
         ("docmt.evaluation.metrics", "from docmt.documents.corpus import read_documents\nimport torchmetrics"),
+        ("docmt.training.validation", "from docmt.analysis import measuring_entropy"),
         ("docmt.__init__", "from docmt.decoding.translator import Translator"),
         ("docmt.cli.main", "from docmt import __version__, training"),
     ],
