@@ -79,6 +79,9 @@ def test_blocks_hold_no_more_scores_than_allowed(monkeypatch):
     sizes.clear()
     query_entropies(*random_attention([7] * 100, [7] * 100), causal=True)
     assert sizes == [100 * 3 * 7 * 7]  # short sentences share one product
+    sizes.clear()
+    query_entropies(*random_attention([7] * 100, [7] * 100), causal=True, most_scores=1000)
+    assert max(sizes) <= 1000
 
 
 def test_key_spans_may_lie_anywhere():
