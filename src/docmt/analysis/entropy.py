@@ -84,7 +84,8 @@ def measuring_entropy(model: TranslationModel) -> Iterator[EntropyMeter]:
     """While the block runs, every forward pass of `model` adds to the meter, and computes what it computes without.
 
     A pass takes about 1.5 times as long (256-wide model, 500-token instances, CPU), so measure in validation, not in
-    every update. Decoding step by step does not pass through here.
+    every update; there, the tokens that fill up training batches would count as well. Decoding step by step does
+    not pass through here.
     """
     attentions = list(_attentions(model))
     meter = EntropyMeter(kind for kind, _ in attentions)
