@@ -84,6 +84,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         (["translate", "m", "f", "--input.layout", "page"], r"--input.layout is 'page': choose one of text, lines"),
         (["translate", "m", "f", "-o"], r"-o has no value: give one"),
         (["score", "m", "a", "b", "--search.n_best", "2"], r"unknown option --search.n_best"),
+        (["translate", "m", "f", "--search.temperature", "0"], r"--search.temperature is 0.*: choose a number above 0"),
     ],
 )
 def test_options_that_do_not_fit(arguments, message, tmp_path, monkeypatch):

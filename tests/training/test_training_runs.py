@@ -12,6 +12,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from docmt.analysis import KINDS, attention_entropy
 from docmt.errors import DocmtError
 from docmt.model_directory import load_model
 from docmt.training import train
@@ -268,6 +269,43 @@ def test_document_bleu_chooses_the_best(change):
     assert "d-BLEU (dev)" in (config.run / "model" / "README.md").read_text()
 
 
+def test_entropy_is_recorded_and_changes_nothing_else(change, tmp_path):
+    train(change())
+    measured = change(run=tmp_path / "measured", validation__entropy=True)
+    train(measured)
+    lines = metrics(measured.run)
+    names = {f"entropy_{kind}" for kind in KINDS}
+    for line in lines:
+        assert names & set(line) == (names if "valid_loss" in line else set())
+        assert all(0 < line[name] < 6 for name in names if name in line)
+    assert len([line for line in lines if "valid_loss" in line]) == 3
+    plain = [{name: value for name, value in line.items() if name not in names} for line in lines]
+    assert plain == metrics(change().run)
+    assert_equal_weights(measured.run / "model/model.safetensors", change().run / "model/model.safetensors")
+
+
+def test_recorded_entropy_is_that_of_the_validated_weights(change, store):
+    config = change(validation__entropy=True, stop__max_steps=4)
+    train(config)
+    dev = Split(store.split("dev"), config, store.tokenizer.specials)
+    found = attention_entropy(load_model(config.run), [dev.batch(indices) for indices in dev.plan.in_order()])
+    line = metrics(config.run)[-1]
+    assert {f"entropy_{kind}": pytest.approx(bits, abs=1e-9) for kind, bits in found.items()} == {
+        name: value for name, value in line.items() if name.startswith("entropy_")
+    }
+
+
+def test_a_run_from_before_a_setting_existed_can_be_resumed(change):
+    train(change(stop__max_steps=4))
+    longer = change(stop__max_steps=8)
+    recipe = yaml.safe_load((longer.run / "recipe.yaml").read_text())
+    del recipe["validation"]["entropy"]
+    (longer.run / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    with pytest.raises(DocmtError, match=r"validation.entropy is True but was False"):
+        train(change(stop__max_steps=8, validation__entropy=True), resume=True)
+    assert train(longer, resume=True).update == 8
+
+
 def test_averages_of_the_last_weights(change):
     config = change(checkpoints__average="last", checkpoints__average_count=2)
     train(config)
@@ -307,11 +345,10 @@ def test_a_full_disk_leaves_the_previous_checkpoint(change, monkeypatch):
 
 @pytest.mark.slow
 def test_two_processes_make_the_updates_of_one(change, tmp_path):
-    alone = change(
-        run=tmp_path / "alone", batches__accumulate=2, model__dropout=0.0, objective__word_dropout=0.0, log_every=1
-    )
+    settings = {"model__dropout": 0.0, "objective__word_dropout": 0.0, "validation__entropy": True, "log_every": 1}
+    alone = change(run=tmp_path / "alone", batches__accumulate=2, **settings)
     train(alone)
-    together = change(run=tmp_path / "together", model__dropout=0.0, objective__word_dropout=0.0, log_every=1)
+    together = change(run=tmp_path / "together", **settings)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     process = run_in_background(together, tmp_path, *launcher)
     _, errors = process.communicate(timeout=300)

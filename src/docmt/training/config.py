@@ -87,6 +87,8 @@ class ValidationConfig:
     """what chooses the best model: label-smoothed dev loss, or document BLEU of dev translations"""
     beam: int = 1
     """beam of the dev translations; used with best_by d_bleu"""
+    entropy: bool = False
+    """measure attention entropy (bits; encoder, decoder and cross-attention, local and global) at each validation"""
 
     def __post_init__(self) -> None:
         at_least("validation.every", self.every, 0)

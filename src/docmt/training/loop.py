@@ -206,7 +206,8 @@ class Training:
         if dev is None:
             return
         started = time.monotonic()
-        found = validation_loss(self.fabric, self.model, dev, config.objective.label_smoothing)
+        smoothing, entropy = config.objective.label_smoothing, config.validation.entropy
+        found = validation_loss(self.fabric, self.model, dev, smoothing, entropy)
         line: dict[str, Any] = {"update": state.update, "epoch": state.epoch}
         line |= {"valid_loss": found.loss, "valid_nll": found.nll, "valid_ppl": math.exp(min(found.nll, 100))}
         score = found.loss
@@ -216,6 +217,7 @@ class Training:
             score = line["valid_d_bleu"] = self.fabric.broadcast(bleu)
         state.seconds += time.monotonic() - started
         improved = state.best.improves(score, state.update)
+        line |= {f"entropy_{kind}": bits for kind, bits in found.entropy.items()}
         line |= {"best": improved, "seconds": round(state.seconds, 2)}
         self._add_metrics(line)
         shown = ", ".join(f"{name.removeprefix('valid_')} {line[name]:.4f}" for name in line if "valid_" in name)

@@ -66,7 +66,8 @@ class RunDirectory:
 
     def check_resumable(self, config: TrainConfig) -> None:
         """Raises DocmtError if there is no run, or one that trains differently."""
-        stored = read_recipe(self.recipe, self.path)
+        # Through the dataclasses, so that settings younger than the run have the defaults they had in effect.
+        stored = TrainConfig.from_dict(read_recipe(self.recipe, self.path), str(self.recipe)).to_dict()
         difference = first_difference(stored, config.to_dict())
         if difference is not None:
             raise DocmtError(

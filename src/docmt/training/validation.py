@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 import torch
 from lightning_fabric import Fabric
 
+from docmt.analysis.entropy import EntropyMeter, mean_bits, measuring_entropy
 from docmt.data import ParallelStore
 from docmt.decoding import SearchConfig, translate_ids
 from docmt.evaluation.metrics import MetricConfig, evaluate_documents
@@ -26,25 +28,36 @@ class DevLoss:
     loss: float
     """label-smoothed"""
     nll: float
+    entropy: dict[str, float] = field(default_factory=dict)
+    """attention entropy in bits by kind, over query tokens and layers; empty unless it was asked for"""
 
 
 @torch.no_grad()
-def validation_loss(fabric: Fabric, model: TranslationModel, dev: Split, smoothing: float) -> DevLoss:
-    """Loss of `model` on the dev split, without dropout of any kind; processes share the batches."""
+def validation_loss(
+    fabric: Fabric, model: TranslationModel, dev: Split, smoothing: float, entropy: bool = False
+) -> DevLoss:
+    """Loss of `model` on the dev split, without dropout of any kind; processes share the batches.
+
+    With `entropy`, attention entropies are measured in the same pass.
+    """
     was_training = model.training
     model.eval()
     sums = np.zeros(3)
     try:
-        for indices in dev.plan.in_order()[fabric.global_rank :: fabric.world_size]:
-            batch = dev.batch(indices).to(fabric.device)
-            with fabric.autocast():
-                states = model(batch.source, batch.target)
-                loss, nll = smoothed_cross_entropy(states, model.tokens.weight, batch.labels, smoothing)
-            sums += (loss.item(), nll.item(), batch.tokens)
+        with measuring_entropy(model) if entropy else nullcontext(EntropyMeter(())) as meter:
+            for indices in dev.plan.in_order()[fabric.global_rank :: fabric.world_size]:
+                batch = dev.batch(indices).to(fabric.device)
+                with fabric.autocast():
+                    states = model(batch.source, batch.target)
+                    loss, nll = smoothed_cross_entropy(states, model.tokens.weight, batch.labels, smoothing)
+                sums += (loss.item(), nll.item(), batch.tokens)
     finally:
         model.train(was_training)
-    loss_sum, nll_sum, tokens = sum_over_processes(fabric, sums.tolist())
-    return DevLoss(loss_sum / tokens, nll_sum / tokens)
+    kinds = list(meter.bits)
+    found = [*sums.tolist(), *meter.bits.values(), *map(float, meter.queries.values())]
+    loss_sum, nll_sum, tokens, *rest = sum_over_processes(fabric, found)
+    bits, queries = (dict(zip(kinds, part, strict=True)) for part in (rest[: len(kinds)], rest[len(kinds) :]))
+    return DevLoss(loss_sum / tokens, nll_sum / tokens, mean_bits(bits, queries))
 
 
 class DevBleu:

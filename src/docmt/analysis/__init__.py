@@ -1,0 +1,15 @@
+"""Looking into models and trainings: attention entropy, and figures of how a training went."""
+
+from docmt.analysis.entropy import KINDS, EntropyMeter, attention_entropy, measuring_entropy, query_entropies
+from docmt.analysis.figures import Curve, draw_curves, read_curves
+
+__all__ = [
+    "KINDS",
+    "Curve",
+    "EntropyMeter",
+    "attention_entropy",
+    "draw_curves",
+    "measuring_entropy",
+    "query_entropies",
+    "read_curves",
+]

@@ -1,0 +1,105 @@
+"""Figures of trainings, drawn from their metrics.jsonl."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from docmt.analysis.entropy import KINDS
+from docmt.errors import DocmtError
+from docmt.files import atomic_path, check_writable
+
+FORMATS = ("png", "pdf", "svg")
+_COLUMNS = 3
+_PANEL = (4.2, 3.0)  # inches
+
+
+@dataclass
+class Curve:
+    """One metric over the updates of a training."""
+
+    updates: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+
+def read_curves(metrics: Path) -> dict[str, Curve]:
+    """Every numeric metric in a metrics.jsonl, by name, as far as the run has come.
+
+    A last line without its end is still being written and is left out. Raises DocmtError for a file that cannot be
+    read or a damaged line.
+    """
+    try:
+        text = metrics.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        raise DocmtError(f"cannot read {metrics}: {reason}; name the metrics.jsonl of a run directory") from error
+    curves: dict[str, Curve] = {}
+    for number, line in enumerate(text.split("\n")[:-1], 1):
+        try:
+            values = json.loads(line)
+            update = int(values["update"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise DocmtError(
+                f"{metrics}, line {number}: this is no line of metrics; name the metrics.jsonl of a run directory"
+            ) from error
+        for name, value in values.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                curve = curves.setdefault(name, Curve())
+                curve.updates.append(update)
+                curve.values.append(value)
+    return curves
+
+
+def draw_curves(metrics: Mapping[str, Path], figure: Path) -> None:
+    """Draws the losses and the attention entropies of trainings over their updates, one panel each, side by side.
+
+    `metrics`: the metrics.jsonl of each training by the name that stands in the legend. `figure`: a .png, .pdf or
+    .svg file. Entropies are there if the trainings had `validation.entropy` (Bao et al. 2021, figures 4, 5 and 8).
+    Raises DocmtError when there is nothing to draw, the file cannot be written or matplotlib is missing.
+    """
+    file_format = figure.suffix.removeprefix(".").lower()
+    if file_format not in FORMATS:
+        raise DocmtError(f"cannot draw {figure}: name a file that ends in .{', .'.join(FORMATS)}")
+    check_writable(figure)
+    runs = {name: read_curves(path) for name, path in metrics.items()}
+    panels = _panels(runs)
+    drawing = _new_drawing(min(len(panels), _COLUMNS), -(-len(panels) // _COLUMNS))
+    for place, (title, unit, styles) in enumerate(panels):
+        axes = drawing.axes[place]
+        for number, curves in enumerate(runs.values()):
+            for name, style in styles.items():
+                if name in curves:
+                    axes.plot(curves[name].updates, curves[name].values, style, color=f"C{number}", linewidth=1.2)
+        axes.set(title=title, xlabel="updates", ylabel=unit)
+        axes.grid(alpha=0.3)
+    for unused in drawing.axes[len(panels) :]:
+        unused.set_axis_off()
+    for number, name in enumerate(runs):
+        drawing.axes[0].plot([], [], color=f"C{number}", label=name)
+    drawing.axes[0].legend()
+    with atomic_path(figure) as temporary:
+        drawing.savefig(temporary, format=file_format, dpi=150)
+
+
+def _panels(runs: Mapping[str, Mapping[str, Curve]]) -> list[tuple[str, str, dict[str, str]]]:
+    """(title, unit, metrics to draw with their line styles) of every panel for which some run has a metric."""
+    panels = [("loss (dotted: training, solid: dev)", "nats per token", {"loss": ":", "valid_loss": "-"})]
+    panels += [(f"entropy, {kind.replace('_', ' ')}", "bits", {f"entropy_{kind}": "-"}) for kind in KINDS]
+    found = [panel for panel in panels if any(name in curves for curves in runs.values() for name in panel[2])]
+    if not found:
+        raise DocmtError("there is nothing to draw: the metrics hold no losses and no entropies yet; train on")
+    return found
+
+
+def _new_drawing(columns: int, rows: int) -> Any:
+    """A matplotlib figure with a grid of axes, belonging to no window and to no global state."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise DocmtError("figures are drawn by matplotlib, which is missing here: pip install docmt[plots]") from error
+    drawing = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained")
+    drawing.subplots(rows, columns, squeeze=False)
+    return drawing

@@ -1,0 +1,205 @@
+"""Attention entropy on known distributions, and that measuring it leaves the model alone."""
+
+import math
+
+import pytest
+import torch
+
+from docmt.analysis import KINDS, EntropyMeter, attention_entropy, measuring_entropy, query_entropies
+from docmt.data import Batch
+from docmt.model import ModelConfig, Spans, TranslationModel, pack
+
+SOURCE = [[[0, 5, 6, 7, 2], [0, 8, 2]], [[0, 9, 10, 2]]]
+TARGET = [[[0, 5, 6, 2], [0, 8, 9, 10, 2]], [[0, 9, 2]]]
+
+
+def make_model(**settings):
+    torch.manual_seed(1)
+    sizes = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 3, "decoder_layers": 2, "dropout": 0.0}
+    sizes |= {"encoder_global_layers": 1, "decoder_global_layers": 1, "cross_global_layers": 1, "vocabulary_size": 20}
+    return TranslationModel(ModelConfig(**(sizes | settings)))
+
+
+def make_batch(source=SOURCE, target=TARGET):
+    packed = pack(target)
+    return Batch(pack(source), packed, packed.tokens)
+
+
+def random_attention(q_lengths, k_lengths, heads=3, width=4, scale=3.0):
+    generator = torch.Generator().manual_seed(2)
+    queries, keys = Spans.tile(q_lengths), Spans.tile(k_lengths)
+    query = scale * torch.randn(sum(q_lengths), heads, width, generator=generator)
+    return query, torch.randn(sum(k_lengths), heads, width, generator=generator), queries, keys
+
+
+def one_by_one(query, key, queries, keys, causal):
+    """The definition, query by query, in float64."""
+    found = []
+    for q_start, q_length, k_start, k_length in zip(
+        queries.starts.tolist(), queries.lengths.tolist(), keys.starts.tolist(), keys.lengths.tolist(), strict=True
+    ):
+        for offset in range(q_length):
+            seen = key[k_start : k_start + (offset + 1 if causal else k_length)].double()
+            scores = torch.einsum("hk,lhk->hl", query[q_start + offset].double(), seen) / math.sqrt(query.shape[-1])
+            p = scores.softmax(1).mean(0)
+            found.append(-sum(x * math.log2(x) for x in p.tolist() if x > 0))
+    return torch.tensor(found)
+
+
+Q_LENGTHS, K_LENGTHS = [1, 9, 2, 30, 5, 31, 1], [4, 8, 1, 33, 30, 2, 7]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_definition(causal):
+    attention = random_attention(Q_LENGTHS, Q_LENGTHS if causal else K_LENGTHS)
+    torch.testing.assert_close(
+        query_entropies(*attention, causal), one_by_one(*attention, causal), atol=2e-6, rtol=0, check_dtype=False
+    )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("most_scores", [1, 100, 1000, 5000])
+def test_the_size_of_blocks_changes_nothing(causal, most_scores):
+    attention = random_attention(Q_LENGTHS, Q_LENGTHS if causal else K_LENGTHS)
+    torch.testing.assert_close(
+        query_entropies(*attention, causal, most_scores=most_scores),
+        query_entropies(*attention, causal),
+        atol=1e-6,
+        rtol=0,
+    )
+
+
+def test_blocks_hold_no_more_scores_than_allowed(monkeypatch):
+    sizes = []
+    original = torch.Tensor.softmax
+    monkeypatch.setattr(torch.Tensor, "softmax", lambda x, dim: sizes.append(x.numel()) or original(x, dim))
+    query_entropies(*random_attention([700, 3, 4], [700, 5, 3]), causal=False, most_scores=10_000)
+    assert max(sizes) <= 10_000
+    assert sum(sizes) < 1.01 * 3 * (700 * 700 + 4 * 5 * 2)
+    sizes.clear()
+    query_entropies(*random_attention([7] * 100, [7] * 100), causal=True)
+    assert sizes == [100 * 3 * 7 * 7]  # short sentences share one product
+    sizes.clear()
+    query_entropies(*random_attention([7] * 100, [7] * 100), causal=True, most_scores=1000)
+    assert max(sizes) <= 1000
+
+
+def test_key_spans_may_lie_anywhere():
+    query, key, queries, _ = random_attention([3, 4, 2], [9, 0, 0])
+    windows = Spans(torch.tensor([0, 2, 1]), torch.tensor([5, 7, 8]))
+    torch.testing.assert_close(
+        query_entropies(query, key, queries, windows),
+        one_by_one(query, key, queries, windows, False),
+        atol=2e-6,
+        rtol=0,
+        check_dtype=False,
+    )
+    nothing = Spans(torch.tensor([0, 2, 1]), torch.tensor([5, 0, 8]))
+    assert query_entropies(query, key, queries, nothing)[3:7].tolist() == [0.0] * 4
+
+
+def test_heads_are_averaged_before_the_entropy():
+    """Two heads that each look at one token of their own: half and half is 1 bit, though each head has 0."""
+    query = torch.tensor([[[100.0], [-100.0]]])
+    key = torch.tensor([[[1.0], [1.0]], [[-1.0], [-1.0]]])
+    assert query_entropies(query, key, Spans.tile([1]), Spans.tile([2])).tolist() == [1.0]
+
+
+def test_even_attention_has_the_logarithm_of_what_it_sees():
+    model = make_model()
+    for module in model.modules():
+        if hasattr(module, "query"):
+            torch.nn.init.zeros_(module.query.weight)
+            torch.nn.init.zeros_(module.query.bias)
+    found = attention_entropy(model, [make_batch()])
+    source, target = [[5, 3], [4]], [[4, 5], [3]]
+
+    def mean(counts):
+        return pytest.approx(sum(map(math.log2, counts)) / len(counts), abs=1e-6)
+
+    assert list(found) == list(KINDS)
+    assert found["encoder_self_local"] == mean([n for d in source for n in d for _ in range(n)])
+    assert found["encoder_self_global"] == mean([sum(d) for d in source for _ in range(sum(d))])
+    assert found["decoder_self_local"] == mean([i + 1 for d in target for n in d for i in range(n)])
+    assert found["decoder_self_global"] == mean([i + 1 for d in target for i in range(sum(d))])
+    pairs = [pair for s, t in zip(source, target, strict=True) for pair in zip(s, t, strict=True)]
+    assert found["decoder_cross_local"] == mean([s for s, t in pairs for _ in range(t)])
+    assert found["decoder_cross_global"] == mean(
+        [sum(s) for s, t in zip(source, target, strict=True) for _ in range(sum(t))]
+    )
+
+
+def test_one_token_is_seen_with_certainty():
+    found = attention_entropy(make_model(), [make_batch([[[5]]], [[[6]]])])
+    assert found == dict.fromkeys(KINDS, 0.0)
+
+
+def test_the_mean_is_over_tokens_whatever_the_batches():
+    model = make_model()
+    together = attention_entropy(model, [make_batch()])
+    apart = attention_entropy(model, [make_batch([s], [t]) for s, t in zip(SOURCE, TARGET, strict=True)])
+    assert together == pytest.approx(apart, abs=1e-6)
+    first = attention_entropy(model, [make_batch(SOURCE[:1], TARGET[:1])])
+    assert first != pytest.approx(together, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ({"system": "document"}, "local"),
+        ({"system": "sentence"}, "local"),
+        ({"top_attention": "group"}, "global"),
+    ],
+)
+def test_only_what_the_model_has_is_reported(settings, missing):
+    found = attention_entropy(make_model(**settings), [make_batch()])
+    assert list(found) == [kind for kind in KINDS if not kind.endswith(missing)]
+    assert all(value > 0 for value in found.values())
+
+
+def test_a_kind_that_met_no_query_is_left_out():
+    meter = EntropyMeter(["decoder_cross_local", "encoder_self_local"])
+    meter.add("decoder_cross_local", torch.tensor([1.0, 2.0]))
+    meter.add("decoder_cross_local", torch.tensor([6.0]))
+    assert meter.means() == {"decoder_cross_local": 3.0}
+    assert attention_entropy(make_model(), []) == {}
+
+
+def test_mode_and_hooks_are_as_before():
+    model = make_model(dropout=0.5).train()
+    found = attention_entropy(model, [make_batch()])
+    assert model.training
+    assert found == attention_entropy(model.eval(), [make_batch()])
+    assert not model.training
+    with pytest.raises(ZeroDivisionError), measuring_entropy(model):
+        raise ZeroDivisionError
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def gradients(model, batch, measured, precision):
+    model.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+        if measured:
+            with measuring_entropy(model) as meter:
+                states = model(batch.source, batch.target)
+            assert all(0 < bits < 4 for bits in meter.means().values())
+        else:
+            states = model(batch.source, batch.target)
+    states.float().square().mean().backward()
+    return [states.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_measured_training_step_is_the_same_bit_for_bit(precision):
+    model, batch = make_model(attention_dropout=0.0).train(), make_batch()
+    plain = gradients(model, batch, False, precision)
+    measured = gradients(model, batch, True, precision)
+    assert len(plain) == len(measured) > 50
+    assert all(torch.equal(one, other) for one, other in zip(plain, measured, strict=True))
+
+
+def test_the_precision_of_the_model_changes_little():
+    model, batch = make_model(), make_batch()
+    exact = attention_entropy(model, [batch])
+    with torch.autocast("cpu", torch.bfloat16):
+        assert attention_entropy(model, [batch]) == pytest.approx(exact, abs=0.02)
