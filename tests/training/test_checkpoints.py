@@ -81,6 +81,54 @@ def test_a_group_model_starts_from_a_sentence_model(change, store, tmp_path):
     assert "new weights, random: encoder.1.attention.whole.query.weight" in log
 
 
+def test_attention_over_the_document_may_start_as_that_within_sentences(change, store, tmp_path):
+    train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
+    pretrained = load_model(tmp_path / "first").state_dict()
+    model = TranslationModel(fit_model_config(change().model, store))
+    new = initialize_from(model, tmp_path / "first", store.tokenizer, global_from_local=True)
+    assert new
+    assert all(".gate." in name for name in new)
+    for name, tensor in model.state_dict().items():
+        if name not in new:
+            assert torch.equal(tensor, pretrained[name.replace(".local.", ".whole.")])
+    # A model with group attention only has no weights under the global ones' names.
+    train(change(run=tmp_path / "grouped", model__top_attention="group", stop__max_steps=1))
+    grouped = load_model(tmp_path / "grouped").state_dict()
+    assert all(".gate." in name for name in initialize_from(model, tmp_path / "grouped", store.tokenizer, True))
+    whole = "decoder.1.cross.whole.key.weight"
+    assert torch.equal(model.state_dict()[whole], grouped[whole.replace("whole", "local")])
+
+
+def test_loaded_weights_learn_more_slowly_and_resume_so(change, store, tmp_path):
+    train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
+    # One update of Adam from zero moments changes every weight by its learning rate.
+    settings = {"initialize_from": tmp_path / "first", "optimizer__loaded_scale": 0.25, "optimizer__warmup": 0}
+    torch.manual_seed(0)
+    config = change(run=tmp_path / "one", stop__max_steps=1, model__dropout=0.0, **settings)
+    train(config)
+    trained = load_model(tmp_path / "one").state_dict()
+    pretrained = load_model(tmp_path / "first").state_dict()
+    state = json.loads((tmp_path / "one" / "checkpoints" / "last" / "state.json").read_text())
+    changes = {
+        name: (tensor - pretrained[name.replace(".local.", ".whole.")]).abs().median().item()
+        for name, tensor in trained.items()
+        if name not in state["new_weights"] and "feed_forward.inner" in name
+    }
+    assert changes
+    assert list(changes.values()) == pytest.approx([0.25 * config.optimizer.learning_rate] * len(changes), rel=0.01)
+    gates = [tensor for name, tensor in trained.items() if name.endswith("gate.linear.bias")]
+    assert all(name in state["new_weights"] for name in trained if ".gate." in name)
+    for bias in gates:  # they start at zero
+        assert bias.abs().median().item() == pytest.approx(config.optimizer.learning_rate, rel=0.01)
+    # Interrupted and resumed, the same weights come out, though nothing is missing any more.
+    train(change(run=tmp_path / "whole", stop__max_steps=6, **settings))
+    train(change(run=tmp_path / "halves", stop__max_steps=3, **settings))
+    (tmp_path / "first").rename(tmp_path / "gone")
+    train(change(run=tmp_path / "halves", stop__max_steps=6, **settings), resume=True)
+    whole, halves = (load_model(tmp_path / name).state_dict() for name in ("whole", "halves"))
+    assert all(torch.equal(whole[name], halves[name]) for name in whole)
+
+
 def test_a_model_of_the_same_system_is_taken_whole(finished, store):
     model = TranslationModel(load_model(finished.run).config)
     assert initialize_from(model, finished.run, store.tokenizer) == []

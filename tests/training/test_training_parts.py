@@ -96,6 +96,9 @@ def test_averages_are_means(tmp_path):
         ({"precision": "float16"}, "precision is 'float16': choose one of float32, bfloat16"),
         ({"device": "tpu"}, "device is 'tpu'"),
         ({"log_every": 0}, "log_every is 0"),
+        ({"optimizer__loaded_scale": 0.2}, "optimizer.loaded_scale is set but initialize_from is not"),
+        ({"global_from_local": True}, "global_from_local is set but initialize_from is not"),
+        ({"optimizer__loaded_scale": 0}, "optimizer.loaded_scale is 0: choose a number above 0"),
     ],
 )
 def test_bad_values_are_named(change, settings, message):

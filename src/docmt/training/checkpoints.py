@@ -56,6 +56,8 @@ class TrainingState:
     interval: Interval = field(default_factory=Interval)
     snapshots: list[tuple[int, float]] = field(default_factory=list)
     """update and score of the weights kept for the average"""
+    new_weights: list[str] = field(default_factory=list)
+    """parameters that the model to start from did not have (they may have a learning rate of their own)"""
 
 
 def save_checkpoint(

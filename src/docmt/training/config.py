@@ -67,12 +67,15 @@ class OptimizerConfig:
     """Adam: added to the denominator"""
     clip_norm: float = 0.0
     """gradients are scaled down to this norm; 0 = never"""
+    loaded_scale: float = 1.0
+    """learning rate of weights that came from initialize_from, as a share of that of new ones (0.2 as published)"""
 
     def __post_init__(self) -> None:
         above_zero("optimizer.learning_rate", self.learning_rate)
         above_zero("optimizer.epsilon", self.epsilon)
         at_least("optimizer.warmup", self.warmup, 0)
         at_least("optimizer.clip_norm", self.clip_norm, 0)
+        above_zero("optimizer.loaded_scale", self.loaded_scale)
         fraction("optimizer.beta1", self.beta1)
         fraction("optimizer.beta2", self.beta2)
 
@@ -158,6 +161,8 @@ class TrainConfig:
     """what is kept"""
     initialize_from: Path | None = None
     """model directory whose weights are the start; what it lacks stays random"""
+    global_from_local: bool = False
+    """with initialize_from: attention over the document starts as a copy of attention within sentences, not random"""
     precision: Literal["float32", "bfloat16"] = "float32"
     """number format of products; weights, gradients and optimiser state are float32 in both"""
     seed: int = 1
@@ -175,6 +180,13 @@ class TrainConfig:
         at_least("seed", self.seed, 0)
         one_of("precision", self.precision, ("float32", "bfloat16"))
         one_of("device", self.device, ("auto", "cpu", "cuda"))
+        if self.initialize_from is None:
+            for name, used in (
+                ("optimizer.loaded_scale", self.optimizer.loaded_scale != 1),
+                ("global_from_local", self.global_from_local),
+            ):
+                if used:
+                    raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration in types that JSON and YAML have."""

@@ -15,11 +15,14 @@ from docmt.text import Tokenizer
 _log = logging.getLogger(__name__)
 
 
-def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokenizer) -> list[str]:
+def initialize_from(
+    model: TranslationModel, directory: Path, tokenizer: Tokenizer, global_from_local: bool = False
+) -> list[str]:
     """Copies the weights that `model` shares with a model directory; returns the names of those that stay random.
 
     Weights are matched by name. Where a sentence or document model starts a group model, its attention becomes the
-    attention within sentences, and attention over the document and gates stay random (Bao et al. 2021, section 4.1).
+    attention within sentences, and attention over the document and gates stay random (Bao et al. 2021, section 4.1);
+    with `global_from_local` attention over the document starts as a copy of it as well, and only gates are random.
     Raises DocmtError for another vocabulary, and for weights of another shape.
     """
     directory = find_model(directory)
@@ -29,7 +32,7 @@ def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokeniz
     new, used = [], set()
     with torch.no_grad():
         for name, tensor in own.items():
-            origin = _origin(name, own, pretrained)
+            origin = _origin(name, own, pretrained, global_from_local)
             if origin is None:
                 new.append(name)
                 continue
@@ -44,7 +47,9 @@ def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokeniz
     return new
 
 
-def _origin(name: str, own: dict[str, torch.Tensor], pretrained: dict[str, torch.Tensor]) -> str | None:
+def _origin(
+    name: str, own: dict[str, torch.Tensor], pretrained: dict[str, torch.Tensor], global_from_local: bool
+) -> str | None:
     """The pretrained weight that `name` starts from, if any."""
     for site in (".attention", ".cross"):
         local, whole = f"{site}.local.", f"{site}.whole."
@@ -52,8 +57,10 @@ def _origin(name: str, own: dict[str, torch.Tensor], pretrained: dict[str, torch
         if local in name and name not in pretrained and name.replace(local, whole) in pretrained:
             return name.replace(local, whole)
         twin = name.replace(whole, local)
-        if whole in name and twin in own and twin not in pretrained:
+        if whole in name and twin in own and twin not in pretrained and not global_from_local:
             return None
+        if whole in name and name not in pretrained and twin in pretrained and global_from_local:
+            return twin
     return name if name in pretrained else None
 
 

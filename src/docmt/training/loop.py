@@ -20,7 +20,7 @@ from docmt.model_directory import WEIGHTS_FILE, ModelCard, load_weights, save_mo
 from docmt.progress import progress
 from docmt.training.allocator import keep_freed_memory
 from docmt.training.averaging import load_average, updates_to_average
-from docmt.training.checkpoints import TrainingState, load_checkpoint, save_checkpoint, state_values
+from docmt.training.checkpoints import TrainingState, load_checkpoint, read_state, save_checkpoint, state_values
 from docmt.training.config import TrainConfig
 from docmt.training.corpus import TrainingCorpus, fit_model_config
 from docmt.training.early_stopping import BestSoFar
@@ -92,11 +92,18 @@ class Training:
         torch.manual_seed(seed_of(config.seed))
         self.model = TranslationModel(config.model)
         goes_on = resume and run.last.exists()
-        if config.initialize_from is not None and not goes_on:
-            initialize_from(self.model, config.initialize_from, corpus.tokenizer)
-        self.updater = Updater(fabric, config, self.model)
+        new_weights: list[str] = []
+        if goes_on:
+            new_weights = read_state(run.last).new_weights
+        elif config.initialize_from is not None:
+            new_weights = initialize_from(
+                self.model, config.initialize_from, corpus.tokenizer, config.global_from_local
+            )
+        self.updater = Updater(fabric, config, self.model, new_weights)
         self.state = TrainingState(
-            best=BestSoFar(higher_is_better=config.validation.best_by == "d_bleu"), data=corpus.fingerprint
+            best=BestSoFar(higher_is_better=config.validation.best_by == "d_bleu"),
+            data=corpus.fingerprint,
+            new_weights=new_weights,
         )
         if goes_on:
             self.state = self._load()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,12 +36,15 @@ class UpdateResult:
 class Updater:
     """A model with its optimiser, set up for the devices of a run."""
 
-    def __init__(self, fabric: Fabric, config: TrainConfig, model: TranslationModel) -> None:
+    def __init__(
+        self, fabric: Fabric, config: TrainConfig, model: TranslationModel, new_weights: Collection[str] = ()
+    ) -> None:
+        """new_weights: parameters that did not come from `config.initialize_from`, where that is set."""
         self.fabric, self.config, self.model = fabric, config, model
         module = fabric.to_device(_BatchLoss(model, config.objective.label_smoothing))
         settings = config.optimizer
         self.optimizer = torch.optim.Adam(
-            model.parameters(),
+            _parameter_groups(model, settings.loaded_scale, new_weights),
             lr=settings.learning_rate,
             betas=(settings.beta1, settings.beta2),
             eps=settings.epsilon,
@@ -76,7 +81,7 @@ class Updater:
             fabric.all_reduce(sums, reduce_op="sum")
         norm = self._clip(measure_norm)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate(number)
+            group["lr"] = self.learning_rate(number) * group["scale"]
         self._stepper.step()
         self.optimizer.zero_grad()
         return UpdateResult(sums, norm)
@@ -88,6 +93,18 @@ class Updater:
         if measure_norm:
             return nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
         return None
+
+
+def _parameter_groups(model: nn.Module, loaded_scale: float, new_weights: Collection[str]) -> list[dict[str, Any]]:
+    """What the optimiser trains: all alike, or new weights and loaded ones with a learning rate each."""
+    if loaded_scale == 1:
+        return [{"params": list(model.parameters()), "scale": 1.0}]
+    new: list[nn.Parameter] = []
+    loaded: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        (new if name in new_weights else loaded).append(parameter)
+    groups = [{"params": new, "scale": 1.0}, {"params": loaded, "scale": loaded_scale}]
+    return [group for group in groups if group["params"]]
 
 
 def seed_of(*numbers: int) -> int:
