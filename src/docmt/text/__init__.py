@@ -1,12 +1,15 @@
 """Strings to token ids and back."""
 
 from docmt.text.bpe import BpeTokenizer
+from docmt.text.moses_bpe import MosesBpeTokenizer
 from docmt.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from docmt.text.tokenizer import SpecialTokens, Tokenizer, load_tokenizer, train_tokenizer
+from docmt.text.tokenizer import Side, SpecialTokens, Tokenizer, load_tokenizer, train_tokenizer
 
 __all__ = [
     "BpeTokenizer",
+    "MosesBpeTokenizer",
     "SentencePieceTokenizer",
+    "Side",
     "SpecialTokens",
     "Tokenizer",
     "load_tokenizer",
