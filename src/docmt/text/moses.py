@@ -37,7 +37,8 @@ class Moses:
     - Spaces: every run of white space is one space; those at the ends go, and those around brackets and before
       `: ; % ? !` become what the language has (French: one before each, the others: none).
     - Signs inside words and numbers get spaces: `and/or` is `and / or`, likewise `& @ _ + = # § < >`, addresses, URLs,
-      the parts of joined emoji and `€` after a number; a backslash goes to the word before it.
+      and the parts of joined emoji; a backslash goes to the word before it, a currency sign to the one after it
+      (`5 € mehr` is `5 €mehr`).
     - `'` and `"` are opening and closing by turns: `6'2"`, or `geht's` where the language is not English, French or
       Italian, get a space on another side.
 

@@ -47,7 +47,8 @@ class Truecaser:
         self.forms = [list(of_word) for of_word in forms]
         self._best = {of_word[0].lower(): of_word[0] for of_word in self.forms}
         self._known = {form for of_word in self.forms for form in of_word}
-        if any(form.lower() not in self._best for form in self._known) or len(self._best) != len(self.forms):
+        together = all(len({form.lower() for form in of_word}) == 1 for of_word in self.forms)
+        if not together or len(self._best) != len(self.forms):
             raise ValueError("forms of one word do not stand together")
 
     def word(self, token: str, begins: bool) -> str:
