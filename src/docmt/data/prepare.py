@@ -16,6 +16,7 @@ from docmt.errors import DocmtError
 from docmt.files import atomic_directory
 from docmt.progress import progress
 from docmt.text import SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
+from docmt.text.moses import moses_language
 
 BATCH_DOCUMENTS = 256
 """Documents encoded at a time: some thousand sentences, enough to keep all cores busy."""
@@ -40,9 +41,9 @@ class PrepareConfig:
     tokenizer: Literal["bpe", "sentencepiece", "moses-bpe"] = "bpe"
     """Kind of the tokenizer that is learned from both sides of `train`; moses-bpe is the published pipeline (Moses
     tokens, truecased, joint BPE), which changes quotes and spaces and needs both language codes."""
-    vocabulary_size: int | None = None
-    """Size of the vocabulary to learn, the six special tokens included (16,000 if not given, 30,000 for moses-bpe);
-    of no effect with a ready tokenizer."""
+    vocabulary_size: int = 0
+    """Size of the vocabulary to learn, the six special tokens included (0: 16,000, or 30,000 for moses-bpe); of no
+    effect with a ready tokenizer."""
     tokenizer_directory: Path | None = None
     """Use the tokenizer of this model directory (or folder `tokenizer` of a store) instead of learning one."""
     sentencepiece_model: Path | None = None
@@ -61,14 +62,19 @@ class PrepareConfig:
                 )
         if self.tokenizer_directory is not None and self.sentencepiece_model is not None:
             raise DocmtError("--tokenizer_directory and --sentencepiece_model both name a tokenizer; give one of them")
-        ready = self.tokenizer_directory is not None or self.sentencepiece_model is not None
-        if self.tokenizer == "moses-bpe" and not ready and not (self.source_language and self.target_language):
+        if self.tokenizer == "moses-bpe" and self.tokenizer_directory is None and self.sentencepiece_model is None:
+            self._check_languages()
+        if self.instance_tokens <= MARKS:
+            raise DocmtError(f"--instance_tokens is {self.instance_tokens}; it must be over {MARKS}")
+
+    def _check_languages(self) -> None:
+        if not (self.source_language and self.target_language):
             raise DocmtError(
                 "--tokenizer moses-bpe depends on the languages; add --source_language and --target_language with "
                 "their codes, such as en and de"
             )
-        if self.instance_tokens <= MARKS:
-            raise DocmtError(f"--instance_tokens is {self.instance_tokens}; it must be over {MARKS}")
+        moses_language(self.source_language, "--source_language ")
+        moses_language(self.target_language, "--target_language ")
 
     def files(self, split: str) -> list[Path]:
         """The corpus files of "train", "dev" or "test"; empty if that split is not there."""
@@ -133,7 +139,7 @@ def _tokenizer(config: PrepareConfig) -> Tokenizer:
         return tokenizer
     if config.sentencepiece_model is not None:
         return SentencePieceTokenizer.from_model(config.sentencepiece_model)
-    return train_tokenizer(config.tokenizer, _training_sentences(config), config.vocabulary_size, languages)
+    return train_tokenizer(config.tokenizer, _training_sentences(config), config.vocabulary_size or None, languages)
 
 
 def _training_sentences(config: PrepareConfig) -> Iterator[tuple[Side, str]]:

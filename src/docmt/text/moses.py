@@ -13,14 +13,17 @@ from docmt.errors import DocmtError
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}")
 
 
-def moses_language(code: str) -> str:
+def moses_language(code: str, option: str = "") -> str:
     """The language of a code such as "en", "en-GB" or "en_XX", as the Moses scripts name it.
 
+    option: what an error names before the code.
     Raises DocmtError for what is no such code: the scripts would silently take it for a language without rules.
     """
     language = re.split(r"[-_]", code)[0]
     if not LANGUAGE_CODE.fullmatch(language):
-        raise DocmtError(f"{code!r} is not the code of a language; give one of two or three letters, such as en or de")
+        raise DocmtError(
+            f"{option}{code!r} is not the code of a language; give one of two or three letters, such as en or de"
+        )
     return language.lower()
 
 

@@ -11,7 +11,7 @@ from lightning_fabric import Fabric
 
 from docmt.data import ParallelStore
 from docmt.decoding import SearchConfig, translate_ids
-from docmt.evaluation.metrics import MetricConfig, evaluate_documents
+from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.model import TranslationModel
 from docmt.text import Tokenizer
 from docmt.training.corpus import Split
