@@ -7,6 +7,7 @@ import pytest
 from commands import QUICK, TINY, call, fails
 
 import docmt
+from docmt.text import MosesBpeTokenizer
 
 LANGUAGES = ["--source_language", "en", "--target_language", "de"]
 
@@ -81,6 +82,27 @@ def test_translate_score_and_evaluate(moses_run, corpus, tmp_path):
     assert re.search(r"^protocol gtransformer \(Bao et al. 2021; ", outcome.out, re.M)
     scores = json.loads((tmp_path / "json").read_text())
     assert scores["unit"] == "instance" and scores["protocol"] == "gtransformer"
+
+
+def test_every_caller_says_the_right_side(moses_run, monkeypatch):
+    """English is source and German target."""
+    seen = []
+    for name in ("encode_batch", "decode_batch"):
+        original = getattr(MosesBpeTokenizer, name)
+
+        def spy(self, batch, side=None, name=name, original=original):
+            seen.append((name, side))
+            return original(self, batch, side)
+
+        monkeypatch.setattr(MosesBpeTokenizer, name, spy)
+    translator = docmt.Translator(moses_run)
+    english, german = (docmt.Document.from_sentences([text]) for text in ("It is cheap.", "Sie ist billig."))
+    encoding, decoding = ("encode_batch", "source"), ("decode_batch", "target")
+    translator.translate(english)
+    assert seen == [encoding, decoding]
+    translator.score(english, german)
+    translator.instances(english.sentences, german.sentences)
+    assert seen[2:] == [encoding, ("encode_batch", "target")] * 2
 
 
 @pytest.mark.parametrize("protocol", ["zhang2018", "multihop", "rfa"])
