@@ -19,6 +19,7 @@ from docmt.training import TrainConfig
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").rglob("*.yaml"))
 TRAIN = ["train", "--data", "store", "--run", "run"]
 PREPARE = ["prepare", "--store", "s", "--train", "a", "b"]
+MOSES = ["--tokenizer", "moses-bpe", "--source_language", "en"]
 EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
 
 
@@ -39,6 +40,16 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*EVALUATE, "-o", "c"], r"--output has no meaning with --hypothesis"),
         ([*EVALUATE, "--source", "c"], r"--source has no meaning with --hypothesis"),
         ([*EVALUATE, "--metrics.unit", "instance"], r"--metrics.unit instance needs --model"),
+        ([*EVALUATE, "--metrics.unit", "page"], r"--metrics.unit is 'page'; choose document or instance"),
+        (
+            [*EVALUATE, "--metrics.protocol", "han"],
+            r"--metrics.protocol is 'han'; choose one of gtransformer, zhang2018,",
+        ),
+        ([*EVALUATE, "--metrics.protocol", "rfa"], r"--metrics.protocol rfa needs the language of the translations"),
+        (
+            [*EVALUATE, "--metrics.protocol", "gtransformer", "--metrics.language", "de"],
+            r"--metrics.protocol gtransformer needs --model, whose instances are its segments",
+        ),
         ([*EVALUATE, "--metrics.tokenize", "14a"], r"--metrics.tokenize is '14a'; choose one of none, zh, 13a"),
         ([*TRAIN, "--model.widht", "3"], r"unknown option --model.widht; did you mean --model.width\?"),
         ([*TRAIN, "--model.widht=3"], r"unknown option --model.widht; did you mean --model.width\?"),
@@ -64,7 +75,15 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         (["train", "--config=none.yaml"], r"cannot read none.yaml: there is no such file"),
         ([*PREPARE, "c"], r"--train names 3 files; give one JSONL file, or a source and a target file"),
         ([*PREPARE, "--vocabulary_size", "many"], r"--vocabulary_size is 'many': give a whole number"),
-        ([*PREPARE, "--tokenizer", "words"], r"--tokenizer is 'words': choose one of bpe, sentencepiece"),
+        ([*PREPARE, "--tokenizer", "words"], r"--tokenizer is 'words': choose one of bpe, sentencepiece, moses-bpe"),
+        (
+            [*PREPARE, "--tokenizer", "moses-bpe"],
+            r"--tokenizer moses-bpe depends on the languages; add --source_language",
+        ),
+        (
+            [*PREPARE, *MOSES, "--target_language", "german"],
+            r"--target_language 'german' is not the code of a language",
+        ),
         ([*PREPARE, "--instance_tokens", "2"], r"--instance_tokens is 2; it must be over 2"),
         ([*PREPARE, "--overwrite"], r"--overwrite has no value: choose true or false"),
         (["prepare", "--store", "s", "--train"], r"--train has no value: give a path"),

@@ -64,7 +64,11 @@ def _check(options: Any) -> None:
             if getattr(options, name):
                 raise DocmtError(f"--{name} has no meaning with --hypothesis: leave it out, or give --model instead")
         if options.metrics.unit == "instance":
-            raise DocmtError("--metrics.unit instance needs --model, whose instances they are: use unit document here")
+            protocol = options.metrics.protocol
+            raise DocmtError(
+                f"--metrics.{f'protocol {protocol}' if protocol else 'unit instance'} needs --model, whose instances "
+                f"are its segments: {'set the other metrics options' if protocol else 'use unit document'} here"
+            )
     elif not (options.model and options.source):
         raise DocmtError("give --hypothesis and --reference, or --model, --source and --reference")
     check_outputs(options.output, options.json)

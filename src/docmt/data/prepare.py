@@ -15,7 +15,8 @@ from docmt.documents.corpus import ParallelDocument, Skipped, read_parallel
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory
 from docmt.progress import progress
-from docmt.text import SentencePieceTokenizer, Tokenizer, load_tokenizer, train_tokenizer
+from docmt.text import SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
+from docmt.text.moses import moses_language
 
 BATCH_DOCUMENTS = 256
 """Documents encoded at a time: some thousand sentences, enough to keep all cores busy."""
@@ -37,10 +38,12 @@ class PrepareConfig:
     """Code of the source language, such as "en"; written into the store and later into the model card."""
     target_language: str = ""
     """Code of the target language."""
-    tokenizer: Literal["bpe", "sentencepiece"] = "bpe"
-    """Kind of the tokenizer that is learned from both sides of `train`."""
-    vocabulary_size: int = 16_000
-    """Size of the vocabulary to learn, the six special tokens included; of no effect with a ready tokenizer."""
+    tokenizer: Literal["bpe", "sentencepiece", "moses-bpe"] = "bpe"
+    """Kind of the tokenizer that is learned from both sides of `train`; moses-bpe is the published pipeline (Moses
+    tokens, truecased, joint BPE), which changes quotes and spaces and needs both language codes."""
+    vocabulary_size: int = 0
+    """Size of the vocabulary to learn, the six special tokens included (0: 16,000, or 30,000 for moses-bpe); of no
+    effect with a ready tokenizer."""
     tokenizer_directory: Path | None = None
     """Use the tokenizer of this model directory (or folder `tokenizer` of a store) instead of learning one."""
     sentencepiece_model: Path | None = None
@@ -59,8 +62,19 @@ class PrepareConfig:
                 )
         if self.tokenizer_directory is not None and self.sentencepiece_model is not None:
             raise DocmtError("--tokenizer_directory and --sentencepiece_model both name a tokenizer; give one of them")
+        if self.tokenizer == "moses-bpe" and self.tokenizer_directory is None and self.sentencepiece_model is None:
+            self._check_languages()
         if self.instance_tokens <= MARKS:
             raise DocmtError(f"--instance_tokens is {self.instance_tokens}; it must be over {MARKS}")
+
+    def _check_languages(self) -> None:
+        if not (self.source_language and self.target_language):
+            raise DocmtError(
+                "--tokenizer moses-bpe depends on the languages; add --source_language and --target_language with "
+                "their codes, such as en and de"
+            )
+        moses_language(self.source_language, "--source_language ")
+        moses_language(self.target_language, "--target_language ")
 
     def files(self, split: str) -> list[Path]:
         """The corpus files of "train", "dev" or "test"; empty if that split is not there."""
@@ -114,17 +128,26 @@ def _check_store(config: PrepareConfig) -> None:
 
 
 def _tokenizer(config: PrepareConfig) -> Tokenizer:
+    languages = (config.source_language, config.target_language)
     if config.tokenizer_directory is not None:
-        return load_tokenizer(config.tokenizer_directory)
+        tokenizer = load_tokenizer(config.tokenizer_directory)
+        if tokenizer.languages not in (None, languages):
+            raise DocmtError(
+                f"the tokenizer in {config.tokenizer_directory} is for {' to '.join(tokenizer.languages or ())}; set "
+                "--source_language and --target_language to these codes, or learn another tokenizer"
+            )
+        return tokenizer
     if config.sentencepiece_model is not None:
         return SentencePieceTokenizer.from_model(config.sentencepiece_model)
-    sentences = (
-        sentence
-        for document in _read(config, "train", Skipped())
-        for side in (document.source, document.target)
-        for sentence in side
-    )
-    return train_tokenizer(config.tokenizer, sentences, config.vocabulary_size)
+    return train_tokenizer(config.tokenizer, _training_sentences(config), config.vocabulary_size or None, languages)
+
+
+def _training_sentences(config: PrepareConfig) -> Iterator[tuple[Side, str]]:
+    for document in _read(config, "train", Skipped()):
+        for sentence in document.source:
+            yield "source", sentence
+        for sentence in document.target:
+            yield "target", sentence
 
 
 def _read(config: PrepareConfig, split: str, skipped: Skipped) -> Iterator[ParallelDocument]:
@@ -172,8 +195,10 @@ def _write_batch(
     documents: Sequence[ParallelDocument], tokenizer: Tokenizer, writer: StoreWriter, skipped: Skipped
 ) -> int:
     """Encodes and writes documents; returns how many of them had sentences left."""
-    sources = iter(tokenizer.encode_batch([sentence for document in documents for sentence in document.source]))
-    targets = iter(tokenizer.encode_batch([sentence for document in documents for sentence in document.target]))
+    source_sentences = [sentence for document in documents for sentence in document.source]
+    target_sentences = [sentence for document in documents for sentence in document.target]
+    sources = iter(tokenizer.encode_batch(source_sentences, "source"))
+    targets = iter(tokenizer.encode_batch(target_sentences, "target"))
     written = 0
     for document in documents:
         pairs = []

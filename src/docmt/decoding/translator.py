@@ -17,6 +17,7 @@ from docmt.documents import Document, one_line
 from docmt.errors import DocmtError
 from docmt.model_directory import load_model, load_model_tokenizer
 from docmt.progress import progress
+from docmt.text import Side
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Translator:
 
     def translate_all(self, documents: Sequence[Document]) -> list[Translation]:
         """Translations in the order of the documents, searched together in batches of similar length."""
-        sources = [self._encode(document.sentences) for document in documents]
+        sources = [self._encode(document.sentences, "source") for document in documents]
         total = sum(map(len, sources))
         with computing_in(self.model, self.precision), progress("translating (sentences)", total) as bar:
             found = translate_documents(self.model, sources, self.tokenizer.specials, self.search, bar.advance)
@@ -112,8 +113,8 @@ class Translator:
                     f"document {source.id or '?'} has {len(source.sentences)} source but {len(target.sentences)} "
                     "target sentences: give one target sentence for each"
                 )
-        sources = [self._encode(source.sentences) for source, _ in pairs]
-        targets = [self._encode(target.sentences) for _, target in pairs]
+        sources = [self._encode(source.sentences, "source") for source, _ in pairs]
+        targets = [self._encode(target.sentences, "target") for _, target in pairs]
         with computing_in(self.model, self.precision), progress("scoring (sentences)", sum(map(len, sources))) as bar:
             scored = score_documents(self.model, sources, targets, self.tokenizer.specials, self.search, bar.advance)
         return [
@@ -122,7 +123,8 @@ class Translator:
 
     def instances(self, source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
         """The instances (ranges of sentences) of a parallel document as in training: units of d-BLEU as published."""
-        lengths = [[len(ids) for ids in self._encode(side)] for side in (source, target)]
+        encoded = self._encode(source, "source"), self._encode(target, "target")
+        lengths = [[len(ids) for ids in sentences] for sentences in encoded]
         packed = pack_instances(
             np.array(lengths[0]),
             np.array(lengths[1]),
@@ -131,12 +133,12 @@ class Translator:
         )
         return list(zip(packed.first.tolist(), packed.last.tolist(), strict=True))
 
-    def _encode(self, sentences: Sequence[str]) -> list[list[int]]:
+    def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
         # Hard-wrapped lines inside a sentence are one line to the model.
-        return self.tokenizer.encode_batch([one_line(sentence) for sentence in sentences])
+        return self.tokenizer.encode_batch([one_line(sentence) for sentence in sentences], side)
 
     def _translation(self, document: Document, hypothesis: DocumentHypothesis) -> Translation:
-        texts = [one_line(text).strip() for text in self.tokenizer.decode_batch(hypothesis.sentences)]
+        texts = [one_line(text).strip() for text in self.tokenizer.decode_batch(hypothesis.sentences, "target")]
         return _translation(document, document.replace_sentences(texts), hypothesis)
 
 

@@ -1,11 +1,11 @@
 """How good translations are: s-BLEU, d-BLEU, chrF."""
 
+from docmt.evaluation.config import PROTOCOLS, MetricConfig
 from docmt.evaluation.metrics import (
     Evaluation,
-    MetricConfig,
     MetricScore,
     evaluate_documents,
     evaluate_files,
 )
 
-__all__ = ["Evaluation", "MetricConfig", "MetricScore", "evaluate_documents", "evaluate_files"]
+__all__ = ["PROTOCOLS", "Evaluation", "MetricConfig", "MetricScore", "evaluate_documents", "evaluate_files"]

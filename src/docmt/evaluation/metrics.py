@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,32 +19,13 @@ from sacrebleu.metrics.chrf import CHRF
 
 from docmt.errors import DocmtError
 from docmt.evaluation.aligned_files import read_hypothesis, read_reference
+from docmt.evaluation.config import MetricConfig
 
 Documents: TypeAlias = Sequence[Sequence[str]]
 """Documents of sentences."""
 Ranges: TypeAlias = Sequence[Sequence[tuple[int, int]]]
 """For each document the sentence ranges (start, end exclusive) of its instances, in order, without holes."""
 Statistics: TypeAlias = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class MetricConfig:
-    """How text becomes scores. Papers differ in all three points, so no score is comparable without them."""
-
-    unit: Literal["document", "instance"] = "document"
-    """The segment of d-BLEU: the whole document, or the instance the system translated at once, as in
-    G-Transformer (Bao et al. 2021), where it is at most 512 tokens."""
-    tokenize: str = "13a"
-    """The sacreBLEU tokenizer of s-BLEU and d-BLEU: 13a for plain text, none for text already tokenized, also
-    zh, char, intl, ja-mecab, ko-mecab, flores200 and others. chrF does not tokenize."""
-    lowercase: bool = False
-    """Compare in lower case."""
-
-    def __post_init__(self) -> None:
-        if self.unit not in ("document", "instance"):
-            raise DocmtError(f"metrics.unit is {self.unit!r}; choose document or instance")
-        if self.tokenize not in BLEU.TOKENIZERS:
-            raise DocmtError(f"metrics.tokenize is {self.tokenize!r}; choose one of {', '.join(BLEU.TOKENIZERS)}")
 
 
 @dataclass(frozen=True)
@@ -114,6 +95,8 @@ class Evaluation:
             f"{_count(self.documents, 'document')}, {_count(self.sentences, 'sentence')}, "
             f"brevity penalty {self.brevity_penalty:.3f}, length ratio {self.length_ratio:.3f}"
         )
+        if protocol := self.config.describe_protocol():
+            lines.append(protocol)
         if self.undefined is not None:
             lines.append(f"s-BLEU and chrF are not defined: {self.undefined}")
         return "\n".join(lines)
@@ -144,8 +127,8 @@ def evaluate_documents(
     """Scores translated documents against their references.
 
     s-BLEU and chrF are corpus scores over sentence pairs; d-BLEU is corpus BLEU over documents or instances
-    (`config.unit`), their sentences joined by one blank (Bao et al. 2021). Further references have the
-    documents and sentence counts of the first.
+    (`config.unit`), their sentences joined by one blank (Bao et al. 2021). BLEU compares the sentences in the form
+    `config.text`, chrF as they are given. Further references have the documents and sentence counts of the first.
 
     Raises DocmtError when the corpus is empty, the numbers of documents differ, or the unit is the instance
     and the instances are missing or do not fit.
@@ -167,15 +150,15 @@ def evaluate_documents(
 
     ranges = _unit_ranges(references, config, instances)
     all_references = (references, *more_references)
-    d_hypotheses = _join_units(hypotheses, ranges)
-    d_references = [_join_units(reference, ranges) for reference in all_references]
+    bleu_hypotheses = _convert(hypotheses, config)
+    bleu_references = [_convert(reference, config) for reference in all_references]
+    d_hypotheses = _join_units(bleu_hypotheses, ranges)
+    d_references = [_join_units(reference, ranges) for reference in bleu_references]
     d_bleu = _bleu("d-BLEU", d_hypotheses, d_references, config, unit=config.unit)
     s_bleu = chrf = None
     if undefined is None:
-        s_hypotheses = list(chain.from_iterable(hypotheses))
-        s_references = [list(chain.from_iterable(reference)) for reference in all_references]
-        s_bleu = _bleu("s-BLEU", s_hypotheses, s_references, config)
-        chrf = _chrf(s_hypotheses, s_references, config)
+        s_bleu = _bleu("s-BLEU", _sentences(bleu_hypotheses), list(map(_sentences, bleu_references)), config)
+        chrf = _chrf(_sentences(hypotheses), list(map(_sentences, all_references)), config)
 
     lengths = _bleu_score(d_bleu.statistics.sum(axis=0))
     return Evaluation(
@@ -267,6 +250,8 @@ def _bleu(
         ) from error
     statistics = _segment_statistics(metric, hypotheses, references)
     signature = metric.get_signature()
+    if (text := config.text_signature()) is not None:
+        signature.update("text", text)
     if unit is not None:
         # The two kinds of d-BLEU are not comparable, and sacreBLEU cannot know which one it was given.
         signature.update("unit", unit)
@@ -321,6 +306,15 @@ def _unit_ranges(references: Documents, config: MetricConfig, instances: Ranges 
                 "once, in order; pack the documents that are scored"
             )
     return instances
+
+
+def _convert(documents: Documents, config: MetricConfig) -> Documents:
+    """The documents in the form that BLEU compares."""
+    return [[config.convert(sentence) for sentence in document] for document in documents]
+
+
+def _sentences(documents: Documents) -> list[str]:
+    return list(chain.from_iterable(documents))
 
 
 def _join_units(documents: Documents, ranges: Ranges | None) -> list[str]:

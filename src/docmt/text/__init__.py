@@ -2,13 +2,16 @@
 
 from docmt.text.bpe import BpeTokenizer
 from docmt.text.dictionary import DictionaryTokenizer
+from docmt.text.moses_bpe import MosesBpeTokenizer
 from docmt.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from docmt.text.tokenizer import SpecialTokens, Tokenizer, load_tokenizer, train_tokenizer
+from docmt.text.tokenizer import Side, SpecialTokens, Tokenizer, load_tokenizer, train_tokenizer
 
 __all__ = [
     "BpeTokenizer",
     "DictionaryTokenizer",
+    "MosesBpeTokenizer",
     "SentencePieceTokenizer",
+    "Side",
     "SpecialTokens",
     "Tokenizer",
     "load_tokenizer",

@@ -13,7 +13,7 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 from docmt.errors import DocmtError
 from docmt.files import write_text
 from docmt.text.checks import check_text, check_vocabulary_size, checked, make_directory, read_file
-from docmt.text.tokenizer import SpecialTokens, Tokenizer, write_config
+from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
 
 MODEL_FILE = "tokenizer.json"
 BYTES = 256
@@ -62,14 +62,14 @@ class BpeTokenizer(Tokenizer):
     def word_count(self) -> int:
         return self._word_count
 
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
         check_text(sentences)
         spaced = [" " + sentence if sentence else "" for sentence in sentences]
         first = SpecialTokens.first_word
         encodings = self._library.encode_batch_fast(spaced, add_special_tokens=False)
         return [[token + first for token in encoding.ids] for encoding in encodings]
 
-    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+    def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
         words = [self.words(ids) for ids in batch]
         texts = self._library.decode_batch(words, skip_special_tokens=False)
         return [text.removeprefix(" ") for text in texts]
@@ -93,7 +93,12 @@ class BpeTokenizer(Tokenizer):
         return cls(library)
 
     @classmethod
-    def train(cls, sentences: Iterable[str], vocabulary_size: int) -> Self:
+    def train(
+        cls,
+        sentences: Iterable[str | SideSentence],
+        vocabulary_size: int,
+        languages: tuple[str, str] | None = None,
+    ) -> Self:
         check_vocabulary_size(vocabulary_size, BYTES + SpecialTokens.count)
         library: Any = tokenizers.Tokenizer(models.BPE())
         library.pre_tokenizer = pre_tokenizers.Sequence(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from docmt.errors import DocmtError
 from docmt.progress import progress
-from docmt.text.tokenizer import SpecialTokens
+from docmt.text.tokenizer import Side, SideSentence, SpecialTokens
 
 
 def make_directory(directory: Path) -> None:
@@ -39,19 +39,25 @@ def check_text(sentences: Sequence[str]) -> None:
                 ) from error
 
 
-def checked(sentences: Iterable[str]) -> Iterator[str]:
-    """Passes training sentences on, non-empty ones only, checked and counted.
+def checked(sentences: Iterable[str | SideSentence]) -> Iterator[str]:
+    """Training sentences without their sides; see `checked_sides`."""
+    return (sentence for _, sentence in checked_sides(sentences))
+
+
+def checked_sides(sentences: Iterable[str | SideSentence]) -> Iterator[tuple[Side | None, str]]:
+    """Passes training sentences on with their sides, non-empty ones only, checked and counted.
 
     Raises DocmtError for lone surrogates, and at the end if there was no text at all.
     """
     empty = True
     with progress("reading text for the tokenizer") as bar:
-        for sentence in sentences:
+        for item in sentences:
+            side, sentence = (None, item) if isinstance(item, str) else item
             check_text([sentence])
             bar.advance(1, "sentences")
             if sentence:
                 empty = False
-                yield sentence
+                yield side, sentence
     if empty:
         raise DocmtError("there is no text to learn a tokenizer from; give a training corpus with sentences in it")
 

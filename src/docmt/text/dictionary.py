@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 from docmt.errors import DocmtError
 from docmt.files import write_text
 from docmt.text.checks import check_text, make_directory, read_file
-from docmt.text.tokenizer import SpecialTokens, Tokenizer, write_config
+from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
 
 SYMBOLS_FILE = "dictionary.txt"
 CONTINUES = "@@"  # ends a symbol that goes on in the next one (Sennrich et al. 2016)
@@ -35,7 +35,7 @@ class DictionaryTokenizer(Tokenizer):
     def word_count(self) -> int:
         return len(self.symbols)
 
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
         check_text(sentences)
         batch = [[self._ids.get(symbol, SpecialTokens.unk) for symbol in sentence.split()] for sentence in sentences]
         unknown = [
@@ -53,9 +53,12 @@ class DictionaryTokenizer(Tokenizer):
             )
         return batch
 
-    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+    def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
         texts = [" ".join(self.symbols[word] for word in self.words(ids)) for ids in batch]
         return [text.replace(f"{CONTINUES} ", "").removesuffix(CONTINUES) for text in texts]
+
+    def same_words(self, other: Tokenizer) -> bool:
+        return isinstance(other, DictionaryTokenizer) and self.symbols == other.symbols
 
     def save(self, directory: Path) -> None:
         make_directory(directory)
@@ -77,5 +80,10 @@ class DictionaryTokenizer(Tokenizer):
         return cls(symbols)
 
     @classmethod
-    def train(cls, sentences: Iterable[str], vocabulary_size: int) -> Self:
+    def train(
+        cls,
+        sentences: Iterable[str | SideSentence],
+        vocabulary_size: int,
+        languages: tuple[str, str] | None = None,
+    ) -> Self:
         raise DocmtError("a tokenizer of kind dictionary comes with a converted model: choose another kind to train")

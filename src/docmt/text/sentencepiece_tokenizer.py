@@ -13,7 +13,7 @@ import sentencepiece
 from docmt.errors import DocmtError
 from docmt.files import atomic_path
 from docmt.text.checks import check_text, check_vocabulary_size, checked, make_directory, read_file
-from docmt.text.tokenizer import SpecialTokens, Tokenizer, write_config
+from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
 
 MODEL_FILE = "tokenizer.model"
 BYTES = 256
@@ -65,13 +65,13 @@ class SentencePieceTokenizer(Tokenizer):
     def word_count(self) -> int:
         return len(self._pieces)
 
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
         check_text(sentences)
         ids = self._ids
         batch = self._library.encode(list(sentences), out_type=int, num_threads=-1)
         return [[ids[piece] for piece in pieces] for pieces in batch]
 
-    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+    def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
         pieces = [[self._pieces[word] for word in self.words(ids)] for ids in batch]
         if not pieces:
             return []  # the library takes [] for one sequence
@@ -89,7 +89,12 @@ class SentencePieceTokenizer(Tokenizer):
         return cls.from_model(directory / MODEL_FILE)
 
     @classmethod
-    def train(cls, sentences: Iterable[str], vocabulary_size: int) -> Self:
+    def train(
+        cls,
+        sentences: Iterable[str | SideSentence],
+        vocabulary_size: int,
+        languages: tuple[str, str] | None = None,
+    ) -> Self:
         check_vocabulary_size(vocabulary_size, BYTES + SpecialTokens.count)
         unknown = 1  # the library insists on a piece for it, which has no id of ours
         reader = _Reader(checked(sentences))

@@ -7,12 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self, TypeAlias
 
 from docmt.errors import DocmtError
 from docmt.files import write_text
 
 CONFIG_FILE = "tokenizer_config.json"
+
+Side: TypeAlias = Literal["source", "target"]
+"""Which of its two languages a tokenizer is given a sentence in."""
+SideSentence: TypeAlias = tuple[Side, str]
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,13 @@ class Tokenizer(ABC):
 
     Text that looks like a mark ("<s>", "</s>", "<mask>") is ordinary text and becomes ordinary words.
     A kind implements the six abstract methods below; ids inside the libraries never leave their modules.
+    Callers always say which side a sentence is on. Kinds that treat all languages alike ignore that; one that does
+    not (`languages` is not None) raises ValueError where it is left out.
     """
 
     kind: ClassVar[str]
+    usual_size: ClassVar[int] = 16_000
+    """The size of a vocabulary where nobody asks for another."""
 
     @property
     @abstractmethod
@@ -64,23 +72,28 @@ class Tokenizer(ABC):
     def specials(self) -> SpecialTokens:
         return SpecialTokens(self.vocabulary_size)
 
-    def encode(self, sentence: str) -> list[int]:
+    @property
+    def languages(self) -> tuple[str, str] | None:
+        """Codes of the source and the target language, for a kind that depends on them."""
+        return None
+
+    def encode(self, sentence: str, side: Side | None = None) -> list[int]:
         """Ids of the words of one sentence; the empty sentence has none. See `encode_batch`."""
-        return self.encode_batch([sentence])[0]
+        return self.encode_batch([sentence], side)[0]
 
     @abstractmethod
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Ids of the words of every sentence, using all processor cores.
+    def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
+        """Ids of the words of every sentence, using all processor cores where the kind's library can.
 
         Raises DocmtError for text that is not Unicode (lone surrogates).
         """
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], side: Side | None = None) -> str:
         """The text of the words among `ids`; special tokens are left out. See `decode_batch`."""
-        return self.decode_batch([ids])[0]
+        return self.decode_batch([ids], side)[0]
 
     @abstractmethod
-    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+    def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
         """The text of every sequence. Bytes that are not UTF-8 (a model may write such) become U+FFFD.
 
         Raises ValueError for ids outside of the vocabulary.
@@ -97,12 +110,25 @@ class Tokenizer(ABC):
 
     @classmethod
     @abstractmethod
-    def train(cls, sentences: Iterable[str], vocabulary_size: int) -> Self:
+    def train(
+        cls,
+        sentences: Iterable[str | SideSentence],
+        vocabulary_size: int,
+        languages: tuple[str, str] | None = None,
+    ) -> Self:
         """Learns a vocabulary of exactly `vocabulary_size` ids (specials included), reading `sentences` once.
 
+        A kind that depends on the languages needs their codes, and every sentence with its side.
         The same sentences in the same order give the same tokenizer.
         Raises DocmtError if there is no text, or if the vocabulary is too large or too small for it.
         """
+
+    def same_words(self, other: Tokenizer) -> bool:
+        """Whether both give the same ids the same meaning, so that models trained with them fit each other."""
+        if type(self) is not type(other) or self.vocabulary_size != other.vocabulary_size:
+            return False
+        ids = [[word] for word in range(SpecialTokens.first_word, self.specials.eod)]
+        return self.decode_batch(ids) == other.decode_batch(ids)
 
     def words(self, ids: Iterable[int]) -> list[int]:
         """The ids that are words, counted from 0. Raises ValueError for ids outside of the vocabulary."""
@@ -139,19 +165,27 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     return _kind(kind, f"in {path}").load(directory)
 
 
-def train_tokenizer(kind: str, sentences: Iterable[str], vocabulary_size: int) -> Tokenizer:
-    """Learns a tokenizer of the named kind; see `Tokenizer.train`."""
-    return _kind(kind, "asked for").train(sentences, vocabulary_size)
+def train_tokenizer(
+    kind: str,
+    sentences: Iterable[str | SideSentence],
+    vocabulary_size: int | None = None,
+    languages: tuple[str, str] | None = None,
+) -> Tokenizer:
+    """Learns a tokenizer of the named kind, by default of the kind's usual size; see `Tokenizer.train`."""
+    found = _kind(kind, "asked for")
+    size = found.usual_size if vocabulary_size is None else vocabulary_size
+    return found.train(sentences, size, languages)
 
 
 def _kind(name: object, where: str) -> type[Tokenizer]:
     # The kinds import this module, so it can only look for them once somebody asks.
     from docmt.text.bpe import BpeTokenizer
     from docmt.text.dictionary import DictionaryTokenizer
+    from docmt.text.moses_bpe import MosesBpeTokenizer
     from docmt.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
-    known = (BpeTokenizer, SentencePieceTokenizer, DictionaryTokenizer)
-    kinds: dict[object, type[Tokenizer]] = {kind.kind: kind for kind in known}
+    classes = (BpeTokenizer, SentencePieceTokenizer, MosesBpeTokenizer, DictionaryTokenizer)
+    kinds: dict[object, type[Tokenizer]] = {kind.kind: kind for kind in classes}
     if not isinstance(name, str) or name not in kinds:
         raise DocmtError(f"unknown tokenizer kind {name!r} {where}; the kinds are {', '.join(map(str, kinds))}")
     return kinds[name]

@@ -65,13 +65,7 @@ def _origin(
 
 
 def _check_vocabulary(directory: Path, tokenizer: Tokenizer) -> None:
-    other = load_model_tokenizer(directory)
-    same = other.kind == tokenizer.kind and other.vocabulary_size == tokenizer.vocabulary_size
-    words = range(tokenizer.specials.first_word, tokenizer.specials.eod)
-    if same:
-        ids = [[word] for word in words]
-        same = other.decode_batch(ids) == tokenizer.decode_batch(ids)
-    if not same:
+    if not load_model_tokenizer(directory).same_words(tokenizer):
         raise DocmtError(
             f"{directory} has another vocabulary than the training data: prepare the data with its tokenizer "
             f"(`docmt prepare --tokenizer_directory {directory}`)"

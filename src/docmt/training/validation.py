@@ -13,7 +13,7 @@ from lightning_fabric import Fabric
 from docmt.analysis.entropy import EntropyMeter, mean_bits, measuring_entropy
 from docmt.data import ParallelStore
 from docmt.decoding import SearchConfig, translate_ids
-from docmt.evaluation.metrics import MetricConfig, evaluate_documents
+from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.model import TranslationModel
 from docmt.text import Tokenizer
 from docmt.training.corpus import Split
@@ -67,7 +67,7 @@ class DevBleu:
         ranges = list(pairwise(dev.document_offsets.tolist()))
         self._sources = [[dev.source_sentence(i).tolist() for i in range(first, last)] for first, last in ranges]
         self._references = [
-            tokenizer.decode_batch([dev.target_sentence(i).tolist() for i in range(first, last)])
+            tokenizer.decode_batch([dev.target_sentence(i).tolist() for i in range(first, last)], "target")
             for first, last in ranges
         ]
         self._tokenizer = tokenizer
@@ -83,7 +83,7 @@ class DevBleu:
             translations = translate_ids(model, self._sources, self._tokenizer.specials, self._search)
         finally:
             model.train(was_training)
-        hypotheses = [self._tokenizer.decode_batch(sentences) for sentences in translations]
+        hypotheses = [self._tokenizer.decode_batch(sentences, "target") for sentences in translations]
         score = evaluate_documents(hypotheses, self._references, MetricConfig()).d_bleu
         self.signature = score.signature
         return score.score
