@@ -166,9 +166,9 @@ class Training:
         """Why no further update should be made; empty if one should. The same on all processes."""
         stop, state = self.config.stop, self.state
         if stop.max_steps and state.update >= stop.max_steps:
-            return f"{state.update} updates are done"
+            return _done(state.update, "update")
         if stop.max_epochs and state.epoch >= stop.max_epochs:
-            return f"{state.epoch} epochs are done"
+            return _done(state.epoch, "epoch")
         if state.best.out_of(stop.patience):
             return f"{state.best.since} validations brought no improvement"
         late = bool(stop.max_minutes) and state.seconds >= 60 * stop.max_minutes
@@ -336,3 +336,7 @@ class Training:
             training=facts,
             scores=scores,
         )
+
+
+def _done(count: int, what: str) -> str:
+    return f"1 {what} is done" if count == 1 else f"{count} {what}s are done"

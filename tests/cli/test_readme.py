@@ -1,0 +1,71 @@
+"""What the README tells people to type works, at a size that takes seconds."""
+
+import argparse
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from commands import QUICK, TINY, call
+from safetensors.torch import load_file
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+CHECKPOINT = Path(__file__).parents[1] / "data" / "gtransformer_tiny"
+BLOCKS = [(kind, text) for kind, text in re.findall(r"^```(\w+)\n(.*?)^```", README, re.M | re.S)]
+COMMANDS = [
+    shlex.split(line, comments=True)
+    for kind, text in BLOCKS
+    if kind == "sh"
+    for line in text.splitlines()
+    if line.startswith("docmt")
+]
+# Settings of real models, and what makes a command quick instead.
+SMALLER = {
+    "prepare": ["--vocabulary_size", "400"],
+    "train": [*TINY, "--stop.max_steps", "2"],
+    "translate": QUICK,
+    "evaluate": QUICK,
+    "score": QUICK[1:],
+}
+
+
+@pytest.fixture
+def folder(corpus, run, tmp_path, monkeypatch):
+    """A working directory with the files that the README speaks of."""
+    for path in corpus.iterdir():
+        shutil.copy(path, tmp_path / path.name)
+    (tmp_path / "report.txt").write_text("Anna bought a lamp yesterday.\nIt is quite cheap.\n")
+    shutil.copytree(run / "model", tmp_path / "MODEL")
+    weights = load_file(CHECKPOINT / "trained_partial" / "weights.safetensors")
+    arguments = json.loads((CHECKPOINT / "trained_partial" / "args.json").read_text())["args"]
+    torch.save({"args": argparse.Namespace(**arguments), "model": weights}, tmp_path / "checkpoint_best.pt")
+    symbols = [line.split("\t")[1] for line in (CHECKPOINT / "vocab.tsv").read_text().splitlines()]
+    (tmp_path / "dict.en.txt").write_text("".join(f"{symbol} 1\n" for symbol in symbols[4:-5]))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_command_can_be_typed(folder):
+    assert {command[1] for command in COMMANDS} >= {"prepare", "train", "translate", "evaluate", "score", "convert"}
+    for command in COMMANDS:
+        arguments = [argument for argument in command[1:] if argument != "--model.preset"]
+        arguments = [argument for argument in arguments if argument != "base"]
+        if "--initialize_from" in arguments:  # a sentence model that the README does not train
+            own = ["--data", "stores/mine", "--run", "runs/sentence", "--model.system", "sentence"]
+            outcome = call("train", *own, *SMALLER["train"])
+            assert outcome.status == 0, outcome.err
+        if arguments[0] == "convert":
+            shutil.rmtree("MODEL")
+        smaller = [] if "--resume" in arguments else SMALLER.get(arguments[0], [])
+        outcome = call(*arguments, *smaller)
+        assert outcome.status == 0, (command, outcome.err)
+    assert (folder / "bericht.txt").read_text().count("\n") == 2
+
+
+def test_the_python_example_runs(folder, monkeypatch):
+    (code,) = (text for kind, text in BLOCKS if kind == "python")
+    exec(compile(code, "README.md", "exec"), {})
+    assert (folder / "bericht.txt").read_text().count("\n") == 2
