@@ -142,7 +142,7 @@ def test_a_sentence_of_five_thousand_words(run, files):
     assert re.search(r"^sentences of 512 tokens or more +1$", outcome.out, re.M)
     outcome = call("train", "--data", store, "--run", trained, *TINY, "--stop.max_epochs", 1)
     assert outcome.status == 0, outcome.err
-    assert outcome.out.startswith("1 epochs are done")
+    assert outcome.out.startswith("1 epoch is done")
 
 
 def test_a_document_of_a_hundred_thousand_sentences(run, files):
