@@ -26,10 +26,13 @@ class IncrementalDecoder:
         rows, heads = len(source.documents) * beams, model.config.heads
         # Caches hold what the projections give, whose weights may be of lower precision than the states.
         like = memory.new_empty(memory.shape[-1], dtype=self.layers[0].feed_forward.inner.weight.dtype)
-        local_self = [layer.attention for layer in self.layers if layer.attention.local is not None]
-        whole_self = [layer.attention for layer in self.layers if layer.attention.whole is not None]
+        local_self = [layer.attention.local for layer in self.layers if layer.attention.local is not None]
+        whole_self = [layer.attention.whole for layer in self.layers if layer.attention.whole is not None]
         local_cross = [layer.cross.local for layer in self.layers if layer.cross.local is not None]
         whole_cross = [layer.cross.whole for layer in self.layers if layer.cross.whole is not None]
+        kinds = (local_self, whole_self, local_cross, whole_cross)
+        # Each kind of attention has one cache for all layers: where a layer's part lies in it.
+        self.numbers = {part: number for parts in kinds for number, part in enumerate(parts)}
         self.local_self = SentenceSelfCache(len(local_self), rows, like, heads) if local_self else None
         documents = len(source.documents)
         self.whole_self = DocumentSelfCache(len(whole_self), documents, beams, like, heads) if whole_self else None
@@ -51,36 +54,31 @@ class IncrementalDecoder:
         by_sentence = self.model.config.positions == "sentence"
         positions = offsets if by_sentence else torch.full_like(offsets, step)
         x = self.model.embed_target(tokens, positions)
-        counts = {"local_self": 0, "whole_self": 0, "local_cross": 0, "whole_cross": 0}
         for layer in self.layers:
             residual = layer.attention_residual
-            x = residual.leave(x, self._self_attention(layer.attention, residual.enter(x), counts))
+            x = residual.leave(x, self._self_attention(layer.attention, residual.enter(x)))
             residual = layer.cross_residual
-            x = residual.leave(x, self._cross_attention(layer.cross, residual.enter(x), counts))
+            x = residual.leave(x, self._cross_attention(layer.cross, residual.enter(x)))
             residual = layer.feed_forward_residual
             x = residual.leave(x, layer.feed_forward(residual.enter(x)))
         return self.model.decoder_norm(x) if self.model.decoder_norm is not None else x
 
-    def _self_attention(self, attention: ScopedAttention, x: Tensor, counts: dict[str, int]) -> Tensor:
+    def _self_attention(self, attention: ScopedAttention, x: Tensor) -> Tensor:
         outputs: list[Tensor | None] = []
-        for part, name in ((attention.local, "local_self"), (attention.whole, "whole_self")):
+        for part, cache in ((attention.local, self.local_self), (attention.whole, self.whole_self)):
             output = None
-            if part is not None:
-                cache: SentenceSelfCache | DocumentSelfCache = getattr(self, name)
+            if part is not None and cache is not None:
                 query, key, value = (part.split(projection(x)) for projection in (part.query, part.key, part.value))
-                output = part.output(cache.attend(counts[name], query, key, value).flatten(-2))
-                counts[name] += 1
+                output = part.output(cache.attend(self.numbers[part], query, key, value).flatten(-2))
             outputs.append(output)
         return attention.join(*outputs)
 
-    def _cross_attention(self, attention: ScopedAttention, x: Tensor, counts: dict[str, int]) -> Tensor:
+    def _cross_attention(self, attention: ScopedAttention, x: Tensor) -> Tensor:
         outputs: list[Tensor | None] = []
-        for part, name in ((attention.local, "local_cross"), (attention.whole, "whole_cross")):
+        for part, cache in ((attention.local, self.local_cross), (attention.whole, self.whole_cross)):
             output = None
-            if part is not None:
-                cache: SentenceCrossCache | DocumentCrossCache = getattr(self, name)
-                output = part.output(cache.attend(counts[name], part.split(part.query(x))).flatten(-2))
-                counts[name] += 1
+            if part is not None and cache is not None:
+                output = part.output(cache.attend(self.numbers[part], part.split(part.query(x))).flatten(-2))
             outputs.append(output)
         return attention.join(*outputs)
 
