@@ -10,7 +10,15 @@ from safetensors.torch import load_file
 from docmt.decoding import SearchConfig
 from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig
-from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, runner, write_figure, write_report
+from docmt.experiments import (
+    EvaluationConfig,
+    make_plan,
+    read_experiment,
+    reproduce,
+    runner,
+    write_figure,
+    write_report,
+)
 from docmt.experiments.runner import state_of
 from docmt.training.loop import Training
 
@@ -104,7 +112,7 @@ def test_the_table_says_what_was_found(plan_of, tmp_path):
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[6:8]]
     assert [row[:2] + row[-1:] for row in rows] == [["tuned", "2/2", "33.50"], ["sentence", "2/2", ""]]
     assert "Nobody 2020, Table 1" in text
-    assert "d-BLEU: `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in text
+    assert "d-BLEU: `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|unit:document|version:" in text
     assert "beam 1" in text
     for row, cells in zip(content["rows"], rows, strict=True):
         runs = [run for run in content["runs"] if run["variant"] == row["variant"]]
