@@ -80,8 +80,8 @@ def test_a_whole_experiment_killed_once(experiment, tested, corpus, tmp_path):
     files = ("--source", corpus / "test.en", "--reference", corpus / "test.de", "--json", scores)
     run = output / "runs" / names[1]
     assert call("evaluate", "--model", run, *files, "--search.beam", 1).status == 0
-    assert json.loads(scores.read_text()) == content["runs"][1]["scores"]
-    assert content["runs"][1]["scores"]["chrf"]["score"] > 0
+    assert json.loads(scores.read_text()) == content["rows"][1]["runs"][0]["scores"]
+    assert content["rows"][1]["runs"][0]["scores"]["chrf"]["score"] > 0
 
 
 def test_overrides_reach_every_run(experiment, tested, tmp_path):

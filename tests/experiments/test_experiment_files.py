@@ -34,6 +34,7 @@ def test_every_shipped_experiment_can_be_planned(name, scale, store, tmp_path):
         assert (start is None) == (run.config.optimizer.loaded_scale == 1)
         assert start is None or start in places[: places.index(place)]
     for axis in SHIPPED[name].axes:
+        assert axis.name or len(SHIPPED[name].axes) == 1
         assert scale == "cpu" or set(axis.published) <= set(axis.points[scale])
 
 
@@ -139,13 +140,16 @@ def test_a_run_has_the_name_of_what_it_is(write_experiment, store, tmp_path):
         ("- a", "small.yaml is no group of settings"),
         ("title: x\nvariants: {}\ncolour: red", "small.yaml has the unknown entry 'colour': choose from axes, seeds"),
         ("variants: {}", "small.yaml has no entry title: add it"),
-        ("title: x\nvariants: [1]", r"\[1\] stands where `name: value` lines are needed"),
+        ("title: x\nvariants: [1]", "small.yaml: variants is no group of settings"),
         ("title: x\nvariants: {a: {settings: {}}}", "variant a has no entry recipe"),
         ("title: x\nseeds: 3\nvariants: {}", "seeds is 3: give a list of whole numbers"),
-        ("title: x\nvariants: {a: {recipe: r, start_from: b}}", "a starts from 'b', which is no variant"),
+        (
+            "title: x\nvariants: {a: {recipe: r, start_from: b}}",
+            "variant a cannot start from 'b': name another variant",
+        ),
         (
             "title: x\nvariants: {a: {recipe: r, start_from: b}, b: {recipe: r, start_from: a}}",
-            "a starts from itself by way of start_from",
+            "variant a cannot start from 'b': .* let none start from itself",
         ),
         ("title: x\nvariants: {a: {recipe: r}}\naxes: [{name: n, cpu: {p: {}}}]", "axis n has no points at scale full"),
         ("title: x\nvariants: {a: {recipe: none.yaml}}", "cannot read the recipe .*none.yaml: No such file"),

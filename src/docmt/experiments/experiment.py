@@ -21,7 +21,7 @@ axes:                                  # each variant is trained at every point 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Axis:
-    """What is varied besides: points with their settings at each scale."""
+    """What is varied besides: points with their settings at each scale. Without a name: a single point, no settings."""
 
     name: str
     points: Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -70,10 +70,26 @@ class Experiment:
     settings: Mapping[str, Any]
     variants: Mapping[str, Variant]
     axes: tuple[Axis, ...]
+    """at least one, which has no name if the file has none"""
 
     @property
     def name(self) -> str:
         return self.path.stem
+
+    def in_order(self) -> list[Variant]:
+        """The variants, each after that which it starts from. Raises DocmtError where that cannot be."""
+        waiting = dict(self.variants)
+        ordered: dict[str, Variant | None] = {"": None}
+        while waiting:
+            ready = next((variant for variant in waiting.values() if variant.start_from in ordered), None)
+            if ready is None:
+                one = next(iter(waiting.values()))
+                raise DocmtError(
+                    f"{self.path}: variant {one.name} cannot start from {one.start_from!r}: name another variant, and "
+                    "let none start from itself by way of others"
+                )
+            ordered[ready.name] = waiting.pop(ready.name)
+        return [variant for variant in ordered.values() if variant is not None]
 
 
 def experiment_folders() -> list[Path]:
@@ -112,73 +128,53 @@ def _read(path: Path) -> Experiment:
         problem = " ".join(str(error).split())
         raise DocmtError(f"{path} is not valid YAML ({problem}): mend it") from error
     top = _group(values, str(path), {"title", "source", "seeds", "settings", "variants", "axes"}, {"title", "variants"})
-    variants = {str(name): _variant(str(name), value, path) for name, value in _names(top["variants"], path).items()}
-    seeds, axes = top.get("seeds", [1]), top.get("axes", [])
+    variants = [_variant(name, value, path) for name, value in _group(top["variants"], f"{path}: variants").items()]
+    seeds, axes = top.get("seeds", [1]), top.get("axes", [{"name": "", "points": {"": {}}}])
     if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
         raise DocmtError(f"{path}: seeds is {seeds!r}: give a list of whole numbers, such as [1, 2, 3]")
     if not isinstance(axes, list):
         raise DocmtError(f"{path}: axes is no list: begin each axis with `- name: ...`")
-    experiment = Experiment(
+    return Experiment(
         path=path,
         title=str(top["title"]),
         source=str(top.get("source", "")),
         seeds=tuple(seeds),
-        settings=_names(top.get("settings", {}), path),
-        variants=variants,
+        settings=_group(top.get("settings", {}), f"{path}: settings"),
+        variants={variant.name: variant for variant in variants},
         axes=tuple(_axis(value, path) for value in axes),
     )
-    for variant in variants.values():
-        _check_start(variant, experiment)
-    return experiment
 
 
 def _variant(name: str, values: Any, path: Path) -> Variant:
-    keys = {"recipe", "settings", "start_from", "published"}
-    values = _group(values, f"{path}: variant {name}", keys, {"recipe"})
-    return Variant(
-        name=name,
-        recipe=str(values["recipe"]),
-        settings=_names(values.get("settings", {}), path),
-        start_from=str(values.get("start_from", "")),
-        published=_names(values.get("published", {}), path),
-    )
+    where = f"{path}: variant {name}"
+    values = _group(values, where, {"recipe", "settings", "start_from", "published"}, {"recipe"})
+    settings, published = (_group(values.get(key, {}), f"{where}: {key}") for key in ("settings", "published"))
+    return Variant(name, str(values["recipe"]), settings, str(values.get("start_from", "")), published)
 
 
 def _axis(values: Any, path: Path) -> Axis:
     values = _group(values, f"{path}: an axis", {"name", "points", "published", *SCALES}, {"name"})
+    where = f"{path}: axis {values['name']}"
     points = {}
     for scale in SCALES:
-        own = _names(values.get(scale, values.get("points", {})), path)
+        own = _group(values.get(scale, values.get("points", {})), f"{where}: points")
         if not own:
-            raise DocmtError(f"{path}: axis {values['name']} has no points at scale {scale}: add `{scale}` or `points`")
-        points[scale] = {str(label): _names(settings, path) for label, settings in own.items()}
-    published = {str(label): _names(row, path) for label, row in _names(values.get("published", {}), path).items()}
-    return Axis(str(values["name"]), points, published)
+            raise DocmtError(f"{where} has no points at scale {scale}: add `{scale}` or `points`")
+        points[scale] = {label: _group(settings, f"{where}: {label}") for label, settings in own.items()}
+    published = _group(values.get("published", {}), f"{where}: published")
+    return Axis(
+        str(values["name"]), points, {point: _group(row, f"{where}: {point}") for point, row in published.items()}
+    )
 
 
-def _check_start(variant: Variant, experiment: Experiment) -> None:
-    """Raises DocmtError if the runs that a variant starts from do not exist or go round in a circle."""
-    seen = [variant.name]
-    while start := experiment.variants[seen[-1]].start_from:
-        if start not in experiment.variants:
-            raise DocmtError(f"{experiment.path}: {seen[-1]} starts from {start!r}, which is no variant of it: add it")
-        if start in seen:
-            raise DocmtError(f"{experiment.path}: {start} starts from itself by way of start_from: break the circle")
-        seen.append(start)
-
-
-def _group(values: Any, where: str, known: set[str], needed: set[str]) -> dict[str, Any]:
+def _group(values: Any, where: str, known: Set[str] = frozenset(), needed: Set[str] = frozenset()) -> dict[str, Any]:
+    """A mapping with the names as text. Raises DocmtError for anything else, and for entries not known (if given)."""
     if not isinstance(values, dict):
         raise DocmtError(f"{where} is no group of settings: write `name: value` lines")
+    values = {str(name): value for name, value in values.items()}
     for name in values:
-        if name not in known:
+        if known and name not in known:
             raise DocmtError(f"{where} has the unknown entry {name!r}: choose from {', '.join(sorted(known))}")
     for name in sorted(needed - set(values)):
         raise DocmtError(f"{where} has no entry {name}: add it")
     return values
-
-
-def _names(values: Any, path: Path) -> dict[str, Any]:
-    if not isinstance(values, dict):
-        raise DocmtError(f"{path}: {values!r} stands where `name: value` lines are needed")
-    return {str(name): value for name, value in values.items()}

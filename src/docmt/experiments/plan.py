@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import yaml
 from docmt.data import PreparedStore
 from docmt.data.statistics import STATISTICS_FILE
 from docmt.errors import DocmtError
-from docmt.experiments.experiment import Axis, Experiment, Variant
+from docmt.experiments.experiment import Experiment
 from docmt.training import TrainConfig
 from docmt.training.corpus import fit_model_config
 
@@ -75,52 +76,24 @@ def make_plan(
     """
     store = PreparedStore.open(data)
     store.split("test")  # now, not after days of training
-    planned: dict[tuple[str, str, str, int], PlannedRun] = {}
-    for seed in seeds or experiment.seeds:
-        for axis, point in _points(experiment, scale):
-            for variant in experiment.variants.values():
-                _add(planned, variant, axis, point, seed, experiment, scale, store, output.resolve(), overrides or {})
-    return Plan(experiment, scale, output, store, tuple(planned.values()))
-
-
-def _points(experiment: Experiment, scale: str) -> Iterator[tuple[Axis | None, str]]:
-    if not experiment.axes:
-        yield None, ""
-    for axis in experiment.axes:
-        for point in axis.points[scale]:
-            yield axis, point
-
-
-def _add(
-    planned: dict[tuple[str, str, str, int], PlannedRun],
-    variant: Variant,
-    axis: Axis | None,
-    point: str,
-    seed: int,
-    experiment: Experiment,
-    scale: str,
-    store: PreparedStore,
-    output: Path,
-    overrides: Mapping[str, Any],
-) -> PlannedRun:
-    """Plans one run, after that which it starts from."""
-    key = (variant.name, axis.name if axis else "", point, seed)
-    if key in planned:
-        return planned[key]
-    recipe = experiment.path.parent / variant.recipe.replace("{scale}", scale)
-    settings = {**experiment.settings, **variant.settings, **(axis.points[scale][point] if axis else {}), **overrides}
-    settings |= {"data": str(store.directory), "run": "", "seed": seed}
-    if variant.start_from:
-        before = experiment.variants[variant.start_from]
-        start = _add(planned, before, axis, point, seed, experiment, scale, store, output, overrides)
-        settings["initialize_from"] = str(start.config.run)
-    where = f"{experiment.path}, variant {variant.name} with {recipe.name}"
-    config = TrainConfig.from_dict(_merged(_read_recipe(recipe), settings, where), where)
-    config = replace(config, model=fit_model_config(config.model, store))
-    identity = _identity(config, store, output)
-    run = output / RUNS_FOLDER / f"{recipe.stem}-seed{seed}-{identity}"
-    planned[key] = PlannedRun(*key, replace(config, run=run))
-    return planned[key]
+    output = output.resolve()
+    runs = []
+    for seed, axis in product(seeds or experiment.seeds, experiment.axes):
+        for point, settings in axis.points[scale].items():
+            places: dict[str, Path] = {}
+            for variant in experiment.in_order():
+                recipe = experiment.path.parent / variant.recipe.replace("{scale}", scale)
+                changes = {**experiment.settings, **variant.settings, **settings, **(overrides or {})}
+                changes |= {"data": str(data), "run": "", "seed": seed}
+                if variant.start_from:
+                    changes["initialize_from"] = str(places[variant.start_from])
+                where = f"{experiment.path}, variant {variant.name} with {recipe.name}"
+                config = TrainConfig.from_dict(_merged(_read_recipe(recipe), changes, where), where)
+                config = replace(config, model=fit_model_config(config.model, store))
+                name = f"{recipe.stem}-seed{seed}-{_identity(config, store, output)}"
+                places[variant.name] = output / RUNS_FOLDER / name
+                runs.append(PlannedRun(variant.name, axis.name, point, seed, replace(config, run=places[variant.name])))
+    return Plan(experiment, scale, output, store, tuple(runs))
 
 
 def _read_recipe(path: Path) -> dict[str, Any]:
