@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +88,8 @@ class Point:
     label: str
     """the setting"""
     mean: float
-    spread: float
+    """not a number where nothing is measured yet: the setting then keeps its place, empty"""
+    spread: float = 0.0
     """standard deviation over seeds, 0 for a single one"""
 
 
@@ -97,7 +99,7 @@ def draw_points(panels: Mapping[str, Mapping[str, Sequence[Point]]], unit: str, 
     Settings stand side by side in the order in which they first come. Raises DocmtError as `draw_curves` does.
     """
     file_format = _format_of(figure)
-    if not any(points for lines in panels.values() for points in lines.values()):
+    if all(math.isnan(point.mean) for lines in panels.values() for points in lines.values() for point in points):
         raise DocmtError("there is nothing to draw: no run has a score yet; let one finish")
     drawing = _new_drawing(min(len(panels), _COLUMNS), -(-len(panels) // _COLUMNS))
     for axes, (title, lines) in zip(drawing.axes, panels.items(), strict=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby, product
 from pathlib import Path
@@ -35,8 +36,9 @@ def collect(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Path, st
                 measure: [run["measures"][measure] for run in runs if measure in run["measures"]]
                 for measure in MEASURES
             }
+            done = sum(run["state"] == "done" for run in runs)  # a mean over some of them would mislead
             row: Row = dict(zip(("variant", "axis", "point"), key, strict=True))
-            row |= {measure: _summary(values) for measure, values in measured.items() if values}
+            row |= {measure: _summary(values) for measure, values in measured.items() if 0 < len(values) == done}
             rows.append(row | {"published": {**variant.published, **axis.published.get(point, {})}, "runs": runs})
     return rows
 
@@ -66,7 +68,7 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     rows = collect(plan, evaluation, failures)
     runs = list({run["directory"]: run for row in rows for run in row["runs"]}.values())
     all_scores = [run["scores"] for run in runs if run["scores"]]
-    signatures = {m: scores[m]["signature"] for scores in all_scores for m in MEASURES if scores.get(m)}
+    signatures = {m: scores[m]["signature"] for m in MEASURES for scores in all_scores if scores.get(m)}
     lines = [f"# {experiment.title}", "", f"Scale `{plan.scale}`, data `{data}`.", "", *_tables(rows)]
     lines += [f"- {MEASURES[measure]}: `{signature}`" for measure, signature in signatures.items()]
     lines.append(f"- test split, beam {evaluation.search.beam}; dev loss: the lowest, label-smoothed, nats per token")
@@ -137,7 +139,7 @@ def write_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
     panels: dict[str, dict[str, list[Point]]] = {}
     for row in collect(plan, evaluation, {}):
         line = panels.setdefault(row["axis"], {}).setdefault(row["variant"], [])
-        if found := row.get("d_bleu"):
-            line.append(Point(row["point"], found["mean"], found["spread"] or 0.0))
+        found = row.get("d_bleu", {"mean": math.nan, "spread": None})
+        line.append(Point(row["point"], found["mean"], found["spread"] or 0.0))
     draw_points(panels, "d-BLEU", figure)
     return figure
