@@ -27,9 +27,10 @@ RANKS = {
     "evaluation": 7,
     "interop": 7,
     "training": 8,  # validation decodes, evaluates and measures entropy
-    "__init__": 9,
-    "serve": 10,
-    "cli": 11,
+    "experiments": 9,
+    "__init__": 10,
+    "serve": 11,
+    "cli": 12,
 }
 FORBIDDEN = {
     "documents": {"torch", "lightning", "lightning_fabric"},
@@ -133,6 +134,8 @@ def test_files_are_short_and_name_no_machine(path):
         ("docmt.model.config", "from docmt.files import write_text", "model must not import files"),
         ("docmt.model.config", "from docmt.documents.corpus import x", "model must not import documents"),
         ("docmt.errors", "from docmt.files import write_text", "must not import files"),
+        ("docmt.training.loop", "from docmt.experiments import reproduce", "must not import experiments"),
+        ("docmt.experiments.runner", "from docmt.cli.main import main", "must not import cli"),
         ("docmt.__init__", "from docmt.cli.main import main", "must not import cli"),
         ("docmt.__init__", "from . import serve", "must not import serve"),
         ("docmt.parlour.chairs", "import json", "the room parlour has no rank; add it to RANKS"),

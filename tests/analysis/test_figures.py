@@ -1,11 +1,12 @@
 """Curves read from metrics.jsonl, and figures of them."""
 
 import json
+import math
 import sys
 
 import pytest
 
-from docmt.analysis import KINDS, draw_curves, read_curves
+from docmt.analysis import KINDS, Point, draw_curves, draw_points, figures, read_curves
 from docmt.errors import DocmtError
 
 
@@ -101,6 +102,31 @@ class Recorder:
 
     def savefig(self, path, **settings):
         path.write_text(settings["format"])
+
+
+def test_points_stand_over_their_settings(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="matplotlib (the extra plots) is not installed")
+    drawings, original = [], figures._new_drawing
+
+    def keep(columns, rows):
+        drawings.append(original(columns, rows))
+        return drawings[-1]
+
+    monkeypatch.setattr(figures, "_new_drawing", keep)
+    document = [Point("64", math.nan), Point("128", 12.0, 0.5), Point("256", 3.0)]
+    group = [Point("64", 10.0), Point("128", 11.0), Point("256", 12.0)]
+    panels = {"length": {"document": document, "group": group}, "size": {"group": [Point("base", 9.0)]}}
+    draw_points(panels, "d-BLEU", tmp_path / "points.svg")
+    assert (tmp_path / "points.svg").read_bytes().startswith(b"<?xml")
+    length, size = drawings[0].axes
+    assert [text.get_text() for text in length.get_xticklabels()] == ["64", "128", "256"]
+    assert [list(line[0].get_xdata()) for line in length.containers] == [[0, 1, 2]] * 2
+    assert list(length.containers[1][0].get_ydata()) == [10, 11, 12]
+    assert (length.get_title(), size.get_title(), size.get_ylabel()) == ("length", "size", "d-BLEU")
+    with pytest.raises(DocmtError, match="there is nothing to draw: no run has a score yet"):
+        draw_points({"length": {"document": document[:1]}}, "d-BLEU", tmp_path / "points.png")
+    with pytest.raises(DocmtError, match=r"cannot draw .*points.gif"):
+        draw_points(panels, "d-BLEU", tmp_path / "points.gif")
 
 
 def test_every_run_is_a_line_in_every_panel_that_it_has(tmp_path, monkeypatch):

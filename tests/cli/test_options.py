@@ -16,7 +16,7 @@ from docmt.data import PrepareConfig
 from docmt.decoding import SearchConfig
 from docmt.training import TrainConfig
 
-RECIPES = sorted((Path(__file__).parents[2] / "recipes").rglob("*.yaml"))
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("[!e]*/*.yaml"))  # not recipes/experiments
 TRAIN = ["train", "--data", "store", "--run", "run"]
 PREPARE = ["prepare", "--store", "s", "--train", "a", "b"]
 MOSES = ["--tokenizer", "moses-bpe", "--source_language", "en"]

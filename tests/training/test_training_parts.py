@@ -99,6 +99,8 @@ def test_averages_are_means(tmp_path):
         ({"optimizer__loaded_scale": 0.2}, "optimizer.loaded_scale is set but initialize_from is not"),
         ({"global_from_local": True}, "global_from_local is set but initialize_from is not"),
         ({"optimizer__loaded_scale": 0}, "optimizer.loaded_scale is 0: choose a number above 0"),
+        ({"batches__train_share": 0}, "batches.train_share is 0: choose a number above 0, up to 1"),
+        ({"batches__train_share": 1.5}, "batches.train_share is 1.5: choose"),
     ],
 )
 def test_bad_values_are_named(change, settings, message):
@@ -118,6 +120,10 @@ def test_a_configuration_survives_its_dictionary(change):
         TrainConfig.from_dict({**config.to_dict(), "optimizer": {"momentum": 1}}, "recipe.yaml")
     with pytest.raises(DocmtError, match=r"has no setting run: add it"):
         TrainConfig.from_dict({"data": "x"})
+    with pytest.raises(DocmtError, match=r"r.yaml: optimizer.warmup is 'long': give a whole number"):
+        TrainConfig.from_dict({"data": "x", "run": "y", "optimizer": {"warmup": "long"}}, "r.yaml")
+    with pytest.raises(DocmtError, match=r"model.self_locality is 0: give true or false"):
+        TrainConfig.from_dict({"data": "x", "run": "y", "model": {"self_locality": 0}})
     with pytest.raises(DocmtError, match="model in the recipe is no group"):
         TrainConfig.from_dict({"data": "x", "run": "y", "model": 3})
 
@@ -202,6 +208,19 @@ def test_the_sentence_system_sees_single_sentences(change, store):
     config = change(model__system="sentence")
     corpus = TrainingCorpus(store, config)
     assert len(corpus.train.instances) == len(store.split("train").source_lengths)
+
+
+def test_a_share_of_the_training_documents_is_its_first_documents(change, store):
+    whole = TrainingCorpus(store, change())
+    part = TrainingCorpus(store, change(batches__train_share=0.25))
+    assert len(store.split("train").document_ids) == 24
+    assert set(part.train.instances.document.tolist()) == set(range(6))
+    count = len(part.train.instances)
+    for name in ("first", "last", "cost"):
+        assert (getattr(part.train.instances, name) == getattr(whole.train.instances, name)[:count]).all()
+    assert len(part.dev.instances) == len(whole.dev.instances)
+    least = TrainingCorpus(store, change(batches__train_share=1e-9))
+    assert set(least.train.instances.document.tolist()) == {0}
 
 
 def test_the_vocabulary_is_that_of_the_store(store):

@@ -82,6 +82,7 @@ def test_a_run_leaves_a_model_and_its_history(config):
         (8, {}),  # after the checkpoints at 4 and 5: a log interval is cut in two, the epoch is in its middle
         (3, {}),  # before the first checkpoint
         (9, {"checkpoints__average": "best", "checkpoints__average_count": 2, "validation__every": 0}),
+        (8, {"batches__train_share": 0.5}),
         (8, {"batches__accumulate": 2, "precision": "bfloat16", "optimizer__clip_norm": 0.5}),
     ],
 )

@@ -1,9 +1,10 @@
-"""Figures of trainings, drawn from their metrics.jsonl."""
+"""Figures: of trainings, drawn from their metrics.jsonl, and of what was measured in several of them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,10 +61,7 @@ def draw_curves(metrics: Mapping[str, Path], figure: Path) -> None:
     .svg file. Entropies are there if the trainings had `validation.entropy` (Bao et al. 2021, figures 4, 5 and 8).
     Raises DocmtError when there is nothing to draw, the file cannot be written or matplotlib is missing.
     """
-    file_format = figure.suffix.removeprefix(".").lower()
-    if file_format not in FORMATS:
-        raise DocmtError(f"cannot draw {figure}: name a file that ends in .{', .'.join(FORMATS)}")
-    check_writable(figure)
+    file_format = _format_of(figure)
     runs = {name: read_curves(path) for name, path in metrics.items()}
     panels = _panels(runs)
     drawing = _new_drawing(min(len(panels), _COLUMNS), -(-len(panels) // _COLUMNS))
@@ -80,6 +78,55 @@ def draw_curves(metrics: Mapping[str, Path], figure: Path) -> None:
     for number, name in enumerate(runs):
         drawing.axes[0].plot([], [], color=f"C{number}", label=name)
     drawing.axes[0].legend()
+    _save(drawing, figure, file_format)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A measured value of one setting."""
+
+    label: str
+    """the setting"""
+    mean: float
+    """not a number where nothing is measured yet: the setting then keeps its place, empty"""
+    spread: float = 0.0
+    """standard deviation over seeds, 0 for a single one"""
+
+
+def draw_points(panels: Mapping[str, Mapping[str, Sequence[Point]]], unit: str, figure: Path) -> None:
+    """Draws values over settings (input length, data scale, ...): a panel for each title, in it a line for each name.
+
+    Settings stand side by side in the order in which they first come. Raises DocmtError as `draw_curves` does.
+    """
+    file_format = _format_of(figure)
+    if all(math.isnan(point.mean) for lines in panels.values() for points in lines.values() for point in points):
+        raise DocmtError("there is nothing to draw: no run has a score yet; let one finish")
+    drawing = _new_drawing(min(len(panels), _COLUMNS), -(-len(panels) // _COLUMNS))
+    for axes, (title, lines) in zip(drawing.axes, panels.items(), strict=False):
+        labels = list(dict.fromkeys(point.label for points in lines.values() for point in points))
+        for name, points in lines.items():
+            places = [labels.index(point.label) for point in points]
+            means, spreads = [point.mean for point in points], [point.spread for point in points]
+            axes.errorbar(places, means, yerr=spreads, marker="o", capsize=3, linewidth=1.2, label=name)
+        axes.set_xticks(range(len(labels)), labels)
+        axes.set(title=title, ylabel=unit)
+        axes.grid(alpha=0.3)
+        axes.legend()
+    for unused in drawing.axes[len(panels) :]:
+        unused.set_axis_off()
+    _save(drawing, figure, file_format)
+
+
+def _format_of(figure: Path) -> str:
+    """The file format of a figure. Raises DocmtError for others, and where it could not be written."""
+    file_format = figure.suffix.removeprefix(".").lower()
+    if file_format not in FORMATS:
+        raise DocmtError(f"cannot draw {figure}: name a file that ends in .{', .'.join(FORMATS)}")
+    check_writable(figure)
+    return file_format
+
+
+def _save(drawing: Any, figure: Path, file_format: str) -> None:
     with atomic_path(figure) as temporary:
         drawing.savefig(temporary, format=file_format, dpi=150)
 

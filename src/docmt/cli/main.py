@@ -19,6 +19,7 @@ COMMANDS = {
     "score": "log-probability of given translations",
     "evaluate": "s-BLEU, d-BLEU and chrF of translations or of a model",
     "convert": "checkpoint of another toolkit -> model directory",
+    "reproduce": "published table or figure -> every run of it, the table and the figure",
     "demo": "trains two small models on a synthetic corpus and shows what context gives",
 }
 USAGE_ERROR, INTERRUPTED = 2, 130

@@ -88,11 +88,7 @@ def parse(parser: ArgumentParser, arguments: Sequence[str], settings: type | Non
     `settings`: the dataclass whose fields are options without a group; it becomes the attribute `settings`.
     Raises DocmtError for anything that does not fit, naming the flag or the line of the recipe.
     """
-    for action in parser._actions:
-        if action.dest == "print_config":
-            action.help, action.metavar = "print the options and their values as a recipe, and exit", ""
-        elif action.dest in group_names(parser._actions) and action.default is argparse.SUPPRESS:
-            action.help = argparse.SUPPRESS  # `--group FILE`, which the library adds
+    _tidy_help(parser)
     arguments, places = _with_recipes(parser, list(arguments))
     try:
         options = parser.instantiate(parser.parse_args(arguments))
@@ -103,6 +99,28 @@ def parse(parser: ArgumentParser, arguments: Sequence[str], settings: type | Non
         raise DocmtError(_located(_explain(parser, str(error)), parser, places)) from error
     except DocmtError as error:
         raise DocmtError(_located(str(error), parser, places)) from error
+
+
+def parse_given(parser: ArgumentParser, arguments: Sequence[str]) -> dict[str, Any]:
+    """The options that are given, and no defaults: by dotted name, checked for their types alone.
+
+    Raises DocmtError as `parse` does.
+    """
+    _tidy_help(parser)
+    arguments, places = _with_recipes(parser, list(arguments))
+    try:
+        return dict(vars(parser.parse_args(arguments, defaults=False).as_flat()))
+    except jsonargparse.ArgumentError as error:
+        raise DocmtError(_located(_explain(parser, str(error)), parser, places)) from error
+
+
+def _tidy_help(parser: ArgumentParser) -> None:
+    """Makes what the library adds to the help readable."""
+    for action in parser._actions:
+        if action.dest == "print_config":
+            action.help, action.metavar = "print the options and their values as a recipe, and exit", ""
+        elif action.dest in group_names(parser._actions) and action.default is argparse.SUPPRESS:
+            action.help = argparse.SUPPRESS  # `--group FILE`, which the library adds
 
 
 def _with_recipes(parser: ArgumentParser, arguments: list[str]) -> tuple[list[str], dict[str, str]]:

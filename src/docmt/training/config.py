@@ -23,10 +23,14 @@ class BatchConfig:
     """batches (of each process) whose gradients are summed in one update"""
     max_sentences: int = 1000
     """most sentences of an instance; the sentence system always has 1"""
+    train_share: float = 1.0
+    """share of the training documents that is used, from the first on, to see what more data would bring"""
 
     def __post_init__(self) -> None:
         for name in ("batch_tokens", "accumulate", "max_sentences"):
             at_least(f"batches.{name}", getattr(self, name), 1)
+        if not 0 < self.train_share <= 1:
+            raise DocmtError(f"batches.train_share is {self.train_share}: choose a number above 0, up to 1")
 
 
 @dataclass(frozen=True)
@@ -253,6 +257,14 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+# What a setting of each type may be in a file, and how to ask for it.
+_KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
+    int: ((int,), "a whole number"),
+    float: ((float, int), "a number"),
+    bool: ((bool,), "true or false"),
+}
+
+
 def _build(cls: type[Any], values: Any, where: str, prefix: str) -> Any:
     if not isinstance(values, Mapping):
         raise DocmtError(f"{prefix.rstrip('.') or 'the configuration'} in {where} is no group of settings")
@@ -270,6 +282,8 @@ def _build(cls: type[Any], values: Any, where: str, prefix: str) -> Any:
             value = _build(typing.cast(type[Any], kind), value, where, f"{prefix}{name}.")
         elif value is not None and Path in (kind, *_members(kind)):
             value = Path(value)
+        elif kind in _KINDS and type(value) not in _KINDS[kind][0]:
+            raise DocmtError(f"{where}: {prefix}{name} is {value!r}: give {_KINDS[kind][1]}")
         built[name] = value
     return cls(**built)
 

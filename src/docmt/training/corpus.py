@@ -21,12 +21,14 @@ from docmt.training.config import TrainConfig
 class Split:
     """One split of the store, cut into instances and planned into batches."""
 
-    def __init__(self, store: ParallelStore, config: TrainConfig, specials: SpecialTokens) -> None:
+    def __init__(self, store: ParallelStore, config: TrainConfig, specials: SpecialTokens, share: float = 1.0) -> None:
+        """`share` of the documents (at least one) is used, from the first on."""
         self.store, self.specials = store, specials
+        documents = max(round(share * len(store.document_ids)), 1)
         self.instances: Instances = pack_all(
             store.source_lengths,
             store.target_lengths,
-            store.document_offsets,
+            store.document_offsets[: documents + 1],
             limit=config.model.instance_tokens,
             max_sentences=1 if config.model.system == "sentence" else config.batches.max_sentences,
         )
@@ -74,7 +76,7 @@ class TrainingCorpus:
         self.statistics = store.statistics
         self.specials = store.tokenizer.specials
         self.rank, self.world, self.accumulate = rank, world, config.batches.accumulate
-        self.train = Split(store.split("train"), config, self.specials)
+        self.train = Split(store.split("train"), config, self.specials, config.batches.train_share)
         self.dev = Split(store.split("dev"), config, self.specials) if "dev" in store.splits else None
         stop = config.stop
         if self.dev is None and config.validation.best_by == "d_bleu":

@@ -1,0 +1,131 @@
+"""docmt reproduce NAME --scale cpu --data STORE --output DIRECTORY"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from docmt.cli.parsing import SEARCH_TITLE, add_settings, make_parser, parse_given
+from docmt.cli.recipes import is_recipe
+from docmt.decoding import SearchConfig
+from docmt.errors import DocmtError
+from docmt.evaluation import MetricConfig
+from docmt.experiments import (
+    EvaluationConfig,
+    Plan,
+    list_experiments,
+    make_plan,
+    read_experiment,
+    reproduce,
+    write_figure,
+    write_report,
+)
+from docmt.experiments.runner import state_of
+from docmt.training import TrainConfig
+
+PLANNED = {"data", "run", "seed", "initialize_from"}
+OWN = ("name", "scale", "data", "output", "seeds", "list", "dry_run", "config")
+USAGE = """NAME --data STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
+NAME --data STORE --output DIRECTORY --dry_run
+--list"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Does what is left of an experiment and prints its table; returns 2 if any of its runs failed."""
+    parser = make_parser(
+        "reproduce",
+        "Trains and evaluates everything that a published table or figure shows, and writes the table and the figure. "
+        "What is done already is skipped, what was interrupted goes on: give the same command again.",
+        USAGE,
+    )
+    parser.add_argument(
+        "name", nargs="?", type=str, metavar="NAME", help="an experiment of --list, or the path of an experiment file"
+    )
+    parser.add_argument(
+        "--scale",
+        type=Literal["cpu", "full"],
+        default="cpu",
+        help="cpu: recipes for one small machine; full: as published",
+    )
+    parser.add_argument("--data", type=Path, metavar="STORE", help="prepared store with train, dev and test split")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIRECTORY",
+        help="where the runs, the tables and the figures go; experiments with the same directory share runs",
+    )
+    parser.add_argument("--seeds", type=str, metavar="1,2,...", help="seeds of the runs, instead of the experiment's")
+    parser.add_argument("--list", action="store_true", help="show the experiments and what each reproduces, and exit")
+    parser.add_argument(
+        "--dry_run", action="store_true", help="show the runs and which are done, resumable or missing, and exit"
+    )
+    add_settings(parser, MetricConfig, "metrics", "how text becomes scores")
+    add_settings(parser, SearchConfig, "search", f"{SEARCH_TITLE}, to translate the test split", skip={"n_best"})
+    add_settings(parser, TrainConfig, None, "settings of all runs, instead of those of their recipes", skip=PLANNED)
+    given = list(arguments)
+    # A first argument ending in .yaml is an experiment here, no recipe with options.
+    file = given.pop(0) if given and is_recipe(given[0]) else None
+    options = parse_given(parser, given)
+    if options.get("list"):
+        print("\n".join(f"{name:<16} {experiment.title}" for name, experiment in list_experiments().items()))
+        return 0
+    if file is not None and options.get("name"):
+        raise DocmtError(f"{file} and {options['name']} both name an experiment: give one of them")
+    plan, evaluation = _plan(file or options.get("name"), options)
+    if options.get("dry_run"):
+        trainings = plan.trainings()
+        print("\n".join(f"{state_of(run, evaluation):<10} {run.title} ({run.config.run.name})" for run in trainings))
+        return 0
+    return _reproduce(plan, evaluation)
+
+
+def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationConfig]:
+    if not name:
+        raise DocmtError("NAME is missing; docmt reproduce --list shows the experiments")
+    experiment = read_experiment(name)
+    for needed in ("data", "output"):
+        if options.get(needed) is None:
+            raise DocmtError(f"--{needed} is missing; see docmt reproduce --help")
+    groups = {prefix: _below(options, prefix) for prefix in ("search", "metrics")}
+    evaluation = EvaluationConfig(SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"]))
+    overrides = {
+        option: value for option, value in options.items() if option not in OWN and option.split(".")[0] not in groups
+    }
+    seeds = _seeds(options.get("seeds") or "")
+    plan = make_plan(experiment, options.get("scale", "cpu"), options["data"], options["output"], seeds, overrides)
+    return plan, evaluation
+
+
+def _below(options: dict[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(f"{prefix}."): value for name, value in options.items() if name.startswith(f"{prefix}.")}
+
+
+def _seeds(text: str) -> list[int]:
+    if not text:
+        return []
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise DocmtError(f"--seeds is {text!r}: give whole numbers with commas between them, such as 1,2,3")
+    return list(dict.fromkeys(int(part) for part in parts))
+
+
+def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
+    plan.output.mkdir(parents=True, exist_ok=True)
+
+    def tell(line: str) -> None:
+        print(f"docmt reproduce: {line}", file=sys.stderr, flush=True)
+
+    failures = reproduce(plan, evaluation, tell, lambda failures: write_report(plan, evaluation, failures))
+    print(write_report(plan, evaluation, failures), end="")
+    name = plan.output / f"{plan.experiment.name}-{plan.scale}"
+    tell(f"the table is in {name}.md and {name}.json")
+    try:
+        tell(f"the figure is in {write_figure(plan, evaluation)}")
+    except DocmtError as error:
+        tell(f"no figure: {error}")
+    if failures:
+        count = f"{len(failures)} of {len(plan.trainings())} runs"
+        raise DocmtError(f"{count} failed, as the table says; the same command tries them again")
+    return 0

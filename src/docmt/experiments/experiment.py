@@ -1,0 +1,180 @@
+"""Experiment files: which recipes are trained with which settings, and what was published about them.
+
+title: what it reproduces
+source: paper and table of the published figures
+seeds: [1]                             # unless others are asked for
+settings: {validation.entropy: true}   # of all runs, named as on the command line of docmt train
+variants:                              # the rows of the table
+  sentence:
+    recipe: sentence-{scale}.yaml      # beside this file; {scale} becomes cpu or full
+  finetune:
+    recipe: finetune-{scale}.yaml
+    start_from: sentence               # the run of this variant with the same seed is trained first
+    settings: {optimizer.warmup: 100}
+    published: {s-BLEU: 25.12}         # shown beside our scores
+axes:                                  # each variant is trained at every point of every axis
+  - name: model size
+    cpu: {small: {model.width: 128}, large: {model.width: 256}}
+    full: {base: {model.preset: base}, big: {model.preset: big}}    # or `points` for both scales
+    published: {base: {d-BLEU: 33.87}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from docmt.errors import DocmtError
+
+SCALES = ("cpu", "full")
+_SHIPPED = Path("recipes") / "experiments"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A row of the table: a recipe with settings."""
+
+    name: str
+    recipe: str
+    """path of the recipe, beside the experiment file, with {scale} where the scale stands"""
+    settings: Mapping[str, Any]
+    """by dotted name"""
+    start_from: str
+    """the variant whose run it is initialised from, or nothing"""
+    published: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What is varied besides: points with their settings at each scale. Without a name: a single point, no settings."""
+
+    name: str
+    points: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    """scale, point, settings by dotted name"""
+    published: Mapping[str, Mapping[str, float]]
+    """point, column"""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment file."""
+
+    path: Path
+    title: str
+    source: str
+    seeds: tuple[int, ...]
+    settings: Mapping[str, Any]
+    variants: Mapping[str, Variant]
+    axes: tuple[Axis, ...]
+    """at least one, which has no name if the file has none"""
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def in_order(self) -> list[Variant]:
+        """The variants, each after that which it starts from. Raises DocmtError where that cannot be."""
+        waiting = dict(self.variants)
+        ordered: dict[str, Variant | None] = {"": None}
+        while waiting:
+            ready = next((variant for variant in waiting.values() if variant.start_from in ordered), None)
+            if ready is None:
+                one = next(iter(waiting.values()))
+                raise DocmtError(
+                    f"{self.path}: variant {one.name} cannot start from {one.start_from!r}: name another variant, and "
+                    "let none start from itself by way of others"
+                )
+            ordered[ready.name] = waiting.pop(ready.name)
+        return [variant for variant in ordered.values() if variant is not None]
+
+
+def experiment_folders() -> list[Path]:
+    """Where named experiments are: in the clone that docmt runs from, and in the working directory."""
+    return [Path(__file__).parents[3] / _SHIPPED, _SHIPPED]
+
+
+def list_experiments() -> dict[str, Experiment]:
+    """The named experiments."""
+    files = {path.stem: path for folder in reversed(experiment_folders()) for path in sorted(folder.glob("*.yaml"))}
+    return {name: _read(path) for name, path in sorted(files.items())}
+
+
+def read_experiment(name: str) -> Experiment:
+    """The experiment of that name, or in the file of that path. Raises DocmtError if there is none or it is wrong."""
+    if name.endswith((".yaml", ".yml")):
+        return _read(Path(name))
+    known = list_experiments()
+    if not known:
+        raise DocmtError(
+            f"there is no {_SHIPPED} here: run docmt from its clone, or give the path of an experiment file"
+        )
+    if name not in known:
+        raise DocmtError(f"unknown experiment {name!r}: choose one of {', '.join(known)}, or give the path of a file")
+    return known[name]
+
+
+def _read(path: Path) -> Experiment:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DocmtError(f"cannot read {path}: there is no such file") from error
+    except OSError as error:
+        raise DocmtError(f"cannot read {path}: {error.strerror}; give the path of an experiment file") from error
+    except (ValueError, yaml.YAMLError) as error:
+        problem = " ".join(str(error).split())
+        raise DocmtError(f"{path} is not valid YAML ({problem}): mend it") from error
+    top = _group(values, str(path), {"title", "source", "seeds", "settings", "variants", "axes"}, {"title", "variants"})
+    variants = [_variant(name, value, path) for name, value in _group(top["variants"], f"{path}: variants").items()]
+    seeds, axes = top.get("seeds", [1]), top.get("axes", [{"name": "", "points": {"": {}}}])
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
+        raise DocmtError(f"{path}: seeds is {seeds!r}: give a list of whole numbers, such as [1, 2, 3]")
+    if not isinstance(axes, list):
+        raise DocmtError(f"{path}: axes is no list: begin each axis with `- name: ...`")
+    return Experiment(
+        path=path,
+        title=str(top["title"]),
+        source=str(top.get("source", "")),
+        seeds=tuple(seeds),
+        settings=_group(top.get("settings", {}), f"{path}: settings"),
+        variants={variant.name: variant for variant in variants},
+        axes=tuple(_axis(value, path) for value in axes),
+    )
+
+
+def _variant(name: str, values: Any, path: Path) -> Variant:
+    where = f"{path}: variant {name}"
+    values = _group(values, where, {"recipe", "settings", "start_from", "published"}, {"recipe"})
+    settings, published = (_group(values.get(key, {}), f"{where}: {key}") for key in ("settings", "published"))
+    return Variant(name, str(values["recipe"]), settings, str(values.get("start_from", "")), published)
+
+
+def _axis(values: Any, path: Path) -> Axis:
+    values = _group(values, f"{path}: an axis", {"name", "points", "published", *SCALES}, {"name"})
+    where = f"{path}: axis {values['name']}"
+    points = {}
+    for scale in SCALES:
+        own = _group(values.get(scale, values.get("points", {})), f"{where}: points")
+        if not own:
+            raise DocmtError(f"{where} has no points at scale {scale}: add `{scale}` or `points`")
+        points[scale] = {label: _group(settings, f"{where}: {label}") for label, settings in own.items()}
+    published = _group(values.get("published", {}), f"{where}: published")
+    return Axis(
+        str(values["name"]), points, {point: _group(row, f"{where}: {point}") for point, row in published.items()}
+    )
+
+
+def _group(values: Any, where: str, known: Set[str] = frozenset(), needed: Set[str] = frozenset()) -> dict[str, Any]:
+    """A mapping with the names as text. Raises DocmtError for anything else, and for entries not known (if given)."""
+    if not isinstance(values, dict):
+        raise DocmtError(f"{where} is no group of settings: write `name: value` lines")
+    values = {str(name): value for name, value in values.items()}
+    for name in values:
+        if known and name not in known:
+            raise DocmtError(f"{where} has the unknown entry {name!r}: choose from {', '.join(sorted(known))}")
+    for name in sorted(needed - set(values)):
+        raise DocmtError(f"{where} has no entry {name}: add it")
+    return values

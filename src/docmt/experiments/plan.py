@@ -1,0 +1,143 @@
+"""From an experiment to its runs: every variant, point and seed, with its configuration and its place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from docmt.data import PreparedStore
+from docmt.data.statistics import STATISTICS_FILE
+from docmt.errors import DocmtError
+from docmt.experiments.experiment import Experiment
+from docmt.training import TrainConfig
+from docmt.training.corpus import fit_model_config
+
+RUNS_FOLDER = "runs"
+# What makes no other model of a run: left out of its name.
+_NO_DIFFERENCE = ("data", "run", "device", "log_every", "initialize_from")
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One training of an experiment."""
+
+    variant: str
+    axis: str
+    """what is varied, or nothing"""
+    point: str
+    """where on the axis, or nothing"""
+    seed: int
+    config: TrainConfig
+    """complete; `config.run` is the place"""
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.variant}{f', {self.axis} {self.point}' if self.axis else ''}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of an experiment in an order in which each comes after the one that it starts from.
+
+    Cells of the table that are the same training (the same settings, data and seed) have the same `config.run`, also
+    those of other experiments with the same output directory.
+    """
+
+    experiment: Experiment
+    scale: str
+    output: Path
+    store: PreparedStore
+    runs: tuple[PlannedRun, ...]
+
+    def trainings(self) -> list[PlannedRun]:
+        """Every training once."""
+        return list({run.config.run: run for run in reversed(self.runs)}.values())[::-1]
+
+
+def make_plan(
+    experiment: Experiment,
+    scale: str,
+    data: Path,
+    output: Path,
+    seeds: Sequence[int] = (),
+    overrides: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Plans an experiment; `seeds` replaces those of its file, `overrides` (by dotted name) any setting of any run.
+
+    Raises DocmtError for stores that lack a split, and for recipes and settings that no training can have.
+    """
+    store = PreparedStore.open(data)
+    store.split("test")  # now, not after days of training
+    output = output.resolve()
+    runs = []
+    for seed, axis in product(seeds or experiment.seeds, experiment.axes):
+        for point, settings in axis.points[scale].items():
+            places: dict[str, Path] = {}
+            for variant in experiment.in_order():
+                recipe = experiment.path.parent / variant.recipe.replace("{scale}", scale)
+                changes = {**experiment.settings, **variant.settings, **settings, **(overrides or {})}
+                changes |= {"data": str(data), "run": "", "seed": seed}
+                if variant.start_from:
+                    changes["initialize_from"] = str(places[variant.start_from])
+                where = f"{experiment.path}, variant {variant.name} with {recipe.name}"
+                config = TrainConfig.from_dict(_merged(_read_recipe(recipe), changes, where), where)
+                config = replace(config, model=fit_model_config(config.model, store))
+                name = f"{recipe.stem}-seed{seed}-{_identity(config, store, output)}"
+                places[variant.name] = output / RUNS_FOLDER / name
+                runs.append(PlannedRun(variant.name, axis.name, point, seed, replace(config, run=places[variant.name])))
+    return Plan(experiment, scale, output, store, tuple(runs))
+
+
+def _read_recipe(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise DocmtError(f"cannot read the recipe {path}: {getattr(error, 'strerror', None) or error}") from error
+    if not isinstance(values, dict):
+        raise DocmtError(f"the recipe {path} does not consist of `option: value` lines")
+    return values
+
+
+def _merged(recipe: dict[str, Any], settings: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The recipe with settings, given by dotted name, in their places."""
+    for name, value in settings.items():
+        *groups, last = name.split(".")
+        place = recipe
+        for group in groups:
+            place = place.setdefault(group, {})
+            if not isinstance(place, dict):
+                raise DocmtError(f"{where} has the unknown setting {name}: check its spelling")
+        place[last] = value
+    return recipe
+
+
+def _identity(config: TrainConfig, store: PreparedStore, output: Path) -> str:
+    """Eight digits that differ where data, settings or the run to start from do.
+
+    Settings at their defaults do not count, so that a setting that a later version adds changes nothing.
+    """
+    defaults = TrainConfig(Path(), Path()).to_dict()
+    start = config.initialize_from
+    given = {name: value for name, value in config.to_dict().items() if name not in _NO_DIFFERENCE}
+    facts = {
+        "settings": {name: _other(value, defaults[name]) for name, value in given.items() if value != defaults[name]},
+        # The directory of everything may move; in its name the run to start from has an identity of its own.
+        "start": start.name if start and start.parent == output / RUNS_FOLDER else str(start),
+        "data": hashlib.sha256((store.directory / STATISTICS_FILE).read_bytes()).hexdigest(),
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _other(value: Any, default: Any) -> Any:
+    """What differs from the default."""
+    if not isinstance(value, dict):
+        return value
+    return {name: inner for name, inner in value.items() if inner != default[name]}

@@ -1,0 +1,128 @@
+"""Doing what is left of an experiment: training, going on with what was killed, evaluating."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import IO, Literal
+
+import torch
+import yaml
+
+from docmt.errors import DocmtError
+from docmt.experiments.plan import Plan, PlannedRun
+from docmt.experiments.scores import EvaluationConfig, evaluate_run, stored_scores
+from docmt.files import write_text
+from docmt.training import TrainConfig, train
+from docmt.training.interrupts import stop_on_signals
+from docmt.training.run_directory import RunDirectory
+
+State = Literal["done", "trained", "resumable", "missing"]
+ERROR_MARK = "docmt: error: "
+INTERRUPTED = 130
+_LOOK_EVERY = 0.2  # seconds
+
+
+def state_of(run: PlannedRun, evaluation: EvaluationConfig) -> State:
+    """How far a run has come: done (evaluated), trained, resumable, or missing."""
+    directory = RunDirectory(run.config.run)
+    if directory.model.exists():
+        return "done" if stored_scores(directory.path, evaluation) is not None else "trained"
+    return "resumable" if directory.recipe.exists() else "missing"
+
+
+def reproduce(
+    plan: Plan,
+    evaluation: EvaluationConfig,
+    tell: Callable[[str], object] = lambda line: None,
+    after_each: Callable[[dict[Path, str]], object] = lambda failures: None,
+) -> dict[Path, str]:
+    """Trains and evaluates what is not done yet; returns what failed: directory of the run, and why in a sentence.
+
+    `tell` gets a line at each step, `after_each` what has failed so far whenever a run has ended. A run that failed
+    does not stop the others; it is tried again (from its last checkpoint, if it has one) when this is called again.
+    Raises KeyboardInterrupt when Ctrl-C or SIGTERM ended a training, which then can be resumed to the last bit.
+    """
+    if "LOCAL_RANK" in os.environ:
+        raise DocmtError("docmt reproduce starts its processes itself: set --devices instead of using torchrun")
+    failures: dict[Path, str] = {}
+    trainings = plan.trainings()
+    for number, run in enumerate(trainings, 1):
+        directory, state = run.config.run, state_of(run, evaluation)
+        if state == "done":
+            continue
+        step = {"trained": "evaluating", "resumable": "going on with", "missing": "training"}[state]
+        tell(f"[{number}/{len(trainings)}] {step} {run.title} ({directory.name})")
+        try:
+            if run.config.initialize_from in failures:
+                raise DocmtError(f"the run that it starts from, {run.config.initialize_from.name}, failed")
+            if state == "trained":
+                RunDirectory(directory).check_resumable(run.config)  # the same settings under another default
+            else:
+                _train(run.config, resume=state == "resumable")
+            evaluate_run(run.config, plan.store.split("test"), evaluation)
+        except (DocmtError, MemoryError, torch.OutOfMemoryError) as error:
+            failures[directory] = " ".join(str(error).split()) or "there was not enough memory"
+            tell(f"failed: {failures[directory]}")
+        after_each(failures)
+    return failures
+
+
+def _train(config: TrainConfig, resume: bool) -> None:
+    """Trains to the end. Raises KeyboardInterrupt if somebody stopped it, and DocmtError if it failed."""
+    if not resume and config.run.exists() and not any(path.is_file() for path in config.run.rglob("*")):
+        shutil.rmtree(config.run)  # killed before its recipe was written
+    interrupted = train(config, resume).interrupted if config.devices == 1 else _train_in_processes(config, resume)
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def _train_in_processes(config: TrainConfig, resume: bool) -> bool:
+    """Trains by `docmt train`, which starts the processes of several devices as copies of its own command line.
+
+    Returns whether it was interrupted. Raises DocmtError with the sentence that the command failed with.
+    """
+    recipe = config.run.with_name(f"{config.run.name}.yaml")
+    if resume:
+        RunDirectory(config.run).check_resumable(config)
+        arguments = ["--resume", str(config.run), "--data", str(config.data), "--device", config.device]
+    else:
+        recipe.parent.mkdir(parents=True, exist_ok=True)
+        write_text(recipe, yaml.safe_dump(config.to_dict(), sort_keys=False))
+        arguments = [str(recipe)]
+    command = [sys.executable, "-m", "docmt.cli.main", "train", *arguments]
+    try:
+        with stop_on_signals() as wish:
+            # In a session of its own, so that Ctrl-C reaches it only once: by the lines below.
+            process = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+            )
+            assert process.stderr is not None
+            failure: list[str] = []
+            reader = Thread(target=_pass_on, args=(process.stderr, failure), daemon=True)
+            reader.start()
+            while process.poll() is None:
+                if wish.wished:
+                    process.terminate()
+                    process.wait()
+                time.sleep(_LOOK_EVERY)
+            reader.join()
+    finally:
+        recipe.unlink(missing_ok=True)
+    if process.returncode not in (0, INTERRUPTED):
+        raise DocmtError(failure[0] if failure else f"docmt train ended with status {process.returncode}")
+    return process.returncode == INTERRUPTED
+
+
+def _pass_on(lines: IO[str], failure: list[str]) -> None:
+    """Copies the standard error of a process to ours; `failure` gets the sentence that it failed with."""
+    for line in lines:
+        sys.stderr.write(line)
+        if line.startswith(ERROR_MARK):
+            failure[:] = [line.removeprefix(ERROR_MARK).strip()]

@@ -1,0 +1,149 @@
+"""docmt reproduce by the command line: a whole experiment, and what is said where something does not fit."""
+
+import json
+import re
+
+import pytest
+from commands import SIZES, assert_one_sentence, call, fails, start, wait_for_lines
+
+from docmt.experiments import list_experiments
+
+EXPERIMENT = """
+title: A sentence model and the group model that starts from it
+variants:
+  sentence:
+    recipe: tiny.yaml
+    settings: {model.system: sentence}
+    published: {d-BLEU: 12.5}
+  group:
+    recipe: tiny.yaml
+    start_from: sentence
+    settings: {optimizer.loaded_scale: 0.5}
+"""
+TABLE = r"\| (\w+) \| 1/1 \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|( 12.50)?"
+
+
+@pytest.fixture(scope="module")
+def tested(corpus):
+    """A store of the corpus with its test split."""
+    path = corpus.parent / "tested"
+    splits = [
+        part
+        for name in ("train", "dev", "test")
+        for part in (f"--{name}", corpus / f"{name}.en", corpus / f"{name}.de")
+    ]
+    assert call("prepare", "--store", path, *splits, "--vocabulary_size", 400).status == 0
+    return path
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """An experiment of two one-second trainings."""
+    sizes = "".join(f"  {name}: {value}\n" for name, value in SIZES.items())
+    (tmp_path / "tiny.yaml").write_text(
+        f"data: x\nrun: x\nmodel:\n{sizes}  dropout: 0.0\nbatches: {{batch_tokens: 512}}\n"
+        "optimizer: {learning_rate: 0.02, warmup: 10}\nvalidation: {every: 20}\nstop: {max_steps: 40}\n"
+        "checkpoints: {every: 10}\ndevice: cpu\nlog_every: 1\n"
+    )
+    path = tmp_path / "small.yaml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def test_a_whole_experiment_killed_once(experiment, tested, corpus, tmp_path):
+    output = tmp_path / "out"
+    command = ["reproduce", experiment, "--data", tested, "--output", output, "--search.beam", 1]
+    dry = call(*command, "--dry_run")
+    assert (dry.status, dry.err, output.exists()) == (0, "", False)
+    names = re.findall(r"\((.*)\)", dry.out)
+    assert [line.split()[:2] for line in dry.out.splitlines()] == [["missing", "sentence,"], ["missing", "group,"]]
+
+    killed = start(*command)
+    wait_for_lines(output / "runs" / names[0] / "metrics.jsonl", 15, killed)
+    killed.kill()
+    killed.communicate()
+    assert call(*command, "--dry_run").out.split()[0] == "resumable"
+    outcome = call(*command)
+    assert outcome.status == 0, outcome.err
+    assert f"docmt reproduce: [1/2] going on with sentence, seed 1 ({names[0]})\n" in outcome.err
+    assert f"docmt reproduce: [2/2] training group, seed 1 ({names[1]})\n" in outcome.err
+    assert outcome.out == (output / "small-cpu.md").read_text()
+    assert [(row[1], bool(row[6])) for row in re.finditer(TABLE, outcome.out)] == [("sentence", True), ("group", False)]
+    again = call(*command)
+    assert (again.status, again.out) == (0, outcome.out)
+    assert "training" not in again.err
+    assert {line.split()[0] for line in call(*command, "--dry_run").out.splitlines()} == {"done"}
+
+    # The scores are those that docmt evaluate gives to the same model.
+    content = json.loads((output / "small-cpu.json").read_text())
+    scores = tmp_path / "scores.json"
+    files = ("--source", corpus / "test.en", "--reference", corpus / "test.de", "--json", scores)
+    run = output / "runs" / names[1]
+    assert call("evaluate", "--model", run, *files, "--search.beam", 1).status == 0
+    assert json.loads(scores.read_text()) == content["rows"][1]["runs"][0]["scores"]
+    assert content["rows"][1]["runs"][0]["scores"]["chrf"]["score"] > 0
+
+
+def test_overrides_reach_every_run(experiment, tested, tmp_path):
+    settings = ["--stop.max_steps", 4, "--model.width=8", "--stop.patience", 0, "--search.beam", 1, "--seeds", "4, 7"]
+    options = tmp_path / "options.yaml"
+    options.write_text(f"data: {tested}\noutput: {tmp_path / 'out'}\n")
+    outcome = call("reproduce", experiment, "--config", options, *settings)
+    assert outcome.status == 0, outcome.err
+    assert "| sentence | 2/2 |" in outcome.out
+    for run in sorted((tmp_path / "out" / "runs").iterdir()):
+        config = json.loads((run / "model" / "config.json").read_text())
+        assert config["model"]["width"] == 8
+        assert (run / "train.log").read_text().count("finished: 4 updates are done") == 1
+        assert run.name.split("-")[1] in ("seed4", "seed7")
+
+
+def test_a_failed_run_is_told_at_the_end(experiment, tested, tmp_path):
+    experiment.write_text(
+        EXPERIMENT + "  hopeless: {recipe: tiny.yaml, settings: {optimizer.learning_rate: 1.0e+30}}\n"
+    )
+    options = ["--data", tested, "--output", tmp_path / "out", "--stop.max_steps", 4, "--search.beam", 1]
+    outcome = call("reproduce", experiment, *options)
+    assert outcome.status == 2
+    assert "- failed: hopeless, seed 1: the loss is nan by update" in outcome.out
+    assert len(re.findall(TABLE, outcome.out)) == 2
+    assert_one_sentence(outcome.err.splitlines(keepends=True)[-1], "1 of 3 runs failed, as the table says; the same")
+
+
+def test_the_experiments_are_listed():
+    outcome = call("reproduce", "--list")
+    assert outcome.status == 0
+    for name, experiment in list_experiments().items():
+        assert re.search(rf"^{re.escape(name)} +{re.escape(experiment.title)}$", outcome.out, re.M)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], r"NAME is missing; docmt reproduce --list shows the experiments"),
+        (["table1"], r"unknown experiment 'table1': choose one of figure2, .*or give the path"),
+        (["none.yaml"], r"cannot read none.yaml: there is no such file"),
+        (["none.yaml", "table2"], r"none.yaml and table2 both name an experiment"),
+        (["table2"], r"--data is missing; see docmt reproduce --help"),
+        (["table2", "--data", "s"], r"--output is missing"),
+        (["table2", "--data", "s", "--output", "o"], r"s is not a prepared store"),
+        (["table2", "--scale", "huge"], r"--scale is 'huge': choose one of cpu, full"),
+        (
+            ["table2", "--data", "s", "--output", "o", "--seeds", "1;2"],
+            r"--seeds is '1;2': give whole numbers with comm",
+        ),
+        (["table2", "--seed", "1"], r"unknown option --seed; did you mean --seeds\?"),
+        (["table2", "--stop.max_stops", "1"], r"unknown option --stop.max_stops; did you mean --stop.max_steps\?"),
+        (["table2", "--stop.max_steps", "x"], r"--stop.max_steps is 'x': give a whole number"),
+        (["table2", "--data", "s", "--output", "o", "--search.beam", "0"], r"search.beam is 0: choose a number"),
+    ],
+)
+def test_what_does_not_fit(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fails("reproduce", *arguments, message=message)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_without_a_test_split_is_refused_at_once(experiment, store, tmp_path):
+    options = ["--data", store, "--output", tmp_path / "out"]
+    fails("reproduce", experiment, *options, message=r"no split 'test', only train, dev; run `docmt prepare` again")

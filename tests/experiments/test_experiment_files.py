@@ -1,0 +1,181 @@
+"""Experiment files: the shipped ones can be run at both scales, wrong ones are named in one sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from docmt.errors import DocmtError
+from docmt.experiments import SCALES, list_experiments, make_plan, read_experiment
+from docmt.experiments import experiment as experiment_module
+
+SHIPPED = list_experiments()
+
+
+def runs_of(plan):
+    return [(run.variant, run.axis, run.point, run.seed) for run in plan.runs]
+
+
+def test_what_is_shipped():
+    assert set(SHIPPED) == {
+        *("table2", "table3", "table5", "table6", "table7"),
+        *("figure2", "figure3", "figure7", "figures4-5-8"),
+    }
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_experiment_can_be_planned(name, scale, store, tmp_path):
+    plan = make_plan(SHIPPED[name], scale, store, tmp_path)
+    places = [run.config.run for run in plan.trainings()]
+    assert len(places) == len(set(places)) > 1
+    assert all(place.name.split("-")[1] == scale for place in places)
+    for place, run in zip(places, plan.trainings(), strict=True):
+        start = run.config.initialize_from
+        assert (start is None) == (run.config.optimizer.loaded_scale == 1)
+        assert start is None or start in places[: places.index(place)]
+    for axis in SHIPPED[name].axes:
+        assert axis.name or len(SHIPPED[name].axes) == 1
+        assert scale == "cpu" or set(axis.published) <= set(axis.points[scale])
+
+
+def test_experiments_share_what_they_have_in_common(store, tmp_path):
+    plans = {name: make_plan(found, "cpu", store, tmp_path) for name, found in SHIPPED.items()}
+    places = {name: {run.config.run for run in plan.runs} for name, plan in plans.items()}
+    assert places["figure3"] < places["table2"]
+    assert places["figure2"] < places["figure7"]
+    assert len(places["table3"] & places["table2"]) == 2
+    assert places["figure3"] & places["figures4-5-8"] == set()
+    assert len(plans["figure7"].runs) == 28
+    assert len(places["figure7"]) == 24, "512 tokens, all data and 256 wide are one run"
+
+
+def test_what_varies_in_the_ablations(store, tmp_path):
+    def settings(name):
+        return [run.config for run in make_plan(SHIPPED[name], "full", store, tmp_path).runs]
+
+    models = [config.model for config in settings("table3")][1:]
+    assert [m.decoder_global_layers for m in models] == [2, 0, 0]
+    assert [(m.encoder_global_layers, m.cross_global_layers) for m in models] == [(2, 2), (2, 2), (0, 0)]
+    ablations = settings("table5")
+    assert [config.objective.word_dropout for config in ablations] == [0.3, 0, 0, 0]
+    assert [config.model.self_locality for config in ablations] == [True, True, False, False]
+    assert [config.model.cross_locality for config in ablations] == [True, True, True, False]
+    assert [config.model.top_attention for config in settings("table6")] == ["combined", "group", "global"]
+    assert [config.model.width for config in settings("table7")] == [512, 1024, 1024]
+    assert [config.model.encoder_layers for config in settings("table7")] == [6, 6, 12]
+    assert all(config.validation.entropy for config in settings("figures4-5-8"))
+
+
+def test_names_that_are_none(monkeypatch, tmp_path):
+    with pytest.raises(DocmtError, match=r"unknown experiment 'table9': choose one of figure2, .*table7, or give"):
+        read_experiment("table9")
+    with pytest.raises(DocmtError, match=r"cannot read none.yaml: there is no such file"):
+        read_experiment("none.yaml")
+    monkeypatch.setattr(experiment_module, "experiment_folders", lambda: [tmp_path / "none"])
+    with pytest.raises(DocmtError, match="run docmt from its clone, or give the path"):
+        read_experiment("table2")
+
+
+def test_a_file_of_ones_own(write_experiment, store, tmp_path):
+    plan = make_plan(read_experiment(str(write_experiment())), "full", store, tmp_path / "out")
+    assert runs_of(plan) == [
+        ("sentence", "", "", 1),
+        ("tuned", "", "", 1),
+        ("sentence", "", "", 2),
+        ("tuned", "", "", 2),
+    ]
+    assert [run.config.seed for run in plan.runs] == [1, 1, 2, 2]
+    sentence, tuned = plan.runs[2:]
+    assert tuned.config.initialize_from == sentence.config.run
+    assert (sentence.config.initialize_from, sentence.config.model.system) == (None, "sentence")
+    assert (tuned.config.stop.max_steps, tuned.config.optimizer.loaded_scale) == (20, 0.5)
+    assert tuned.config.data == store
+
+
+AXES = """
+title: Grid
+variants:
+  one: {recipe: group-cpu.yaml}
+  two: {recipe: group-cpu.yaml, start_from: one, settings: {model.dropout: 0.2}}
+axes:
+  - name: length
+    points: {32: {model.instance_tokens: 32}, 64: {model.instance_tokens: 64}}
+  - name: width
+    cpu: {thin: {model.width: 8}, usual: {}}
+    full: {wide: {model.width: 32}}
+"""
+
+
+def test_a_grid_is_every_combination(write_experiment, store, tmp_path):
+    found = read_experiment(str(write_experiment(AXES)))
+    plan = make_plan(found, "cpu", store, tmp_path, seeds=[5])
+    points = [("length", "32"), ("length", "64"), ("width", "thin"), ("width", "usual")]
+    assert runs_of(plan) == [(variant, *point, 5) for point in points for variant in ("one", "two")]
+    by_key = {(run.variant, run.point): run.config for run in plan.runs}
+    assert by_key["two", "thin"].initialize_from == by_key["one", "thin"].run
+    assert by_key["two", "thin"].model.width == 8
+    assert by_key["two", "64"].run == by_key["two", "usual"].run, "64 tokens is what the recipe has"
+    assert len(plan.trainings()) == 6
+    assert [run.point for run in make_plan(found, "full", store, tmp_path).runs][4:] == ["wide", "wide"]
+
+
+def test_a_run_has_the_name_of_what_it_is(write_experiment, store, tmp_path):
+    found = read_experiment(str(write_experiment()))
+
+    def names(**settings):
+        values = {"scale": "cpu", "data": store, "output": tmp_path, **settings}
+        return [run.config.run.name for run in make_plan(found, **values).trainings()]
+
+    assert names() == names(output=tmp_path / "else") == names(overrides={"log_every": 7, "device": "auto"})
+    assert names() == names(overrides={"model.dropout": 0.1})
+    others = [names(overrides={"model.dropout": 0.2}), names(overrides={"stop.max_steps": 9}), names(scale="full")]
+    assert len({*names(), *(name for other in others for name in other)}) == 16
+    assert names(seeds=[2]) == names()[2:]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "small.yaml is not valid YAML"),
+        ("- a", "small.yaml is no group of settings"),
+        ("title: x\nvariants: {}\ncolour: red", "small.yaml has the unknown entry 'colour': choose from axes, seeds"),
+        ("variants: {}", "small.yaml has no entry title: add it"),
+        ("title: x\nvariants: [1]", "small.yaml: variants is no group of settings"),
+        ("title: x\nvariants: {a: {settings: {}}}", "variant a has no entry recipe"),
+        ("title: x\nseeds: 3\nvariants: {}", "seeds is 3: give a list of whole numbers"),
+        (
+            "title: x\nvariants: {a: {recipe: r, start_from: b}}",
+            "variant a cannot start from 'b': name another variant",
+        ),
+        (
+            "title: x\nvariants: {a: {recipe: r, start_from: b}, b: {recipe: r, start_from: a}}",
+            "variant a cannot start from 'b': .* let none start from itself",
+        ),
+        ("title: x\nvariants: {a: {recipe: r}}\naxes: [{name: n, cpu: {p: {}}}]", "axis n has no points at scale full"),
+        ("title: x\nvariants: {a: {recipe: none.yaml}}", "cannot read the recipe .*none.yaml: No such file"),
+        (
+            "title: x\nvariants: {a: {recipe: group-cpu.yaml, settings: {model.widht: 3}}}",
+            "variant a with group-cpu.yaml has the unknown setting model.widht",
+        ),
+        (
+            "title: x\nvariants: {a: {recipe: group-cpu.yaml, settings: {model.width: wide}}}",
+            "variant a with group-cpu.yaml: model.width is 'wide': give a whole number",
+        ),
+        (
+            "title: x\nvariants: {a: {recipe: group-cpu.yaml, settings: {log_every.x: 3}}}",
+            "has the unknown setting log_every.x: check its spelling",
+        ),
+        ("title: x\nvariants: {a: {recipe: group-cpu.yaml, settings: {log_every: 0}}}", "log_every is 0: choose"),
+    ],
+)
+def test_files_that_are_wrong(text, message, write_experiment, store, tmp_path):
+    path = write_experiment(text)
+    with pytest.raises(DocmtError, match=message) as caught:
+        make_plan(read_experiment(str(path)), "cpu", store, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_stores_that_cannot_be_used(write_experiment, tmp_path):
+    found = read_experiment(str(write_experiment()))
+    with pytest.raises(DocmtError, match="is not a prepared store"):
+        make_plan(found, "cpu", Path("none"), tmp_path)

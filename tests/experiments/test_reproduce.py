@@ -1,0 +1,261 @@
+"""Running experiments: done is skipped, killed goes on, failed is told, and the table is the same in the end."""
+
+import json
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from docmt.decoding import SearchConfig
+from docmt.errors import DocmtError
+from docmt.evaluation import MetricConfig
+from docmt.experiments import (
+    EvaluationConfig,
+    make_plan,
+    read_experiment,
+    reproduce,
+    runner,
+    write_figure,
+    write_report,
+)
+from docmt.experiments.runner import state_of
+from docmt.training.loop import Training
+
+GREEDY = EvaluationConfig(SearchConfig(beam=1))
+
+
+class Killed(BaseException):
+    """Not an Exception: nothing may catch it."""
+
+
+@pytest.fixture
+def plan_of(write_experiment, store):
+    """A function that plans an experiment text."""
+
+    def plan(output, text=None, **settings):
+        path = write_experiment(text) if text else write_experiment()
+        return make_plan(read_experiment(str(path)), settings.pop("scale", "cpu"), store, output, **settings)
+
+    return plan
+
+
+def states(plan, evaluation=GREEDY):
+    return [state_of(run, evaluation) for run in plan.trainings()]
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The directories in which a training began or went on, with whether it was resumed."""
+    calls = []
+    original = runner.train
+
+    def recording(config, resume=False):
+        calls.append((config.run.name, resume))
+        return original(config, resume)
+
+    monkeypatch.setattr(runner, "train", recording)
+    return calls
+
+
+def kill_in(monkeypatch, run, update):
+    """Makes the training in this directory die instead of making this update."""
+    original = Training._update
+
+    def dying(self):
+        if self.run.path == run and self.state.update + 1 == update:
+            raise Killed
+        return original(self)
+
+    monkeypatch.setattr(Training, "_update", dying)
+
+
+def finish(plan, evaluation=GREEDY):
+    failures = reproduce(plan, evaluation)
+    write_report(plan, evaluation, failures)
+    base = plan.output / f"{plan.experiment.name}-{plan.scale}"
+    return failures, base.with_suffix(".md").read_text(), json.loads(base.with_suffix(".json").read_text())
+
+
+def test_killed_and_gone_on_with_is_as_never_stopped(plan_of, tmp_path, monkeypatch, trained):
+    whole = finish(plan_of(tmp_path / "whole"))
+    names = [name for name, _ in trained]
+    assert len(set(names)) == 4
+    assert (whole[0], states(plan_of(tmp_path / "whole"))) == ({}, ["done"] * 4)
+    trained.clear()
+
+    plan = plan_of(tmp_path / "killed")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_in(patch, plan.trainings()[1].config.run, 6)
+        reproduce(plan, GREEDY)
+    assert states(plan) == ["done", "resumable", "missing", "missing"]
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(runner, "evaluate_run", lambda *_: (_ for _ in ()).throw(Killed()))
+        reproduce(plan, GREEDY)
+    assert states(plan) == ["done", "trained", "missing", "missing"]
+    assert finish(plan) == whole
+    resumed = [(names[1], True), *((name, False) for name in names[2:])]
+    assert trained == [(names[0], False), (names[1], False), *resumed]
+    for name in names:
+        weights = [load_file(tmp_path / o / "runs" / name / "model/model.safetensors") for o in ("whole", "killed")]
+        assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
+    trained.clear()
+    assert finish(plan) == whole
+    assert trained == []
+
+
+def test_the_table_says_what_was_found(plan_of, tmp_path):
+    _, text, content = finish(plan_of(tmp_path))
+    lines = text.splitlines()
+    assert lines[0] == "# Small: where documents help"
+    assert lines[4] == "|  | seeds | s-BLEU | d-BLEU | chrF | dev loss | published d-BLEU |"
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[6:8]]
+    assert [row[:2] + row[-1:] for row in rows] == [["tuned", "2/2", "33.50"], ["sentence", "2/2", ""]]
+    assert "Nobody 2020, Table 1" in text
+    assert "d-BLEU: `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|unit:document|version:" in text
+    assert "beam 1" in text
+    for row, cells in zip(content["rows"], rows, strict=True):
+        runs = row["runs"]
+        assert [run["seed"] for run in runs] == [1, 2]
+        for place, measure, digits in ((2, "s_bleu", 2), (3, "d_bleu", 2), (4, "chrf", 2), (5, "dev_loss", 3)):
+            own = [run["measures"][measure] for run in runs]
+            assert measure == "dev_loss" or own == [run["scores"][measure]["score"] for run in runs]
+            assert row[measure]["mean"] == pytest.approx(sum(own) / 2)
+            assert row[measure]["spread"] == pytest.approx(abs(own[0] - own[1]) / 2**0.5)
+            assert cells[place] == f"{row[measure]['mean']:.{digits}f} ± {row[measure]['spread']:.{digits}f}"
+    assert content["rows"][0]["published"] == {"d-BLEU": 33.5}
+    assert {run["state"] for row in content["rows"] for run in row["runs"]} == {"done"}
+
+
+def test_a_report_of_what_is_not_done(plan_of, tmp_path):
+    plan = plan_of(tmp_path / "out", seeds=[3])
+    plan.output.mkdir()
+    text = write_report(plan, GREEDY, {})
+    assert "| tuned | 0/1 | - | - | - | - | 33.50 |" in text
+    assert "runs not done yet: 2; the same command goes on" in text
+    assert text.count("±") == 1
+    with pytest.raises(DocmtError, match="there is nothing to draw"):
+        write_figure(plan, GREEDY)
+
+
+def test_one_failure_stops_nothing_but_what_starts_from_it(plan_of, tmp_path, trained):
+    text = """
+title: One of them is hopeless
+variants:
+  hopeless: {recipe: group-cpu.yaml, settings: {optimizer.learning_rate: 1.0e+30}}
+  heir: {recipe: group-cpu.yaml, start_from: hopeless}
+  good: {recipe: group-cpu.yaml}
+"""
+    plan = plan_of(tmp_path / "out", text)
+    failures, table, content = finish(plan)
+    hopeless, heir, good = [run.config.run for run in plan.trainings()]
+    assert set(failures) == {hopeless, heir}
+    assert "the loss is nan by update" in failures[hopeless]
+    assert failures[heir] == f"the run that it starts from, {hopeless.name}, failed"
+    assert [(row["variant"], row["runs"][0]["state"]) for row in content["rows"]] == [
+        ("hopeless", "failed"),
+        ("heir", "failed"),
+        ("good", "done"),
+    ]
+    assert f"- failed: hopeless, seed 1: {failures[hopeless]}" in table
+    assert "| hopeless | 0/1 | - | - | - | - |" in table
+    assert "not done yet" not in table
+    assert [name for name, _ in trained] == [hopeless.name, good.name]
+    trained.clear()
+    assert finish(plan) == (failures, table, content)
+    assert [name for name, _ in trained] == [hopeless.name]
+
+
+def test_ctrl_c_ends_all_and_the_run_goes_on(plan_of, tmp_path, monkeypatch):
+    plan = plan_of(tmp_path)
+    original = Training._update
+
+    def interrupting(self):
+        if self.state.update == 5:
+            import signal
+
+            signal.raise_signal(signal.SIGINT)
+        return original(self)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Training, "_update", interrupting)
+        reproduce(plan, GREEDY)
+    assert states(plan) == ["resumable", "missing", "missing", "missing"]
+    assert json.loads((plan.runs[0].config.run / "checkpoints/last/state.json").read_text())["update"] == 6
+    assert reproduce(plan, GREEDY) == {}
+
+
+def test_a_kill_before_the_recipe_was_written(plan_of, tmp_path):
+    plan = plan_of(tmp_path, seeds=[1])
+    (plan.runs[0].config.run / "checkpoints").mkdir(parents=True)
+    assert states(plan) == ["missing", "missing"]
+    assert reproduce(plan, GREEDY) == {}
+
+
+def test_scores_of_other_settings_are_made_anew(plan_of, tmp_path, trained):
+    plan = plan_of(tmp_path, seeds=[1])
+    _, _, content = finish(plan)
+    trained.clear()
+    other = EvaluationConfig(SearchConfig(beam=2), MetricConfig(unit="instance", lowercase=True))
+    assert states(plan, other) == ["trained"] * 2
+    _, text, again = finish(plan, other)
+    assert trained == []
+    assert "case:lc" in text
+    assert "unit:instance" in text
+    assert content["signatures"] != again["signatures"]
+    assert states(plan) == ["trained"] * 2
+
+
+def test_document_models_have_sentence_scores_only_where_sentences_match(plan_of, tmp_path):
+    text = "title: Alone\nvariants: {document: {recipe: group-cpu.yaml, settings: {model.system: document}}}"
+    _, table, content = finish(plan_of(tmp_path, text))
+    scores = content["rows"][0]["runs"][0]["scores"]
+    assert scores["s_bleu"] is None
+    assert "instances were given another number of sentences" in scores["undefined"]
+    assert "| document | 1/1 | - | " in table
+    assert f"not defined where {scores['undefined']}" in table
+
+
+GRID = """
+title: Grid
+variants:
+  one: {recipe: group-cpu.yaml, published: {d-BLEU: 1}}
+axes:
+  - name: width
+    points: {8: {model.width: 8}, 16: {}}
+    published: {16: {d-BLEU: 2.5}}
+"""
+
+
+def test_a_grid_has_a_figure(plan_of, tmp_path, monkeypatch):
+    plan = plan_of(tmp_path, GRID, seeds=[1, 2])
+    _, table, _ = finish(plan)
+    assert "|  | width | seeds | s-BLEU |" in table
+    assert [line.split(" | ")[1] for line in table.splitlines() if line.startswith("| one")] == ["8", "16"]
+    assert [line.split()[-2] for line in table.splitlines() if line.startswith("| one")] == ["1.00", "2.50"]
+    with monkeypatch.context() as patch:
+        for name in ("matplotlib", "matplotlib.figure"):
+            patch.setitem(sys.modules, name, None)
+        with pytest.raises(DocmtError, match=r"pip install docmt\[plots\]"):
+            write_figure(plan, GREEDY)
+    pytest.importorskip("matplotlib", reason="matplotlib (the extra plots) is not installed")
+    assert write_figure(plan, GREEDY).read_bytes().startswith(b"\x89PNG")
+
+
+def test_torchrun_is_refused(plan_of, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    with pytest.raises(DocmtError, match="set --devices instead of using torchrun"):
+        reproduce(plan_of(tmp_path), GREEDY)
+
+
+@pytest.mark.slow
+def test_several_devices_train_in_processes_of_their_own(plan_of, tmp_path, capfd):
+    text = "title: Two\nvariants: {two: {recipe: group-cpu.yaml, settings: {devices: 2}}}"
+    plan = plan_of(tmp_path, text)
+    failures, _, content = finish(plan)
+    assert failures == {}
+    assert content["rows"][0]["runs"][0]["state"] == "done"
+    assert not list((tmp_path / "runs").glob("*.yaml"))
+    hopeless = plan_of(tmp_path, text, overrides={"optimizer.learning_rate": 1e30})
+    assert "the loss is nan by update" in next(iter(reproduce(hopeless, GREEDY).values()))
+    assert "docmt: error: the loss is nan" in capfd.readouterr().err
