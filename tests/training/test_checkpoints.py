@@ -99,6 +99,21 @@ def test_attention_over_the_document_may_start_as_that_within_sentences(change, 
     assert torch.equal(model.state_dict()[whole], grouped[whole.replace("whole", "local")])
 
 
+def test_closed_gates_begin_with_the_sentence_model(change, store, tmp_path):
+    """With gates closed to the document and positions restarting, a group model is the sentence model at first."""
+    train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
+    sentence_model = load_model(tmp_path / "first").eval()
+    config = fit_model_config(change(model__positions="sentence").model, store)
+    model = TranslationModel(config).eval()
+    initialize_from(model, tmp_path / "first", store.tokenizer, gate_bias=40.0)
+    bos, eos = store.tokenizer.specials.bos, store.tokenizer.specials.eos
+    document = [([bos, 5, 6, eos], [bos, 7, eos]), ([bos, 8, eos], [bos, 9, 10, eos])]
+    with torch.no_grad():
+        [together] = model.logits([tuple(zip(*document, strict=True))])
+        alone = torch.cat(sentence_model.logits([([source], [target]) for source, target in document]))
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
+
+
 def test_loaded_weights_learn_more_slowly_and_resume_so(change, store, tmp_path):
     train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
     # One update of Adam from zero moments changes every weight by its learning rate.

@@ -98,6 +98,7 @@ def test_averages_are_means(tmp_path):
         ({"log_every": 0}, "log_every is 0"),
         ({"optimizer__loaded_scale": 0.2}, "optimizer.loaded_scale is set but initialize_from is not"),
         ({"global_from_local": True}, "global_from_local is set but initialize_from is not"),
+        ({"gate_bias": 3.0}, "gate_bias is set but initialize_from is not"),
         ({"optimizer__loaded_scale": 0}, "optimizer.loaded_scale is 0: choose a number above 0"),
         ({"batches__train_share": 0}, "batches.train_share is 0: choose a number above 0, up to 1"),
         ({"batches__train_share": 1.5}, "batches.train_share is 1.5: choose"),

@@ -167,6 +167,8 @@ class TrainConfig:
     """model directory whose weights are the start; what it lacks stays random"""
     global_from_local: bool = False
     """with initialize_from: attention over the document starts as a copy of attention within sentences, not random"""
+    gate_bias: float = 0.0
+    """with initialize_from: bias that new gates start with; at 3 they let 5 % of the attention over the document in"""
     precision: Literal["float32", "bfloat16"] = "float32"
     """number format of products; weights, gradients and optimiser state are float32 in both"""
     seed: int = 1
@@ -188,6 +190,7 @@ class TrainConfig:
             for name, used in (
                 ("optimizer.loaded_scale", self.optimizer.loaded_scale != 1),
                 ("global_from_local", self.global_from_local),
+                ("gate_bias", self.gate_bias != 0),
             ):
                 if used:
                     raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")

@@ -16,13 +16,19 @@ _log = logging.getLogger(__name__)
 
 
 def initialize_from(
-    model: TranslationModel, directory: Path, tokenizer: Tokenizer, global_from_local: bool = False
+    model: TranslationModel,
+    directory: Path,
+    tokenizer: Tokenizer,
+    global_from_local: bool = False,
+    gate_bias: float = 0.0,
 ) -> list[str]:
     """Copies the weights that `model` shares with a model directory; returns the names of those that stay random.
 
     Weights are matched by name. Where a sentence or document model starts a group model, its attention becomes the
     attention within sentences, and attention over the document and gates stay random (Bao et al. 2021, section 4.1);
     with `global_from_local` attention over the document starts as a copy of it as well, and only gates are random.
+    The bias of new gates becomes `gate_bias`: well above 0 they begin almost closed to the rest of the document, and
+    the model begins with what the loaded one could do.
     Raises DocmtError for another vocabulary, and for weights of another shape.
     """
     directory = find_model(directory)
@@ -43,6 +49,9 @@ def initialize_from(
                 )
             tensor.copy_(pretrained[origin])
             used.add(origin)
+        for name in new:
+            if name.endswith(".gate.linear.bias"):
+                own[name].fill_(gate_bias)
     _report(directory, len(own), new, sorted(set(pretrained) - used))
     return new
 

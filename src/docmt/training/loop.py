@@ -97,7 +97,7 @@ class Training:
             new_weights = read_state(run.last).new_weights
         elif config.initialize_from is not None:
             new_weights = initialize_from(
-                self.model, config.initialize_from, corpus.tokenizer, config.global_from_local
+                self.model, config.initialize_from, corpus.tokenizer, config.global_from_local, config.gate_bias
             )
         self.updater = Updater(fabric, config, self.model, new_weights)
         self.state = TrainingState(
