@@ -89,7 +89,8 @@ class DocumentSelfCache:
     def __init__(self, layers: int, documents: int, beams: int, like: Tensor, heads: int) -> None:
         width = like.shape[-1] // heads
         self.beams = beams
-        self.prefix = like.new_zeros(layers, 2, documents, heads, 4 * _CHUNK, width)
+        # With beams it is exactly as long as what is in use: bfloat16 products of a part of a buffer copy that part.
+        self.prefix = like.new_zeros(layers, 2, documents, heads, 0 if beams > 1 else 4 * _CHUNK, width)
         self.tail = like.new_zeros(layers, 2, documents * beams, heads, _CHUNK, width)
         self.shared = self.own = 0  # positions in use of prefix and tail
         self.read = 0  # positions of the tail that are read, those beyond `own` in vain
@@ -118,7 +119,7 @@ class DocumentSelfCache:
         self.tail[layer, 0, :, :, self.own - 1] = key
         self.tail[layer, 1, :, :, self.own - 1] = value
         tail_keys, tail_values = self.tail[layer, :, :, :, : self.read]
-        prefix_keys, prefix_values = self.prefix[layer, :, :, :, : self.shared]
+        prefix_keys, prefix_values = self.prefix[layer]
         query = query * query.shape[-1] ** -0.5
         by_document = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, k]
         before = (
@@ -133,9 +134,7 @@ class DocumentSelfCache:
 
     def share(self, common: int) -> None:
         """Moves the first `common` positions of the tail, the same in all beams of a document, to the prefix."""
-        self.prefix = _with_room(self.prefix, self.shared + common)
-        first_rows = self.tail[:, :, :: self.beams, :, :common]
-        self.prefix[:, :, :, :, self.shared : self.shared + common] = first_rows
+        self.prefix = torch.cat((self.prefix, self.tail[:, :, :: self.beams, :, :common]), dim=4)
         self.tail = self.tail[:, :, :, :, common:].contiguous()
         self.shared += common
         self.own -= common
