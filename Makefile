@@ -15,8 +15,9 @@ setup: .venv/.installed
 demo: setup
 	$(BIN)/docmt demo
 
+# One thread for each of the processes that share the tests: more would fight for the same cores.
 test: lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .

@@ -67,8 +67,10 @@ class RunDirectory:
     def check_resumable(self, config: TrainConfig) -> None:
         """Raises DocmtError if there is no run, or one that trains differently."""
         # Through the dataclasses, so that settings younger than the run have the defaults they had in effect.
-        stored = TrainConfig.from_dict(read_recipe(self.recipe, self.path), str(self.recipe)).to_dict()
-        difference = first_difference(stored, config.to_dict())
+        stored = TrainConfig.from_dict(read_recipe(self.recipe, self.path), str(self.recipe))
+        if not stored.model.vocabulary_size:
+            raise DocmtError(f"{self.recipe} is damaged (its end is missing): restore it from a copy")
+        difference = first_difference(stored.to_dict(), config.to_dict())
         if difference is not None:
             raise DocmtError(
                 f"the run {self.path} cannot be resumed with another configuration: {difference}; "
