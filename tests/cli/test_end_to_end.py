@@ -145,6 +145,24 @@ def test_jsonl_has_a_record_for_every_sentence(run, report):
     assert len(set(total)) == 3
 
 
+def test_what_may_be_wrong_is_told(run, tmp_path):
+    """A translation that the length limit ended, and a sentence longer than any in training."""
+    path = tmp_path / "long.txt"
+    path.write_text("It is cheap.\n" + "It is cheap and " * 60 + "old.\n", encoding="utf-8")
+    short = call("translate", run, path, "--format", "jsonl", *QUICK)
+    warnings = [json.loads(line)["warnings"] for line in short.out.splitlines()]
+    assert warnings == [["length_limit"], ["length_limit", "long_source"]]
+    assert short.status == 0
+    lines = short.err.splitlines()
+    assert lines[0].startswith(
+        "docmt: 2 x sentences ended by the length limit, so that words may be missing (--search."
+    )
+    assert lines[0].endswith(f"(first: {path}, sentence 1)")
+    assert lines[1].startswith("docmt: 1 x source sentences longer than the instances that the model was trained on")
+    assert lines[1].endswith(f"({path}, sentence 2)")
+    assert len(lines) == 2
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -158,7 +176,7 @@ def test_lines_stay_beside_their_source(run, tmp_path, source):
     arguments = ["translate", run, path, "--input.layout", "lines"]
     outcome = call(*arguments)
     assert outcome.status == 0
-    assert call(*arguments[:2], *arguments[3:], stdin=source.encode()) == outcome
+    assert call(*arguments[:2], *arguments[3:], stdin=source.encode()).out == outcome.out
     for ours, theirs in zip(outcome.out.split("\n"), source.split("\n"), strict=True):
         if theirs.strip() in ("", "<d>"):
             assert ours == theirs
@@ -246,8 +264,9 @@ def test_progress_off_a_terminal_is_plain_lines_on_standard_error(run, report, m
     monkeypatch.setattr("docmt.progress.PLAIN_INTERVAL_SECONDS", 0.0)
     outcome = call("translate", run, report, *QUICK)
     assert outcome.out == silent.out
-    assert silent.err == ""
-    assert re.fullmatch(r"(translating \(sentences\): \d of 8  \([\d:]+(, [\d:]+ left)?\)\n)+", outcome.err)
+    assert re.fullmatch(r"docmt: 8 x sentences ended by the length limit, [^\n]+\n", silent.err)
+    progress = outcome.err.removesuffix(silent.err)
+    assert re.fullmatch(r"(translating \(sentences\): \d of 8  \([\d:]+(, [\d:]+ left)?\)\n)+", progress)
 
 
 def test_log_lines_go_where_standard_error_is_now(monkeypatch):

@@ -224,6 +224,52 @@ def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(syst
             assert all(SPECIALS.first_word <= token < SPECIALS.eod for token in target)
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_the_length_limit_ended_is_told(system):
+    config = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=8.0)
+    told = set()
+    for seed in range(8):
+        model = build(seed, **SYSTEMS[system])
+        with torch.no_grad():
+            model.tokens.weight[[SPECIALS.eos, SPECIALS.eod]] *= 1.5  # ends are likely
+        for document, (found,) in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
+            told.update(number in found.at_limit for number in range(len(document)))
+            if system != "document":
+                assert found.at_limit == [i for i, sentence in enumerate(found.sentences) if len(sentence) == 8]
+            else:
+                # The marks are in the limit, and those between joined sentences are not in the words.
+                marks = 2 * len(document)
+                words = sum(map(len, found.sentences))
+                assert found.at_limit == [len(document) - 1] or words < 8 * len(document) + marks
+                assert not found.at_limit or found.miscounted or words > 8 * len(document) - marks
+    assert told == {True, False}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_empty_sentences_stay_empty_and_change_nothing(system):
+    model = build(**SYSTEMS[system])
+    config = SearchConfig(beam=2, **SHORT)
+    holes = [[[], *[part for sentence in document for part in (sentence, [])]] for document in DOCUMENTS] + [[[], []]]
+    told = []
+    found = [ranks[0] for ranks in translate_documents(model, holes, SPECIALS, config, told.append)]
+    assert sum(told) == sum(map(len, holes))
+    for number, (own, ranks) in enumerate(
+        zip(found, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=False)
+    ):
+        wanted = ranks[0]
+        assert own.sentences[1::2] == wanted.sentences
+        assert not any(own.sentences[::2])
+        assert own.sentence_scores[1::2] == pytest.approx(wanted.sentence_scores, abs=1e-5)
+        assert own.at_limit == [2 * i + 1 for i in wanted.at_limit]
+        assert [(p.document, p.first, p.last) for p in own.miscounted] == [
+            (number, 2 * piece.first + 1, 2 * piece.last) for piece in wanted.miscounted
+        ]
+    assert (found[-1].sentences, found[-1].score) == ([[], []], 0)
+    if system != "document":
+        scored = score_documents(model, holes, [own.sentences for own in found], SPECIALS, config)
+        assert [own.score for own in scored] == pytest.approx([own.score for own in found], abs=1e-5)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_plain_document_system_reports_a_wrong_count_and_still_gives_one_for_each(seed):
     model = build(seed, system="document")

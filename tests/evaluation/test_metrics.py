@@ -155,6 +155,13 @@ def test_other_sentence_counts_leave_d_bleu_alone():
         evaluate_documents(hypotheses, REFERENCES, MetricConfig(unit="instance"), INSTANCES)
 
 
+def test_sentences_that_were_made_to_fit_have_no_scores():
+    result = evaluate_documents(HYPOTHESES, REFERENCES, miscounted=3)
+    assert (result.s_bleu, result.chrf) == (None, None)
+    assert result.d_bleu.score == evaluate_documents(HYPOTHESES, REFERENCES).d_bleu.score
+    assert "not defined: the model gave 3 instances another number of sentences than the source has" in result.format()
+
+
 def test_a_hypothesis_of_nothing_scores_zero():
     result = evaluate_documents([["", ""]], [["one two", "three"]])
     assert (result.s_bleu.score, result.d_bleu.score, result.chrf.score) == (0, 0, 0)

@@ -16,6 +16,7 @@ from docmt.experiments import (
     read_experiment,
     reproduce,
     runner,
+    scores,
     write_figure,
     write_report,
 )
@@ -211,9 +212,51 @@ def test_document_models_have_sentence_scores_only_where_sentences_match(plan_of
     _, table, content = finish(plan_of(tmp_path, text))
     scores = content["rows"][0]["runs"][0]["scores"]
     assert scores["s_bleu"] is None
-    assert "instances were given another number of sentences" in scores["undefined"]
+    assert "another number of sentences than the source has" in scores["undefined"]
     assert "| document | 1/1 | - | " in table
-    assert f"not defined where {scores['undefined']}" in table
+    assert f"- no s-BLEU and chrF for document, seed 1: {scores['undefined']}\n" in table
+
+
+def test_the_unit_instance_is_translated_by_itself(plan_of, tmp_path, store, monkeypatch):
+    settings = {"model.instance_tokens": 12}
+    plan = plan_of(tmp_path, "title: One\nvariants: {group: {recipe: group-cpu.yaml}}", overrides=settings)
+    seen = []
+    original = scores.translate_documents
+
+    def spy(model, documents, *others):
+        seen.append(documents)
+        return original(model, documents, *others)
+
+    monkeypatch.setattr(scores, "translate_documents", spy)
+    _, _, whole = finish(plan)
+    _, _, parts = finish(plan, EvaluationConfig(GREEDY.search, MetricConfig(unit="instance")))
+    documents, instances = seen
+    assert [sentence for part in instances for sentence in part] == [s for document in documents for s in document]
+    segments = [content["rows"][0]["runs"][0]["scores"]["d_bleu"]["segments"] for content in (whole, parts)]
+    assert segments == [len(documents), len(instances)]
+    assert len(instances) > len(documents)
+
+
+def test_damaged_scores_are_made_anew(plan_of, tmp_path, trained):
+    plan = plan_of(tmp_path, seeds=[1])
+    finish(plan)
+    trained.clear()
+    (plan.runs[0].config.run / "test.json").write_text('{"config": ')
+    assert states(plan) == ["trained", "done"]
+    assert finish(plan)[0] == {}
+    assert trained == []
+
+
+def test_an_output_that_was_moved_goes_on(plan_of, tmp_path, trained):
+    finish(plan_of(tmp_path / "out", seeds=[1]))
+    (tmp_path / "out").rename(tmp_path / "moved")
+    trained.clear()
+    moved = plan_of(tmp_path / "moved", seeds=[1])
+    assert moved.runs[1].config.initialize_from.parent == tmp_path / "moved" / "runs"
+    assert states(moved) == ["done", "done"]
+    (moved.runs[1].config.run / "test.json").unlink()
+    assert finish(moved)[0] == {}
+    assert trained == []
 
 
 GRID = """

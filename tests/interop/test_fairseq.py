@@ -62,6 +62,28 @@ def test_what_runs_code_is_not_opened(tmp_path, checkpoint):
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.parametrize("junk", ["the quick\n", "hello world\n", "", "\x80\x02]", "(" * 200])
+def test_what_is_no_checkpoint_is_named(tmp_path, checkpoint, junk):
+    (tmp_path / "junk.pt").write_text(junk, encoding="latin-1")
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(DocmtError, match=r"junk\.pt (is damaged|cannot be opened)"),
+    ):
+        warnings.simplefilter("ignore")
+        convert_gtransformer(tmp_path / "junk.pt", checkpoint[2], tmp_path / "model")
+
+
+def test_arguments_that_are_none_are_asked_for(tmp_path, checkpoint):
+    weights, _, dictionary = checkpoint
+    torch.save({"args": "--arch gtransformer_base", "model": weights}, tmp_path / "c.pt")
+    with pytest.raises(DocmtError, match=r"c\.pt holds no training arguments: give them as a JSON file"):
+        convert_gtransformer(tmp_path / "c.pt", dictionary, tmp_path / "model")
+    with pytest.raises(DocmtError, match=r"there is no file .*none\.json: give the JSON file"):
+        convert_gtransformer(tmp_path / "c.pt", dictionary, tmp_path / "model", arguments=tmp_path / "none.json")
+    with pytest.raises(DocmtError, match=r"there is no file .*none\.safetensors: give a checkpoint"):
+        convert_gtransformer(tmp_path / "none.safetensors", dictionary, tmp_path / "model")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -74,6 +96,12 @@ def test_what_runs_code_is_not_opened(tmp_path, checkpoint):
         ({"activation_fn": "tanh"}, "activation_fn = 'tanh', where docmt's model knows relu, gelu"),
         ({"doc_mode": "hmt"}, "doc_mode = 'hmt'"),
         ({"encoder_layers": None}, "lack encoder_layers"),
+        ({"no_decoder_final_norm": True}, "no_decoder_final_norm = True"),
+        ({"quant_noise_scalar": 0.5}, "quant_noise_scalar = 0.5, which docmt's model does not have"),
+        ({"activation_dropout": 0.1}, "activation_dropout = 0.1, .*give its arguments with activation_dropout = 0"),
+        ({"decoder_layerdrop": 0.2}, "decoder_layerdrop = 0.2"),
+        ({"activation_fn": ["relu"]}, r"activation_fn = \['relu'\], where docmt's model knows"),
+        ({"dropout": "much"}, "dropout = 'much', which is no number"),
     ],
 )
 def test_architectures_that_docmt_lacks_are_refused_by_name(change, message):
@@ -181,6 +209,8 @@ def test_damaged_and_mismatched_files_are_refused(tmp_path, checkpoint):
     refused(r"lacks weights for decoder.0.feed_forward.inner.bias", {k: v for k, v in weights.items() if k != name})
     refused(r"has weights decoder.7.feed_forward", {**weights, "decoder.layers.7.fc1.bias": weights[name].clone()})
     refused(r"of shape \[3\]", {**weights, name: torch.zeros(3)})
+    copy = "decoder.output_projection.weight"
+    refused(f"has a {copy} of its own", {**weights, copy: weights["encoder.embed_tokens.weight"] + 1})
     refused("no sentence model", sentences=True)
     (tmp_path / "short.txt").write_text("v01 1\n")
     refused("has 1 symbols, but the checkpoint 59 rows", dictionary=tmp_path / "short.txt")

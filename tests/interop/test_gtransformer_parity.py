@@ -87,6 +87,13 @@ def test_logits_of_pairs_of_sentences(models, variant):
     torch.testing.assert_close(found, wanted, atol=TOLERANCES.get(variant, 1e-5), rtol=0)
 
 
+def test_logits_of_sentences_without_partners_are_refused(models):
+    one = [0, 5, 2]
+    with pytest.raises(ValueError, match="document 2 has 1 source but 2 target sentences"):
+        models["trained_partial"].logits([([one], [one]), ([one], [one, one])])
+    assert len(models["trained_full"].logits([([one, one], [one])])) == 1
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_gradient_norms(models, variant):
     model = models[variant]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import multiprocessing
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -60,18 +61,23 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_class_arguments(DemoConfig, None)
     options = parse(parser, arguments)
     config = DemoConfig(**{name: getattr(options, name) for name in DemoConfig.__dataclass_fields__})
+    _recipe(config, SYSTEMS[0])  # refuses what cannot be trained, before anything is written
     if config.output.exists() and any(config.output.iterdir()):
         raise DocmtError(f"{config.output} is there already: remove it or choose another --output")
     started = time.monotonic()
     console = Console()
-    _say(console, f"writing {config.documents} English-German documents; the German pronoun for 'it' needs context")
-    write_corpus(config.output / "corpus", train=config.documents, dev=100, test=100, seed=config.seed)
-    _prepare(config)
+    try:
+        _say(console, f"writing {config.documents} English-German documents; the German pronoun for 'it' needs context")
+        write_corpus(config.output / "corpus", train=config.documents, dev=100, test=100, seed=config.seed)
+        _prepare(config)
+        _say(console, f"training a sentence model and a G-Transformer (group) side by side, {config.steps} updates each")
+        _train_side_by_side(config)
+    except BaseException:
+        shutil.rmtree(config.output, ignore_errors=True)  # so that the same command can be given again
+        raise
     results: dict[str, dict[str, float]] = {}
     translations: dict[str, list[Translation]] = {}
     tests = read_pronouns(config.output / "corpus" / "test.pronouns.jsonl")
-    _say(console, f"training a sentence model and a G-Transformer (group) side by side, {config.steps} updates each")
-    _train_side_by_side(config)
     for system in SYSTEMS:
         translator = Translator(config.output / system, search=SearchConfig(beam=4))
         sources = [Document.from_sentences(test.document.source, id=test.document.id) for test in tests]

@@ -81,12 +81,25 @@ def _evaluate_file(options: Any) -> Evaluation:
 def _evaluate_model(options: Any) -> Evaluation:
     corpus = read_corpus(options.source, options.reference)
     translator = translator_of(options)
-    translations = translator.translate_all([Document.from_sentences(d.source, id=d.id) for d in corpus])
-    if options.output:
-        write_text(options.output, "\n".join(translation.text() for translation in translations))
-    hypotheses = [translation.document.sentences for translation in translations]
-    references = [document.target for document in corpus]
     instances = None
     if options.metrics.unit == "instance":
-        instances = [translator.instances(d.source, d.target) for d in corpus]
-    return evaluate_documents(hypotheses, references, options.metrics, instances)
+        instances = [translator.instances(document.source, document.target) for document in corpus]
+    units = instances or [[(0, len(document.source))] for document in corpus]
+    translations = translator.translate_all(
+        [
+            Document.from_sentences(document.source[first:last], id=document.id)
+            for document, own in zip(corpus, units, strict=True)
+            for first, last in own
+        ]
+    )
+    parts = iter(translations)
+    hypotheses = [[sentence for _ in own for sentence in next(parts).document.sentences] for own in units]
+    if options.output:
+        write_text(options.output, "\n".join(Document.from_sentences(sentences).text() for sentences in hypotheses))
+    return evaluate_documents(
+        hypotheses,
+        [document.target for document in corpus],
+        options.metrics,
+        instances,
+        miscounted=sum(len(translation.miscounted) for translation in translations),
+    )

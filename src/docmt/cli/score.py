@@ -37,7 +37,8 @@ def run(arguments: Sequence[str]) -> int:
         "--format",
         type=Literal["text", "jsonl"],
         default="text",
-        help="text: one number a line, aligned with the source; jsonl: one JSON object per sentence",
+        help="text: one number a line for each pair of sentences, an empty line between documents; jsonl: one JSON "
+        "object per pair",
     )
     # The beam and what else only a search needs are left out: nothing is searched here.
     add_settings(parser, SearchConfig, "search", SEARCH_TITLE, skip={"beam", "min_length", "n_best"})

@@ -77,15 +77,16 @@ def run(arguments: Sequence[str]) -> int:
     translator = translator_of(options)
     failures: list[str] = []
     files = _read(outputs, options.input, failures)
-    written = miscounted = 0
+    written = 0
+    places: dict[str, list[str]] = {}
     for group in _groups(files):
         found = _translate(translator, [document for file in group for document in file.documents], failures)
         for file in group:
             translations = [found[id(document)] for document in file.documents if id(document) in found]
             if len(translations) == len(file.documents) and _write(file, translations, options.format, failures):
                 written += 1
-                miscounted += sum(1 for translation in translations if translation.miscounted)
-    return _report(failures, miscounted, written, len(outputs))
+                _collect(file, translations, places)
+    return _report(failures, places, written, len(outputs))
 
 
 def _outputs(files: Sequence[str], output: str) -> dict[str, str]:
@@ -190,6 +191,7 @@ def records(translation: Translation) -> list[dict[str, Any]]:
     found = []
     for number, sentence in enumerate(translation.sentences):
         record = {"document": translation.document.id, "sentence": number + 1, **sentence.to_json()}
+        record["warnings"] = translation.warnings(number)
         if translation.alternatives:
             others = [alternative.sentences[number] for alternative in translation.alternatives]
             record["alternatives"] = [{"target": other.target, "score": other.score} for other in others]
@@ -197,13 +199,30 @@ def records(translation: Translation) -> list[dict[str, Any]]:
     return found
 
 
-def _report(failures: Sequence[str], miscounted: int, written: int, total: int) -> int:
-    if miscounted:
-        print(
-            f"docmt: in {miscounted} documents the model gave another number of sentences than the source has; "
-            "surplus sentences were joined, missing ones left empty",
-            file=sys.stderr,
-        )
+def _collect(file: _File, translations: Sequence[Translation], places: dict[str, list[str]]) -> None:
+    """Adds to `places` where in the file each warning applies."""
+    for document, translation in enumerate(translations, 1):
+        within = f"{file.path}, document {document}" if len(translations) > 1 else file.path
+        for first, last in translation.miscounted:
+            places.setdefault("sentence_count", []).append(f"{within}, sentences {first + 1} to {last}")
+        for warning, numbers in (("length_limit", translation.at_limit), ("long_source", translation.overlong)):
+            places.setdefault(warning, []).extend(f"{within}, sentence {number + 1}" for number in numbers)
+
+
+_WARNINGS = {
+    "sentence_count": "places where the model gave another number of sentences than the source has: surplus sentences "
+    "were joined, missing ones left empty",
+    "length_limit": "sentences ended by the length limit, so that words may be missing (--search.max_length_ratio and "
+    "--search.max_length_extra raise it)",
+    "long_source": "source sentences longer than the instances that the model was trained on, each translated alone",
+}
+
+
+def _report(failures: Sequence[str], places: dict[str, list[str]], written: int, total: int) -> int:
+    for warning, found in places.items():
+        if found:
+            first = f"first: {found[0]}" if len(found) > 1 else found[0]
+            print(f"docmt: {len(found)} x {_WARNINGS[warning]} ({first})", file=sys.stderr)
     for failure in failures:
         print(f"docmt: error: {failure}", file=sys.stderr)
     if failures and total > 1:

@@ -7,7 +7,7 @@ independent; the caller sees whole documents.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -42,6 +42,9 @@ class DocumentHypothesis:
     miscounted: list[Piece]
     """pieces whose translation had another number of sentences (plain document system only): surplus sentences are
     joined to the piece's last one, missing ones are empty"""
+    at_limit: list[int]
+    """sentences (from 0) that the length limit ended, so that words may be missing (of the plain document system the
+    last sentence of a piece)"""
 
 
 def cut(documents: Sequence[WordIds], model: ModelConfig, config: SearchConfig) -> list[Piece]:
@@ -74,20 +77,24 @@ def translate_documents(
 ) -> list[list[DocumentHypothesis]]:
     """The best translations of each document (word ids without marks), best first.
 
-    With `n_best` above 1 the j-th translation joins the j-th best of every piece. `on_sentences` is told how many
-    more sentences are translated.
+    With `n_best` above 1 the j-th translation joins the j-th best of every piece. Empty sentences stay empty; the
+    model does not see them. `on_sentences` is told how many more sentences are translated.
     """
-    pieces = cut(documents, model.config, config)
+    places = [[i for i, sentence in enumerate(document) if sentence] for document in documents]
+    filled = [[document[i] for i in own] for document, own in zip(documents, places, strict=True)]
+    pieces = cut(filled, model.config, config)
+    on_sentences(sum(map(len, documents)) - sum(map(len, filled)))
     found: dict[Piece, list[Hypothesis]] = {}
-    for batch in batches(documents, pieces, config.batch_tokens):
-        sources = [documents[piece.document][piece.first : piece.last] for piece in batch]
+    for batch in batches(filled, pieces, config.batch_tokens):
+        sources = [filled[piece.document][piece.first : piece.last] for piece in batch]
         found.update(zip(batch, search(model, sources, specials, config), strict=True))
         on_sentences(sum(piece.last - piece.first for piece in batch))
-    by_document = _by_document(pieces, len(documents))
-    return [
-        [_join(own, [_at(found[piece], rank) for piece in own], config) for rank in range(_ranks(own, found))]
-        for own in by_document
-    ]
+    joined = []
+    for number, own in enumerate(_by_document(pieces, len(documents))):
+        ranks = [[_at(found[piece], rank) for piece in own] for rank in range(_ranks(own, found))]
+        whole = [_join(own, hypotheses, filled[number], model.config.framed, config) for hypotheses in ranks]
+        joined.append([_spread(hypothesis, places[number], len(documents[number])) for hypothesis in whole])
+    return joined
 
 
 def translate_ids(
@@ -110,17 +117,28 @@ def score_documents(
 
     sources and targets: documents of the same numbers of sentences of word ids. The context is the translator's:
     the same pieces; a sentence exactly at its length limit has its `</s>` forced there, so it costs nothing here.
-    Raises ValueError where the counts of sentences differ.
+    Pairs of empty sentences cost nothing either. Raises ValueError where the counts of sentences differ.
     """
+    places, counts = [], [len(document) for document in sources]
+    for source_document, target_document in zip(sources, targets, strict=True):
+        both = enumerate(zip(source_document, target_document, strict=True))
+        places.append([i for i, (one, other) in both if one or other])
+    sources, targets = (
+        [[document[i] for i in own] for document, own in zip(side, places, strict=True)] for side in (sources, targets)
+    )
     pieces = cut(sources, model.config, config)
+    on_sentences(sum(counts) - sum(map(len, sources)))
     found: dict[Piece, Hypothesis] = {}
     for batch in batches(sources, pieces, config.batch_tokens):
         source = [sources[piece.document][piece.first : piece.last] for piece in batch]
         target = [targets[piece.document][piece.first : piece.last] for piece in batch]
         found.update(zip(batch, _score(model, source, target, specials, config), strict=True))
         on_sentences(sum(piece.last - piece.first for piece in batch))
-    by_document = _by_document(pieces, len(sources))
-    return [_join(own, [found[piece] for piece in own], config) for own in by_document]
+    joined = []
+    for number, own in enumerate(_by_document(pieces, len(sources))):
+        whole = _join(own, [found[piece] for piece in own], sources[number], model.config.framed, config)
+        joined.append(_spread(whole, places[number], counts[number]))
+    return joined
 
 
 def batches(documents: Sequence[WordIds], pieces: Sequence[Piece], batch_tokens: int) -> Iterator[list[Piece]]:
@@ -203,14 +221,22 @@ def _at(hypotheses: list[Hypothesis], rank: int) -> Hypothesis:
     return hypotheses[min(rank, len(hypotheses) - 1)]
 
 
-def _join(pieces: Sequence[Piece], hypotheses: Sequence[Hypothesis], config: SearchConfig) -> DocumentHypothesis:
+def _join(
+    pieces: Sequence[Piece], hypotheses: Sequence[Hypothesis], source: WordIds, framed: bool, config: SearchConfig
+) -> DocumentHypothesis:
     """One document from its pieces, each with exactly as many target sentences as it has source sentences."""
     sentences: list[list[int]] = []
     scores: list[float] = []
-    miscounted = []
+    miscounted, at_limit = [], []
     for piece, hypothesis in zip(pieces, hypotheses, strict=True):
         count = piece.last - piece.first
         own, own_scores = list(hypothesis.sentences), list(hypothesis.sentence_scores)
+        limits = [config.sentence_limit(len(sentence)) for sentence in source[piece.first : piece.last]]
+        if framed:
+            pairs = zip(range(piece.first, piece.last), own, limits, strict=True)
+            at_limit += [number for number, sentence, limit in pairs if len(sentence) >= limit]
+        elif hypothesis.free_tokens > sum(limits) + 2 * count:
+            at_limit.append(piece.last - 1)
         if len(own) != count:
             miscounted.append(piece)
             surplus = [word for sentence in own[count:] for word in sentence]
@@ -220,4 +246,19 @@ def _join(pieces: Sequence[Piece], hypotheses: Sequence[Hypothesis], config: Sea
         sentences += own
         scores += own_scores[:count]
     free = sum(hypothesis.free_tokens for hypothesis in hypotheses)
-    return DocumentHypothesis(sentences, scores, sum(scores) / max(free, 1) ** config.length_penalty, miscounted)
+    score = sum(scores) / max(free, 1) ** config.length_penalty
+    return DocumentHypothesis(sentences, scores, score, miscounted, at_limit)
+
+
+def _spread(found: DocumentHypothesis, places: Sequence[int], count: int) -> DocumentHypothesis:
+    """The same for a document of `count` sentences, of which the model saw those at `places`; others are empty."""
+    if len(places) == count:
+        return found
+    sentences: list[list[int]] = [[] for _ in range(count)]
+    scores = [0.0] * count
+    for place, sentence, score in zip(places, found.sentences, found.sentence_scores, strict=True):
+        sentences[place], scores[place] = sentence, score
+    miscounted = [
+        replace(piece, first=places[piece.first], last=places[piece.last - 1] + 1) for piece in found.miscounted
+    ]
+    return DocumentHypothesis(sentences, scores, found.score, miscounted, [places[number] for number in found.at_limit])

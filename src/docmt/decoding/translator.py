@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from docmt.data import pack_instances
+from docmt.data.instances import MARKS
 from docmt.decoding.config import SearchConfig
+from docmt.decoding.frame import WordIds
 from docmt.decoding.pieces import DocumentHypothesis, score_documents, translate_documents
 from docmt.decoding.precision import Precision, computing_in, lower_precision
 from docmt.documents import Document, one_line
@@ -55,12 +57,26 @@ class Translation:
     miscounted: tuple[tuple[int, int], ...] = ()
     """ranges of source sentences (first, after last) where the model gave another number of sentences: only the plain
     document system can; surplus sentences were joined to the last of the range, missing ones are empty"""
+    at_limit: tuple[int, ...] = ()
+    """sentences (from 0) that the length limit of the search ended, so that words may be missing"""
+    overlong: tuple[int, ...] = ()
+    """source sentences (from 0) of as many tokens as an instance of the training had at most, or more; each was
+    translated alone"""
     alternatives: tuple[Translation, ...] = ()
     """further translations, best first, when n_best is above 1"""
 
     def text(self) -> str:
         """The translated text, laid out as the source was."""
         return self.document.text()
+
+    def warnings(self, sentence: int) -> list[str]:
+        """What may be wrong with a sentence (from 0): `sentence_count`, `length_limit`, `long_source` or nothing."""
+        found = {
+            "sentence_count": any(first <= sentence < last for first, last in self.miscounted),
+            "length_limit": sentence in self.at_limit,
+            "long_source": sentence in self.overlong,
+        }
+        return [name for name, applies in found.items() if applies]
 
 
 class Translator:
@@ -96,9 +112,9 @@ class Translator:
         with computing_in(self.model, self.precision), progress("translating (sentences)", total) as bar:
             found = translate_documents(self.model, sources, self.tokenizer.specials, self.search, bar.advance)
         translations = []
-        for document, hypotheses in zip(documents, found, strict=True):
-            best, *others = [self._translation(document, hypothesis) for hypothesis in hypotheses]
-            translations.append(_with_alternatives(best, others))
+        for document, source, hypotheses in zip(documents, sources, found, strict=True):
+            best, *others = [self._translation(document, source, hypothesis) for hypothesis in hypotheses]
+            translations.append(replace(best, alternatives=tuple(others)))
         return translations
 
     def score(self, source: Document, target: Document) -> Translation:
@@ -118,11 +134,12 @@ class Translator:
         with computing_in(self.model, self.precision), progress("scoring (sentences)", sum(map(len, sources))) as bar:
             scored = score_documents(self.model, sources, targets, self.tokenizer.specials, self.search, bar.advance)
         return [
-            _translation(source, target, hypothesis) for (source, target), hypothesis in zip(pairs, scored, strict=True)
+            self._with_scores(*pair, ids, hypothesis)
+            for pair, ids, hypothesis in zip(pairs, sources, scored, strict=True)
         ]
 
     def instances(self, source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
-        """The instances (ranges of sentences) of a parallel document as in training: units of d-BLEU as published."""
+        """The instances (ranges of sentences) of a parallel document as in training: the published units of d-BLEU."""
         encoded = self._encode(source, "source"), self._encode(target, "target")
         lengths = [[len(ids) for ids in sentences] for sentences in encoded]
         packed = pack_instances(
@@ -137,26 +154,31 @@ class Translator:
         # Hard-wrapped lines inside a sentence are one line to the model.
         return self.tokenizer.encode_batch([one_line(sentence) for sentence in sentences], side)
 
-    def _translation(self, document: Document, hypothesis: DocumentHypothesis) -> Translation:
+    def _translation(self, document: Document, ids: WordIds, hypothesis: DocumentHypothesis) -> Translation:
         texts = [one_line(text).strip() for text in self.tokenizer.decode_batch(hypothesis.sentences, "target")]
-        return _translation(document, document.replace_sentences(texts), hypothesis)
+        return self._with_scores(document, document.replace_sentences(texts), ids, hypothesis)
 
-
-def _translation(source: Document, target: Document, hypothesis: DocumentHypothesis) -> Translation:
-    sentences = tuple(
-        TranslatedSentence(*fields)
-        for fields in zip(
-            source.sentences,
-            target.sentences,
-            hypothesis.sentence_scores,
-            source.spans(),
-            target.spans(),
-            strict=True,
+    def _with_scores(
+        self, source: Document, target: Document, ids: WordIds, hypothesis: DocumentHypothesis
+    ) -> Translation:
+        """ids: the word ids of the source sentences."""
+        sentences = tuple(
+            TranslatedSentence(*fields)
+            for fields in zip(
+                source.sentences,
+                target.sentences,
+                hypothesis.sentence_scores,
+                source.spans(),
+                target.spans(),
+                strict=True,
+            )
         )
-    )
-    miscounted = tuple((piece.first, piece.last) for piece in hypothesis.miscounted)
-    return Translation(target, sentences, hypothesis.score, miscounted)
-
-
-def _with_alternatives(best: Translation, others: list[Translation]) -> Translation:
-    return Translation(best.document, best.sentences, best.score, best.miscounted, tuple(others))
+        limit = self.model.config.instance_tokens
+        return Translation(
+            target,
+            sentences,
+            hypothesis.score,
+            miscounted=tuple((piece.first, piece.last) for piece in hypothesis.miscounted),
+            at_limit=tuple(hypothesis.at_limit),
+            overlong=tuple(number for number, words in enumerate(ids) if len(words) + MARKS >= limit),
+        )

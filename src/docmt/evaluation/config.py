@@ -65,8 +65,8 @@ class MetricConfig:
     """Score as a published system was scored: gtransformer (Bao et al. 2021), zhang2018 (Zhang et al. 2018), multihop
     (Zhang et al. 2021) or rfa (Wu et al. 2022). Sets unit, text, tokenize and lowercase; needs the language."""
     unit: str = ""
-    """The segment of d-BLEU: the whole document (usual), or the instance the system translated at once, as in
-    G-Transformer (Bao et al. 2021), where it is at most 512 tokens."""
+    """The segment of d-BLEU: the whole document (usual), or the instance, packed from both sides as in training and
+    translated on its own, as in G-Transformer (Bao et al. 2021), where it is at most 512 tokens."""
     text: str = ""
     """The form in which BLEU compares both sides: plain, as they are (usual); tokenized by the Moses scripts, with
     entities such as &apos;; tokenized-hyphens, with @-@ for hyphens as well; or detokenized again after that."""

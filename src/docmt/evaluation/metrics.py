@@ -62,8 +62,8 @@ class MetricScore:
 class Evaluation:
     """The scores of one system on one corpus.
 
-    s_bleu and chrf compare sentence with sentence; where the hypothesis has documents with another number of
-    sentences than the reference both are None and `undefined` says which.
+    s_bleu and chrf compare sentence with sentence; where the hypothesis has another number of sentences than the
+    reference, or the model gave another one, both are None and `undefined` says where.
     brevity_penalty and length_ratio (hypothesis to reference, in BLEU's tokens) are those of d-BLEU.
     """
 
@@ -123,12 +123,15 @@ def evaluate_documents(
     instances: Ranges | None = None,
     *,
     more_references: Sequence[Documents] = (),
+    miscounted: int = 0,
 ) -> Evaluation:
     """Scores translated documents against their references.
 
     s-BLEU and chrF are corpus scores over sentence pairs; d-BLEU is corpus BLEU over documents or instances
     (`config.unit`), their sentences joined by one blank (Bao et al. 2021). BLEU compares the sentences in the form
     `config.text`, chrF as they are given. Further references have the documents and sentence counts of the first.
+    miscounted: the instances whose sentences were joined or left empty to fit, because the model gave another number
+    of them (`Translation.miscounted`): with any of these no sentence score is defined.
 
     Raises DocmtError when the corpus is empty, the numbers of documents differ, or the unit is the instance
     and the instances are missing or do not fit.
@@ -147,6 +150,8 @@ def evaluate_documents(
     undefined = _unpaired(hypotheses, references)
     if config.unit == "instance" and undefined:
         raise DocmtError(f"d-BLEU over instances needs paired sentences, but {undefined}; use unit document")
+    if miscounted:
+        undefined = f"the model gave {_count(miscounted, 'instance')} another number of sentences than the source has"
 
     ranges = _unit_ranges(references, config, instances)
     all_references = (references, *more_references)

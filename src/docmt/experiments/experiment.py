@@ -148,7 +148,8 @@ def _read(path: Path) -> Experiment:
 def _variant(name: str, values: Any, path: Path) -> Variant:
     where = f"{path}: variant {name}"
     values = _group(values, where, {"recipe", "settings", "start_from", "published"}, {"recipe"})
-    settings, published = (_group(values.get(key, {}), f"{where}: {key}") for key in ("settings", "published"))
+    settings = _group(values.get("settings", {}), f"{where}: settings")
+    published = _numbers(values.get("published", {}), f"{where}: published")
     return Variant(name, str(values["recipe"]), settings, str(values.get("start_from", "")), published)
 
 
@@ -163,8 +164,18 @@ def _axis(values: Any, path: Path) -> Axis:
         points[scale] = {label: _group(settings, f"{where}: {label}") for label, settings in own.items()}
     published = _group(values.get("published", {}), f"{where}: published")
     return Axis(
-        str(values["name"]), points, {point: _group(row, f"{where}: {point}") for point, row in published.items()}
+        str(values["name"]),
+        points,
+        {point: _numbers(row, f"{where}: published: {point}") for point, row in published.items()},
     )
+
+
+def _numbers(values: Any, where: str) -> dict[str, float]:
+    numbers = _group(values, where)
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise DocmtError(f"{where}: {name} is {value!r}: write a number")
+    return numbers
 
 
 def _group(values: Any, where: str, known: Set[str] = frozenset(), needed: Set[str] = frozenset()) -> dict[str, Any]:

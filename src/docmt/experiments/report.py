@@ -78,8 +78,11 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     lines += [f"- failed: {run['title']}: {run['failure']}" for run in runs if run["failure"]]
     if undone := sum(run["state"] not in ("done", "failed") for run in runs):
         lines.append(f"- runs not done yet: {undone}; the same command goes on with them")
-    undefined = {scores["undefined"] for scores in all_scores if scores["undefined"]}
-    lines += [f"- s-BLEU and chrF are not defined where {reason}" for reason in sorted(undefined)]
+    lines += [
+        f"- no s-BLEU and chrF for {run['title']}: {run['scores']['undefined']}"
+        for run in runs
+        if run["scores"] and run["scores"]["undefined"]
+    ]
     text = "\n".join(lines) + "\n"
     content = {
         "experiment": experiment.name,

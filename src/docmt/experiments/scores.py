@@ -13,6 +13,7 @@ import torch
 from docmt.data import ParallelStore, pack_instances
 from docmt.decoding import SearchConfig, Translator, translate_documents
 from docmt.decoding.precision import computing_in
+from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.files import write_text
 from docmt.model_directory import load_model_config, read_json
@@ -31,19 +32,19 @@ class EvaluationConfig:
 
 
 def stored_scores(run: Path, config: EvaluationConfig) -> dict[str, Any] | None:
-    """The scores beside a run, if they are there and of this configuration."""
-    path = run / SCORES_FILE
-    if not path.exists():
+    """The scores beside a run, if they are there, whole, and of this configuration."""
+    try:
+        found = read_json(run / SCORES_FILE)
+    except DocmtError:
         return None
-    found = read_json(path)
-    return found["scores"] if found.get("config") == asdict(config) else None
+    return found.get("scores") if found.get("config") == asdict(config) else None
 
 
 def evaluate_run(run: TrainConfig, test: ParallelStore, config: EvaluationConfig) -> dict[str, Any]:
     """Translates the test split, from token ids as in training, and stores the scores beside the run.
 
-    Returns them as `Evaluation.to_json` does. Where the plain document system gave other numbers of sentences than
-    its source has, s-BLEU and chrF are None, as sentences have no partners then.
+    Returns them as `Evaluation.to_json` does. With unit instance the instances of the split, packed as in training,
+    are translated one by one, as the published code does.
     """
     device = "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
     translator = Translator(run.run, device=device, search=config.search, precision=run.precision)
@@ -54,14 +55,15 @@ def evaluate_run(run: TrainConfig, test: ParallelStore, config: EvaluationConfig
         tokenizer.decode_batch([test.target_sentence(i).tolist() for i in range(first, last)], "target")
         for first, last in ranges
     ]
-    with computing_in(model, run.precision), progress("translating (sentences)", len(test.source_lengths)) as bar:
-        found = translate_documents(model, sources, tokenizer.specials, config.search, bar.advance)
-    hypotheses = [tokenizer.decode_batch(document[0].sentences, "target") for document in found]
     instances = _instances(run, test) if config.metrics.unit == "instance" else None
-    scores = evaluate_documents(hypotheses, references, config.metrics, instances).to_json()
-    if miscounted := sum(len(document[0].miscounted) for document in found):
-        scores |= {"s_bleu": None, "chrf": None}
-        scores["undefined"] = f"{miscounted} instances were given another number of sentences than their source has"
+    units = instances or [[(0, len(source))] for source in sources]
+    parts = [source[first:last] for source, own in zip(sources, units, strict=True) for first, last in own]
+    with computing_in(model, run.precision), progress("translating (sentences)", len(test.source_lengths)) as bar:
+        best = [found[0] for found in translate_documents(model, parts, tokenizer.specials, config.search, bar.advance)]
+    translated = iter(tokenizer.decode_batch(part.sentences, "target") for part in best)
+    hypotheses = [[sentence for _ in own for sentence in next(translated)] for own in units]
+    miscounted = sum(len(part.miscounted) for part in best)
+    scores = evaluate_documents(hypotheses, references, config.metrics, instances, miscounted=miscounted).to_json()
     write_text(run.run / SCORES_FILE, json.dumps({"config": asdict(config), "scores": scores}, indent=2) + "\n")
     return scores
 

@@ -62,7 +62,17 @@ _FIXED: dict[str, object] = {
     "no_cross_attention": False,
     "cross_self_attention": False,
     "character_embeddings": False,
+    "no_decoder_final_norm": False,
+    "quant_noise_scalar": 0,
 }
+# The same for what acts in training alone: the weights translate without it.
+_FIXED_IN_TRAINING = (
+    "activation_dropout",
+    "relu_dropout",
+    "encoder_layerdrop",
+    "decoder_layerdrop",
+    "quant_noise_pq",
+)
 # Arguments that must agree, since docmt's model has one setting for both.
 _EQUAL = (
     ("encoder_embed_dim", "decoder_embed_dim"),
@@ -101,6 +111,9 @@ def convert_gtransformer(
     embedding = weights.get("encoder.embed_tokens.weight")
     if embedding is None:
         raise DocmtError(f"{checkpoint} has no encoder.embed_tokens.weight: it is no G-Transformer checkpoint")
+    for name in _COPIES:
+        if name in weights and not torch.equal(weights[name], embedding):
+            raise DocmtError(f"{checkpoint} has a {name} of its own: docmt's model shares encoder.embed_tokens.weight")
     config = architecture(values, len(embedding), sentences=sentences, instance_tokens=instance_tokens)
     symbols, end_row = _symbols(dictionary, values, len(embedding))
     model = TranslationModel(config)
@@ -121,6 +134,12 @@ def architecture(
     for name, wanted in _FIXED.items():
         if (found := values.get(name, wanted)) != wanted and not (found in ("", 0, None) and not wanted):
             raise DocmtError(f"the checkpoint was trained with {name} = {found!r}, which docmt's model does not have")
+    for name in _FIXED_IN_TRAINING:
+        if values.get(name):
+            raise DocmtError(
+                f"the checkpoint was trained with {name} = {values[name]!r}, which docmt's model does not have: to "
+                f"translate with it, give its arguments with {name} = 0 (--arguments)"
+            )
     for one, other in _EQUAL:
         if values.get(one, values.get(other)) != values.get(other, values.get(one)):
             raise DocmtError(
@@ -132,7 +151,7 @@ def architecture(
         raise DocmtError("the checkpoint was trained with doc_mode = 'partial': it is no sentence model")
     grouped = mode == "group"
     learned = bool(_needed(values, "encoder_learned_pos"))
-    positions = {values.get(f"max_{side}_positions", 1024) for side in ("source", "target")}
+    positions = {_number(values, f"max_{side}_positions", 1024) for side in ("source", "target")}
     if learned and len(positions) > 1:
         raise DocmtError(
             "the checkpoint was trained with max_source_positions other than max_target_positions: "
@@ -156,8 +175,8 @@ def architecture(
             "embedding_normalization": bool(values.get("layernorm_embedding", False)),
             "position_encoding": "learned" if learned else "sinusoidal",
             "max_positions": int(max(positions)),
-            "dropout": float(values.get("dropout", 0.0)),
-            "attention_dropout": float(values.get("attention_dropout", 0.0)),
+            "dropout": _number(values, "dropout", 0.0),
+            "attention_dropout": _number(values, "attention_dropout", 0.0),
             "instance_tokens": instance_tokens,
         }
     )
@@ -243,14 +262,14 @@ def _symbols(path: Path, values: Mapping[str, Any], vocabulary_size: int) -> tup
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
     """Weights and, where they are there, training arguments. Code in the file is never run."""
+    if not path.exists():
+        raise DocmtError(f"there is no file {path}: give a checkpoint (.pt or .safetensors)")
     if path.suffix == ".safetensors":
         beside = path.parent / "args.json"
         return read_tensors(path), _arguments(beside) if beside.is_file() else None
     try:
         with torch.serialization.safe_globals([argparse.Namespace]):
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError as error:
-        raise DocmtError(f"there is no file {path}: give a checkpoint (.pt or .safetensors)") from error
     except pickle.UnpicklingError as error:
         blocked = re.search(r"GLOBAL (\S+)", str(error))
         what = f"it asks for {blocked[1]}" if blocked else "it is damaged, or holds more than tensors and arguments"
@@ -258,17 +277,21 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
             f"{path} cannot be opened without running code from it ({what}): save its weights as safetensors where it "
             "was trained, with its arguments in args.json beside them"
         ) from error
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
+    except Exception as error:  # where the file is none of torch's, its bytes lead anywhere
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DocmtError(f"{path} is damaged ({reason}): copy it again from where it came") from error
+        raise DocmtError(f"{path} is damaged or no checkpoint ({reason}): copy it again from where it came") from error
     weights = content.get("model") if isinstance(content, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(tensor, Tensor) for tensor in weights.values()):
         raise DocmtError(f"{path} is no fairseq checkpoint: it has no weights under 'model'")
     found = content.get("args")
-    return weights, vars(found) if isinstance(found, argparse.Namespace) else found
+    if isinstance(found, argparse.Namespace):
+        found = vars(found)
+    return weights, found if isinstance(found, dict) else None
 
 
 def _arguments(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise DocmtError(f"there is no file {path}: give the JSON file with the checkpoint's training arguments")
     values = read_json(path)
     nested = values.get("args")
     return nested if isinstance(nested, dict) else values
@@ -280,9 +303,18 @@ def _needed(values: Mapping[str, Any], name: str) -> Any:
     return values[name]
 
 
+def _number(values: Mapping[str, Any], name: str, default: float) -> float:
+    value = values.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, int | float):
+        raise DocmtError(f"the checkpoint's arguments have {name} = {value!r}, which is no number: mend them")
+    return value
+
+
 def _choice(values: Mapping[str, Any], name: str, known: Mapping[str, str]) -> str:
     value = _needed(values, name)
-    if value not in known:
+    if value not in tuple(known):
         raise DocmtError(
             f"the checkpoint was trained with {name} = {value!r}, where docmt's model knows {', '.join(known)}"
         )

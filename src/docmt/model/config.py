@@ -105,7 +105,7 @@ class ModelConfig:
                 )
         if self.instance_tokens < 8:
             raise DocmtError(f"model.instance_tokens is {self.instance_tokens}: choose at least 8")
-        for site in ("encoder", "decoder", "cross"):
+        for site in ("encoder", "decoder", "cross") if self.system == "group" else ():
             count = getattr(self, f"{site}_global_layers")
             layers = self.encoder_layers if site == "encoder" else self.decoder_layers
             if not 0 <= count <= layers:

@@ -110,8 +110,15 @@ class TranslationModel(nn.Module):
         """Logits [decoder input tokens, V] of each document, one row for each decoder input position.
 
         `pairs` holds (source sentences, target sentences) as lists of token ids with their marks (`<s> .. </s>`);
-        the target sentences are the decoder input. Dropout is off; the model's mode is left as it was.
+        the target sentences are the decoder input. Dropout is off; the model's mode is left as it was. Raises
+        ValueError where a document has unequal numbers of them, but for the plain document system.
         """
+        for number, (ours, theirs) in enumerate(pairs, 1):
+            if self.config.framed and len(ours) != len(theirs):
+                raise ValueError(
+                    f"document {number} has {len(ours)} source but {len(theirs)} target sentences: sentence i of the "
+                    "target belongs to sentence i of the source"
+                )
         was_training = self.training
         self.eval()
         try:

@@ -206,13 +206,17 @@ class TrainConfig:
         return config
 
 
-# Fields that may differ between a run and its resumption: they change neither the data nor the weights.
+# Fields that may differ between a run and its resumption: they change neither the data nor the weights. Of the model
+# that it started from the directory may have moved.
 MAY_CHANGE = ("data", "run", "stop", "device", "log_every")
 
 
 def first_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
     """The first setting in which two configurations (as `to_dict` gives them) train differently, in words."""
     old, new = _flat(stored), _flat(wanted)
+    for settings in (old, new):
+        if start := settings.get("initialize_from"):
+            settings["initialize_from"] = Path(start).name
     for name in {**old, **new}:
         group = name.split(".")[0]
         if group not in MAY_CHANGE and old.get(name) != new.get(name):
