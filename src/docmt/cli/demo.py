@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
         _say(console, f"writing {config.documents} English-German documents; the German pronoun for 'it' needs context")
         write_corpus(config.output / "corpus", train=config.documents, dev=100, test=100, seed=config.seed)
         _prepare(config)
-        _say(console, f"training a sentence model and a G-Transformer (group) side by side, {config.steps} updates each")
+        _say(console, f"training a sentence model and a G-Transformer (group) together, {config.steps} updates each")
         _train_side_by_side(config)
     except BaseException:
         shutil.rmtree(config.output, ignore_errors=True)  # so that the same command can be given again

@@ -78,11 +78,9 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     lines += [f"- failed: {run['title']}: {run['failure']}" for run in runs if run["failure"]]
     if undone := sum(run["state"] not in ("done", "failed") for run in runs):
         lines.append(f"- runs not done yet: {undone}; the same command goes on with them")
-    lines += [
-        f"- no s-BLEU and chrF for {run['title']}: {run['scores']['undefined']}"
-        for run in runs
-        if run["scores"] and run["scores"]["undefined"]
-    ]
+    if miscounted := sum(bool(scores["undefined"]) for scores in all_scores):
+        what = "where the model gave other numbers of sentences than the source has"
+        lines.append(f"- no s-BLEU and chrF {what}: {miscounted} of {len(runs)} runs (`undefined` in the JSON file)")
     text = "\n".join(lines) + "\n"
     content = {
         "experiment": experiment.name,
