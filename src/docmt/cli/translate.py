@@ -65,7 +65,8 @@ def run(arguments: Sequence[str]) -> int:
         "--format",
         type=Literal["text", "jsonl"],
         default="text",
-        help="text, or one JSON object per sentence with its score and its place in the source and target text",
+        help="text, or one JSON object per sentence with its score, its place in the source and target text, and "
+        "warnings (sentence_count, length_limit, long_source: what is also told at the end)",
     )
     add_settings(parser, InputConfig, "input", "how the files are read")
     add_settings(parser, SearchConfig, "search", SEARCH_TITLE)
