@@ -13,7 +13,14 @@ from docmt.decoding import SearchConfig
 from docmt.documents import Document
 from docmt.documents.plain_text import write_text
 from docmt.errors import DocmtError
-from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, evaluate_files
+from docmt.evaluation import (
+    Evaluation,
+    MetricConfig,
+    evaluate_documents,
+    evaluate_files,
+    in_documents,
+    in_units,
+)
 
 USAGE = """--hypothesis FILE --reference FILE [options]
 --model DIRECTORY --source FILE --reference FILE [options]
@@ -84,16 +91,9 @@ def _evaluate_model(options: Any) -> Evaluation:
     instances = None
     if options.metrics.unit == "instance":
         instances = [translator.instances(document.source, document.target) for document in corpus]
-    units = instances or [[(0, len(document.source))] for document in corpus]
-    translations = translator.translate_all(
-        [
-            Document.from_sentences(document.source[first:last], id=document.id)
-            for document, own in zip(corpus, units, strict=True)
-            for first, last in own
-        ]
-    )
-    parts = iter(translations)
-    hypotheses = [[sentence for _ in own for sentence in next(parts).document.sentences] for own in units]
+    units = in_units([document.source for document in corpus], instances)
+    translations = translator.translate_all([Document.from_sentences(unit) for unit in units])
+    hypotheses = in_documents([translation.document.sentences for translation in translations], instances)
     if options.output:
         write_text(options.output, "\n".join(Document.from_sentences(sentences).text() for sentences in hypotheses))
     return evaluate_documents(

@@ -190,9 +190,9 @@ def _jsonl(file: _File, translations: Sequence[Translation]) -> str:
 def records(translation: Translation) -> list[dict[str, Any]]:
     """One JSON object per sentence of a translation."""
     found = []
-    for number, sentence in enumerate(translation.sentences):
+    for number, (sentence, warnings) in enumerate(zip(translation.sentences, translation.warnings(), strict=True)):
         record = {"document": translation.document.id, "sentence": number + 1, **sentence.to_json()}
-        record["warnings"] = translation.warnings(number)
+        record["warnings"] = warnings
         if translation.alternatives:
             others = [alternative.sentences[number] for alternative in translation.alternatives]
             record["alternatives"] = [{"target": other.target, "score": other.score} for other in others]

@@ -69,14 +69,18 @@ class Translation:
         """The translated text, laid out as the source was."""
         return self.document.text()
 
-    def warnings(self, sentence: int) -> list[str]:
-        """What may be wrong with a sentence (from 0): `sentence_count`, `length_limit`, `long_source` or nothing."""
-        found = {
-            "sentence_count": any(first <= sentence < last for first, last in self.miscounted),
-            "length_limit": sentence in self.at_limit,
-            "long_source": sentence in self.overlong,
-        }
-        return [name for name, applies in found.items() if applies]
+    def warnings(self) -> list[list[str]]:
+        """What may be wrong with each sentence: `sentence_count`, `length_limit`, `long_source`, or nothing."""
+        found: list[list[str]] = [[] for _ in self.sentences]
+        joined = [number for first, last in self.miscounted for number in range(first, last)]
+        for name, numbers in (
+            ("sentence_count", joined),
+            ("length_limit", self.at_limit),
+            ("long_source", self.overlong),
+        ):
+            for number in numbers:
+                found[number].append(name)
+        return found
 
 
 class Translator:

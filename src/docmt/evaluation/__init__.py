@@ -6,6 +6,17 @@ from docmt.evaluation.metrics import (
     MetricScore,
     evaluate_documents,
     evaluate_files,
+    in_documents,
+    in_units,
 )
 
-__all__ = ["PROTOCOLS", "Evaluation", "MetricConfig", "MetricScore", "evaluate_documents", "evaluate_files"]
+__all__ = [
+    "PROTOCOLS",
+    "Evaluation",
+    "MetricConfig",
+    "MetricScore",
+    "evaluate_documents",
+    "evaluate_files",
+    "in_documents",
+    "in_units",
+]

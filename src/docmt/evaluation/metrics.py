@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ Documents: TypeAlias = Sequence[Sequence[str]]
 Ranges: TypeAlias = Sequence[Sequence[tuple[int, int]]]
 """For each document the sentence ranges (start, end exclusive) of its instances, in order, without holes."""
 Statistics: TypeAlias = NDArray[np.int64]
+Sentence = TypeVar("Sentence")
+"""Text, or ids."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,21 @@ def evaluate_files(
     return evaluate_documents(hypotheses, references, config, instances)
 
 
+def in_units(documents: Sequence[Sequence[Sentence]], ranges: Ranges | None) -> list[Sequence[Sentence]]:
+    """The sentences of all documents by unit, in order; without ranges each document is one."""
+    if ranges is None:
+        return list(documents)
+    return [document[start:end] for document, own in zip(documents, ranges, strict=True) for start, end in own]
+
+
+def in_documents(units: Sequence[Sequence[Sentence]], ranges: Ranges | None) -> list[Sequence[Sentence]]:
+    """The opposite of `in_units`: the sentences by document again."""
+    if ranges is None:
+        return list(units)
+    rest = iter(units)
+    return [[sentence for _ in own for sentence in next(rest)] for own in ranges]
+
+
 def check_documents(
     hypotheses: int,
     references: int,
@@ -324,11 +341,7 @@ def _sentences(documents: Documents) -> list[str]:
 
 def _join_units(documents: Documents, ranges: Ranges | None) -> list[str]:
     """One string for each unit, its sentences joined by one blank."""
-    if ranges is None:
-        units: list[Sequence[str]] = list(documents)
-    else:
-        units = [d[start:end] for d, rs in zip(documents, ranges, strict=True) for start, end in rs]
-    return [" ".join(unit) for unit in units]
+    return [" ".join(unit) for unit in in_units(documents, ranges)]
 
 
 def _count(number: int, noun: str) -> str:

@@ -14,7 +14,7 @@ from docmt.data import ParallelStore, pack_instances
 from docmt.decoding import SearchConfig, Translator, translate_documents
 from docmt.decoding.precision import computing_in
 from docmt.errors import DocmtError
-from docmt.evaluation import MetricConfig, evaluate_documents
+from docmt.evaluation import MetricConfig, evaluate_documents, in_documents, in_units
 from docmt.files import write_text
 from docmt.model_directory import load_model_config, read_json
 from docmt.progress import progress
@@ -56,13 +56,11 @@ def evaluate_run(run: TrainConfig, test: ParallelStore, config: EvaluationConfig
         for first, last in ranges
     ]
     instances = _instances(run, test) if config.metrics.unit == "instance" else None
-    units = instances or [[(0, len(source))] for source in sources]
-    parts = [source[first:last] for source, own in zip(sources, units, strict=True) for first, last in own]
+    units = in_units(sources, instances)
     with computing_in(model, run.precision), progress("translating (sentences)", len(test.source_lengths)) as bar:
-        best = [found[0] for found in translate_documents(model, parts, tokenizer.specials, config.search, bar.advance)]
-    translated = iter(tokenizer.decode_batch(part.sentences, "target") for part in best)
-    hypotheses = [[sentence for _ in own for sentence in next(translated)] for own in units]
-    miscounted = sum(len(part.miscounted) for part in best)
+        best = [found[0] for found in translate_documents(model, units, tokenizer.specials, config.search, bar.advance)]
+    hypotheses = in_documents([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)
+    miscounted = sum(len(unit.miscounted) for unit in best)
     scores = evaluate_documents(hypotheses, references, config.metrics, instances, miscounted=miscounted).to_json()
     write_text(run.run / SCORES_FILE, json.dumps({"config": asdict(config), "scores": scores}, indent=2) + "\n")
     return scores
