@@ -12,19 +12,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from docmt.data import Batch
 from docmt.model import Spans, TranslationModel
-from docmt.model.attention import MultiHeadAttention
+from docmt.model.attention import Attention
+from docmt.model.view import FullView, View
 
 KINDS = tuple(
     f"{site}_{scope}" for site in ("encoder_self", "decoder_self", "decoder_cross") for scope in ("local", "global")
 )
-"""What is told apart: local attention stays within sentences, global attention sees the whole instance."""
+"""What is told apart in most systems: local attention stays within sentences, global attention sees the whole instance.
+Attention to another memory is named after it, as in encoder_context_local."""
 
 # Scores held at once: 16 MB in float32, several times over (90 MB in all for an instance of 2048 tokens with 8 heads,
 # 256 queries at a time, where all of its scores would be 134 MB each time).
@@ -41,8 +42,7 @@ class EntropyMeter:
     """
 
     def __init__(self, kinds: Iterable[str]) -> None:
-        kinds = set(kinds)
-        self.bits = {kind: 0.0 for kind in KINDS if kind in kinds}
+        self.bits = dict.fromkeys(sorted(set(kinds), key=lambda kind: (*KINDS, kind).index(kind)), 0.0)
         """sums over layers and query tokens"""
         self.queries = dict.fromkeys(self.bits, 0)
         """how many entropies each sum is made of"""
@@ -73,7 +73,7 @@ def attention_entropy(model: TranslationModel, batches: Iterable[Batch]) -> dict
     try:
         with torch.no_grad(), measuring_entropy(model) as meter:
             for batch in batches:
-                model(batch.source.to(model.device), batch.target.to(model.device))
+                model(batch.reading.to(model.device))
     finally:
         model.train(was_training)
     return meter.means()
@@ -92,7 +92,7 @@ def measuring_entropy(model: TranslationModel) -> Iterator[EntropyMeter]:
     handles = [
         # After the forward pass, not before: what autocast keeps of the weights that it casts is then made by the
         # model itself, with gradients.
-        attention.register_forward_hook(_Measurement(meter, kind), with_kwargs=True)
+        attention.register_forward_hook(_Measurement(meter, kind))
         for kind, attention in attentions
     ]
     try:
@@ -102,19 +102,13 @@ def measuring_entropy(model: TranslationModel) -> Iterator[EntropyMeter]:
             handle.remove()
 
 
-def _attentions(model: TranslationModel) -> Iterator[tuple[str, MultiHeadAttention]]:
-    """Every attention of the model with its kind."""
-    sites: tuple[tuple[str, nn.ModuleList, str], ...] = (
-        ("encoder_self", model.encoder, "attention"),
-        ("decoder_self", model.decoder, "attention"),
-        ("decoder_cross", model.decoder, "cross"),
-    )
-    for site, layers, name in sites:
-        for layer in layers:
-            scoped = getattr(layer, name)
-            for scope, attention in (("local", scoped.local), ("global", scoped.whole)):
-                if isinstance(attention, MultiHeadAttention):
-                    yield f"{site}_{scope}", attention
+def _attentions(model: TranslationModel) -> Iterator[tuple[str, Attention]]:
+    """Every attention of the model with its kind, which its stack and its sight tell."""
+    for name, module in model.named_modules():
+        if isinstance(module, Attention):
+            sight = module.sight
+            seen = {"self": "self", "source": "cross"}.get(sight.memory, sight.memory)
+            yield f"{name.split('.')[0]}_{seen}_{'local' if sight.part == 'sentence' else 'global'}", module
 
 
 class _Measurement:
@@ -123,24 +117,14 @@ class _Measurement:
     def __init__(self, meter: EntropyMeter, kind: str) -> None:
         self.meter, self.kind = meter, kind
 
-    def __call__(
-        self, attention: MultiHeadAttention, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Tensor
-    ) -> None:
-        """Adds the entropies of this call."""
-        self._measure(attention, *arguments, **keywords)
-
     @torch.no_grad()
-    def _measure(
-        self,
-        attention: MultiHeadAttention,
-        x: Tensor,
-        memory: Tensor,
-        queries: Spans,
-        keys: Spans,
-        causal: bool = False,
-    ) -> None:
-        query, key = attention.split(attention.query(x)), attention.split(attention.key(memory))
-        self.meter.add(self.kind, query_entropies(query, key, queries, keys, causal))
+    def __call__(self, attention: Attention, arguments: tuple[Tensor, View], output: Tensor) -> None:
+        """Adds the entropies of this call, if it was one of a whole pass."""
+        x, view = arguments
+        if isinstance(view, FullView):
+            memory, pattern = view.seen(attention.sight, x)
+            query, key = attention.split(attention.query(x)), attention.split(attention.key(memory))
+            self.meter.add(self.kind, query_entropies(query, key, pattern.queries, pattern.keys, pattern.causal))
 
 
 def query_entropies(

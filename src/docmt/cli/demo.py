@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import torch
 from rich.console import Console
@@ -38,7 +38,7 @@ from docmt.training import (
     train,
 )
 
-SYSTEMS = ("sentence", "group")
+SYSTEMS: tuple[Literal["sentence", "group"], ...] = ("sentence", "group")
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _train_side_by_side(config: DemoConfig) -> None:
             raise KeyboardInterrupt
 
 
-def _train(config: DemoConfig, system: str) -> bool:
+def _train(config: DemoConfig, system: Literal["sentence", "group"]) -> bool:
     """Trains one model in a process of its own; returns whether it was interrupted."""
     torch.set_num_threads(1)
     sys.stderr = _Prefixed(f"{system:<8} ", sys.stderr)
@@ -139,13 +139,13 @@ class _Prefixed(io.TextIOBase):
         self.stream.flush()
 
 
-def _recipe(config: DemoConfig, system: str) -> TrainConfig:
+def _recipe(config: DemoConfig, system: Literal["sentence", "group"]) -> TrainConfig:
     """The same for both systems: a small model of 128 dimensions and 2+2 layers."""
     return TrainConfig(
         data=config.output / "store",
         run=config.output / system,
         model=ModelConfig(
-            system="sentence" if system == "sentence" else "group",
+            system=system,
             width=128,
             feed_forward=512,
             heads=4,

@@ -1,7 +1,7 @@
 """Token ids to batches: prepared stores, instances, batches."""
 
-from docmt.data.batches import Batch, BatchPlan, collate
-from docmt.data.instances import Instances, instance_lengths, pack_instances, pack_source
+from docmt.data.batches import Batch, BatchPlan, Words, collate, read_source
+from docmt.data.instances import Instances, cut, instance_lengths
 from docmt.data.prepare import PrepareConfig, prepare
 from docmt.data.statistics import CorpusStatistics, SplitStatistics, format_statistics
 from docmt.data.store import ParallelStore, PreparedStore, StoreWriter
@@ -16,10 +16,11 @@ __all__ = [
     "PreparedStore",
     "SplitStatistics",
     "StoreWriter",
+    "Words",
     "collate",
+    "cut",
     "format_statistics",
     "instance_lengths",
-    "pack_instances",
-    "pack_source",
     "prepare",
+    "read_source",
 ]

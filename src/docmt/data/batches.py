@@ -6,16 +6,17 @@ Notation: I instances, S sentences, T_s and T_t packed source and target tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from docmt.data.instances import MARKS, Instances
-from docmt.data.store import ParallelStore
-from docmt.model.packed import Packed
+from docmt.data.instances import Instances
+from docmt.model.packed import Packed, SentenceFrame
+from docmt.model.reading import Reading
 from docmt.model.spans import Spans
 from docmt.text.tokenizer import SpecialTokens
 
@@ -23,15 +24,35 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Instances laid end to end; `documents` of `source` and `target` are the instances.
+class Words:
+    """Word ids of S sentences of one side, end to end: sentence i is tokens[offsets[i] : offsets[i + 1]]."""
 
-    `target` is the decoder input, every sentence as <s> w .. </s>; labels [T_t] are the tokens after each of its
-    positions: the decoder input shifted left by one, with <eod> at the end of each instance.
+    tokens: NDArray[np.unsignedinteger | np.signedinteger]
+    offsets: NDArray[np.int64]
+    """[S + 1]"""
+
+    @classmethod
+    def of(cls, documents: Sequence[Sequence[Sequence[int]]]) -> Words:
+        """The sentences of documents of word ids, in order."""
+        sentences = [sentence for document in documents for sentence in document]
+        tokens = np.array([word for sentence in sentences for word in sentence], dtype=np.int64)
+        return cls(tokens, np.cumsum([0, *map(len, sentences)]))
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """[S] words of each sentence."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What is read of some instances, which are the documents of its sides, and the labels [n] of what is predicted.
+
+    A label is the token after a position of the decoder input: the input shifted left by one, with <eod> at the end of
+    each instance (or, in frames that end with `</s>`, that at the end of each sentence).
     """
 
-    source: Packed
-    target: Packed
+    reading: Reading
     labels: Tensor
 
     @property
@@ -40,37 +61,72 @@ class Batch:
         return self.labels.numel()
 
     def to(self, device: torch.device | str) -> Batch:
-        return Batch(self.source.to(device), self.target.to(device), self.labels.to(device))
+        """The same on `device`."""
+        return replace(self, reading=self.reading.to(device), labels=self.labels.to(device))
 
 
 def collate(
-    store: ParallelStore, instances: Instances, indices: Sequence[int] | Indices, specials: SpecialTokens
+    source: Words,
+    target: Words,
+    instances: Instances,
+    indices: Sequence[int] | Indices,
+    specials: SpecialTokens,
+    frame: SentenceFrame,
+    predicts: Literal["all", "last"] = "all",
 ) -> Batch:
-    """The batch of the given instances, in the given order."""
+    """The batch of the given instances, in the given order; `last`: only their own sentences have labels."""
+    reading = read_source(source, instances, indices, specials, frame)
     ranges = [(int(instances.first[index]), int(instances.last[index])) for index in indices]
-    source = _lay_out(store.source_tokens, store.source_offsets, ranges, specials)
-    target = _lay_out(store.target_tokens, store.target_offsets, ranges, specials)
-    labels = torch.roll(target.tokens, -1)
-    labels[target.documents.ends - 1] = specials.eod
-    return Batch(source, target, labels)
+    laid = _lay_out(target, ranges, specials, opens=True, closes=frame.target_goes_on)
+    labels = torch.roll(laid.tokens, -1)
+    if frame.target_goes_on:
+        labels[laid.documents.ends - 1] = specials.eod
+    else:
+        labels[laid.sentences.ends - 1] = specials.eos
+    predicted = None
+    if predicts == "last":
+        lengths = [(int(instances.first[i]), int(instances.own[i]), int(instances.last[i])) for i in indices]
+        own = np.concatenate([np.arange(first, last) >= start for first, start, last in lengths])
+        predicted = laid.sentences.select(torch.from_numpy(own.nonzero()[0])).indices()
+        labels = labels[predicted]
+    return Batch(replace(reading, target=laid, predicted=predicted), labels)
+
+
+def read_source(
+    source: Words,
+    instances: Instances,
+    indices: Sequence[int] | Indices,
+    specials: SpecialTokens,
+    frame: SentenceFrame,
+) -> Reading:
+    """The source sides of the given instances; `aligned` are their sentences without those that are only read."""
+    ranges = [(int(instances.before[index]), int(instances.last[index])) for index in indices]
+    firsts = [int(instances.first[index]) for index in indices]
+    laid = _lay_out(source, ranges, specials, opens=frame.source_opens, closes=True)
+    numbers, reached = [], 0
+    for (before, last), first in zip(ranges, firsts, strict=True):
+        numbers.append(np.arange(reached + first - before, reached + last - before))
+        reached += last - before
+    return Reading(laid, torch.from_numpy(np.concatenate(numbers)))
 
 
 def _lay_out(
-    tokens: NDArray[np.unsignedinteger | np.signedinteger],
-    offsets: NDArray[np.int64],
-    ranges: Sequence[tuple[int, int]],
-    specials: SpecialTokens,
+    words: Words, ranges: Sequence[tuple[int, int]], specials: SpecialTokens, *, opens: bool, closes: bool
 ) -> Packed:
-    """The sentences of the ranges (end exclusive), each between <s> and </s>, each range a document."""
-    lengths = np.concatenate([np.diff(offsets[first : last + 1]) for first, last in ranges]) + MARKS
-    words = np.concatenate([tokens[offsets[first] : offsets[last]] for first, last in ranges])
+    """Ranges of sentences (end exclusive), each a document; each sentence after <s> and before </s> as asked for."""
+    offsets, marks = words.offsets, opens + closes
+    lengths = np.concatenate([np.diff(offsets[first : last + 1]) for first, last in ranges]) + marks
+    own = np.concatenate([words.tokens[offsets[first] : offsets[last]] for first, last in ranges])
     ends = np.cumsum(lengths)
     starts = ends - lengths
     laid = np.empty(int(lengths.sum()), dtype=np.int64)
     is_word = np.ones(len(laid), dtype=bool)
-    is_word[starts] = is_word[ends - 1] = False
-    laid[starts], laid[ends - 1], laid[is_word] = specials.bos, specials.eos, words
-    documents = [int(offsets[last] - offsets[first]) + MARKS * (last - first) for first, last in ranges]
+    if opens:
+        is_word[starts], laid[starts] = False, specials.bos
+    if closes:
+        is_word[ends - 1], laid[ends - 1] = False, specials.eos
+    laid[is_word] = own
+    documents = [int(offsets[last] - offsets[first]) + marks * (last - first) for first, last in ranges]
     return Packed(torch.from_numpy(laid), Spans.tile(torch.from_numpy(lengths)), Spans.tile(documents))
 
 

@@ -1,6 +1,6 @@
 """Instances: what a model reads at once, consecutive sentences of one document up to a token limit.
 
-Notation: S sentences, D documents, I instances. A sentence costs its longer side plus its two marks, <s> and </s>.
+Notation: S sentences, D documents, I instances. A sentence costs its longer side plus two marks, <s> and </s>.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from docmt.model.systems import Needs
+
 MARKS = 2
-"""<s> and </s>, which every sentence of a packed sequence has."""
+"""<s> and </s>, which every sentence of a packed sequence counts with."""
 
 DEFAULT_LIMIT = 512
 DEFAULT_MAX_SENTENCES = 1000
@@ -25,65 +27,66 @@ Integers = NDArray[np.int64]
 class Instances:
     """I instances; instance i holds the sentences first[i] .. last[i] - 1, all of document[i].
 
-    All arrays are int64 [I]; cost[i] is the sum of the costs of its sentences. Together the instances hold every
-    sentence once, in order.
+    All arrays are int64 [I]. Of the source it reads before[i] .. first[i] - 1 as well. Its own sentences are
+    own[i] .. last[i] - 1: together, those of all instances are every sentence once, in order (of padding windows: more
+    than once); the others are there for their context. cost[i] is the sum of the costs of first[i] .. last[i] - 1.
     """
 
-    first: Integers
-    last: Integers
     document: Integers
+    before: Integers
+    first: Integers
+    own: Integers
+    last: Integers
     cost: Integers
 
     def __len__(self) -> int:
         return len(self.first)
 
 
-def pack_instances(
+def cut(
     source_lengths: Sequence[int] | Integers,
-    target_lengths: Sequence[int] | Integers,
+    target_lengths: Sequence[int] | Integers | None,
     document_offsets: Sequence[int] | Integers,
+    needs: Needs,
     *,
     limit: int = DEFAULT_LIMIT,
     max_sentences: int = DEFAULT_MAX_SENTENCES,
+    training: bool = False,
 ) -> Instances:
-    """Packs sentences greedily, in order, into instances (Bao et al. 2021, section 4.1, as their code does it).
+    """Cuts documents into the instances that a system needs: the one rule of training and of translation.
 
-    A sentence joins the instance before it if the costs stay below `limit` (strictly) and the count within
-    `max_sentences`; otherwise, and at each document, an instance begins. A sentence at or over the limit is an
-    instance of its own: nothing is cut.
-    Lengths [S] are in words, without marks; document_offsets [D + 1] in sentences.
+    End to end (Bao et al. 2021, section 4.1, as their code does it): a sentence joins the instance before it if the
+    costs stay below `limit` (strictly) and the count within `max_sentences` and what the system needs; otherwise, and
+    at each document, an instance begins. Windows: one ends at every sentence, with as many before it as the system
+    needs and the limit allows. A sentence at or over the limit is an instance of its own: nothing is cut off.
+    Lengths [S] are in words, without marks; without target lengths (in translation) the source alone counts;
+    document_offsets [D + 1] in sentences. `training` adds the padding windows that a system may ask for.
     """
-    _check_limits(limit, max_sentences)
-    costs = (np.maximum(source_lengths, target_lengths) + MARKS).tolist()
-    rows: list[tuple[int, int, int, int]] = []
+    if limit < 1 or max_sentences < 1:
+        raise ValueError(f"limit {limit} and max_sentences {max_sentences} must be at least 1")
+    longer = np.asarray(source_lengths) if target_lengths is None else np.maximum(source_lengths, target_lengths)
+    costs: list[int] = (longer.astype(np.int64) + MARKS).tolist()
+    most = max_sentences if needs.sentences is None else min(max_sentences, needs.sentences)
+    rows: list[tuple[int, int, int, int, int, int]] = []
     for document, (start, end) in enumerate(pairwise(np.asarray(document_offsets).tolist())):
-        rows += [(first, last, document, cost) for first, last, cost in _pack(costs, start, end, limit, max_sentences)]
-    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+        if needs.windows:
+            extra = most - 1 if training and needs.padding_windows else 0
+            for first, last in _windows(costs, start, end, limit, most, extra):
+                rows.append((document, first, first, last - 1, last, sum(costs[first:last])))
+        else:
+            for first, last, cost in _tiles(costs, start, end, limit, most):
+                rows.append((document, max(first - needs.before, start), first, first, last, cost))
+    table = np.array(rows, dtype=np.int64).reshape(-1, 6)
     return Instances(*(np.ascontiguousarray(column) for column in table.T))
 
 
-def pack_source(
-    source_lengths: Sequence[int] | Integers,
-    *,
-    limit: int = DEFAULT_LIMIT,
-    max_sentences: int = DEFAULT_MAX_SENTENCES,
-) -> list[tuple[int, int]]:
-    """Packs one document by its source alone, as at translation time.
-
-    Returns (first, last) of each instance, last exclusive; the rule is that of `pack_instances`.
-    """
-    _check_limits(limit, max_sentences)
-    costs = (np.asarray(source_lengths, dtype=np.int64) + MARKS).tolist()
-    return [(first, last) for first, last, _ in _pack(costs, 0, len(costs), limit, max_sentences)]
-
-
-def _pack(costs: list[int], start: int, end: int, limit: int, max_sentences: int) -> list[tuple[int, int, int]]:
+def _tiles(costs: list[int], start: int, end: int, limit: int, most: int) -> list[tuple[int, int, int]]:
     """(first, last, cost) of the instances of one document, sentences start .. end - 1."""
     packed: list[tuple[int, int, int]] = []
     first, total = start, 0
     for sentence in range(start, end):
         cost = costs[sentence]
-        if sentence > first and not (total + cost < limit and sentence - first < max_sentences):
+        if sentence > first and not (total + cost < limit and sentence - first < most):
             packed.append((first, sentence, total))
             first, total = sentence, 0
         total += cost
@@ -92,20 +95,34 @@ def _pack(costs: list[int], start: int, end: int, limit: int, max_sentences: int
     return packed
 
 
+def _windows(costs: list[int], start: int, end: int, limit: int, most: int, extra: int) -> list[tuple[int, int]]:
+    """(first, last) of the windows of one document, then those of `extra` imagined sentences after its end."""
+    windows = []
+    for reached in range(start + 1, end + 1 + (extra if end > start else 0)):
+        first, last = max(start, reached - most), min(reached, end)
+        total = sum(costs[first:last])
+        while total >= limit and first < last - 1:
+            total -= costs[first]
+            first += 1
+        windows.append((first, last))
+    return windows
+
+
 def instance_lengths(
-    instances: Instances, source_lengths: Sequence[int] | Integers, target_lengths: Sequence[int] | Integers
+    instances: Instances,
+    source_lengths: Sequence[int] | Integers,
+    target_lengths: Sequence[int] | Integers | None = None,
 ) -> Integers:
-    """[I] tokens of each instance, marks included: those of its longer side.
-
-    At most the instance's cost, which takes the longer side sentence by sentence.
-    """
-    sides = []
-    for lengths in (source_lengths, target_lengths):
-        before = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64) + MARKS)])
-        sides.append(before[instances.last] - before[instances.first])
-    return np.maximum(*sides)
+    """[I] tokens of each instance, marks included: those of its longer side, what is only read counted in."""
+    source = _totals(source_lengths, instances.before, instances.last)
+    return (
+        source
+        if target_lengths is None
+        else np.maximum(source, _totals(target_lengths, instances.first, instances.last))
+    )
 
 
-def _check_limits(limit: int, max_sentences: int) -> None:
-    if limit < 1 or max_sentences < 1:
-        raise ValueError(f"limit {limit} and max_sentences {max_sentences} must be at least 1")
+def _totals(lengths: Sequence[int] | Integers, first: Integers, last: Integers) -> Integers:
+    reached = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64) + MARKS)])
+    totals: Integers = reached[last] - reached[first]
+    return totals

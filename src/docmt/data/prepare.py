@@ -8,12 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from docmt.data.instances import DEFAULT_LIMIT, MARKS, pack_instances
+from docmt.data.instances import DEFAULT_LIMIT, MARKS, cut
 from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, SplitStatistics
 from docmt.data.store import SPLITS, TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
 from docmt.documents.corpus import ParallelDocument, Skipped, read_parallel
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory
+from docmt.model.systems import Needs
 from docmt.progress import progress
 from docmt.text import SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
 from docmt.text.moses import moses_language
@@ -182,8 +183,12 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
         store.target_lengths,
         store.document_offsets,
         store.document_ids,
-        pack_instances(
-            store.source_lengths, store.target_lengths, store.document_offsets, limit=config.instance_tokens
+        cut(
+            store.source_lengths,
+            store.target_lengths,
+            store.document_offsets,
+            Needs(),
+            limit=config.instance_tokens,
         ),
         config.instance_tokens,
         skipped.counts,

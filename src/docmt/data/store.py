@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics
 from docmt.errors import DocmtError
-from docmt.text.tokenizer import Tokenizer, load_tokenizer
+from docmt.text.tokenizer import Side, Tokenizer, load_tokenizer
 
 SPLITS = ("train", "dev", "test")
 SIDES = ("source", "target")
@@ -73,6 +74,12 @@ class ParallelStore:
     def target_sentence(self, sentence: int) -> Tokens:
         """Word ids of one target sentence."""
         return self.target_tokens[self.target_offsets[sentence] : self.target_offsets[sentence + 1]]
+
+    def documents(self, side: Side) -> list[list[list[int]]]:
+        """The word ids of every sentence of every document, of one side."""
+        sentence = self.source_sentence if side == "source" else self.target_sentence
+        borders = pairwise(self.document_offsets.tolist())
+        return [[sentence(number).tolist() for number in range(first, last)] for first, last in borders]
 
 
 class PreparedStore:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from docmt.model.packed import Packed
+from docmt.model.spans import Spans
 
 _CHUNK = 16  # caches grow by this many positions
 _STEP = 4  # and are read in whole steps of so many: few different shapes, which have to be prepared once each
@@ -30,6 +30,29 @@ def _bias(keep: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill_(~keep, -math.inf)[:, None, None, :]
 
 
+class Cache:
+    """What all attentions of one class and sight remember; the parts of the layers lie in it by number."""
+
+    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
+        """offsets [R]: position of the new token in its sentence; sentences [R]: number of its source sentence."""
+
+    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
+        """Takes in the step's key and value [R, H, k] of self-attention."""
+
+    def attend(self, layer: int, query: Tensor) -> Tensor:
+        """[R, H, k] -> [R, H, k]"""
+        raise NotImplementedError
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i goes on from what row rows[i] of the same document remembers."""
+
+    def share(self, common: int) -> None:
+        """The next `common` positions not yet shared are the same in all beams of each document."""
+
+    def keep(self, rows: Tensor, documents: Tensor) -> None:
+        """Goes on with these documents (numbers as of now) and their rows only."""
+
+
 class _Swapped:
     """Reorders the rows (axis 2) of a buffer into a second one and back: fresh memory for every step is slower."""
 
@@ -44,7 +67,7 @@ class _Swapped:
         return torch.index_select(buffer, 2, rows, out=spare)
 
 
-class SentenceSelfCache:
+class SentenceSelfCache(Cache):
     """Keys and values of the sentence each row is in; those of earlier sentences are overwritten."""
 
     def __init__(self, layers: int, rows: int, like: Tensor, heads: int) -> None:
@@ -52,8 +75,8 @@ class SentenceSelfCache:
         self.length = 0
         self.swapped = _Swapped()
 
-    def begin_step(self, offsets: Tensor) -> None:
-        """offsets [R]: position of the new token in its sentence."""
+    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
+        """See `Cache`."""
         self.length = -(-(int(offsets.max()) + 1) // _STEP) * _STEP
         if self.length > self.buffer.shape[4]:
             self.buffer = F.pad(self.buffer, (0, 0, 0, _CHUNK))
@@ -61,10 +84,13 @@ class SentenceSelfCache:
         self.offsets = offsets
         self.bias = _bias(self._positions() <= offsets[:, None], self.buffer.dtype)
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Stores the step's key and value and attends to the sentence so far: [R, H, k]."""
+    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
+        """See `Cache`."""
         self.buffer[layer, 0, self.rows, :, self.offsets] = key
         self.buffer[layer, 1, self.rows, :, self.offsets] = value
+
+    def attend(self, layer: int, query: Tensor) -> Tensor:
+        """Attends to the sentence so far: [R, H, k]."""
         keys, values = self.buffer[layer, :, :, :, : self.length]
         return attend_step(query[:, :, None], keys, values, self.bias)[:, :, 0]
 
@@ -75,11 +101,15 @@ class SentenceSelfCache:
             self.buffer = self.buffer[:, :, :, :, :used].contiguous()
         self.buffer = self.swapped.select(self.buffer, rows)
 
+    def keep(self, rows: Tensor, documents: Tensor) -> None:
+        """See `Cache`."""
+        self.reorder(rows)
+
     def _positions(self) -> Tensor:
         return torch.arange(self.length, device=self.buffer.device)
 
 
-class DocumentSelfCache:
+class DocumentSelfCache(Cache):
     """Keys and values of the whole document so far.
 
     What all beams of every document have in common is stored once a document (`prefix`), the rest once a row
@@ -96,7 +126,7 @@ class DocumentSelfCache:
         self.read = 0  # positions of the tail that are read, those beyond `own` in vain
         self.swapped = _Swapped()
 
-    def begin_step(self) -> None:
+    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """Makes room for one more position."""
         if self.beams == 1:
             self.shared += 1
@@ -109,15 +139,17 @@ class DocumentSelfCache:
             positions = torch.arange(self.read, device=self.tail.device)
             self.bias = _bias(positions[None] < self.own, self.tail.dtype)[0, 0]  # [1, read]
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Stores the step's key and value and attends to the document so far: [R, H, k]."""
+    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
+        """See `Cache`."""
+        buffer, place = (self.prefix, self.shared - 1) if self.beams == 1 else (self.tail, self.own - 1)
+        buffer[layer, 0, :, :, place] = key
+        buffer[layer, 1, :, :, place] = value
+
+    def attend(self, layer: int, query: Tensor) -> Tensor:
+        """Attends to the document so far: [R, H, k]."""
         if self.beams == 1:
-            self.prefix[layer, 0, :, :, self.shared - 1] = key
-            self.prefix[layer, 1, :, :, self.shared - 1] = value
             keys, values = self.prefix[layer, :, :, :, : self.shared]
             return attend_step(query[:, :, None], keys, values, None)[:, :, 0]
-        self.tail[layer, 0, :, :, self.own - 1] = key
-        self.tail[layer, 1, :, :, self.own - 1] = value
         tail_keys, tail_values = self.tail[layer, :, :, :, : self.read]
         prefix_keys, prefix_values = self.prefix[layer]
         query = query * query.shape[-1] ** -0.5
@@ -161,21 +193,21 @@ def _with_room(buffer: Tensor, length: int) -> Tensor:
     return F.pad(buffer, (0, 0, 0, max(length - capacity, capacity // 2, _CHUNK)))
 
 
-class SentenceCrossCache:
-    """Keys and values of the source sentence each row is translating; fetched anew only where that changes."""
+class SentenceCrossCache(Cache):
+    """Keys and values of what belongs to the sentence that each row is in; fetched anew only where that changes."""
 
-    def __init__(self, keys: list[Tensor], values: list[Tensor], source: Packed, rows: int) -> None:
-        """keys, values: for each layer [Ts, H, k] over the packed source."""
+    def __init__(self, keys: list[Tensor], values: list[Tensor], sentences: Spans, rows: int) -> None:
+        """keys, values: for each layer [T, H, k] over the memory; sentences: its span for each source sentence."""
         self.packed = list(zip(keys, values, strict=True))
         device = keys[0].device
-        self.starts = source.sentences.starts.to(device)
-        self.lengths = source.sentences.lengths.to(device)
+        self.starts = sentences.starts.to(device)
+        self.lengths = sentences.lengths.to(device)
         heads, width = keys[0].shape[1:]
         self.buffer = keys[0].new_zeros(len(keys), 2, rows, heads, 0, width)
         self.held = torch.full((rows,), -1, device=device)
 
-    def begin_step(self, sentences: Tensor) -> None:
-        """sentences [R]: number of each row's source sentence in the packed source."""
+    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
+        """See `Cache`."""
         needed = int(self.lengths[sentences].max())
         if needed > self.buffer.shape[4]:
             self.buffer = F.pad(self.buffer, (0, 0, 0, -(-needed // _CHUNK) * _CHUNK - self.buffer.shape[4]))
@@ -200,23 +232,23 @@ class SentenceCrossCache:
         keys, values = self.buffer[layer]
         return attend_step(query[:, :, None], keys, values, self.bias)[:, :, 0]
 
-    def keep(self, rows: Tensor) -> None:
-        """Goes on with these rows only, each still holding the sentence it held."""
+    def keep(self, rows: Tensor, documents: Tensor) -> None:
+        """Each row still holds the sentence it held."""
         self.buffer = self.buffer.index_select(2, rows)
         self.held = self.held[rows]
         self.bias = self.bias[rows]
 
 
-class DocumentCrossCache:
-    """Keys and values of the whole source, stored once a document."""
+class DocumentCrossCache(Cache):
+    """Keys and values of what a document looks at all the time, stored once for all its beams."""
 
-    def __init__(self, keys: list[Tensor], values: list[Tensor], source: Packed, beams: int) -> None:
-        """keys, values: for each layer [Ts, H, k] over the packed source."""
+    def __init__(self, keys: list[Tensor], values: list[Tensor], seen: Spans, beams: int) -> None:
+        """keys, values: for each layer [T, H, k] over the memory; seen: the span of it that each document sees."""
         self.beams = beams
-        lengths = source.documents.lengths.to(keys[0].device)
+        lengths = seen.lengths.to(keys[0].device)
         offsets = torch.arange(int(lengths.max()), device=lengths.device)
         inside = torch.minimum(offsets, lengths[:, None] - 1)
-        tokens = source.documents.starts.to(lengths.device)[:, None] + inside  # [D, L]
+        tokens = seen.starts.to(lengths.device)[:, None] + inside  # [D, L]
         self.keys = [packed[tokens].transpose(1, 2).contiguous() for packed in keys]  # [D, H, L, k]
         self.values = [packed[tokens].transpose(1, 2).contiguous() for packed in values]
         self.lengths = lengths
@@ -228,8 +260,8 @@ class DocumentCrossCache:
         result = attend_step(by_document, self.keys[layer], self.values[layer], self.bias)
         return result.transpose(1, 2).flatten(0, 1)
 
-    def keep(self, documents: Tensor) -> None:
-        """Goes on with these documents only."""
+    def keep(self, rows: Tensor, documents: Tensor) -> None:
+        """See `Cache`."""
         self.lengths = self.lengths[documents]
         longest = int(self.lengths.max())
         self.keys = [keys[documents, :, :longest] for keys in self.keys]

@@ -19,6 +19,18 @@ from docmt.text import SpecialTokens
 WordIds = Sequence[Sequence[int]]  # a document: its sentences' token ids without marks
 
 
+@dataclass(frozen=True)
+class Row:
+    """What a row of the search, a document of it, translates."""
+
+    sentences: Sequence[int]
+    """numbers of its sentences in the packed source"""
+    lengths: Sequence[int]
+    """words of each, marks not counted"""
+    prefix: WordIds = ()
+    """translations of the first of them, which are forced"""
+
+
 @dataclass
 class Progress:
     """Where each row's hypothesis stands; all tensors [R]."""
@@ -52,31 +64,57 @@ class Progress:
 class Frame:
     """Rules of the framed search: sentence counts and limits of each document."""
 
-    def __init__(self, sources: Sequence[WordIds], config: SearchConfig, specials: SpecialTokens, device: torch.device):
+    def __init__(self, rows: Sequence[Row], config: SearchConfig, specials: SpecialTokens, device: torch.device):
         self.config, self.specials = config, specials
-        longest = max(len(document) for document in sources)
-        self.counts = torch.tensor([len(document) for document in sources], device=device)  # [D]
-        self.limits = torch.zeros(len(sources), longest, dtype=torch.int64, device=device)  # [D, S]
-        for i, document in enumerate(sources):
-            limits = [config.sentence_limit(len(sentence)) for sentence in document]
+        longest = max(len(row.sentences) for row in rows)
+        self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D]
+        self.limits = torch.zeros(len(rows), longest, dtype=torch.int64, device=device)  # [D, S]
+        for i, row in enumerate(rows):
+            limits = [config.sentence_limit(length) for length in row.lengths]
             self.limits[i, : len(limits)] = torch.tensor(limits)
+        self.prefixes = _prefixes(rows, specials, device)  # [D, P], -1 where nothing is forced
         never = [specials.bos, specials.pad, specials.eod]
         if not config.as_published:
             never += [specials.unk, specials.mask]
         self.never = torch.tensor(never, device=device)
 
+    @staticmethod
+    def forced_labels(lengths: Sequence[int], limits: Sequence[int], goes_on: bool) -> list[int]:
+        """Which labels of a given translation of sentences of these lengths (words) the rules would force.
+
+        limits: of each sentence; goes_on: after `</s>` the mark that follows it is a label as well.
+        """
+        forced, position = [], -1
+        for length, limit in zip(lengths, limits, strict=True):
+            position += length + 1  # at `</s>`
+            forced += [position] if length == limit else []
+            if goes_on:
+                position += 1
+                forced.append(position)
+        return forced
+
+    @staticmethod
+    def ended_by_limit(lengths: Sequence[int], limits: Sequence[int], free_tokens: int) -> list[int]:
+        """Which of these sentences (words, limits) the limit ended."""
+        return [i for i, (length, limit) in enumerate(zip(lengths, limits, strict=True)) if length >= limit]
+
     def keep(self, documents: Tensor) -> None:
         """Goes on with these documents only."""
         self.counts, self.limits = self.counts[documents], self.limits[documents]
+        self.prefixes = self.prefixes[documents]
 
-    def forced(self, progress: Progress, document: Tensor) -> Tensor:
-        """[R] the token that must come next, or -1 where there is a choice; document [R]."""
+    def forced(self, progress: Progress, document: Tensor, step: int) -> Tensor:
+        """[R] the token that must come next, or -1 where there is a choice; document [R]; step: tokens so far."""
         closed = progress.last == self.specials.eos
         is_last = progress.sentence + 1 >= self.counts[document]
         after = torch.where(is_last, self.specials.eod, self.specials.bos)
         at_limit = progress.offset >= self.limits[document, progress.sentence]
         choice = torch.where(at_limit, self.specials.eos, -1)
-        return torch.where(closed, after, choice)
+        forced = torch.where(closed, after, choice)
+        if step < self.prefixes.shape[1]:
+            given = self.prefixes[document, step]
+            forced = torch.where(given >= 0, given, forced)
+        return forced
 
     def restrict(self, logits: Tensor, progress: Progress, document: Tensor) -> None:
         """Sets what may not follow to minus infinity, in place; logits [R, V]."""
@@ -85,30 +123,49 @@ class Frame:
         logits[too_short, self.specials.eos] = -torch.inf
 
 
+def _prefixes(rows: Sequence[Row], specials: SpecialTokens, device: torch.device) -> Tensor:
+    """[D, P] the forced tokens of each document after its first <s>, then -1."""
+    streams = [[token for s in row.prefix for token in (*s, specials.eos, specials.bos)] for row in rows]
+    prefixes = torch.full((len(rows), max(map(len, streams))), -1, dtype=torch.int64)
+    for i, stream in enumerate(streams):
+        prefixes[i, : len(stream)] = torch.tensor(stream, dtype=torch.int64)
+    return prefixes.to(device)
+
+
 class OpenEnd:
     """Rules of the unframed search: anything up to a total length; then `<eod>` is the only choice."""
 
-    def __init__(self, sources: Sequence[WordIds], config: SearchConfig, specials: SpecialTokens, device: torch.device):
+    def __init__(self, rows: Sequence[Row], config: SearchConfig, specials: SpecialTokens, device: torch.device):
         self.specials = specials
         never = [specials.pad]
         self.least = 0
         if config.as_published:
-            words = [sum(map(len, document)) + 2 * len(document) for document in sources]
-            longest, most = max(words), max(map(len, sources))
-            totals = [int(config.max_length_ratio * longest + config.max_length_extra * most)] * len(sources)
+            longest = max(sum(row.lengths) + 2 * len(row.lengths) for row in rows)
+            most = max(len(row.lengths) for row in rows)
+            totals = [int(config.max_length_ratio * longest + config.max_length_extra * most)] * len(rows)
             self.least = config.min_length
         else:
             # The marks of each sentence count as well.
-            totals = [sum(config.sentence_limit(len(sentence)) + 2 for sentence in document) for document in sources]
+            totals = [sum(config.sentence_limit(length) + 2 for length in row.lengths) for row in rows]
             never += [specials.unk, specials.mask]
         self.limits = torch.tensor(totals, device=device)
         self.never = torch.tensor(never, device=device)
+
+    @staticmethod
+    def forced_labels(lengths: Sequence[int], limits: Sequence[int], goes_on: bool) -> list[int]:
+        """None: every token is chosen."""
+        return []
+
+    @staticmethod
+    def ended_by_limit(lengths: Sequence[int], limits: Sequence[int], free_tokens: int) -> list[int]:
+        """The last sentence, where the limit of all ended the translation."""
+        return [len(limits) - 1] if free_tokens > sum(limits) + 2 * len(limits) else []
 
     def keep(self, documents: Tensor) -> None:
         """Goes on with these documents only."""
         self.limits = self.limits[documents]
 
-    def forced(self, progress: Progress, document: Tensor) -> Tensor:
+    def forced(self, progress: Progress, document: Tensor, step: int) -> Tensor:
         """[R] -1: every token is chosen, the last `<eod>` at the limit too."""
         return torch.full_like(document, -1)
 
@@ -123,3 +180,7 @@ class OpenEnd:
             ends = logits[full, self.specials.eod]
             logits[full] = -torch.inf
             logits[full, self.specials.eod] = ends
+
+
+RULES: dict[str, type[Frame] | type[OpenEnd]] = {"frame": Frame, "open": OpenEnd}
+"""By the name that systems have for them."""

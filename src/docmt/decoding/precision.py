@@ -45,7 +45,8 @@ def lower_precision(model: TranslationModel, precision: Precision) -> Translatio
     """Puts weights of matrix products into `precision`, in place; norms and sums stay in float32."""
     if precision == "float32":
         return model
-    model.tokens.to(torch.bfloat16)
+    for name in model.parts.tables():
+        model.get_submodule(name).to(torch.bfloat16)
     packs = PackedLinear.available(model.device)
     for parent in list(model.modules()):
         for name, module in list(parent.named_children()):
@@ -54,7 +55,7 @@ def lower_precision(model: TranslationModel, precision: Precision) -> Translatio
                 if packs:
                     setattr(parent, name, PackedLinear(module.weight, module.bias))
     if packs:
-        model.projection = PackedLinear(model.tokens.weight, None)
+        model.projection = PackedLinear(model.head().weight.to(torch.bfloat16), None)
     return model
 
 

@@ -1,4 +1,4 @@
-"""Beam search over a batch of whole documents.
+"""Beam search over a batch of documents (of whatever a row is: a document, a window, a single sentence).
 
 Notation as in `caches`: D documents, B beams, R = D * B rows, V vocabulary. All documents advance together; a
 document is done when B of its hypotheses have ended, and leaves the batch at once.
@@ -6,16 +6,18 @@ document is done when B of its hypotheses have ended, and leaves the batch at on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.frame import Frame, OpenEnd, Progress, WordIds
-from docmt.decoding.incremental import IncrementalDecoder
-from docmt.model import TranslationModel, pack
+from docmt.decoding.frame import RULES, Progress, Row
+from docmt.decoding.step import StepView
+from docmt.errors import DocmtError
+from docmt.model import TranslationModel
+from docmt.model.view import Memory
 from docmt.text import SpecialTokens
 
 _SHARE_EVERY = 16  # steps between two looks for positions that all beams have in common, which move by as many
@@ -34,25 +36,25 @@ class Hypothesis:
     free_tokens: int
     """tokens that count in the length: those chosen rather than forced (all in the published search)"""
 
-    @property
-    def log_probability(self) -> float:
-        """log-probability (nats) of the whole translation."""
-        return sum(self.sentence_scores)
+    def last_sentence(self) -> Hypothesis:
+        """Its last sentence alone; the length is that of the whole."""
+        return replace(self, sentences=self.sentences[-1:], sentence_scores=self.sentence_scores[-1:])
 
 
 @torch.inference_mode()
 def search(
-    model: TranslationModel, sources: Sequence[WordIds], specials: SpecialTokens, config: SearchConfig
+    model: TranslationModel,
+    memories: Mapping[str, Memory],
+    rows: Sequence[Row],
+    specials: SpecialTokens,
+    config: SearchConfig,
 ) -> list[list[Hypothesis]]:
-    """The best `config.n_best` translations of each source, best first; sources are searched as one batch.
+    """The best `config.n_best` translations of each row, best first; the rows are searched as one batch.
 
-    sources: documents of sentences of word ids without marks; each fits an instance of the model.
+    memories: what `model.memories` has computed for the source in which the rows' sentences lie. Raises DocmtError
+    where the model's scores are not numbers.
     """
-    source = pack([[[specials.bos, *sentence, specials.eos] for sentence in document] for document in sources])
-    source = source.to(model.device)
-    memory = model.encode(source)
-    beams = _Beams(model, memory, sources, specials, config)
-    beams.decoder = IncrementalDecoder(model, memory, source, config.beam)
+    beams = _Beams(model, memories, rows, specials, config)
     while beams.documents:
         beams.step()
     return [sorted(found, key=lambda h: -h.score)[: config.n_best] for found in beams.found]
@@ -61,29 +63,29 @@ def search(
 class _Beams:
     """The state of one search: what every row has said so far and what it is worth."""
 
-    decoder: IncrementalDecoder
-
     def __init__(
         self,
         model: TranslationModel,
-        memory: Tensor,
-        sources: Sequence[WordIds],
+        memories: Mapping[str, Memory],
+        rows: Sequence[Row],
         specials: SpecialTokens,
         config: SearchConfig,
     ) -> None:
-        device = memory.device
+        device = model.device
         self.model, self.specials, self.config = model, specials, config
-        self.rules = (Frame if model.config.framed else OpenEnd)(sources, config, specials, device)
-        self.documents = list(range(len(sources)))  # those still searched, by their number in the batch
-        self.found: list[list[Hypothesis]] = [[] for _ in sources]
-        self.counts = torch.tensor([len(document) for document in sources], device=device)  # [D] sentences
-        self.first_sentence = self.counts.cumsum(0) - self.counts  # [D] in the packed source
-        rows = len(sources) * config.beam
-        self.progress = Progress.start(rows, specials, device)
-        self.said = torch.zeros(rows, 0, dtype=torch.int64, device=device)  # [R, steps] tokens
-        self.worth = torch.zeros(rows, 0, device=device)  # [R, steps] log-probability of each
+        self.view = StepView(model, memories, rows, config.beam)
+        self.rules = RULES[model.system.rules](rows, config, specials, device)
+        self.documents = list(range(len(rows)))  # those still searched, by their number in the batch
+        self.found: list[list[Hypothesis]] = [[] for _ in rows]
+        self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
+        padded = [[*row.sentences] + [0] * (int(self.counts.max()) - len(row.sentences)) for row in rows]
+        self.numbers = torch.tensor(padded, device=device)  # [D, S] of the sentences in the packed source
+        count = len(rows) * config.beam
+        self.progress = Progress.start(count, specials, device)
+        self.said = torch.zeros(count, 0, dtype=torch.int64, device=device)  # [R, steps] tokens
+        self.worth = torch.zeros(count, 0, device=device)  # [R, steps] log-probability of each
         # All beams begin alike, so only the first of each document may branch.
-        self.total = torch.full((len(sources), config.beam), -torch.inf, device=device)  # [D, B]
+        self.total = torch.full((len(rows), config.beam), -torch.inf, device=device)  # [D, B]
         self.total[:, 0] = 0.0
         self.shared = 0  # positions in the decoder's caches that are known to be the same in all beams
 
@@ -108,7 +110,7 @@ class _Beams:
         self.said = torch.cat((self.said[rows], added[:, None]), dim=1)
         self.worth = torch.cat((self.worth[rows], worth[:, None]), dim=1)
         if beam > 1:
-            self.decoder.reorder(rows)
+            self.view.reorder(rows)
             if self.said.shape[1] % _SHARE_EVERY == 0:
                 self._share()
         self._drop_finished()
@@ -120,9 +122,11 @@ class _Beams:
     def _candidates(self) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probabilities and ids [R, C] of each row's C best next tokens, and which rows are forced [R]."""
         progress, document = self.progress, self._document()
-        sentences = self.first_sentence[document] + progress.sentence
-        states = self.decoder.step(progress.last, self.said.shape[1], progress.offset, sentences)
-        forced_token = self.rules.forced(progress, document)
+        step = self.said.shape[1]
+        self.view.begin(progress.offset, self.numbers[document, progress.sentence])
+        positions = progress.offset if self.model.config.restarts else torch.full_like(progress.offset, step)
+        states = self.model.decode(self.model.embed_step(progress.last, positions), self.view)
+        forced_token = self.rules.forced(progress, document, step)
         forced = forced_token >= 0
         # A single beam needs no second candidate: when its best one ends the document, the search is over.
         count = min(2 * self.config.beam if self.config.beam > 1 else 1, self.model.config.vocabulary_size)
@@ -163,12 +167,18 @@ class _Beams:
         # The decoder has read the first <s> and all but the last token said.
         common = (min(agreed + 1, said.shape[2]) - self.shared) // _SHARE_EVERY * _SHARE_EVERY
         if common:
-            self.decoder.share(common)
+            self.view.share(common)
             self.shared += common
 
     def _drop_finished(self) -> None:
         beam = self.config.beam
         alive = self.total.isfinite().any(dim=1).tolist()
+        if any(not alive[i] and not self.found[number] for i, number in enumerate(self.documents)):
+            # Whatever the weights, some next token is possible, so this is never for want of one.
+            raise DocmtError(
+                "the model's weights or scores are not numbers, so it cannot translate: train it again with a lower "
+                "optimizer.learning_rate, or set search.temperature nearer to 1"
+            )
         kept = [i for i, number in enumerate(self.documents) if alive[i] and len(self.found[number]) < beam]
         if len(kept) == len(self.documents):
             return
@@ -179,9 +189,9 @@ class _Beams:
         rows = (documents[:, None] * beam + torch.arange(beam, device=documents.device)).flatten()
         self.progress = self.progress.select(rows)
         self.said, self.worth, self.total = self.said[rows], self.worth[rows], self.total[documents]
-        self.counts, self.first_sentence = self.counts[documents], self.first_sentence[documents]
+        self.counts, self.numbers = self.counts[documents], self.numbers[documents]
         self.rules.keep(documents)
-        self.decoder.keep(rows, documents)
+        self.view.keep(rows, documents)
 
 
 def _offsets(index: Tensor) -> Tensor:

@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from docmt.data import pack_instances
+from docmt.data import cut
 from docmt.data.instances import MARKS
 from docmt.decoding.config import SearchConfig
+from docmt.decoding.document import DocumentHypothesis
 from docmt.decoding.frame import WordIds
-from docmt.decoding.pieces import DocumentHypothesis, score_documents, translate_documents
+from docmt.decoding.orders import translate_documents
 from docmt.decoding.precision import Precision, computing_in, lower_precision
+from docmt.decoding.scoring import score_documents
 from docmt.documents import Document, one_line
 from docmt.errors import DocmtError
+from docmt.model.systems import Needs
 from docmt.model_directory import load_model, load_model_tokenizer
 from docmt.progress import progress
 from docmt.text import Side
@@ -146,13 +149,15 @@ class Translator:
         """The instances (ranges of sentences) of a parallel document as in training: the published units of d-BLEU."""
         encoded = self._encode(source, "source"), self._encode(target, "target")
         lengths = [[len(ids) for ids in sentences] for sentences in encoded]
-        packed = pack_instances(
+        found = cut(
             np.array(lengths[0]),
             np.array(lengths[1]),
             np.array([0, len(source)]),
+            Needs(),
             limit=self.model.config.instance_tokens,
+            max_sentences=self.model.config.instance_sentences,
         )
-        return list(zip(packed.first.tolist(), packed.last.tolist(), strict=True))
+        return list(zip(found.first.tolist(), found.last.tolist(), strict=True))
 
     def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
         # Hard-wrapped lines inside a sentence are one line to the model.
@@ -182,7 +187,7 @@ class Translator:
             target,
             sentences,
             hypothesis.score,
-            miscounted=tuple((piece.first, piece.last) for piece in hypothesis.miscounted),
+            miscounted=tuple(hypothesis.miscounted),
             at_limit=tuple(hypothesis.at_limit),
             overlong=tuple(number for number, words in enumerate(ids) if len(words) + MARKS >= limit),
         )

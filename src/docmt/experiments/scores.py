@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from docmt.data import ParallelStore, pack_instances
+from docmt.data import ParallelStore, cut
 from docmt.decoding import SearchConfig, Translator, translate_documents
 from docmt.decoding.precision import computing_in
 from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig, evaluate_documents, in_documents, in_units
 from docmt.files import write_text
+from docmt.model.systems import Needs
 from docmt.model_directory import load_model_config, read_json
 from docmt.progress import progress
 from docmt.training import TrainConfig
@@ -49,12 +49,8 @@ def evaluate_run(run: TrainConfig, test: ParallelStore, config: EvaluationConfig
     device = "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
     translator = Translator(run.run, device=device, search=config.search, precision=run.precision)
     tokenizer, model = translator.tokenizer, translator.model
-    ranges = list(pairwise(test.document_offsets.tolist()))
-    sources = [[test.source_sentence(i).tolist() for i in range(first, last)] for first, last in ranges]
-    references = [
-        tokenizer.decode_batch([test.target_sentence(i).tolist() for i in range(first, last)], "target")
-        for first, last in ranges
-    ]
+    sources = test.documents("source")
+    references = [tokenizer.decode_batch(document, "target") for document in test.documents("target")]
     instances = _instances(run, test) if config.metrics.unit == "instance" else None
     units = in_units(sources, instances)
     with computing_in(model, run.precision), progress("translating (sentences)", len(test.source_lengths)) as bar:
@@ -68,8 +64,15 @@ def evaluate_run(run: TrainConfig, test: ParallelStore, config: EvaluationConfig
 
 def _instances(run: TrainConfig, test: ParallelStore) -> list[list[tuple[int, int]]]:
     """The instances of every document as in training, in sentences of the document."""
-    limit = load_model_config(run.run).instance_tokens
-    packed = pack_instances(test.source_lengths, test.target_lengths, test.document_offsets, limit=limit)
+    model = load_model_config(run.run)
+    packed = cut(
+        test.source_lengths,
+        test.target_lengths,
+        test.document_offsets,
+        Needs(),
+        limit=model.instance_tokens,
+        max_sentences=model.instance_sentences,
+    )
     ranges: list[list[tuple[int, int]]] = [[] for _ in test.document_ids]
     for first, last, document in zip(
         packed.first.tolist(), packed.last.tolist(), packed.document.tolist(), strict=True

@@ -166,10 +166,16 @@ def architecture(
             "heads": _needed(values, "encoder_attention_heads"),
             "encoder_layers": _needed(values, "encoder_layers"),
             "decoder_layers": _needed(values, "decoder_layers"),
-            **{
-                f"{site}_global_layers": _needed(values, f"{site}_ctxlayers") if grouped else 0
-                for site in ("encoder", "decoder", "cross")
-            },
+            **(
+                {
+                    "group": {
+                        f"{site}_layers": _needed(values, f"{site}_ctxlayers")
+                        for site in ("encoder", "decoder", "cross")
+                    }
+                }
+                if grouped
+                else {}
+            ),
             "normalization": "pre" if _needed(values, "encoder_normalize_before") else "post",
             "activation": _choice(values, "activation_fn", {"relu": "relu", "gelu": "gelu"}),
             "embedding_normalization": bool(values.get("layernorm_embedding", False)),
@@ -199,8 +205,9 @@ def parameter_name(name: str, config: ModelConfig) -> str:
     """docmt's name of a parameter of theirs."""
     for pattern, replacement in _NAMES:
         name = re.sub(pattern, replacement, name)
-    # Without document mode the one attention there is sees everything; they call it local, docmt whole.
-    return name if config.system == "group" else name.replace(".local.", ".whole.")
+    # They call an attention local whatever it sees; ours is named so that it starts from theirs.
+    whole = name.replace(".local.", ".whole.")
+    return whole if config.chosen.origin(whole) == name else name
 
 
 def _load(model: TranslationModel, weights: dict[str, Tensor], checkpoint: Path, end_row: int) -> None:

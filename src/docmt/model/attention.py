@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from docmt.model import kernels
-from docmt.model.packed import Packed
+from docmt.model.kernels import Pattern
+from docmt.model.sight import Sight
 from docmt.model.spans import Spans
+from docmt.model.view import View
 
 _log = logging.getLogger(__name__)
 _reasons_logged: set[str] = set()
@@ -33,11 +35,16 @@ def attend(
     `kernels.KERNELS`. Work is the sum of |segment| x |span|: nothing outside the pattern is computed.
     Raises ValueError when spans do not fit together.
     """
-    key_of_pattern = (id(keys), causal)
-    remembered = queries._patterns.get(key_of_pattern)
-    if not isinstance(remembered, kernels.Pattern):
-        remembered = kernels.Pattern(queries, keys, causal)
-        queries._patterns[key_of_pattern] = remembered
+    return attend_pattern(query, key, value, Pattern(queries, keys, causal, len(key)), dropout=dropout, kernel=kernel)
+
+
+def attend_pattern(
+    query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, *, dropout: float = 0.0, kernel: str | None = None
+) -> Tensor:
+    """`attend` with a pattern that is worked out already."""
+    if pattern.sees_nothing:
+        # Gradients (zeros) must reach all three nevertheless, or processes that exchange them would wait for ever.
+        return query * 0.0 + 0.0 * (key.sum() + value.sum())
     if kernel is None:
         kernel, reason = kernels.choose(query, dropout)
         if reason not in _reasons_logged:
@@ -48,18 +55,21 @@ def attend(
     function = {"reference": kernels.reference, "padded": kernels.padded, "varlen": kernels.varlen}[kernel]
     # Queries, keys and values come in the precision that the projections chose; autocast would only add copies here.
     with torch.autocast(query.device.type, enabled=False):
-        return function(query, key, value, remembered, dropout)
+        return function(query, key, value, pattern, dropout)
 
 
-class MultiHeadAttention(nn.Module):
-    """Projections, H heads over spans, output projection (Vaswani et al. 2017, section 3.2.2)."""
+class Attention(nn.Module):
+    """Projections, H heads over what the sight names, output projection (Vaswani et al. 2017, section 3.2.2)."""
 
-    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, width: int, heads: int, sight: Sight, dropout: float = 0.0, memory_width: int | None = None
+    ) -> None:
+        """memory_width: of the states that are looked at, where that is not `width`."""
         super().__init__()
-        self.heads, self.dropout = heads, dropout
+        self.heads, self.sight, self.dropout = heads, sight, dropout
         self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
+        self.key = nn.Linear(memory_width or width, width)
+        self.value = nn.Linear(memory_width or width, width)
         self.output = nn.Linear(width, width)
         for projection in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
@@ -70,29 +80,31 @@ class MultiHeadAttention(nn.Module):
         """[..., d] -> [..., H, k]"""
         return x.unflatten(-1, (self.heads, -1))
 
-    def forward(self, x: Tensor, memory: Tensor, queries: Spans, keys: Spans, causal: bool = False) -> Tensor:
-        """x [Tq, d] attends to memory [Tk, d] (the same tensor for self-attention); returns [Tq, d]."""
-        attended = attend(
+    def forward(self, x: Tensor, view: View) -> Tensor:
+        """x [..., d] -> [..., d]"""
+        output: Tensor = self.output(view.attend(self, x))
+        return output
+
+    def over(self, x: Tensor, memory: Tensor, pattern: Pattern) -> Tensor:
+        """x [Tq, d] attends to memory [Tk, d] (the same tensor for self-attention): [Tq, d]."""
+        return attend_pattern(
             self.split(self.query(x)),
             self.split(self.key(memory)),
             self.split(self.value(memory)),
-            queries,
-            keys,
-            causal,
+            pattern,
             dropout=self.dropout if self.training else 0.0,
-        )
-        output: Tensor = self.output(attended.flatten(-2))
-        return output
+        ).flatten(-2)
 
 
 class Gate(nn.Module):
     """g = sigmoid(W [local; global] + b); g * local + (1 - g) * global, element by element (Bao et al. 2021, 3.3)."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, bias: float = 0.0) -> None:
+        """bias: its start; at 3, 5 % of the attention over the document come through."""
         super().__init__()
         self.linear = nn.Linear(2 * width, width)
         nn.init.xavier_uniform_(self.linear.weight)
-        nn.init.zeros_(self.linear.bias)
+        nn.init.constant_(self.linear.bias, bias)
 
     def forward(self, local: Tensor, whole: Tensor) -> Tensor:
         """local, whole [..., d] -> [..., d]"""
@@ -100,33 +112,17 @@ class Gate(nn.Module):
         return torch.lerp(whole, local, gate)
 
 
-class ScopedAttention(nn.Module):
-    """Attention within sentences, within documents, or both joined by a gate; each scope has its own projections.
+class GroupAttention(nn.Module):
+    """Attention within sentences (`local`), over the document (`whole`), or both joined by a gate."""
 
-    `scope` is "sentence" (group attention), "document" (global attention) or "both" (combined).
-    """
-
-    def __init__(self, width: int, heads: int, scope: str, dropout: float = 0.0) -> None:
+    def __init__(
+        self, local: Attention | None = None, whole: Attention | None = None, gate: Gate | None = None
+    ) -> None:
         super().__init__()
-        self.scope = scope
-        self.local = MultiHeadAttention(width, heads, dropout) if scope != "document" else None
-        self.whole = MultiHeadAttention(width, heads, dropout) if scope != "sentence" else None
-        self.gate = Gate(width) if scope == "both" else None
+        self.local, self.whole, self.gate = local, whole, gate
 
-    def forward(self, x: Tensor, memory: Tensor, queries: Packed, keys: Packed, causal: bool = False) -> Tensor:
-        """x [Tq, d], memory [Tk, d] -> [Tq, d]"""
-        local = whole = None
-        if self.local is not None:
-            local = self.local(x, memory, queries.sentences, keys.sentences, causal)
-        if self.whole is not None:
-            whole = self.whole(x, memory, queries.documents, keys.documents, causal)
-        return self.join(local, whole)
-
-    def join(self, local: Tensor | None, whole: Tensor | None) -> Tensor:
-        """The gate where both scopes are there, else the one that is."""
-        if self.gate is not None and local is not None and whole is not None:
-            joined: Tensor = self.gate(local, whole)
-            return joined
-        one = local if local is not None else whole
-        assert one is not None
-        return one
+    def forward(self, x: Tensor, view: View) -> Tensor:
+        """x [..., d] -> [..., d]"""
+        found: list[Tensor] = [part(x, view) for part in (self.local, self.whole) if part is not None]
+        joined: Tensor = found[0] if self.gate is None else self.gate(*found)
+        return joined

@@ -1,150 +1,90 @@
-"""What a model is made of: systems, their ablations, and the published sizes."""
+"""The architecture of a model: sizes, a system, and that system's options."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from docmt.errors import DocmtError
-
-System = Literal["sentence", "document", "group"]
-Scope = Literal["sentence", "document", "both"]
-Site = Literal["encoder", "decoder", "cross"]
-
-# Width, feed-forward width, heads, layers of each stack (Bao et al. 2021: base and large in section 4 and Table 7).
-PRESETS: dict[str, dict[str, int]] = {
-    "tiny": {"width": 256, "feed_forward": 1024, "heads": 4, "encoder_layers": 6, "decoder_layers": 6},
-    "small": {"width": 512, "feed_forward": 1024, "heads": 4, "encoder_layers": 6, "decoder_layers": 6},
-    "base": {"width": 512, "feed_forward": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6},
-    "big": {"width": 1024, "feed_forward": 4096, "heads": 16, "encoder_layers": 6, "decoder_layers": 6},
-    "large": {"width": 1024, "feed_forward": 4096, "heads": 16, "encoder_layers": 12, "decoder_layers": 12},
-}
+from docmt.model.sizes import PRESETS, Sizes, check_choices
+from docmt.model.systems import SYSTEMS, Concat, Context, Group, System
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Sizes):
     """The architecture of a translation model.
 
-    Systems: `sentence` (a Transformer on single sentences), `document` (the same on whole instances) and `group`
-    (G-Transformer, Bao et al. 2021: attention within sentences everywhere, joined by a gate with attention over
-    the whole instance in the top layers).
+    Each system has a group of options of its own name, if it has any; those of another system cannot be set.
     """
 
-    system: System = "group"
-    """which system: sentence, document or group"""
-    preset: Literal["tiny", "small", "base", "big", "large"] = "base"
-    """published size that fills every size left at 0"""
-    vocabulary_size: int = 0
-    """entries of the joint vocabulary, marks included (0: that of the prepared store)"""
-    width: int = 0
-    """model width d (0, here and below: that of the preset)"""
-    feed_forward: int = 0
-    """inner width of the feed-forward sub-layers"""
-    heads: int = 0
-    """attention heads"""
-    encoder_layers: int = 0
-    """layers of the encoder"""
-    decoder_layers: int = 0
-    """layers of the decoder"""
-    encoder_global_layers: int = 2
-    """group system: top encoder layers whose self-attention combines group and global attention"""
-    decoder_global_layers: int = 2
-    """group system: top decoder layers whose self-attention combines group and global attention"""
-    cross_global_layers: int = 2
-    """group system: top decoder layers whose cross-attention combines group and global attention"""
-    top_attention: Literal["combined", "group", "global"] = "combined"
-    """group system: what the top layers do: combined (published), only group, or only global attention"""
-    self_locality: bool = True
-    """group system: group attention in self-attention; false attends to the whole instance in every layer"""
-    cross_locality: bool = True
-    """group system: group attention in cross-attention; false attends to the whole source in every layer"""
-    normalization: Literal["post", "pre"] = "post"
-    """layer norm after each residual sum (post, published) or before each sub-layer (pre)"""
-    activation: Literal["relu", "gelu"] = "relu"
-    """between the two products of the feed-forward sub-layers"""
-    embedding_normalization: bool = False
-    """layer norm after the sum of embedding and position vector, one for each side"""
-    position_encoding: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """position vectors: computed (any length) or learned (up to max_positions)"""
-    positions: Literal["document", "sentence"] = "document"
-    """positions run on through the instance (document, published) or restart at each sentence"""
-    max_positions: int = 1024
-    """number of learned positions; not used with sinusoidal ones"""
-    dropout: float = 0.3
-    """dropout after the embedding and in every residual branch"""
-    attention_dropout: float = 0.0
-    """dropout on attention weights (slow on CPU)"""
-    instance_tokens: int = 512
-    """instances hold fewer tokens than this on each side, in training and in translation"""
+    system: Literal["sentence", "document", "group", "concat", "context"] = "group"
+    """sentence (a Transformer on single sentences), document (on whole instances), group (G-Transformer: attention
+    within sentences, joined with attention over the document), concat (sliding windows of sentences), or context
+    (attention to encoded sentences before)"""
+    group: Group = field(default_factory=Group)
+    """G-Transformer (Bao et al. 2021)"""
+    concat: Concat = field(default_factory=Concat)
+    """windows of concatenated sentences (as in Wu et al. 2022)"""
+    context: Context = field(default_factory=Context)
+    """document-context Transformer (Zhang et al. 2018)"""
 
     def __post_init__(self) -> None:
-        _one_of("model.preset", self.preset, tuple(PRESETS))
-        self.filled()._check()
+        check_choices(self, "model.")
+        filled = self.filled()
+        filled.check_sizes()
+        for name, kind in SYSTEMS.items():
+            options = getattr(self, name, None)
+            if options is not None and name != self.system and options != (default := kind()):
+                changed = next(option for option in vars(options) if vars(options)[option] != vars(default)[option])
+                raise DocmtError(
+                    f"model.{name}.{changed} is set, but model.system is {self.system}: leave it out, or set "
+                    f"model.system {name}"
+                )
+        check_choices(self.chosen, f"model.{self.system}.")
+        self.chosen.check(filled)
 
     def filled(self) -> ModelConfig:
         """The same with every size left at 0 taken from the preset; what a model holds as its config."""
         sizes: dict[str, Any] = {name: size for name, size in PRESETS[self.preset].items() if getattr(self, name) == 0}
         return replace(self, **sizes) if sizes else self
 
-    def _check(self) -> None:
-        _one_of("model.system", self.system, ("sentence", "document", "group"))
-        _one_of("model.top_attention", self.top_attention, ("combined", "group", "global"))
-        _one_of("model.normalization", self.normalization, ("post", "pre"))
-        _one_of("model.activation", self.activation, ("relu", "gelu"))
-        _one_of("model.position_encoding", self.position_encoding, ("sinusoidal", "learned"))
-        _one_of("model.positions", self.positions, ("document", "sentence"))
-        for name in ("width", "feed_forward", "heads", "encoder_layers", "decoder_layers", "max_positions"):
-            if getattr(self, name) < 1:
-                raise DocmtError(f"model.{name} is {getattr(self, name)}: choose a number of at least 1")
-        if self.width % self.heads or self.width % 2:
-            raise DocmtError(f"model.width {self.width} must be even and a multiple of model.heads {self.heads}")
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise DocmtError(
-                    f"model.{name} is {getattr(self, name)}: choose a number from 0 up to, not including, 1"
-                )
-        if self.instance_tokens < 8:
-            raise DocmtError(f"model.instance_tokens is {self.instance_tokens}: choose at least 8")
-        for site in ("encoder", "decoder", "cross") if self.system == "group" else ():
-            count = getattr(self, f"{site}_global_layers")
-            layers = self.encoder_layers if site == "encoder" else self.decoder_layers
-            if not 0 <= count <= layers:
-                raise DocmtError(
-                    f"model.{site}_global_layers is {count}: choose from 0 to the {layers} layers there are"
-                )
-
-    def scopes(self, site: Site) -> list[Scope]:
-        """What each layer's attention at `site` can see, bottom to top."""
-        layers = self.encoder_layers if site == "encoder" else self.decoder_layers
-        local = self.cross_locality if site == "cross" else self.self_locality
-        if self.system != "group" or not local:
-            return ["document"] * layers
-        top_scopes: dict[str, Scope] = {"combined": "both", "group": "sentence", "global": "document"}
-        count: int = getattr(self, f"{site}_global_layers")
-        bottom: list[Scope] = ["sentence"] * (layers - count)
-        return bottom + [top_scopes[self.top_attention]] * count
+    @property
+    def chosen(self) -> System:
+        """The system with its options."""
+        options: System | None = getattr(self, self.system, None)
+        return options if options is not None else SYSTEMS[self.system]()
 
     @property
-    def framed(self) -> bool:
-        """Whether decoding gives one target sentence per source sentence by construction.
+    def restarts(self) -> bool:
+        """Whether positions restart at each sentence."""
+        return (self.chosen.positions or self.positions) == "sentence"
 
-        The plain document Transformer has no notion of the source sentence a target sentence belongs to.
-        """
-        return self.system != "document"
+    @property
+    def position_limit(self) -> int | None:
+        """Most tokens of what positions run through, a sentence or an instance; None: any number."""
+        return self.max_positions if self.position_encoding == "learned" else None
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> ModelConfig:
+    def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
         """The config stored in a model directory. Raises DocmtError for fields this version does not know."""
-        unknown = sorted(set(values) - set(cls.__dataclass_fields__))
-        if unknown:
-            raise DocmtError(f"unknown field {unknown[0]!r}")
-        for name, value in values.items():
-            default = cls.__dataclass_fields__[name].default
-            if type(value) is not type(default) and not (type(default) is float and type(value) is int):
-                raise DocmtError(f"model.{name} is {value!r}, where it may be {default!r}")
-        return cls(**values)
+        return cls(**_checked(cls, values, ""))
 
 
-def _one_of(flag: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise DocmtError(f"{flag} is {value!r}: choose one of {', '.join(allowed)}")
+def _checked(kind: type[Any], values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The values, each of the type of its default; groups of options built."""
+    default = kind()
+    unknown = sorted(set(values) - set(kind.__dataclass_fields__))
+    if unknown:
+        raise DocmtError(f"unknown field {prefix}{unknown[0]}")
+    built: dict[str, Any] = {}
+    for name, value in values.items():
+        usual = getattr(default, name)
+        if isinstance(usual, System):
+            if not isinstance(value, Mapping):
+                raise DocmtError(f"model.{prefix}{name} is no group of options")
+            value = type(usual)(**_checked(type(usual), value, f"{prefix}{name}."))
+        elif type(value) is not type(usual) and not (type(usual) is float and type(value) is int):
+            raise DocmtError(f"model.{prefix}{name} is {value!r}, where it may be {usual!r}")
+        built[name] = value
+    return built

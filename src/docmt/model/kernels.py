@@ -39,7 +39,8 @@ class Bucket:
 class Pattern:
     """Which query segments see which key spans: what the kernels need to know, worked out once a batch."""
 
-    def __init__(self, queries: Spans, keys: Spans, causal: bool) -> None:
+    def __init__(self, queries: Spans, keys: Spans, causal: bool, key_total: int) -> None:
+        """key_total: tokens of the memory that the key spans lie in."""
         if len(queries) != len(keys):
             raise ValueError(f"{len(queries)} query segments but {len(keys)} key spans: they must be aligned")
         if causal and not torch.equal(queries.lengths, keys.lengths):
@@ -48,8 +49,8 @@ class Pattern:
         if not queries.tiles(total):
             raise ValueError("query segments must lie end to end from position 0")
         self.queries, self.keys, self.causal = queries, keys, causal
-        self.query_total = total
-        self.keys_tile = keys.tiles(int(keys.lengths.sum()))
+        self.query_total, self.key_total = total, key_total
+        self.sees_nothing = not bool((queries.lengths * keys.lengths).any())
         self._on_device: dict[object, Any] = {}
 
     @cached_property
@@ -118,11 +119,7 @@ class PaddedLayout:
             masked = not pattern.causal and not bool(mask.all())
             self.buckets.append(Bucket(count, q, length, mask.to(device) if masked else None))
         self.query = Rows(query_rows, query_real, pattern.query_total * heads, device)
-        self.key = (
-            Rows(key_rows, key_real, -1, device)
-            if not pattern.keys_tile
-            else Rows(key_rows, key_real, int(pattern.keys.lengths.sum()) * heads, device)
-        )
+        self.key = Rows(key_rows, key_real, -1 if pattern.keys.overlap() else pattern.key_total * heads, device)
 
 
 class Rows:
@@ -201,8 +198,6 @@ def padded(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropout:
     """Segments gathered into padded buckets of similar length, each one batched product. Works on every device."""
     heads, width = query.shape[1:]
     layout = pattern.padded_layout(heads, query.device)
-    if not layout.buckets:
-        return query * 0.0
     q_rows = _gather(query, layout.query)  # [sum of n * H * q, k]
     k_rows, v_rows = _gather(key, layout.key), _gather(value, layout.key)
     query_sizes = [b.count * heads * b.query_length for b in layout.buckets]
@@ -229,7 +224,7 @@ def padded(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropout:
 
 def _gather(x: Tensor, rows: Rows) -> Tensor:
     flat = x.reshape(-1, x.shape[-1])
-    if rows.inverse is None or rows.inverse.numel() != flat.shape[0]:
+    if rows.inverse is None:
         return flat.index_select(0, rows.index)
     result: Tensor = _Gather.apply(flat, rows.index, rows.inverse, rows.padding, rows.missing)  # type: ignore[no-untyped-call]
     return result
@@ -288,9 +283,9 @@ def varlen(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropout:
     """Flash attention on the packed tensors themselves (CUDA, 16-bit floats, no attention dropout)."""
     from torch.nn.attention.varlen import varlen_attn
 
-    if not pattern.keys_tile:
-        index = torch.cat([torch.arange(s, e) for s, e in zip(pattern.keys.starts, pattern.keys.ends, strict=True)])
-        key, value = key[index.to(key.device)], value[index.to(key.device)]
+    if not pattern.keys.tiles(len(key)):
+        index = pattern.keys.indices().to(key.device)
+        key, value = key[index], value[index]
     q_cumulative, k_cumulative = pattern.cumulative(query.device)
     result = varlen_attn(
         query,

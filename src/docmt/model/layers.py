@@ -1,16 +1,115 @@
-"""Encoder and decoder layers."""
+"""The only layer there is: named blocks in order, each in its residual branch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docmt.model.attention import ScopedAttention
-from docmt.model.config import ModelConfig, Scope
-from docmt.model.packed import Packed
+from docmt.model.view import View
+
+
+class Layer(nn.Module):
+    """Blocks such as self-attention, cross-attention and feed-forward, one after the other.
+
+    A block is called with (states, view), its branch has `enter` (what the block reads) and `leave` (what goes on).
+    """
+
+    def __init__(self, blocks: dict[str, tuple[nn.Module, Residual]]) -> None:
+        """Block `x` becomes the attribute `x`, its branch `x_residual`."""
+        super().__init__()
+        self.order: list[tuple[str, str]] = []
+        for name, (block, branch) in blocks.items():
+            self.insert(name, block, branch)
+
+    def insert(self, name: str, block: nn.Module, branch: Residual, after: str = "") -> Layer:
+        """Puts in one more block, behind the named one (or behind all); returns the layer."""
+        names = [block_name for block_name, _ in self.order]
+        place = names.index(after) + 1 if after else len(names)
+        self.order.insert(place, (name, f"{name}_residual"))
+        self.add_module(name, block)
+        self.add_module(f"{name}_residual", branch)
+        return self
+
+    def forward(self, x: Tensor, view: View) -> Tensor:
+        """x [..., d] -> [..., d]"""
+        for block_name, branch_name in self.order:
+            block: Any = self._modules[block_name]
+            branch: Any = self._modules[branch_name]
+            x = branch.leave(x, block(branch.enter(x), view))
+        return x
+
+
+class Residual(nn.Module):
+    """The branch around a block f: norm(x + dropout(f(x))), or with pre-norm x + dropout(f(norm(x))).
+
+    Without a norm: x + dropout(f(x)).
+    """
+
+    def __init__(self, norm: nn.LayerNorm | None, dropout: float, pre_norm: bool) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+        self.pre_norm = pre_norm
+
+    def enter(self, x: Tensor) -> Tensor:
+        """What the block reads."""
+        normed: Tensor = self.norm(x) if self.pre_norm and self.norm is not None else x
+        return normed
+
+    def leave(self, x: Tensor, output: Tensor) -> Tensor:
+        """What goes on after the branch, from its input and the block's output."""
+        total = x + self.dropout(output)
+        normed: Tensor = total if self.pre_norm or self.norm is None else self.norm(total)
+        return normed
+
+
+class GatedResidual(Residual):
+    """The branch around an attention to context, joined by a gate lam = sigmoid(W x + U y) in [0, 1]^d.
+
+    Published (Zhang et al. 2018, section 3.3, and their code): norm(lam * x + (1 - lam) * y). Additive:
+    x + (1 - lam) * y, without a norm, which is the identity as long as y is zero.
+    """
+
+    def __init__(self, norm: nn.LayerNorm | None, width: int, pre_norm: bool, additive: bool) -> None:
+        super().__init__(norm, 0.0, pre_norm)
+        self.additive = additive
+        self.gate_input = nn.Linear(width, width, bias=False)
+        self.gate_context = nn.Linear(width, width, bias=False)
+        for projection in (self.gate_input, self.gate_context):
+            nn.init.xavier_uniform_(projection.weight)
+
+    def leave(self, x: Tensor, output: Tensor) -> Tensor:
+        """What goes on after the branch, from its input and the block's output."""
+        gate = torch.sigmoid(self.gate_input(x) + self.gate_context(output))
+        total = x + (1 - gate) * output if self.additive else torch.lerp(output, x, gate)
+        normed: Tensor = total if self.pre_norm or self.norm is None else self.norm(total)
+        return normed
+
+
+class FeedForward(nn.Module):
+    """W2 f(W1 x + b1) + b2, with f = relu or gelu"""
+
+    def __init__(self, width: int, inner: int, activation: str) -> None:
+        super().__init__()
+        self.activation = F.relu if activation == "relu" else F.gelu
+        self.inner = nn.Linear(width, inner)
+        self.outer = nn.Linear(inner, width)
+
+    def forward(self, x: Tensor, view: View) -> Tensor:
+        """x [..., d] -> [..., d]; looks at nothing else."""
+        output: Tensor = self.outer(self.activation(self.inner(x)))
+        return output
+
+
+def run(layers: Iterable[nn.Module], x: Tensor, view: View) -> Tensor:
+    """x [..., d] through a stack of layers."""
+    for layer in layers:
+        x = layer(x, view)
+    return x
 
 
 class Dropout(nn.Module):
@@ -45,76 +144,3 @@ class _BitDropout(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         (factors,) = ctx.saved_tensors
         return gradients[0] * factors, None
-
-
-class FeedForward(nn.Module):
-    """W2 f(W1 x + b1) + b2, with f = relu or gelu"""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.activation = F.relu if config.activation == "relu" else F.gelu
-        self.inner = nn.Linear(config.width, config.feed_forward)
-        self.outer = nn.Linear(config.feed_forward, config.width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x [..., d] -> [..., d]"""
-        output: Tensor = self.outer(self.activation(self.inner(x)))
-        return output
-
-
-class SubLayer(nn.Module):
-    """The residual branch around a sub-layer: norm(x + dropout(f(x))), or with pre-norm x + dropout(f(norm(x)))."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(config.width)
-        self.dropout = Dropout(config.dropout)
-        self.pre_norm = config.normalization == "pre"
-
-    def enter(self, x: Tensor) -> Tensor:
-        """What the sub-layer reads."""
-        normed: Tensor = self.norm(x) if self.pre_norm else x
-        return normed
-
-    def leave(self, x: Tensor, output: Tensor) -> Tensor:
-        """The residual sum of the branch's input and the sub-layer's output."""
-        total = x + self.dropout(output)
-        normed: Tensor = total if self.pre_norm else self.norm(total)
-        return normed
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention over the scope of the layer, then a feed-forward sub-layer."""
-
-    def __init__(self, config: ModelConfig, scope: Scope) -> None:
-        super().__init__()
-        self.attention = ScopedAttention(config.width, config.heads, scope, config.attention_dropout)
-        self.attention_residual = SubLayer(config)
-        self.feed_forward = FeedForward(config)
-        self.feed_forward_residual = SubLayer(config)
-
-    def forward(self, x: Tensor, source: Packed) -> Tensor:
-        """x [Ts, d] -> [Ts, d]"""
-        entered = self.attention_residual.enter(x)
-        x = self.attention_residual.leave(x, self.attention(entered, entered, source, source))
-        return self.feed_forward_residual.leave(x, self.feed_forward(self.feed_forward_residual.enter(x)))
-
-
-class DecoderLayer(nn.Module):
-    """Causal self-attention, cross-attention and a feed-forward sub-layer, each over the scope of the layer."""
-
-    def __init__(self, config: ModelConfig, self_scope: Scope, cross_scope: Scope) -> None:
-        super().__init__()
-        self.attention = ScopedAttention(config.width, config.heads, self_scope, config.attention_dropout)
-        self.attention_residual = SubLayer(config)
-        self.cross = ScopedAttention(config.width, config.heads, cross_scope, config.attention_dropout)
-        self.cross_residual = SubLayer(config)
-        self.feed_forward = FeedForward(config)
-        self.feed_forward_residual = SubLayer(config)
-
-    def forward(self, x: Tensor, target: Packed, memory: Tensor, source: Packed) -> Tensor:
-        """x [Tt, d], memory [Ts, d] -> [Tt, d]"""
-        entered = self.attention_residual.enter(x)
-        x = self.attention_residual.leave(x, self.attention(entered, entered, target, target, causal=True))
-        x = self.cross_residual.leave(x, self.cross(self.cross_residual.enter(x), memory, target, source))
-        return self.feed_forward_residual.leave(x, self.feed_forward(self.feed_forward_residual.enter(x)))

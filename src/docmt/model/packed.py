@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from docmt.model.spans import Spans
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Packed:
     """T tokens of D documents with S sentences in all.
 
@@ -25,7 +25,7 @@ class Packed:
 
     def to(self, device: torch.device | str) -> Packed:
         """The same with the tokens on `device` (spans stay on the host)."""
-        return Packed(self.tokens.to(device), self.sentences, self.documents)
+        return replace(self, tokens=self.tokens.to(device))
 
     def filled(self, multiple: int, filler: int) -> Packed:
         """The same with a last document of `filler` tokens (none, if it fits) up to a multiple of tokens.
@@ -39,6 +39,71 @@ class Packed:
             Spans.tile([*self.sentences.lengths.tolist(), missing]),
             Spans.tile([*self.documents.lengths.tolist(), missing]),
         )
+
+    def document_of(self, sentences: Tensor) -> Tensor:
+        """[n] the number of the document that each of these sentences is in."""
+        return self._documents()[sentences]
+
+    def only(self, sentences: Tensor) -> tuple[Packed, Tensor]:
+        """These sentences alone [n, rising], and [T'] where their tokens stood."""
+        index = self.sentences.select(sentences).indices()
+        per_document = torch.zeros(len(self.documents), dtype=torch.int64)
+        per_document.index_add_(0, self.document_of(sentences), self.sentences.lengths[sentences])
+        kept = Packed(
+            self.tokens[index.to(self.tokens.device)],
+            Spans.tile(self.sentences.lengths[sentences]),
+            Spans.tile(per_document),
+        )
+        return kept, index
+
+    def contexts(self, count: int, frame: SentenceFrame) -> tuple[Spans, Tensor]:
+        """For each sentence the `count` ones before it in its document, as one sequence (Zhang et al. 2018, 3.1).
+
+        Returns the S contexts, laid end to end, and [T'] the position in this sequence of each of their tokens. Where
+        no sentence is before it, a context is a single mark (the paper's section 3.1; the code has `</s>`, too).
+        """
+        numbers = torch.arange(len(self.sentences))
+        documents = self._documents()
+        first_of_document = torch.searchsorted(documents, documents)  # [S] sentences are in order of their documents
+        first = torch.maximum(numbers - count, first_of_document)
+        spans = []
+        starts, lengths = self.sentences.starts.tolist(), self.sentences.lengths.tolist()
+        marks = [frame.mark_of(start, length) for start, length in zip(starts, lengths, strict=True)]
+        for own, begin in enumerate(first.tolist()):
+            before = range(begin, own)
+            spans.append(
+                [frame.within_context(starts[i], lengths[i], last=i == own - 1) for i in before] or [marks[own]]
+            )
+        totals = [sum(length for _, length in parts) for parts in spans]
+        flat = [part for parts in spans for part in parts]
+        pieces = Spans(torch.tensor([start for start, _ in flat]), torch.tensor([length for _, length in flat]))
+        return Spans.tile(totals), pieces.indices()
+
+    def _documents(self) -> Tensor:
+        """[S] the number of the document of each sentence."""
+        # Empty documents begin where the next one does: the last that begins there is the one with the sentence.
+        return torch.searchsorted(self.documents.ends, self.sentences.starts, right=True).clamp(
+            max=len(self.documents) - 1
+        )
+
+
+@dataclass(frozen=True)
+class SentenceFrame:
+    """Which marks stand around the words of a sentence; checkpoint families differ in it."""
+
+    source_opens: bool = True
+    """a source sentence is `<s> w .. </s>`, not `w .. </s>`"""
+    target_goes_on: bool = True
+    """decoder input is `<s> w .. </s>` and what follows `</s>` (the next `<s>`, or the end) is a label as well;
+    otherwise it is `<s> w ..` and `</s>` is the last label of a sentence"""
+
+    def mark_of(self, start: int, length: int) -> tuple[int, int]:
+        """Start and length of the mark that stands for a missing context: the first of a sentence, or its last."""
+        return (start if self.source_opens else start + max(length - 1, 0)), min(length, 1)
+
+    def within_context(self, start: int, length: int, *, last: bool) -> tuple[int, int]:
+        """Start and length of what a context takes of a sentence: all of it, or without marks only the last closes."""
+        return start, length if self.source_opens or last else length - 1
 
 
 def pack(documents: Sequence[Sequence[Sequence[int]]]) -> Packed:

@@ -17,16 +17,17 @@ FIRST_POSITION = 2
 class SinusoidalPositions(nn.Module):
     """P[position], computed for any length (Vaswani et al. 2017, section 3.5, sines and cosines in halves)."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, first: int = FIRST_POSITION) -> None:
+        """first: the index of the first position."""
         super().__init__()
-        self.width = width
+        self.width, self.first = width, first
 
     def forward(self, positions: Tensor) -> Tensor:
         """positions [...] counted from 0 -> [..., d]"""
         last = int(positions.max()) if positions.numel() else 0
         # Sizes are powers of two, so that few tables are ever computed.
         count = 1 << max(10, last.bit_length())
-        return sinusoids(count, self.width, positions.device)[positions]
+        return sinusoids(count, self.width, self.first, positions.device)[positions]
 
 
 class LearnedPositions(nn.Module):
@@ -49,9 +50,9 @@ class LearnedPositions(nn.Module):
 
 
 @lru_cache(maxsize=16)
-def sinusoids(count: int, width: int, device: torch.device | str = "cpu") -> Tensor:
-    """[count, d] position vectors: sines in the first half, cosines in the second, the first position at index 2."""
+def sinusoids(count: int, width: int, first: int = FIRST_POSITION, device: torch.device | str = "cpu") -> Tensor:
+    """[count, d] position vectors: sines in the first half, cosines in the second, from index `first` on."""
     half = width // 2
     frequencies = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10000) / max(half - 1, 1)))
-    angles = torch.arange(FIRST_POSITION, count + FIRST_POSITION, dtype=torch.float32)[:, None] * frequencies
+    angles = torch.arange(first, count + first, dtype=torch.float32)[:, None] * frequencies
     return torch.cat((angles.sin(), angles.cos()), dim=1).to(device)

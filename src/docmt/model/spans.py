@@ -19,15 +19,13 @@ class Spans:
     Segments may overlap or leave gaps (windows, contexts); `Spans.tile` lays segments end to end.
     """
 
-    __slots__ = ("_patterns", "lengths", "starts")
+    __slots__ = ("lengths", "starts")
 
     def __init__(self, starts: Tensor, lengths: Tensor) -> None:
         if starts.shape != lengths.shape or starts.dim() != 1:
             raise ValueError(f"starts {tuple(starts.shape)} and lengths {tuple(lengths.shape)} must both be [S]")
         self.starts = starts.to("cpu", torch.int64)
         self.lengths = lengths.to("cpu", torch.int64)
-        # Attention patterns with these spans as queries, kept so that all layers of a forward pass share them.
-        self._patterns: dict[object, object] = {}
 
     @classmethod
     def tile(cls, lengths: Tensor | Sequence[int]) -> Spans:
@@ -46,26 +44,31 @@ class Spans:
             int(self.lengths.sum()) == total and torch.equal(self.starts, self.lengths.cumsum(0) - self.lengths)
         )
 
+    def overlap(self) -> bool:
+        """Whether some position lies in two segments."""
+        filled = self.lengths > 0
+        starts, order = self.starts[filled].sort()
+        return bool((starts[:-1] + self.lengths[filled][order][:-1] > starts[1:]).any())
+
+    def select(self, segments: Tensor) -> Spans:
+        """The segments with these numbers, in this order; [n] int64 on the host."""
+        return Spans(self.starts[segments], self.lengths[segments])
+
     def positions(self) -> Tensor:
         """[sum of lengths] the offset of every token inside its segment, segments in order."""
-        return torch.arange(int(self.lengths.sum())) - self._repeat(self.lengths.cumsum(0) - self.lengths)
+        begins = torch.repeat_interleave(self.lengths.cumsum(0) - self.lengths, self.lengths)
+        return torch.arange(int(self.lengths.sum())) - begins
 
-    def segment_ids(self) -> Tensor:
-        """[sum of lengths] the number of the segment each token belongs to, segments in order."""
-        return self._repeat(torch.arange(len(self)))
-
-    def _repeat(self, values: Tensor) -> Tensor:
-        return torch.repeat_interleave(values, self.lengths)
+    def indices(self) -> Tensor:
+        """[sum of lengths] the position in the sequence of every token of every segment, segments in order."""
+        return torch.repeat_interleave(self.starts, self.lengths) + self.positions()
 
     def __len__(self) -> int:
         return self.starts.numel()
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Spans):
-            return NotImplemented
+    def same_as(self, other: Spans) -> bool:
+        """Whether both have the same segments in the same order (`==` is identity, as patterns are kept by it)."""
         return torch.equal(self.starts, other.starts) and torch.equal(self.lengths, other.lengths)
-
-    __hash__ = object.__hash__  # identity: patterns are memorised per object
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{s}+{n}" for s, n in zip(self.starts[:8].tolist(), self.lengths[:8].tolist(), strict=True))

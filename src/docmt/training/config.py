@@ -21,13 +21,11 @@ class BatchConfig:
     """most tokens of a batch, the longer side of each instance counted; a longer instance is a batch of its own"""
     accumulate: int = 1
     """batches (of each process) whose gradients are summed in one update"""
-    max_sentences: int = 1000
-    """most sentences of an instance; the sentence system always has 1"""
     train_share: float = 1.0
     """share of the training documents that is used, from the first on, to see what more data would bring"""
 
     def __post_init__(self) -> None:
-        for name in ("batch_tokens", "accumulate", "max_sentences"):
+        for name in ("batch_tokens", "accumulate"):
             at_least(f"batches.{name}", getattr(self, name), 1)
         if not 0 < self.train_share <= 1:
             raise DocmtError(f"batches.train_share is {self.train_share}: choose a number above 0, up to 1")
@@ -165,10 +163,8 @@ class TrainConfig:
     """what is kept"""
     initialize_from: Path | None = None
     """model directory whose weights are the start; what it lacks stays random"""
-    global_from_local: bool = False
-    """with initialize_from: attention over the document starts as a copy of attention within sentences, not random"""
-    gate_bias: float = 0.0
-    """with initialize_from: bias that new gates start with; at 3 they let 5 % of the attention over the document in"""
+    freeze: Literal["none", "loaded"] = "none"
+    """with initialize_from: train all, or only what the loaded model does not have (Zhang et al. 2018, step 2)"""
     precision: Literal["float32", "bfloat16"] = "float32"
     """number format of products; weights, gradients and optimiser state are float32 in both"""
     seed: int = 1
@@ -186,14 +182,17 @@ class TrainConfig:
         at_least("seed", self.seed, 0)
         one_of("precision", self.precision, ("float32", "bfloat16"))
         one_of("device", self.device, ("auto", "cpu", "cuda"))
+        one_of("freeze", self.freeze, ("none", "loaded"))
         if self.initialize_from is None:
             for name, used in (
                 ("optimizer.loaded_scale", self.optimizer.loaded_scale != 1),
-                ("global_from_local", self.global_from_local),
-                ("gate_bias", self.gate_bias != 0),
+                ("freeze", self.freeze != "none"),
+                (f"model.{self.model.system}.{self.model.chosen.from_start}", bool(self.model.chosen.from_start)),
             ):
                 if used:
                     raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")
+        if self.freeze == "loaded" and self.optimizer.loaded_scale != 1:
+            raise DocmtError("optimizer.loaded_scale has no effect on frozen weights: leave it out, or freeze none")
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration in types that JSON and YAML have."""

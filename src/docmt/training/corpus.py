@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from docmt.data import Batch, BatchPlan, Instances, ParallelStore, PreparedStore, collate, instance_lengths
-from docmt.data import pack_instances as pack_all
+from docmt.data import Batch, BatchPlan, Instances, ParallelStore, PreparedStore, Words, collate, cut, instance_lengths
 from docmt.data.instances import MARKS
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig
+from docmt.model.transformer import FAMILIES
 from docmt.text import SpecialTokens, Tokenizer
 from docmt.training.config import TrainConfig
 
@@ -25,12 +25,18 @@ class Split:
         """`share` of the documents (at least one) is used, from the first on."""
         self.store, self.specials = store, specials
         documents = max(round(share * len(store.document_ids)), 1)
-        self.instances: Instances = pack_all(
+        model = config.model
+        self.predicts, self.frame = model.chosen.predicts, FAMILIES[model.family].frame
+        self.source = Words(store.source_tokens, store.source_offsets)
+        self.target = Words(store.target_tokens, store.target_offsets)
+        self.instances: Instances = cut(
             store.source_lengths,
             store.target_lengths,
             store.document_offsets[: documents + 1],
-            limit=config.model.instance_tokens,
-            max_sentences=1 if config.model.system == "sentence" else config.batches.max_sentences,
+            model.chosen.needs(),
+            limit=model.instance_tokens,
+            max_sentences=model.instance_sentences,
+            training=True,
         )
         for side, tokens in (("source", store.source_tokens), ("target", store.target_tokens)):
             if int(tokens.min()) < specials.unk or int(tokens.max()) >= specials.eod:
@@ -39,14 +45,35 @@ class Split:
                     "run `docmt prepare` again to write the store anew"
                 )
         lengths = instance_lengths(self.instances, store.source_lengths, store.target_lengths)
+        self._check_positions(model, lengths)
         self.plan = BatchPlan(self.instances, lengths, config.batches.batch_tokens, config.seed)
-        first, last = self.instances.first, self.instances.last
+        first = self.instances.own if self.predicts == "last" else self.instances.first
+        last = self.instances.last
         words = store.target_offsets[last] - store.target_offsets[first]
-        self._label_tokens: NDArray[np.int64] = words + MARKS * (last - first)  # [I]
+        self._label_tokens: NDArray[np.int64] = words + (1 + self.frame.target_goes_on) * (last - first)  # [I]
+
+    def _check_positions(self, model: ModelConfig, lengths: NDArray[np.int64]) -> None:
+        """Raises DocmtError where learned positions do not reach: now, not in the middle of an epoch."""
+        if model.position_limit is None:
+            return
+        sizes = lengths
+        if model.restarts:
+            sizes = np.maximum(self.store.source_lengths, self.store.target_lengths) + MARKS
+        longest = int(sizes.argmax())
+        if sizes[longest] > model.position_limit:
+            sentence = longest if model.restarts else int(self.instances.first[longest])
+            document = int(np.searchsorted(self.store.document_offsets, sentence, side="right")) - 1
+            number = sentence - int(self.store.document_offsets[document]) + 1
+            what = "sentence" if model.restarts else "instance that begins with sentence"
+            raise DocmtError(
+                f"the {what} {number} of document {self.store.document_ids[document]!r} in {self.store.directory} has "
+                f"{sizes[longest]} tokens, but model.max_positions is {model.position_limit}: raise it, lower "
+                "model.instance_tokens, or choose model.position_encoding sinusoidal"
+            )
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
         """The batch of these instances, on the CPU."""
-        return collate(self.store, self.instances, indices, self.specials)
+        return collate(self.source, self.target, self.instances, indices, self.specials, self.frame, self.predicts)
 
     def label_tokens(self, indices: NDArray[np.int64]) -> int:
         """How many tokens these instances predict, known without laying them out."""

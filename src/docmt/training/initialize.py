@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
-from docmt.model_directory import find_model, load_model, load_model_tokenizer
+from docmt.model_directory import WEIGHTS_FILE, find_model, load_model_config, load_model_tokenizer, read_tensors
 from docmt.text import Tokenizer
 
 _log = logging.getLogger(__name__)
 
 
-def initialize_from(
-    model: TranslationModel,
-    directory: Path,
-    tokenizer: Tokenizer,
-    global_from_local: bool = False,
-    gate_bias: float = 0.0,
-) -> list[str]:
+def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokenizer) -> list[str]:
     """Copies the weights that `model` shares with a model directory; returns the names of those that stay random.
 
-    Weights are matched by name. Where a sentence or document model starts a group model, its attention becomes the
-    attention within sentences, and attention over the document and gates stay random (Bao et al. 2021, section 4.1);
-    with `global_from_local` attention over the document starts as a copy of it as well, and only gates are random.
-    The bias of new gates becomes `gate_bias`: well above 0 they begin almost closed to the rest of the document, and
-    the model begins with what the loaded one could do.
-    Raises DocmtError for another vocabulary, and for weights of another shape.
+    A model of the same system is taken whole; of another one, which must have no weights without a place here, the
+    system says which weight each of its own starts from (`System.origin`).
+    Raises DocmtError for another vocabulary, for weights of another shape, and for a model that does not fit.
     """
     directory = find_model(directory)
     _check_vocabulary(directory, tokenizer)
-    pretrained = load_model(directory).state_dict()
+    started = load_model_config(directory)
+    pretrained = read_tensors(directory / WEIGHTS_FILE)
     own = model.state_dict()
     new, used = [], set()
     with torch.no_grad():
         for name, tensor in own.items():
-            origin = _origin(name, own, pretrained, global_from_local)
+            origin = _origin(name, model, pretrained)
             if origin is None:
                 new.append(name)
                 continue
@@ -49,28 +42,25 @@ def initialize_from(
                 )
             tensor.copy_(pretrained[origin])
             used.add(origin)
-        for name in new:
-            if name.endswith(".gate.linear.bias"):
-                own[name].fill_(gate_bias)
-    _report(directory, len(own), new, sorted(set(pretrained) - used))
+    if unused := sorted(set(pretrained) - used):
+        raise DocmtError(
+            f"{directory} is a {started.system} model of {started.encoder_layers}+{started.decoder_layers} layers, and "
+            f"this {model.config.system} model has no place for its {unused[0]}: start from a sentence model of the "
+            "same sizes"
+        )
+    _report(directory, len(own), new)
     return new
 
 
-def _origin(
-    name: str, own: dict[str, torch.Tensor], pretrained: dict[str, torch.Tensor], global_from_local: bool
-) -> str | None:
+def _origin(name: str, model: TranslationModel, pretrained: Mapping[str, torch.Tensor]) -> str | None:
     """The pretrained weight that `name` starts from, if any."""
-    for site in (".attention", ".cross"):
-        local, whole = f"{site}.local.", f"{site}.whole."
-        # A layer that had one attention only, whatever its scope, gives it to the attention within sentences.
-        if local in name and name not in pretrained and name.replace(local, whole) in pretrained:
-            return name.replace(local, whole)
-        twin = name.replace(whole, local)
-        if whole in name and twin in own and twin not in pretrained and not global_from_local:
-            return None
-        if whole in name and name not in pretrained and twin in pretrained and global_from_local:
-            return twin
-    return name if name in pretrained else None
+    if name in pretrained:
+        return name
+    origin = model.system.origin(name)
+    if origin is None:
+        return None
+    # A document model's one attention sees the whole document, and is named so.
+    return next((found for found in (origin, origin.replace(".local.", ".whole.")) if found in pretrained), None)
 
 
 def _check_vocabulary(directory: Path, tokenizer: Tokenizer) -> None:
@@ -81,9 +71,7 @@ def _check_vocabulary(directory: Path, tokenizer: Tokenizer) -> None:
         )
 
 
-def _report(directory: Path, total: int, new: list[str], unused: list[str]) -> None:
+def _report(directory: Path, total: int, new: list[str]) -> None:
     _log.info("took %d of %d weights from %s", total - len(new), total, directory)
     if new:
-        _log.info("new weights, random: %s", ", ".join(new))
-    if unused:
-        _log.info("not used of %s: %s", directory, ", ".join(unused))
+        _log.info("new weights: %d tensors, such as %s", len(new), new[0])

@@ -96,9 +96,7 @@ class Training:
         if goes_on:
             new_weights = read_state(run.last).new_weights
         elif config.initialize_from is not None:
-            new_weights = initialize_from(
-                self.model, config.initialize_from, corpus.tokenizer, config.global_from_local, config.gate_bias
-            )
+            new_weights = initialize_from(self.model, config.initialize_from, corpus.tokenizer)
         self.updater = Updater(fabric, config, self.model, new_weights)
         self.state = TrainingState(
             best=BestSoFar(higher_is_better=config.validation.best_by == "d_bleu"),

@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+from docmt.model import TranslationModel
 
 _CHUNK = 512  # tokens; 256 to 512 are best on CPU, 128 and 1024 up to 30 % slower
 
@@ -36,12 +37,10 @@ def smoothed_cross_entropy(
     return loss, nll
 
 
-def plain_cross_entropy(states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The same written out with the whole [T, V] in memory: slower, and what the other is compared with."""
-    log_p = F.log_softmax(F.linear(states, embedding).float(), dim=-1)
-    nll = F.nll_loss(log_p, labels, reduction="sum")
-    loss = (1 - smoothing) * nll - smoothing / len(embedding) * log_p.sum()
-    return loss, nll.detach()
+def batch_loss(model: TranslationModel, states: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """`smoothed_cross_entropy` of decoder states [n, d] with the head of their model; the vocabulary is what it has."""
+    head = model.head()
+    return smoothed_cross_entropy(states, head.weight, labels - head.first if head.first else labels, smoothing)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):

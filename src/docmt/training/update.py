@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,12 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from docmt.data import Batch
-from docmt.model import Packed, TranslationModel
+from docmt.errors import DocmtError
+from docmt.model import TranslationModel
 from docmt.text import SpecialTokens
 from docmt.training.config import ObjectiveConfig, TrainConfig
 from docmt.training.corpus import TrainingCorpus, UpdatePlan
-from docmt.training.objective import smoothed_cross_entropy
+from docmt.training.objective import batch_loss
 from docmt.training.schedule import inverse_square_root
 from docmt.training.word_dropout import drop_words, rate_in_epoch
 
@@ -39,8 +40,13 @@ class Updater:
     def __init__(
         self, fabric: Fabric, config: TrainConfig, model: TranslationModel, new_weights: Collection[str] = ()
     ) -> None:
-        """new_weights: parameters that did not come from `config.initialize_from`, where that is set."""
+        """new_weights: parameters that did not come from `config.initialize_from`, where that is set.
+
+        Raises DocmtError where everything would be frozen.
+        """
         self.fabric, self.config, self.model = fabric, config, model
+        if config.freeze == "loaded":
+            freeze(model, set(new_weights))
         module = fabric.to_device(_BatchLoss(model, config.objective.label_smoothing))
         settings = config.optimizer
         self.optimizer = torch.optim.Adam(
@@ -95,14 +101,24 @@ class Updater:
         return None
 
 
+def freeze(model: nn.Module, new_weights: Collection[str]) -> None:
+    """Lets only these parameters be trained. Raises DocmtError if there are none."""
+    if not new_weights:
+        raise DocmtError(
+            "freeze loaded would freeze everything, as initialize_from has every weight of this model: leave it out, "
+            "or choose a system with weights of its own"
+        )
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in new_weights)
+
+
 def _parameter_groups(model: nn.Module, loaded_scale: float, new_weights: Collection[str]) -> list[dict[str, Any]]:
     """What the optimiser trains: all alike, or new weights and loaded ones with a learning rate each."""
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     if loaded_scale == 1:
-        return [{"params": list(model.parameters()), "scale": 1.0}]
-    new: list[nn.Parameter] = []
-    loaded: list[nn.Parameter] = []
-    for name, parameter in model.named_parameters():
-        (new if name in new_weights else loaded).append(parameter)
+        return [{"params": list(trained.values()), "scale": 1.0}]
+    new = [parameter for name, parameter in trained.items() if name in new_weights]
+    loaded = [parameter for name, parameter in trained.items() if name not in new_weights]
     groups = [{"params": new, "scale": 1.0}, {"params": loaded, "scale": loaded_scale}]
     return [group for group in groups if group["params"]]
 
@@ -118,10 +134,11 @@ def noised(batch: Batch, objective: ObjectiveConfig, epoch: int, specials: Speci
     if rate == 0:
         return batch
     source, target = (
-        Packed(drop_words(side.tokens, rate, specials), side.sentences, side.documents)
-        for side in (batch.source, batch.target)
+        replace(side, tokens=drop_words(side.tokens, rate, specials))
+        for side in (batch.reading.source, batch.reading.target)
+        if side is not None
     )
-    return Batch(source, target, batch.labels)
+    return replace(batch, reading=replace(batch.reading, source=source, target=target))
 
 
 class _Sealed:
@@ -141,6 +158,5 @@ class _BatchLoss(nn.Module):
     def forward(self, sealed: _Sealed) -> tuple[Tensor, Tensor]:
         """Summed loss and negative log-likelihood of a batch."""
         batch = sealed.batch
-        source, target = (side.filled(_SIZE_STEP, SpecialTokens.pad) for side in (batch.source, batch.target))
-        states = self.model(source, target)[: len(batch.labels)]
-        return smoothed_cross_entropy(states, self.model.tokens.weight, batch.labels, self.smoothing)
+        states = self.model(batch.reading.filled(_SIZE_STEP, SpecialTokens.pad))[: batch.tokens]
+        return batch_loss(self.model, states, batch.labels, self.smoothing)

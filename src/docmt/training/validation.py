@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.model import TranslationModel
 from docmt.text import Tokenizer
 from docmt.training.corpus import Split
-from docmt.training.objective import smoothed_cross_entropy
+from docmt.training.objective import batch_loss
 from docmt.training.reduction import sum_over_processes
 
 
@@ -48,8 +47,7 @@ def validation_loss(
             for indices in dev.plan.in_order()[fabric.global_rank :: fabric.world_size]:
                 batch = dev.batch(indices).to(fabric.device)
                 with fabric.autocast():
-                    states = model(batch.source, batch.target)
-                    loss, nll = smoothed_cross_entropy(states, model.tokens.weight, batch.labels, smoothing)
+                    loss, nll = batch_loss(model, model(batch.reading), batch.labels, smoothing)
                 sums += (loss.item(), nll.item(), batch.tokens)
     finally:
         model.train(was_training)
@@ -64,12 +62,8 @@ class DevBleu:
     """Translates the dev split and returns document BLEU (0 to 100) against the decoded targets."""
 
     def __init__(self, dev: ParallelStore, tokenizer: Tokenizer, beam: int) -> None:
-        ranges = list(pairwise(dev.document_offsets.tolist()))
-        self._sources = [[dev.source_sentence(i).tolist() for i in range(first, last)] for first, last in ranges]
-        self._references = [
-            tokenizer.decode_batch([dev.target_sentence(i).tolist() for i in range(first, last)], "target")
-            for first, last in ranges
-        ]
+        self._sources = dev.documents("source")
+        self._references = [tokenizer.decode_batch(document, "target") for document in dev.documents("target")]
         self._tokenizer = tokenizer
         self._search = SearchConfig(beam=beam)
         self.signature = ""

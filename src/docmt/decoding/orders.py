@@ -1,0 +1,162 @@
+"""Documents of any length, translated in the order that their system needs.
+
+An instance is what the model reads at once, cut by the rule of training. Instances of one document are independent but
+where a system looks at its own earlier output; the caller sees whole documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from docmt.data.instances import MARKS
+from docmt.decoding.config import SearchConfig
+from docmt.decoding.document import DocumentHypothesis, Part, ended_by_limit, join, ranked
+from docmt.decoding.frame import RULES, Row, WordIds
+from docmt.decoding.scoring import score_documents
+from docmt.decoding.search import Hypothesis, search
+from docmt.decoding.task import Task, batches_of, filled_places
+from docmt.model import TranslationModel
+from docmt.text import SpecialTokens
+
+Found = dict[tuple[int, int], list[Part]]
+"""By document and first sentence: the translations of that part, best first."""
+
+
+def translate_documents(
+    model: TranslationModel,
+    documents: Sequence[WordIds],
+    specials: SpecialTokens,
+    config: SearchConfig,
+    on_sentences: Callable[[int], object] = lambda count: None,
+) -> list[list[DocumentHypothesis]]:
+    """The best translations of each document (word ids without marks), best first.
+
+    With `n_best` above 1 the j-th translation joins the j-th best of every part. Empty sentences stay empty; the
+    model does not see them. `on_sentences` is told how many more sentences are translated. Raises DocmtError where a
+    sentence cannot fit, and for a model whose scores are not numbers.
+    """
+    places, filled = filled_places(documents)
+    on_sentences(sum(map(len, documents)) - sum(map(len, filled)))
+    task = Task.of(model, filled, specials, config)
+    with torch.inference_mode():
+        found = ranked(_ORDERS[model.system.order](task, on_sentences), len(documents))
+    translated = []
+    for source, own, ranks, document in zip(filled, places, found, documents, strict=True):
+        whole = [
+            replace(join(parts, config), at_limit=ended_by_limit(parts, source, RULES[model.system.rules], config))
+            for parts in ranks
+        ]
+        translated.append([hypothesis.spread(own, len(document)) for hypothesis in whole])
+    return _with_own_scores(task, documents, translated) if model.system.order == "windows" else translated
+
+
+def _with_own_scores(
+    task: Task, documents: Sequence[WordIds], translated: list[list[DocumentHypothesis]]
+) -> list[list[DocumentHypothesis]]:
+    """The translations with the scores that they have after their own document's sentences, not those of a window
+    whose other sentences were translated otherwise."""
+    for rank in range(max(map(len, translated), default=0)):
+        numbers = [number for number, found in enumerate(translated) if rank < len(found)]
+        sources, targets = [documents[i] for i in numbers], [translated[i][rank].sentences for i in numbers]
+        scored = score_documents(task.model, sources, targets, task.specials, task.config)
+        for number, own in zip(numbers, scored, strict=True):
+            found = translated[number]
+            found[rank] = replace(found[rank], sentence_scores=own.sentence_scores, score=own.score)
+    return translated
+
+
+def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found:
+    """Order "documents": a row of the search is an instance; its sentences are found together."""
+    found: Found = {}
+    for batch in task.batches():
+        for i, hypotheses in zip(batch, _search(task, batch), strict=True):
+            document, first, last = task.place(int(task.instances.first[i]), int(task.instances.last[i]))
+            found[document, first] = [Part(document, first, last, hypothesis) for hypothesis in hypotheses]
+        on_sentences(int((task.instances.last[batch] - task.instances.first[batch]).sum()))
+    return found
+
+
+def _pooled_sentences(task: Task, on_sentences: Callable[[int], object]) -> Found:
+    """Order "sentences": the sentences of a batch of instances are read together, and each is a row of its own."""
+    found: Found = {}
+    instances, lengths = task.instances, task.words.lengths
+    for batch in task.batches():
+        reading = task.read(batch)
+        memories = task.model.memories(reading)
+        numbers = [n for i in batch for n in range(int(instances.first[i]), int(instances.last[i]))]
+        sizes = [(int(lengths[n]) + MARKS, place) for place, n in enumerate(numbers)]
+        for places in batches_of(sizes, task.config.batch_tokens):
+            rows = [Row([int(reading.aligned[place])], [int(lengths[numbers[place]])]) for place in places]
+            ranks = search(task.model, memories, rows, task.specials, task.config)
+            for place, hypotheses in zip(places, ranks, strict=True):
+                document, first, last = task.place(numbers[place], numbers[place] + 1)
+                found[document, first] = [Part(document, first, last, hypothesis) for hypothesis in hypotheses]
+            on_sentences(len(places))
+    return found
+
+
+def _windows(task: Task, on_sentences: Callable[[int], object]) -> Found:
+    """Order "windows": the last sentence of every window."""
+    found: Found = {}
+    for batch in task.batches():
+        found |= _last_sentences(task, batch, _search(task, batch))
+        on_sentences(len(batch))
+    return found
+
+
+def _in_turn(task: Task, on_sentences: Callable[[int], object]) -> Found:
+    """Order "in turn": sentence i of all documents, then sentence i + 1, each after its document's own translations."""
+    found: Found = {}
+    by_turn: dict[int, list[int]] = {}
+    for i, number in enumerate(task.instances.own.tolist()):
+        by_turn.setdefault(task.place(number, number + 1)[1], []).append(i)
+    for turn in sorted(by_turn):
+        for batch in task.batches(by_turn[turn]):
+            prefixes = [_translated_so_far(task, i, found) for i in batch]
+            found |= _last_sentences(task, batch, _search(task, batch, prefixes))
+            on_sentences(len(batch))
+    return found
+
+
+def _translated_so_far(task: Task, instance: int, found: Found) -> list[list[int]]:
+    """The best translations of the sentences of an instance that are not its own."""
+    document, first, last = task.place(int(task.instances.first[instance]), int(task.instances.own[instance]))
+    return [found[document, number][0].hypothesis.sentences[0] for number in range(first, last)]
+
+
+def _last_sentences(task: Task, batch: Sequence[int], found: Sequence[Sequence[Hypothesis]]) -> Found:
+    places = [task.place(int(own), int(own) + 1) for own in task.instances.own[batch]]
+    return {
+        (document, first): [Part(document, first, last, hypothesis.last_sentence()) for hypothesis in hypotheses]
+        for (document, first, last), hypotheses in zip(places, found, strict=True)
+    }
+
+
+def _search(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] | None = None) -> list[list[Hypothesis]]:
+    """The best translations of these instances, each a row, after the forced prefixes."""
+    reading = task.read(batch)
+    rows, reached = [], 0
+    for place, i in enumerate(batch):
+        first, last = int(task.instances.first[i]), int(task.instances.last[i])
+        numbers = [int(number) for number in reading.aligned[reached : reached + last - first]]
+        rows.append(Row(numbers, task.words.lengths[first:last].tolist(), prefixes[place] if prefixes else ()))
+        reached += last - first
+    return search(task.model, task.model.memories(reading), rows, task.specials, task.config)
+
+
+_ORDERS: dict[str, Callable[[Task, Callable[[int], object]], Found]] = {
+    "documents": _whole_instances,
+    "sentences": _pooled_sentences,
+    "windows": _windows,
+    "in turn": _in_turn,
+}
+
+
+def translate_ids(
+    model: TranslationModel, documents: Sequence[WordIds], specials: SpecialTokens, config: SearchConfig
+) -> list[list[list[int]]]:
+    """The best translation of each document: one list of word ids per source sentence."""
+    return [found[0].sentences for found in translate_documents(model, documents, specials, config)]

@@ -1,0 +1,102 @@
+"""The log-probabilities of given translations (force decoding)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from docmt.data import Batch, Words, collate
+from docmt.decoding.config import SearchConfig
+from docmt.decoding.document import DocumentHypothesis, Part, join, ranked
+from docmt.decoding.frame import RULES, WordIds
+from docmt.decoding.search import Hypothesis, split_stream
+from docmt.decoding.task import Task
+from docmt.errors import DocmtError
+from docmt.model import TranslationModel
+from docmt.text import SpecialTokens
+
+_CHUNK = 512  # tokens that are projected to the vocabulary at a time
+
+
+@torch.inference_mode()
+def score_documents(
+    model: TranslationModel,
+    sources: Sequence[WordIds],
+    targets: Sequence[WordIds],
+    specials: SpecialTokens,
+    config: SearchConfig,
+    on_sentences: Callable[[int], object] = lambda count: None,
+) -> list[DocumentHypothesis]:
+    """The given translations with the log-probabilities that the search would have given them.
+
+    sources and targets: documents of the same numbers of sentences of word ids. The context is the translator's: the
+    same instances; a sentence exactly at its length limit has its `</s>` forced there, so it costs nothing here.
+    Pairs of empty sentences cost nothing either. Raises ValueError where the counts of sentences differ, and DocmtError
+    where scores are not numbers.
+    """
+    places, counts = [], [len(document) for document in sources]
+    for source_document, target_document in zip(sources, targets, strict=True):
+        both = enumerate(zip(source_document, target_document, strict=True))
+        places.append([i for i, (one, other) in both if one or other])
+    sources, targets = (
+        [[document[i] for i in own] for document, own in zip(side, places, strict=True)] for side in (sources, targets)
+    )
+    on_sentences(sum(counts) - sum(map(len, sources)))
+    task, words = Task.of(model, sources, specials, config), Words.of(targets)
+    found: dict[tuple[int, int], list[Part]] = {}
+    for indices in task.batches():
+        batch = collate(task.words, words, task.instances, indices, specials, model.parts.frame, "last")
+        batch = batch.to(model.device)
+        for i, hypothesis in zip(indices, _score(task, words, batch, indices), strict=True):
+            document, first, last = task.place(int(task.instances.own[i]), int(task.instances.last[i]))
+            found[document, first] = [Part(document, first, last, hypothesis)]
+        on_sentences(int((task.instances.last[indices] - task.instances.own[indices]).sum()))
+    return [
+        join(parts[0], config).spread(own, count)
+        for parts, own, count in zip(ranked(found, len(sources)), places, counts, strict=True)
+    ]
+
+
+def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int]) -> list[Hypothesis]:
+    """Force decoding of the own sentences of one batch of instances."""
+    scores = _label_scores(task.model, batch, task.config.temperature)
+    frame, rules, config = task.model.parts.frame, RULES[task.model.system.rules], task.config
+    marks = 1 + frame.target_goes_on
+    hypotheses, reached = [], 0
+    for i in indices:
+        own = range(int(task.instances.own[i]), int(task.instances.last[i]))
+        size = sum(int(target.lengths[number]) + marks for number in own)
+        stream = batch.labels[reached : reached + size].tolist()
+        worth = scores[reached : reached + size].tolist()
+        reached += size
+        if not all(map(math.isfinite, worth)):
+            raise DocmtError(
+                "the model's weights or scores are not numbers, so it cannot score: train it again with a lower "
+                "optimizer.learning_rate, or set search.temperature nearer to 1"
+            )
+        limits = [config.sentence_limit(int(task.words.lengths[number])) for number in own]
+        forced = rules.forced_labels([int(target.lengths[number]) for number in own], limits, frame.target_goes_on)
+        for position in forced:
+            worth[position] = 0.0
+        free = len(stream) - len(forced)
+        if config.as_published:
+            free = len(stream)
+        sentences, sentence_scores = split_stream(stream, worth, task.specials)
+        score = sum(sentence_scores) / max(free, 1) ** config.length_penalty
+        hypotheses.append(Hypothesis(sentences, sentence_scores, score, free))
+    return hypotheses
+
+
+def _label_scores(model: TranslationModel, batch: Batch, temperature: float) -> Tensor:
+    """[n] log-probability of each label."""
+    states = model(batch.reading)  # [n, d]
+    return torch.cat(
+        [
+            -F.cross_entropy(model.project(part).float() / temperature, labels, reduction="none")
+            for part, labels in zip(states.split(_CHUNK), batch.labels.split(_CHUNK), strict=True)
+        ]
+    )

@@ -1,0 +1,109 @@
+"""The decoder one step at a time: the view of an attention that remembers what it saw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from docmt.decoding.caches import (
+    Cache,
+    DocumentCrossCache,
+    DocumentSelfCache,
+    SentenceCrossCache,
+    SentenceSelfCache,
+)
+from docmt.decoding.frame import Row
+from docmt.model.attention import Attention
+from docmt.model.sight import Sight
+from docmt.model.spans import Spans
+from docmt.model.transformer import TranslationModel
+from docmt.model.view import Memory
+
+
+class StepView:
+    """What attentions see when R = D * B hypotheses read one token each, equal to what they see in the full pass.
+
+    All attentions of one sight have one cache. Hypotheses of a single sentence each see it as their document: then
+    all beams share what they see.
+    """
+
+    def __init__(
+        self, model: TranslationModel, memories: Mapping[str, Memory], rows: Sequence[Row], beams: int
+    ) -> None:
+        """rows: one for each of the D documents of the search."""
+        by_sight: dict[Sight, list[Attention]] = {}
+        for module in model.decoder.modules():
+            if isinstance(module, Attention):
+                by_sight.setdefault(module.sight, []).append(module)
+        self.places: dict[Attention, tuple[Cache, int]] = {}
+        self.caches: list[Cache] = []
+        single = all(len(row.sentences) == 1 for row in rows)
+        for sight, attentions in by_sight.items():
+            if sight.memory == "self":
+                # What the projections give, whose weights may be of lower precision than the states.
+                like = torch.empty(model.config.width, dtype=attentions[0].key.weight.dtype, device=model.device)
+                self.caches.append(_own_cache(sight, attentions, like, len(rows), beams, single))
+            else:
+                self.caches.append(_memory_cache(sight, attentions, memories[sight.memory], rows, beams, single))
+            self.places |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
+
+    def begin(self, offsets: Tensor, sentences: Tensor) -> None:
+        """Before each step. offsets [R]: position of the token in its sentence; sentences [R]: number of its source
+        sentence in the packed source."""
+        for cache in self.caches:
+            cache.begin_step(offsets, sentences)
+
+    def attend(self, attention: Attention, x: Tensor) -> Tensor:
+        """x [R, d] -> [R, d]"""
+        cache, number = self.places[attention]
+        query = attention.split(attention.query(x))
+        if attention.sight.memory == "self":
+            cache.store(number, attention.split(attention.key(x)), attention.split(attention.value(x)))
+        return cache.attend(number, query).flatten(-2)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i goes on from hypothesis rows[i], one of the same document."""
+        for cache in self.caches:
+            cache.reorder(rows)
+
+    def share(self, common: int) -> None:
+        """The next `common` positions not yet shared are the same in all beams of each document."""
+        for cache in self.caches:
+            cache.share(common)
+
+    def keep(self, rows: Tensor, documents: Tensor) -> None:
+        """Goes on with these documents (numbers as of now) and their rows only."""
+        for cache in self.caches:
+            cache.keep(rows, documents)
+
+
+def _own_cache(
+    sight: Sight, attentions: Sequence[Attention], like: Tensor, documents: int, beams: int, single: bool
+) -> Cache:
+    """For the hypotheses' own states, which are as `like` [d]."""
+    if sight.part == "sentence" and not single:
+        return SentenceSelfCache(len(attentions), documents * beams, like, attentions[0].heads)
+    return DocumentSelfCache(len(attentions), documents, beams, like, attentions[0].heads)
+
+
+def _memory_cache(
+    sight: Sight, attentions: Sequence[Attention], memory: Memory, rows: Sequence[Row], beams: int, single: bool
+) -> Cache:
+    """For a memory, whose keys and values are computed here, once."""
+    keys = [attention.split(attention.key(memory.states)) for attention in attentions]
+    values = [attention.split(attention.value(memory.states)) for attention in attentions]
+    if sight.part == "document":
+        return DocumentCrossCache(keys, values, _documents(memory, rows), beams)
+    if single:
+        numbers = torch.tensor([row.sentences[0] for row in rows])
+        return DocumentCrossCache(keys, values, memory.sentences.select(numbers), beams)
+    return SentenceCrossCache(keys, values, memory.sentences, len(rows) * beams)
+
+
+def _documents(memory: Memory, rows: Sequence[Row]) -> Spans:
+    """The document of the memory that each row's first sentence lies in."""
+    assert memory.documents is not None
+    starts = memory.sentences.starts[torch.tensor([row.sentences[0] for row in rows])]
+    return memory.documents.select(torch.searchsorted(memory.documents.starts, starts, right=True) - 1)

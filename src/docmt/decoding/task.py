@@ -1,0 +1,102 @@
+"""Documents cut into the instances that a model reads, for translating and scoring alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docmt.data import Instances, Words, cut, read_source
+from docmt.data.instances import MARKS, instance_lengths
+from docmt.decoding.config import SearchConfig
+from docmt.decoding.frame import WordIds
+from docmt.errors import DocmtError
+from docmt.model import ModelConfig, Reading, TranslationModel
+from docmt.text import SpecialTokens
+
+
+@dataclass(frozen=True)
+class Task:
+    """Documents without empty sentences and their instances; sentences are numbered through all documents."""
+
+    model: TranslationModel
+    words: Words
+    """of the source"""
+    offsets: NDArray[np.int64]
+    """[D + 1] number of each document's first sentence"""
+    instances: Instances
+    specials: SpecialTokens
+    config: SearchConfig
+
+    @classmethod
+    def of(
+        cls,
+        model: TranslationModel,
+        documents: Sequence[WordIds],
+        specials: SpecialTokens,
+        config: SearchConfig,
+    ) -> Task:
+        """Cuts the documents. Raises DocmtError where a sentence cannot fit."""
+        words, offsets = Words.of(documents), np.cumsum([0, *map(len, documents)])
+        return cls(model, words, offsets, cut_source(words, offsets, model.config, config), specials, config)
+
+    def batches(self, chosen: Sequence[int] | None = None) -> Iterator[list[int]]:
+        """Instances (all, or those chosen) of similar length together, longest first; see `batches_of`."""
+        lengths = instance_lengths(self.instances, self.words.lengths).tolist()
+        numbers = range(len(lengths)) if chosen is None else chosen
+        return batches_of([(lengths[i], i) for i in numbers], self.config.batch_tokens)
+
+    def read(self, batch: Sequence[int]) -> Reading:
+        """The source sides of these instances."""
+        reading = read_source(self.words, self.instances, batch, self.specials, self.model.parts.frame)
+        return reading.to(self.model.device)
+
+    def place(self, first: int, last: int) -> tuple[int, int, int]:
+        """Document, first and last of sentences that are numbered through all documents, numbered in theirs."""
+        document = int(np.searchsorted(self.offsets, first, side="right")) - 1
+        start = int(self.offsets[document])
+        return document, first - start, last - start
+
+
+def filled_places(documents: Sequence[WordIds]) -> tuple[list[list[int]], list[WordIds]]:
+    """Where each document has sentences that are not empty, and these."""
+    places = [[i for i, sentence in enumerate(document) if sentence] for document in documents]
+    return places, [[document[i] for i in own] for document, own in zip(documents, places, strict=True)]
+
+
+def cut_source(
+    words: Words, document_offsets: NDArray[np.int64], model: ModelConfig, config: SearchConfig
+) -> Instances:
+    """Cuts documents by the rule of training. Raises DocmtError where a sentence cannot fit."""
+    lengths, limit = words.lengths, model.instance_tokens
+    if (positions := model.position_limit) is not None and len(lengths):
+        # The longest translation that the search may try must have positions too.
+        lengths = np.maximum(lengths, [config.sentence_limit(int(n)) for n in lengths])
+        number = int(lengths.argmax())
+        if lengths[number] + MARKS > positions:
+            document = int(np.searchsorted(document_offsets, number, side="right")) - 1
+            raise DocmtError(
+                f"sentence {number - int(document_offsets[document]) + 1} of the document may need "
+                f"{lengths[number] + MARKS} positions, but the model has {positions}: split the sentence, or use a "
+                "model with sinusoidal positions"
+            )
+        if not model.restarts:
+            limit = min(limit, positions)
+    needs = model.chosen.needs()
+    return cut(lengths, None, document_offsets, needs, limit=limit, max_sentences=model.instance_sentences)
+
+
+def batches_of(sizes: Sequence[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:
+    """Numbers of things (size, number) of similar size, largest first, at most `batch_tokens` with padding."""
+    batch: list[int] = []
+    longest = 0
+    for size, number in sorted(sizes, key=lambda item: -item[0]):
+        if batch and longest * (len(batch) + 1) > batch_tokens:
+            yield batch
+            batch = []
+        longest = size if not batch else longest
+        batch.append(number)
+    if batch:
+        yield batch

@@ -1,0 +1,124 @@
+"""The bricks of which systems are composed; a family of checkpoints has its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from docmt.model.attention import Attention, Gate
+from docmt.model.layers import FeedForward, GatedResidual, Layer, Residual
+from docmt.model.packed import SentenceFrame
+from docmt.model.positions import FIRST_POSITION, LearnedPositions, SinusoidalPositions
+from docmt.model.sight import Sight
+from docmt.model.sizes import Sizes
+
+PADDING_ID = 1
+
+
+class Head(NamedTuple):
+    """What projects decoder states to the vocabulary: logits of the ids from `first` on, one for each row."""
+
+    weight: Tensor
+    """[rows, d]"""
+    first: int = 0
+
+
+class Parts:
+    """Bricks in the conventions of docmt's own models (those of Bao et al. 2021), for models of the given sizes."""
+
+    frame = SentenceFrame()
+    norm_epsilon = 1e-5
+    first_position = FIRST_POSITION
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.pre_norm = sizes.normalization == "pre"
+
+    # Layers
+
+    def attention(self, sight: Sight, memory_width: int | None = None) -> Attention:
+        """Attention over what `sight` names; memory_width: of its states, if not the model's width."""
+        sizes = self.sizes
+        return Attention(sizes.width, sizes.heads, sight, sizes.attention_dropout, memory_width)
+
+    def gate(self, bias: float = 0.0) -> Gate:
+        """The gate between attention within sentences and over the document, its bias at the given start."""
+        return Gate(self.sizes.width, bias)
+
+    def feed_forward(self) -> FeedForward:
+        """The feed-forward block."""
+        return FeedForward(self.sizes.width, self.sizes.feed_forward, self.sizes.activation)
+
+    def norm(self) -> nn.LayerNorm:
+        """A layer norm."""
+        return nn.LayerNorm(self.sizes.width, eps=self.norm_epsilon)
+
+    def residual(self, normed: bool = True) -> Residual:
+        """The usual residual branch; without `normed` no norm follows it (with pre-norm, one always comes before)."""
+        return Residual(self.norm() if normed or self.pre_norm else None, self.sizes.dropout, self.pre_norm)
+
+    def gated_residual(self, additive: bool) -> GatedResidual:
+        """The branch of an attention to context, joined by a gate."""
+        norm = self.norm() if self.pre_norm or not additive else None
+        return GatedResidual(norm, self.sizes.width, self.pre_norm, additive)
+
+    def layer(self, **blocks: nn.Module | tuple[nn.Module, Residual]) -> Layer:
+        """The blocks in this order, each in the usual branch or in that given with it."""
+        return Layer(
+            {name: block if isinstance(block, tuple) else (block, self.residual()) for name, block in blocks.items()}
+        )
+
+    # Embeddings and output
+
+    def embeddings(self) -> dict[str, nn.Module]:
+        """The modules that turn tokens into vectors, by the name that the model gives them."""
+        sizes = self.sizes
+        modules: dict[str, nn.Module] = {"tokens": token_embedding(sizes.vocabulary_size, sizes.width)}
+        for side in ("source", "target"):
+            modules[f"{side}_positions"] = self._positions()
+            if sizes.embedding_normalization:
+                modules[f"{side}_norm"] = self.norm()
+        return modules
+
+    def _positions(self) -> nn.Module:
+        if self.sizes.position_encoding == "learned":
+            return LearnedPositions(self.sizes.width, self.sizes.max_positions)
+        return SinusoidalPositions(self.sizes.width, self.first_position)
+
+    def lookup(self, model: nn.Module, side: str, tokens: Tensor) -> Tensor:
+        """sqrt(d) * E[token] (Vaswani et al. 2017, section 3.4): tokens [...] -> [..., d]; side: source or target."""
+        vectors: Tensor = model.get_submodule("tokens")(tokens) * math.sqrt(self.sizes.width)
+        return vectors
+
+    def place(self, model: nn.Module, side: str, vectors: Tensor, positions: Tensor | None) -> Tensor:
+        """Vectors [..., d] with those of their positions [...] added; None: a sequence without order."""
+        if positions is not None:
+            vectors = vectors + model.get_submodule(f"{side}_positions")(positions)
+        if torch.is_autocast_enabled(vectors.device.type):
+            # From here on states are in the precision of autocast: casting them to and fro around every product made
+            # 240 copies in a training step of a small model (docs/log.md).
+            vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
+        if self.sizes.embedding_normalization:
+            vectors = model.get_submodule(f"{side}_norm")(vectors)
+        return vectors
+
+    def head(self, model: nn.Module) -> Head:
+        """What decoder states are multiplied with: the embedding."""
+        return Head(model.get_submodule("tokens").get_parameter("weight"))
+
+    def tables(self) -> Sequence[str]:
+        """The names of the token embeddings, whose rows are looked up in lower precision where that is asked for."""
+        return ("tokens",)
+
+
+def token_embedding(rows: int, width: int, zero: int = PADDING_ID) -> nn.Embedding:
+    """E ~ N(0, 1/d) with a zero row that is never trained, that of padding."""
+    embedding = nn.Embedding(rows, width, padding_idx=zero)
+    nn.init.normal_(embedding.weight, std=width**-0.5)
+    with torch.no_grad():
+        embedding.weight[zero].zero_()
+    return embedding

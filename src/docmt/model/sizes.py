@@ -1,0 +1,99 @@
+"""The settings of a model that every system has: sizes, norms, positions, dropout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args, get_origin, get_type_hints
+
+from docmt.errors import DocmtError
+
+# Width, feed-forward width, heads, layers of each stack (Bao et al. 2021: base and large in section 4 and Table 7).
+PRESETS: dict[str, dict[str, int]] = {
+    "tiny": {"width": 256, "feed_forward": 1024, "heads": 4, "encoder_layers": 6, "decoder_layers": 6},
+    "small": {"width": 512, "feed_forward": 1024, "heads": 4, "encoder_layers": 6, "decoder_layers": 6},
+    "base": {"width": 512, "feed_forward": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6},
+    "big": {"width": 1024, "feed_forward": 4096, "heads": 16, "encoder_layers": 6, "decoder_layers": 6},
+    "large": {"width": 1024, "feed_forward": 4096, "heads": 16, "encoder_layers": 12, "decoder_layers": 12},
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a model has whatever its system."""
+
+    preset: Literal["tiny", "small", "base", "big", "large"] = "base"
+    """published size that fills every size left at 0"""
+    family: Literal["docmt", "thumt"] = "docmt"
+    """whose conventions embeddings, marks and norms follow: ours, or those of THUMT checkpoints (Zhang et al. 2018)"""
+    vocabulary_size: int = 0
+    """entries of the joint vocabulary, marks included (0: that of the prepared store)"""
+    source_vocabulary_size: int = 0
+    """thumt family: entries of the source vocabulary, where that is another one than the target's"""
+    width: int = 0
+    """model width d (0, here and below: that of the preset)"""
+    feed_forward: int = 0
+    """inner width of the feed-forward sub-layers"""
+    heads: int = 0
+    """attention heads"""
+    encoder_layers: int = 0
+    """layers of the encoder"""
+    decoder_layers: int = 0
+    """layers of the decoder"""
+    normalization: Literal["post", "pre"] = "post"
+    """layer norm after each residual sum (post, published) or before each sub-layer (pre)"""
+    activation: Literal["relu", "gelu"] = "relu"
+    """between the two products of the feed-forward sub-layers"""
+    embedding_normalization: bool = False
+    """layer norm after the sum of embedding and position vector, one for each side"""
+    position_encoding: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """position vectors: computed (any length) or learned (up to max_positions)"""
+    positions: Literal["document", "sentence"] = "document"
+    """positions run on through the instance (document, published) or restart at each sentence"""
+    max_positions: int = 1024
+    """number of learned positions; not used with sinusoidal ones"""
+    dropout: float = 0.3
+    """dropout after the embedding and in every residual branch"""
+    attention_dropout: float = 0.0
+    """dropout on attention weights (slow on CPU)"""
+    instance_tokens: int = 512
+    """instances hold fewer tokens than this on each side, in training and in translation"""
+    instance_sentences: int = 1000
+    """most sentences of an instance, in training and in translation"""
+
+    def check_sizes(self) -> None:
+        """Raises DocmtError for values that no model can have; sizes left at 0 must have been filled in."""
+        for name, (least, most) in RANGES.items():
+            if not least <= getattr(self, name) <= most:
+                raise DocmtError(f"model.{name} is {getattr(self, name)}: choose from {least} to {most}")
+        if self.width % self.heads or self.width % 2:
+            raise DocmtError(
+                f"model.width {self.width} must be even and a multiple of model.heads {self.heads}: change one of them"
+            )
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise DocmtError(
+                    f"model.{name} is {getattr(self, name)}: choose a number from 0 up to, not including, 1"
+                )
+
+
+# Larger numbers are mistakes: they would ask for more memory than any machine has.
+RANGES: dict[str, tuple[int, int]] = {
+    "vocabulary_size": (0, 10**7),
+    "source_vocabulary_size": (0, 10**7),
+    "width": (1, 2**16),
+    "feed_forward": (1, 2**20),
+    "heads": (1, 2**12),
+    "encoder_layers": (1, 1000),
+    "decoder_layers": (1, 1000),
+    "max_positions": (1, 10**8),
+    "instance_tokens": (8, 10**9),
+    "instance_sentences": (1, 10**9),
+}
+
+
+def check_choices(options: object, prefix: str) -> None:
+    """Raises DocmtError for a value that is none of those which its field, a Literal, has."""
+    for name, kind in get_type_hints(type(options)).items():
+        if get_origin(kind) is Literal and getattr(options, name) not in get_args(kind):
+            allowed = ", ".join(get_args(kind))
+            raise DocmtError(f"{prefix}{name} is {getattr(options, name)!r}: choose one of {allowed}")

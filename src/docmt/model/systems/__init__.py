@@ -1,0 +1,18 @@
+"""The systems: each one file with its options and the answers in which it differs from the sentence Transformer."""
+
+from docmt.model.systems.base import Needs, Order, System
+from docmt.model.systems.concat import Concat
+from docmt.model.systems.context import Context
+from docmt.model.systems.document import Document
+from docmt.model.systems.group import Group
+
+SYSTEMS: dict[str, type[System]] = {
+    "sentence": System,
+    "document": Document,
+    "group": Group,
+    "concat": Concat,
+    "context": Context,
+}
+"""By the name that `model.system` has for it."""
+
+__all__ = ["SYSTEMS", "Concat", "Context", "Document", "Group", "Needs", "Order", "System"]

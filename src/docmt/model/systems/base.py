@@ -1,0 +1,121 @@
+"""What a system is, and the plainest one: the Transformer on single sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from torch import nn
+
+from docmt.model.attention import GroupAttention
+from docmt.model.layers import Layer
+from docmt.model.parts import Parts
+from docmt.model.reading import Reading
+from docmt.model.sight import Sight
+from docmt.model.sizes import Sizes
+from docmt.model.view import Memory
+
+if TYPE_CHECKING:
+    from docmt.model.transformer import TranslationModel
+
+Rules = Literal["frame", "open"]
+"""What a translation may say next. frame: one target sentence per source sentence; open: what the model says."""
+Order = Literal["documents", "sentences", "windows", "in turn"]
+"""How sentences are decoded. documents: a row of the search is an instance; sentences: every sentence of every document
+in one pool; windows: overlapping windows, the last sentence of each kept; in turn: sentence i of all documents, then
+sentence i + 1, each after its document's own earlier translations."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Which sentences a system reads together; instances are cut by it, in training and in translation alike."""
+
+    sentences: int | None = None
+    """most sentences of an instance; None: as many as the limits of the model allow"""
+    before: int = 0
+    """sentences of the source before the first one that is translated: they are read, not translated"""
+    windows: bool = False
+    """an instance ends at every sentence, so that instances overlap; otherwise they lie end to end"""
+    padding_windows: bool = False
+    """with windows, in training: further, shorter ones at the end of each document"""
+
+
+@dataclass(frozen=True)
+class System:
+    """A system: its options (fields) and the answers in which systems differ. This one: the sentence Transformer."""
+
+    @property
+    def order(self) -> Order:
+        """How its sentences are decoded."""
+        return "sentences"
+
+    @property
+    def rules(self) -> Rules:
+        """What its translations may say next."""
+        return "frame"
+
+    @property
+    def positions(self) -> Literal["sentence"] | None:
+        """Where positions restart, if that is not for `model.positions` to say."""
+        return "sentence"
+
+    @property
+    def predicts(self) -> Literal["all", "last"]:
+        """Which sentences of an instance have labels in training."""
+        return "all"
+
+    @property
+    def from_start(self) -> str:
+        """The option, if it is set, that has a meaning only with a model to start from."""
+        return ""
+
+    def needs(self) -> Needs:
+        """Which sentences it reads together."""
+        return Needs(sentences=1)
+
+    def check(self, sizes: Sizes) -> None:
+        """Raises DocmtError, naming the option, for values that do not go with the sizes or with each other."""
+
+    def check_counts(self, pairs: Sequence[tuple[Sequence[object], Sequence[object]]]) -> None:
+        """Raises ValueError where a document (source and target sentences) has unequal numbers of them."""
+        for number, (ours, theirs) in enumerate(pairs, 1):
+            if len(ours) != len(theirs):
+                raise ValueError(
+                    f"document {number} has {len(ours)} source but {len(theirs)} target sentences: sentence i of the "
+                    "target belongs to sentence i of the source"
+                )
+
+    def encoder(self, parts: Parts) -> list[Layer]:
+        """The layers of the encoder, bottom to top."""
+        return [
+            parts.layer(attention=self.attend(parts, Sight(), number), feed_forward=parts.feed_forward())
+            for number in range(parts.sizes.encoder_layers)
+        ]
+
+    def decoder(self, parts: Parts) -> list[Layer]:
+        """The layers of the decoder, bottom to top."""
+        return [
+            parts.layer(
+                attention=self.attend(parts, Sight(causal=True), number),
+                cross=self.attend(parts, Sight("source"), number),
+                feed_forward=parts.feed_forward(),
+            )
+            for number in range(parts.sizes.decoder_layers)
+        ]
+
+    def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
+        """The attention of layer `number` (from 0) that sees, at the least, what `sight` names."""
+        return GroupAttention(local=parts.attention(sight))
+
+    def modules(self, parts: Parts) -> dict[str, nn.Module]:
+        """What the model has besides embeddings, encoder and decoder, by name."""
+        return {}
+
+    def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
+        """What the decoder can look at, computed once; the names are those of the sights."""
+        return {"source": Memory.of(model.encode(reading.source), reading.source)}
+
+    def origin(self, name: str) -> str | None:
+        """The weight of a sentence model that the weight of this name starts from; None: it is new."""
+        return name

@@ -1,0 +1,61 @@
+"""Concatenation: a plain Transformer on sliding windows of sentences (the softmax model of Wu et al. 2022)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from docmt.errors import DocmtError
+from docmt.model.sizes import Sizes
+from docmt.model.systems.base import Needs, Order, Rules, System
+from docmt.model.systems.document import Document
+
+
+@dataclass(frozen=True)
+class Concat(Document):
+    """Every attention sees the whole window: the sentence and those before it, L in all.
+
+    A window whose sentences do not fit into `model.instance_tokens` has fewer of them, the nearest ones.
+    """
+
+    sentences: int = 4
+    """L, the sentences of a window: one that is new, and L - 1 before it"""
+    loss: Literal["all", "last"] = "all"
+    """which sentences of a window have labels in training"""
+    keep: Literal["last", "prefix"] = "last"
+    """translation: every window is translated anew and its last sentence kept (last, as in the paper), or the
+    document's own earlier translations are forced and only the last sentence is searched (prefix, as in their code)"""
+    padding_windows: bool = False
+    """train on further, shorter windows at the end of each document, so that its last sentences stand in every place of
+    a window as well"""
+
+    @property
+    def order(self) -> Order:
+        """Window by window."""
+        return "windows" if self.keep == "last" else "in turn"
+
+    @property
+    def rules(self) -> Rules:
+        """A window has as many target as source sentences."""
+        return "frame"
+
+    @property
+    def predicts(self) -> Literal["all", "last"]:
+        """As `loss` says."""
+        return self.loss
+
+    def needs(self) -> Needs:
+        """A window at every sentence."""
+        return Needs(sentences=self.sentences, windows=True, padding_windows=self.padding_windows)
+
+    check_counts = System.check_counts
+
+    def check(self, sizes: Sizes) -> None:
+        """Raises DocmtError for windows of nothing, and padding windows that would change nothing or repeat documents."""
+        if not 1 <= self.sentences <= 10_000:
+            raise DocmtError(f"model.concat.sentences is {self.sentences}: choose from 1 to 10000")
+        if self.padding_windows and (self.sentences == 1 or self.loss == "last"):
+            raise DocmtError(
+                "model.concat.padding_windows needs windows of several sentences and a loss on all of them: "
+                "set sentences above 1 and loss all, or leave it out"
+            )

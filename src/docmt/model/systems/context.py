@@ -1,0 +1,125 @@
+"""The document-context Transformer (Zhang et al. 2018): attention to the encoded sentences before.
+
+Notation: S source sentences, d model width; a context is the sequence of the k sentences before one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor, nn
+
+from docmt.errors import DocmtError
+from docmt.model.layers import Layer, Residual, run
+from docmt.model.parts import Parts
+from docmt.model.reading import Reading
+from docmt.model.recurrent import Bilstm
+from docmt.model.sight import Sight
+from docmt.model.sizes import Sizes
+from docmt.model.spans import Spans
+from docmt.model.systems.base import Needs, System
+from docmt.model.view import FullView, Memory
+
+if TYPE_CHECKING:
+    from docmt.model.transformer import TranslationModel
+
+
+@dataclass(frozen=True)
+class Context(System):
+    """Encoder and decoder attend to the sentences before, between self-attention and what follows it.
+
+    A document's first sentence has a single mark as its context. Training has two steps in the paper: a sentence model,
+    then the new parameters alone (`initialize_from` it, `freeze` what is loaded).
+    """
+
+    sentences: int = 2
+    """k, the source sentences before each that it looks at (Table 1 of the paper)"""
+    layers: int = 1
+    """layers of the context encoder (Table 2)"""
+    representation: Literal["encoder", "embedding", "bilstm"] = "encoder"
+    """what is made of the context: the output of a Transformer encoder (published), or of a bidirectional LSTM, or the
+    embeddings themselves"""
+    side: Literal["both", "encoder", "decoder"] = "both"
+    """where context is looked at (Table 8)"""
+    gating: Literal["gate", "residual"] = "gate"
+    """how it is joined: lam x + (1 - lam) y with a gate at every position, or x + y (Table 9)"""
+    branch: Literal["exact", "published"] = "exact"
+    """published: the joined states are normalised, so that new weights change what a sentence model says even with
+    gates at 1; exact: x + (1 - lam) y (or x + y), not normalised, and y begins at zero: the sentence model exactly"""
+
+    def needs(self) -> Needs:
+        """Sentences of a document, and the k before them."""
+        return Needs(before=self.sentences)
+
+    def check(self, sizes: Sizes) -> None:
+        """Raises DocmtError for no context at all."""
+        for name, most in (("sentences", 10_000), ("layers", 1000)):
+            if not 1 <= getattr(self, name) <= most:
+                hint = ", or model.system sentence for no context" if name == "sentences" else ""
+                raise DocmtError(f"model.context.{name} is {getattr(self, name)}: choose from 1 to {most}{hint}")
+
+    def encoder(self, parts: Parts) -> list[Layer]:
+        """Self-attention, attention to the context, feed-forward."""
+        layers = super().encoder(parts)
+        return layers if self.side == "decoder" else [self._with_context(layer, parts) for layer in layers]
+
+    def decoder(self, parts: Parts) -> list[Layer]:
+        """Self-attention, attention to the context, cross-attention, feed-forward."""
+        layers = super().decoder(parts)
+        return layers if self.side == "encoder" else [self._with_context(layer, parts) for layer in layers]
+
+    def _with_context(self, layer: Layer, parts: Parts) -> Layer:
+        wide = 2 * parts.sizes.width if self.representation == "bilstm" else None
+        attention = parts.attention(Sight("context"), wide)
+        exact = self.branch == "exact"
+        branch: Residual = parts.gated_residual(exact) if self.gating == "gate" else parts.residual(normed=not exact)
+        if exact:
+            nn.init.zeros_(attention.output.weight)
+        return layer.insert("context", attention, branch, after="attention")
+
+    def modules(self, parts: Parts) -> dict[str, nn.Module]:
+        """The context encoder."""
+        if self.representation == "embedding":
+            return {}
+        if self.representation == "bilstm":
+            return {"context": Bilstm(parts.sizes.width)}
+        layers = [
+            parts.layer(attention=self.attend(parts, Sight(), number), feed_forward=parts.feed_forward())
+            for number in range(self.layers)
+        ]
+        return {"context": nn.ModuleList(layers)} | ({"context_norm": parts.norm()} if parts.pre_norm else {})
+
+    def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
+        """The contexts and the encoded sentences; those that are only looked back at are not encoded themselves."""
+        source = reading.source
+        vectors = model.parts.lookup(model, "source", source.tokens)  # [T, d], each token once
+        spans, index = source.contexts(self.sentences, model.parts.frame)
+        contexts = Memory(vectors.index_select(0, index.to(vectors.device)), spans)
+        context = Memory(self._represent(model, contexts), spans)
+        numbers = reading.aligned.unique()
+        current, index = source.only(numbers)
+        if len(index) < len(vectors):
+            vectors = vectors.index_select(0, index.to(vectors.device))
+        x = model.place("source", vectors, current)
+        states = model.run_encoder(x, FullView(current, {"context": context}, numbers))
+        # Sentences that are not encoded have no states.
+        lengths = torch.zeros(len(source.sentences), dtype=torch.int64)
+        lengths[numbers] = current.sentences.lengths
+        return {"context": context, "source": Memory(states, Spans.tile(lengths))}
+
+    def _represent(self, model: TranslationModel, contexts: Memory) -> Tensor:
+        """What is made of embedded contexts: [T', d] (bilstm: [T', 2 d])."""
+        if self.representation == "encoder":
+            positions = contexts.sentences.positions().to(contexts.states.device)
+            x = model.parts.place(model, "source", contexts.states, positions)
+            x = run(model.get_submodule("context").children(), x, FullView(contexts))
+            return model.get_submodule("context_norm")(x) if model.parts.pre_norm else x
+        x = model.parts.place(model, "source", contexts.states, None)
+        return x if self.representation == "embedding" else model.get_submodule("context")(x, contexts.sentences)
+
+    def origin(self, name: str) -> str | None:
+        """All but the context encoder and what looks at it is the sentence model's."""
+        return None if "context" in name else name

@@ -1,0 +1,46 @@
+"""The plain Transformer on whole instances: the baseline of Bao et al. (2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from docmt.model.attention import GroupAttention
+from docmt.model.parts import Parts
+from docmt.model.sight import Sight
+from docmt.model.systems.base import Needs, Order, Rules, System
+
+
+@dataclass(frozen=True)
+class Document(System):
+    """Every attention sees the whole instance; which source sentence a target sentence belongs to is unknown."""
+
+    @property
+    def order(self) -> Order:
+        """A row of the search is an instance."""
+        return "documents"
+
+    @property
+    def rules(self) -> Rules:
+        """The model itself ends sentences and the document."""
+        return "open"
+
+    @property
+    def positions(self) -> None:
+        """As `model.positions` says."""
+        return None
+
+    def needs(self) -> Needs:
+        """As much as fits."""
+        return Needs()
+
+    def check_counts(self, pairs: Sequence[tuple[Sequence[object], Sequence[object]]]) -> None:
+        """Any number of target sentences will do."""
+
+    def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
+        """Attention over the document."""
+        return GroupAttention(whole=parts.attention(replace(sight, part="document")))
+
+    def origin(self, name: str) -> str | None:
+        """Attention over the document starts from that within the sentence."""
+        return name.replace(".whole.", ".local.")

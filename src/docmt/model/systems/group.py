@@ -1,0 +1,91 @@
+"""G-Transformer (Bao et al. 2021): attention within sentences, joined by a gate with attention over the document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from docmt.errors import DocmtError
+from docmt.model.attention import GroupAttention
+from docmt.model.parts import Parts
+from docmt.model.sight import Sight
+from docmt.model.sizes import Sizes
+from docmt.model.systems.base import Needs, Order, System
+
+
+@dataclass(frozen=True)
+class Group(System):
+    """Group attention in every layer; in the top layers global attention as well. The ablations are options."""
+
+    encoder_layers: int = 2
+    """top encoder layers whose self-attention combines group and global attention"""
+    decoder_layers: int = 2
+    """top decoder layers whose self-attention combines group and global attention"""
+    cross_layers: int = 2
+    """top decoder layers whose cross-attention combines group and global attention"""
+    top: Literal["combined", "group", "global"] = "combined"
+    """what the top layers do: combined (published), only group, or only global attention"""
+    self_locality: bool = True
+    """group attention in self-attention; false attends to the whole instance in every layer"""
+    cross_locality: bool = True
+    """group attention in cross-attention; false attends to the whole source in every layer"""
+    gate_bias: float = 0.0
+    """bias that gates start with; at 3 they let 5 % of the attention over the document in"""
+    global_from: Literal["random", "local"] = "random"
+    """with initialize_from: attention over the document starts at random (published), or as a copy of that within
+    sentences"""
+
+    @property
+    def order(self) -> Order:
+        """A row of the search is an instance."""
+        return "documents"
+
+    @property
+    def positions(self) -> None:
+        """As `model.positions` says."""
+        return None
+
+    @property
+    def from_start(self) -> str:
+        """A copy needs what it is a copy of."""
+        return "" if self.global_from == "random" else "global_from"
+
+    def needs(self) -> Needs:
+        """As much as fits."""
+        return Needs()
+
+    def check(self, sizes: Sizes) -> None:
+        """Raises DocmtError for more combined layers than there are, and gates that cannot open."""
+        for name, total in (
+            ("encoder_layers", sizes.encoder_layers),
+            ("decoder_layers", sizes.decoder_layers),
+            ("cross_layers", sizes.decoder_layers),
+        ):
+            if not 0 <= getattr(self, name) <= total:
+                raise DocmtError(
+                    f"model.group.{name} is {getattr(self, name)}: choose from 0 to the {total} layers there are"
+                )
+        if not -100 <= self.gate_bias <= 100:
+            raise DocmtError(f"model.group.gate_bias is {self.gate_bias}: choose a number from -100 to 100")
+
+    def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
+        """Group attention, in the top layers what `top` says, and without locality attention over the document."""
+        whole = replace(sight, part="document")
+        if not (self.self_locality if sight.memory == "self" else self.cross_locality):
+            return GroupAttention(whole=parts.attention(whole))
+        total, top = parts.sizes.decoder_layers, self.cross_layers
+        if sight.memory == "self":
+            total, top = (
+                (total, self.decoder_layers) if sight.causal else (parts.sizes.encoder_layers, self.encoder_layers)
+            )
+        if number < total - top or self.top == "group":
+            return GroupAttention(local=parts.attention(sight))
+        if self.top == "global":
+            return GroupAttention(whole=parts.attention(whole))
+        return GroupAttention(parts.attention(sight), parts.attention(whole), parts.gate(self.gate_bias))
+
+    def origin(self, name: str) -> str | None:
+        """Group attention starts from that of the sentence model; gates and global attention are new, or its copy."""
+        if ".gate." in name or (".whole." in name and self.global_from == "random"):
+            return None
+        return name.replace(".whole.", ".local.")
