@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
+
+from torch import Tensor
 
 from docmt.errors import DocmtError
+
+Number = TypeVar("Number", float, Tensor)
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,7 @@ class SearchConfig:
     beam: int = 5
     """hypotheses kept for each document; 1 is greedy search"""
     length_penalty: float = 1.0
-    """score = log-probability / (free tokens ** length_penalty)"""
+    """score = log-probability / (free tokens ** length_penalty); see compatibility"""
     max_length_ratio: float = 1.2
     """a target sentence has at most ratio * n + extra tokens, n = tokens of its source sentence"""
     max_length_extra: float = 10.0
@@ -25,10 +29,12 @@ class SearchConfig:
     """least tokens of a target sentence"""
     temperature: float = 1.0
     """logits are divided by it before the softmax: above 1 flattens the distribution"""
-    compatibility: Literal["none", "gtransformer"] = "none"
+    compatibility: Literal["none", "gtransformer", "thumt"] = "none"
     """gtransformer: the published search's rules where ours are others: a sentence may have ratio * (n - 1) + extra
     tokens, forced marks count in the length, <unk> and <mask> may be said, and the plain document system's limit is
-    that of the padded source; none: the rules described here"""
+    that of the padded source; thumt: the search of Zhang et al. (2018), in which all sentences of a batch may have
+    ratio * (n + 1) + extra tokens of its longest, and a score is divided by ((5 + tokens) / 6) ** length_penalty
+    (published: beam 4, length_penalty 0.6, max_length_ratio 1, max_length_extra 50); none: the rules described here"""
     n_best: int = 1
     """translations returned for each document, best first (at most beam)"""
     batch_tokens: int = 8192
@@ -41,14 +47,14 @@ class SearchConfig:
                 raise DocmtError(f"search.{name} is {getattr(self, name)}: choose a number of at least {least}")
         if not 0 < self.temperature < math.inf:
             raise DocmtError(f"search.temperature is {self.temperature}: choose a number above 0")
-        if self.compatibility not in ("none", "gtransformer"):
-            raise DocmtError(f"search.compatibility is {self.compatibility!r}: choose one of none, gtransformer")
+        if self.compatibility not in ("none", "gtransformer", "thumt"):
+            raise DocmtError(f"search.compatibility is {self.compatibility!r}: choose one of none, gtransformer, thumt")
         for name in ("length_penalty", "max_length_extra"):
             if not math.isfinite(getattr(self, name)):
                 raise DocmtError(f"search.{name} is {getattr(self, name)}: choose a finite number")
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best}: choose at most the beam of {self.beam}")
-        if self.max_length_extra < max(self.min_length, 1):
+        if self.compatibility != "thumt" and self.max_length_extra < max(self.min_length, 1):
             raise DocmtError(
                 f"search.max_length_extra is {self.max_length_extra}: choose at least {max(self.min_length, 1)}, "
                 "the least number of tokens of a sentence"
@@ -56,11 +62,18 @@ class SearchConfig:
 
     def sentence_limit(self, source_tokens: int) -> int:
         """Most tokens of the translation of a sentence of `source_tokens` tokens (marks not counted)."""
+        if self.compatibility == "thumt":
+            return int(self.max_length_ratio * (source_tokens + 1) + self.max_length_extra)
         if self.as_published:
             return max(int(self.max_length_ratio * (source_tokens - 1) + self.max_length_extra), 1)
         return int(self.max_length_ratio * source_tokens + self.max_length_extra)
 
+    def normalized(self, log_probability: Number, tokens: int) -> Number:
+        """The score of a translation with this log-probability and number of tokens that count."""
+        length = (5 + tokens) / 6 if self.compatibility == "thumt" else max(tokens, 1)
+        return log_probability / length**self.length_penalty
+
     @property
     def as_published(self) -> bool:
-        """Whether the rules are those of the published search."""
+        """Whether the rules are those of the published search of Bao et al. (2021)."""
         return self.compatibility == "gtransformer"

@@ -85,7 +85,7 @@ def join(parts: Sequence[Part], config: SearchConfig) -> DocumentHypothesis:
         sentences += own
         scores += own_scores[:count]
     free = sum(part.hypothesis.free_tokens for part in parts)
-    return DocumentHypothesis(sentences, scores, sum(scores) / max(free, 1) ** config.length_penalty, miscounted)
+    return DocumentHypothesis(sentences, scores, config.normalized(sum(scores), free), miscounted)
 
 
 def ended_by_limit(

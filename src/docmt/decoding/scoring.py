@@ -13,9 +13,8 @@ from docmt.data import Batch, Words, collate
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis, Part, join, ranked
 from docmt.decoding.frame import RULES, WordIds
-from docmt.decoding.search import Hypothesis, split_stream
+from docmt.decoding.search import Hypothesis, not_numbers, split_stream
 from docmt.decoding.task import Task
-from docmt.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.text import SpecialTokens
 
@@ -74,10 +73,7 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int]) -> l
         worth = scores[reached : reached + size].tolist()
         reached += size
         if not all(map(math.isfinite, worth)):
-            raise DocmtError(
-                "the model's weights or scores are not numbers, so it cannot score: train it again with a lower "
-                "optimizer.learning_rate, or set search.temperature nearer to 1"
-            )
+            raise not_numbers()
         limits = [config.sentence_limit(int(task.words.lengths[number])) for number in own]
         forced = rules.forced_labels([int(target.lengths[number]) for number in own], limits, frame.target_goes_on)
         for position in forced:
@@ -86,7 +82,7 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int]) -> l
         if config.as_published:
             free = len(stream)
         sentences, sentence_scores = split_stream(stream, worth, task.specials)
-        score = sum(sentence_scores) / max(free, 1) ** config.length_penalty
+        score = config.normalized(sum(sentence_scores), free)
         hypotheses.append(Hypothesis(sentences, sentence_scores, score, free))
     return hypotheses
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.frame import RULES, Progress, Row
 from docmt.decoding.step import StepView
+from docmt.decoding.thumt import ThumtSearch
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model.view import Memory
@@ -54,10 +55,32 @@ def search(
     memories: what `model.memories` has computed for the source in which the rows' sentences lie. Raises DocmtError
     where the model's scores are not numbers.
     """
+    if config.compatibility == "thumt":
+        return _thumt_search(model, memories, rows, specials, config)
     beams = _Beams(model, memories, rows, specials, config)
     while beams.documents:
         beams.step()
     return [sorted(found, key=lambda h: -h.score)[: config.n_best] for found in beams.found]
+
+
+def _thumt_search(
+    model: TranslationModel,
+    memories: Mapping[str, Memory],
+    rows: Sequence[Row],
+    specials: SpecialTokens,
+    config: SearchConfig,
+) -> list[list[Hypothesis]]:
+    if any(len(row.sentences) > 1 for row in rows):
+        raise DocmtError(
+            "search.compatibility thumt is for systems that translate sentence by sentence: choose none for this model"
+        )
+    found = ThumtSearch(model, memories, rows, specials, config).run()
+    if not all(found):
+        raise not_numbers()
+    return [
+        [Hypothesis([words], [total], score, len(words) + 1) for words, total, score in ranks[: config.n_best]]
+        for ranks in found
+    ]
 
 
 class _Beams:
@@ -156,7 +179,7 @@ class _Beams:
             if self.config.as_published:
                 free = len(tokens)
             sentences, sentence_scores = split_stream(tokens, scores, self.specials)
-            score = float(best[i, j]) / max(free, 1) ** self.config.length_penalty
+            score = self.config.normalized(float(best[i, j]), free)
             found.append(Hypothesis(sentences, sentence_scores, score, free))
 
     def _share(self) -> None:
@@ -175,10 +198,7 @@ class _Beams:
         alive = self.total.isfinite().any(dim=1).tolist()
         if any(not alive[i] and not self.found[number] for i, number in enumerate(self.documents)):
             # Whatever the weights, some next token is possible, so this is never for want of one.
-            raise DocmtError(
-                "the model's weights or scores are not numbers, so it cannot translate: train it again with a lower "
-                "optimizer.learning_rate, or set search.temperature nearer to 1"
-            )
+            raise not_numbers()
         kept = [i for i, number in enumerate(self.documents) if alive[i] and len(self.found[number]) < beam]
         if len(kept) == len(self.documents):
             return
@@ -192,6 +212,14 @@ class _Beams:
         self.counts, self.numbers = self.counts[documents], self.numbers[documents]
         self.rules.keep(documents)
         self.view.keep(rows, documents)
+
+
+def not_numbers() -> DocmtError:
+    """The error for a model whose scores are no numbers."""
+    return DocmtError(
+        "the model's weights or scores are not numbers: train it again with a lower optimizer.learning_rate, or set "
+        "search.temperature nearer to 1"
+    )
 
 
 def _offsets(index: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from docmt.text.checks import check_text, make_directory, read_file
 from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
 
 SYMBOLS_FILE = "dictionary.txt"
+SOURCE_SYMBOLS_FILE = "source_dictionary.txt"
 CONTINUES = "@@"  # ends a symbol that goes on in the next one (Sennrich et al. 2016)
 
 _log = logging.getLogger(__name__)
@@ -26,18 +27,28 @@ class DictionaryTokenizer(Tokenizer):
 
     kind: ClassVar[str] = "dictionary"
 
-    def __init__(self, symbols: Sequence[str]) -> None:
-        """`symbols`: the words in the order of their ids, without special tokens."""
+    def __init__(self, symbols: Sequence[str], source_symbols: Sequence[str] | None = None) -> None:
+        """`symbols`: the words in the order of their ids, without special tokens; `source_symbols`: those of the
+        source, where that has a dictionary of its own (then a side must always be given)."""
         self.symbols = tuple(symbols)
-        self._ids = {symbol: number + SpecialTokens.first_word for number, symbol in enumerate(self.symbols)}
+        self.source_symbols = self.symbols if source_symbols is None else tuple(source_symbols)
+        self._ids = {
+            side: {symbol: number + SpecialTokens.first_word for number, symbol in enumerate(own)}
+            for side, own in (("source", self.source_symbols), ("target", self.symbols))
+        }
 
     @property
     def word_count(self) -> int:
         return len(self.symbols)
 
+    @property
+    def source_vocabulary_size(self) -> int:
+        return len(self.source_symbols) + SpecialTokens.count
+
     def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
         check_text(sentences)
-        batch = [[self._ids.get(symbol, SpecialTokens.unk) for symbol in sentence.split()] for sentence in sentences]
+        known = self._ids[self._side(side)]
+        batch = [[known.get(symbol, SpecialTokens.unk) for symbol in sentence.split()] for sentence in sentences]
         unknown = [
             symbol
             for sentence, ids in zip(sentences, batch, strict=True)
@@ -54,30 +65,33 @@ class DictionaryTokenizer(Tokenizer):
         return batch
 
     def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
-        texts = [" ".join(self.symbols[word] for word in self.words(ids)) for ids in batch]
+        symbols = self.source_symbols if self._side(side) == "source" else self.symbols
+        texts = [" ".join(symbols[word] for word in self.words(ids, side)) for ids in batch]
         return [text.replace(f"{CONTINUES} ", "").removesuffix(CONTINUES) for text in texts]
 
     def same_words(self, other: Tokenizer) -> bool:
-        return isinstance(other, DictionaryTokenizer) and self.symbols == other.symbols
+        return (
+            isinstance(other, DictionaryTokenizer)
+            and self.symbols == other.symbols
+            and self.source_symbols == other.source_symbols
+        )
+
+    def _side(self, side: Side | None) -> Side:
+        if side is None and self.symbols != self.source_symbols:
+            raise ValueError("this tokenizer has a dictionary for each side: say which side the sentence is on")
+        return side or "target"
 
     def save(self, directory: Path) -> None:
         make_directory(directory)
         write_text(directory / SYMBOLS_FILE, "".join(f"{symbol}\n" for symbol in self.symbols))
+        if self.source_symbols != self.symbols:
+            write_text(directory / SOURCE_SYMBOLS_FILE, "".join(f"{symbol}\n" for symbol in self.source_symbols))
         write_config(directory, self.kind)
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        path = directory / SYMBOLS_FILE
-        data = read_file(path, "dictionary")
-        try:
-            symbols = data.decode("utf-8").split("\n")
-        except UnicodeDecodeError as error:
-            raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
-        if symbols.pop() or len(set(symbols)) < len(symbols):
-            raise DocmtError(
-                f"{path} is damaged (a symbol is there twice or cut off); copy the tokenizer's files again"
-            )
-        return cls(symbols)
+        source = directory / SOURCE_SYMBOLS_FILE
+        return cls(_read_symbols(directory / SYMBOLS_FILE), _read_symbols(source) if source.exists() else None)
 
     @classmethod
     def train(
@@ -87,3 +101,15 @@ class DictionaryTokenizer(Tokenizer):
         languages: tuple[str, str] | None = None,
     ) -> Self:
         raise DocmtError("a tokenizer of kind dictionary comes with a converted model: choose another kind to train")
+
+
+def _read_symbols(path: Path) -> list[str]:
+    """The symbols of a file that `save` wrote. Raises DocmtError if it is damaged."""
+    data = read_file(path, "dictionary")
+    try:
+        symbols = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
+    if symbols.pop() or len(set(symbols)) < len(symbols):
+        raise DocmtError(f"{path} is damaged (a symbol is there twice or cut off); copy the tokenizer's files again")
+    return symbols

@@ -69,6 +69,11 @@ class Tokenizer(ABC):
         return self.word_count + SpecialTokens.count
 
     @property
+    def source_vocabulary_size(self) -> int:
+        """The size of the source's vocabulary, where a kind has another one than for the target."""
+        return self.vocabulary_size
+
+    @property
     def specials(self) -> SpecialTokens:
         return SpecialTokens(self.vocabulary_size)
 
@@ -130,9 +135,10 @@ class Tokenizer(ABC):
         ids = [[word] for word in range(SpecialTokens.first_word, self.specials.eod)]
         return self.decode_batch(ids) == other.decode_batch(ids)
 
-    def words(self, ids: Iterable[int]) -> list[int]:
+    def words(self, ids: Iterable[int], side: Side | None = None) -> list[int]:
         """The ids that are words, counted from 0. Raises ValueError for ids outside of the vocabulary."""
-        first, end, size = SpecialTokens.first_word, self.specials.eod, self.vocabulary_size
+        size = self.source_vocabulary_size if side == "source" else self.vocabulary_size
+        first, end = SpecialTokens.first_word, SpecialTokens(size).eod
         kept = []
         for token in ids:
             if first <= token < end:

@@ -38,8 +38,12 @@ class Split:
             max_sentences=model.instance_sentences,
             training=True,
         )
-        for side, tokens in (("source", store.source_tokens), ("target", store.target_tokens)):
-            if int(tokens.min()) < specials.unk or int(tokens.max()) >= specials.eod:
+        source_specials = SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size)
+        for side, tokens, own in (
+            ("source", store.source_tokens, source_specials),
+            ("target", store.target_tokens, specials),
+        ):
+            if int(tokens.min()) < own.unk or int(tokens.max()) >= own.eod:
                 raise DocmtError(
                     f"{store.directory / f'{side}_tokens.npy'} is damaged (it holds numbers that are no words): "
                     "run `docmt prepare` again to write the store anew"
@@ -102,6 +106,7 @@ class TrainingCorpus:
         self.tokenizer: Tokenizer = store.tokenizer
         self.statistics = store.statistics
         self.specials = store.tokenizer.specials
+        self.source_specials = SpecialTokens(store.tokenizer.source_vocabulary_size)
         self.rank, self.world, self.accumulate = rank, world, config.batches.accumulate
         self.train = Split(store.split("train"), config, self.specials, config.batches.train_share)
         self.dev = Split(store.split("dev"), config, self.specials) if "dev" in store.splits else None
@@ -156,4 +161,12 @@ def fit_model_config(config: ModelConfig, store: PreparedStore) -> ModelConfig:
             f"model.vocabulary_size is {config.vocabulary_size}, but the store {store.directory} has {size} entries: "
             "leave it at 0"
         )
-    return replace(config, vocabulary_size=size).filled()
+    source_size = store.tokenizer.source_vocabulary_size
+    if source_size != size and config.family == "docmt":
+        raise DocmtError(
+            f"the store {store.directory} has a source vocabulary of its own, which only model.family thumt has: set "
+            "that, or prepare the data with another tokenizer"
+        )
+    return replace(
+        config, vocabulary_size=size, source_vocabulary_size=source_size if source_size != size else 0
+    ).filled()

@@ -75,7 +75,9 @@ class Updater:
         sums = torch.zeros(2, dtype=torch.float64, device=fabric.device)
         for place, (indices, weight) in enumerate(plan.batches):
             torch.manual_seed(seed_of(self.config.seed, number, place, fabric.global_rank))
-            batch = noised(corpus.train.batch(indices), self.config.objective, epoch, corpus.specials)
+            batch = noised(
+                corpus.train.batch(indices), self.config.objective, epoch, corpus.specials, corpus.source_specials
+            )
             batch = batch.to(fabric.device)
             # Several processes exchange gradients only with the last batch of the update.
             with fabric.no_backward_sync(self._module, enabled=place + 1 < len(plan.batches)):
@@ -128,14 +130,23 @@ def seed_of(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
-def noised(batch: Batch, objective: ObjectiveConfig, epoch: int, specials: SpecialTokens) -> Batch:
-    """The batch with words hidden in source and decoder input, by the rate of the epoch; labels stay."""
+def noised(
+    batch: Batch,
+    objective: ObjectiveConfig,
+    epoch: int,
+    specials: SpecialTokens,
+    source_specials: SpecialTokens | None = None,
+) -> Batch:
+    """The batch with words hidden in source and decoder input, by the rate of the epoch; labels stay.
+
+    source_specials: those of the source, where its vocabulary is another one.
+    """
     rate = rate_in_epoch(objective.word_dropout, objective.word_dropout_epochs, epoch)
     if rate == 0:
         return batch
     source, target = (
-        replace(side, tokens=drop_words(side.tokens, rate, specials))
-        for side in (batch.reading.source, batch.reading.target)
+        replace(side, tokens=drop_words(side.tokens, rate, own))
+        for side, own in ((batch.reading.source, source_specials or specials), (batch.reading.target, specials))
         if side is not None
     )
     return replace(batch, reading=replace(batch.reading, source=source, target=target))
