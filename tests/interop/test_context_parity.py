@@ -192,6 +192,8 @@ def test_the_search_finds_every_published_hypothesis(models, variant, name):
     for kind, found in (("batched", together), ("one_sentence_at_a_time", alone)):
         for row, ours in zip(rows.order, found, strict=True):
             wanted = [hypothesis for hypothesis in record[kind][row] if hypothesis["score"] > NOTHING]
+            if not any(hypothesis["tokens"] for hypothesis in wanted):
+                wanted = wanted[:1]  # a limit of no tokens: they give the empty hypothesis as often as there are beams
             assert [h.score for h in ours] == pytest.approx([h["score"] for h in wanted], abs=2e-5)
             for one, other in zip(ours, wanted, strict=True):
                 tokens = other["tokens"]

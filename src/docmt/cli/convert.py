@@ -1,12 +1,21 @@
-"""docmt convert fairseq-gtransformer CHECKPOINT --dictionary dict.txt -o DIR"""
+"""docmt convert FAMILY CHECKPOINT ... -o DIR"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from docmt.cli.parsing import make_parser, parse
+from docmt.errors import DocmtError
+
+USAGE = """fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
+thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]"""
+# What each family takes besides the checkpoint, the output and its arguments: needed, then optional.
+OPTIONS = {
+    "fairseq-gtransformer": (("dictionary",), ("sentences",)),
+    "thumt": (("source_vocabulary", "target_vocabulary"), ("context_sentences",)),
+}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -14,17 +23,26 @@ def run(arguments: Sequence[str]) -> int:
     parser = make_parser(
         "convert",
         "Turns a checkpoint of another toolkit into a docmt model directory. fairseq-gtransformer: a checkpoint of the "
-        "published G-Transformer code (Bao et al. 2021). The model translates text that is split into symbols as its "
-        "training data was.",
-        "fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]",
+        "published G-Transformer code (Bao et al. 2021). thumt: a checkpoint of the published code of Zhang et al. "
+        "(2018), its variables saved by name as .safetensors or .npz. The model translates text that is split into "
+        "symbols as its training data was.",
+        USAGE,
     )
     parser.add_argument(
-        "family", type=Literal["fairseq-gtransformer"], metavar="FAMILY", help="where the checkpoint comes from"
+        "family",
+        type=Literal["fairseq-gtransformer", "thumt"],
+        metavar="FAMILY",
+        help="where the checkpoint comes from: fairseq-gtransformer or thumt",
     )
     parser.add_argument(
-        "checkpoint", type=Path, metavar="CHECKPOINT", help="fairseq .pt, or its weights as .safetensors"
+        "checkpoint",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="fairseq .pt, or the weights as .safetensors (thumt: or .npz)",
     )
-    parser.add_argument("--dictionary", type=Path, required=True, metavar="FILE", help="its dict.*.txt")
+    parser.add_argument("--dictionary", type=Path, metavar="FILE", help="fairseq-gtransformer: its dict.*.txt")
+    parser.add_argument("--source_vocabulary", type=Path, metavar="FILE", help="thumt: a symbol a line, <pad> first")
+    parser.add_argument("--target_vocabulary", type=Path, metavar="FILE", help="thumt: a symbol a line, <pad> first")
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="model directory, made new"
     )
@@ -33,13 +51,18 @@ def run(arguments: Sequence[str]) -> int:
         type=Path,
         metavar="FILE",
         help="JSON file with its training arguments, where the checkpoint does not hold them (default: args.json "
-        "beside a .safetensors)",
+        "beside it)",
     )
     parser.add_argument(
         "--sentences",
-        type=bool,
-        default=False,
-        help="it was trained on single sentences (doc_mode full), so that it becomes a sentence model",
+        type=bool | None,
+        help="fairseq-gtransformer: it was trained on single sentences (doc_mode full), so that it becomes a sentence "
+        "model (default: false)",
+    )
+    parser.add_argument(
+        "--context_sentences",
+        type=int | None,
+        help="thumt: sentences in a context line of its training data (default: 2)",
     )
     parser.add_argument(
         "--instance_tokens",
@@ -48,16 +71,31 @@ def run(arguments: Sequence[str]) -> int:
         help="documents are translated in pieces of fewer tokens than this, as in its training",
     )
     options = parse(parser, arguments)
-    from docmt.interop import convert_gtransformer  # torch takes a while to load: not for --help
+    given = _given(options)
+    from docmt.interop import convert_gtransformer, convert_thumt  # torch takes a while to load: not for --help
 
-    model = convert_gtransformer(
+    converters: dict[str, Any] = {"fairseq-gtransformer": convert_gtransformer, "thumt": convert_thumt}
+    model = converters[options.family](
         options.checkpoint,
-        options.dictionary,
-        options.output,
+        output=options.output,
         arguments=options.arguments,
-        sentences=options.sentences,
         instance_tokens=options.instance_tokens,
+        **given,
     )
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f"{options.output}: system {model.config.system}, {parameters / 1e6:.1f} million parameters")
     return 0
+
+
+def _given(options: Any) -> dict[str, Any]:
+    """The family's own options. Raises DocmtError for one that is missing, and for one of another family."""
+    needed, optional = OPTIONS[options.family]
+    for family, names in OPTIONS.items():
+        for name in (*names[0], *names[1]):
+            if family != options.family and getattr(options, name) is not None:
+                raise DocmtError(f"--{name} is for {family}, not for {options.family}: leave it out")
+    for name in needed:
+        if getattr(options, name) is None:
+            raise DocmtError(f"--{name} is missing; see docmt convert --help")
+    names = [name for name in (*needed, *optional) if getattr(options, name) is not None]
+    return {name: getattr(options, name) for name in names}
