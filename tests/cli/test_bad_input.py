@@ -225,7 +225,7 @@ def remove(path):
         ("model.safetensors", keep(9000), r"model\.safetensors is damaged .*: copy it again"),
         ("model.safetensors", keep(0), r"model\.safetensors is damaged .*: copy it again"),
         ("model.safetensors", garbage, r"model\.safetensors is damaged .*: copy it again"),
-        ("config.json", remove, r"config\.json is missing: copy the directory again"),
+        ("config.json", remove, r"cannot read \S+config\.json: there is no such file; copy the directory again"),
         ("config.json", garbage, r"config\.json is damaged"),
         ("config.json", text("{"), r"config\.json is damaged"),
         ("config.json", text("{}"), r'config\.json has no entry "model"'),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics
 from docmt.errors import DocmtError
-from docmt.text.tokenizer import Tokenizer, load_tokenizer
+from docmt.text import Tokenizer, load_tokenizer
 
 SPLITS = ("train", "dev", "test")
 SIDES = ("source", "target")

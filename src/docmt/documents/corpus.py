@@ -15,9 +15,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
-from docmt.documents.plain_text import cannot_read, decode_utf8, open_binary
+from docmt.documents.plain_text import decode_utf8, open_binary
 from docmt.errors import DocmtError
-from docmt.files import atomic_path
+from docmt.files import atomic_path, cannot_read
 
 DOCUMENT_MARK = "<d>"
 _BYTE_ORDER_MARK = "\ufeff"
