@@ -220,3 +220,13 @@ def test_files_that_are_read_twice_are_no_pipes(tmp_path):
         names = [tmp_path / name for name in arguments]
         message = r"cannot read \S+pipe: it may be read more than once, but is a pipe; give a file"
         fails("evaluate", "--hypothesis", names[0], "--reference", names[1], message=message)
+
+
+def test_documents_are_counted_as_they_stand_in_the_file(run, tmp_path, bad):
+    """Those that are left out, for they have no pairs of sentences, count."""
+    for side in ("en", "de"):
+        (tmp_path / f"test.{side}").write_text("<d>\nIt is cheap.\n<d>\n<d>\nBAD.\n")
+    outcome = call("score", run, tmp_path / "test.en", tmp_path / "test.de")
+    assert f"error: {tmp_path}/test.en, document 3: {bad}" in outcome.err
+    outcome = call("translate", run, tmp_path / "test.en", "--input.layout", "lines", *QUICK)
+    assert f"error: {tmp_path}/test.en, document 3: {bad}" in outcome.err

@@ -58,12 +58,10 @@ def _attempt(items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Re
         raise
 
 
-def document_names(source: str, ids: Sequence[str]) -> list[str]:
-    """The documents of a file as messages name them: by file, number, and id if that is another."""
-    file = "standard input" if source == STANDARD else source
-    return [
-        f"{file}, document {number}" + ("" if id == str(number) else f" ({id!r})") for number, id in enumerate(ids, 1)
-    ]
+def document_name(file: str, document: ParallelDocument) -> str:
+    """A document as messages name it: by file, number, and id if that is another."""
+    id = "" if document.id == str(document.number) else f" ({document.id!r})"
+    return f"{file}, document {document.number}{id}"
 
 
 def read_corpus(source: str, target: str | None) -> list[ParallelDocument]:

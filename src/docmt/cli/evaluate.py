@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from docmt.cli.corpora import check_outputs, document_names, each_alone, read_corpus
+from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report
 from docmt.decoding import SearchConfig, Translation, Translator
@@ -100,7 +100,7 @@ def _evaluate_model(options: Any) -> int:
     corpus = read_corpus(options.source, options.reference)
     translator = translator_of(options)
     instances = [_instances(translator, document, options.metrics.unit) for document in corpus]
-    report, names = Report(), document_names(options.source, [document.id for document in corpus])
+    report, names = Report(), [document_name(options.source, document) for document in corpus]
     sources = [in_units([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
     found = each_alone(sources, names, partial(_translate, translator), report.failures)
     for name, units, ranges in zip(names, found, instances, strict=True):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
-from docmt.cli.corpora import check_outputs, document_names, each_alone, read_corpus
+from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report, records
 from docmt.decoding import SearchConfig, Translation
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     check_outputs(options.output)
     corpus = read_corpus(options.source, options.target)
     pairs = [(Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in corpus]
-    report, names = Report(), document_names(options.source, [document.id for document in corpus])
+    report, names = Report(), [document_name(options.source, document) for document in corpus]
     found = each_alone(pairs, names, translator_of(options).score_all, report.failures)
     scored = report.numbers_only(found, names)
     if options.format == "jsonl":

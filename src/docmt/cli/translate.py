@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from docmt.cli.corpora import check_outputs, document_names, each_alone
+from docmt.cli.corpora import check_outputs, each_alone
 from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report, records
 from docmt.decoding import SearchConfig, Translation, Translator
@@ -49,9 +49,9 @@ class _File:
     @property
     def names(self) -> list[str]:
         """Of its documents, for messages."""
-        if len(self.documents) == 1:
-            return ["standard input" if self.path == STANDARD else self.path]
-        return document_names(self.path, [document.id for document in self.documents])
+        file = "standard input" if self.path == STANDARD else self.path
+        several = len(self.documents) > 1
+        return [f"{file}, document {document.id}" if several else file for document in self.documents]
 
 
 def run(arguments: Sequence[str]) -> int:
