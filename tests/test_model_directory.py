@@ -1,6 +1,7 @@
 """Model directories: what is saved is loaded, and damage is named."""
 
 import json
+import os
 from dataclasses import asdict
 
 import pytest
@@ -10,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from docmt import model_directory
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model_directory import ModelCard, load_model, load_model_tokenizer, save_model
+from docmt.model_directory import ModelCard, load_languages, load_model, load_model_tokenizer, save_model
 from docmt.text import BpeTokenizer
 
 
@@ -79,8 +80,28 @@ def test_the_card_tells_where_the_model_comes_from(tmp_path, tokenizer):
     for part in ("- en\n- de\n", "# News", "train: 3 documents", '"seed": 1', "updates: 7"):
         assert part in text
     assert "| d-BLEU | 12.35 | `nrefs:1\\|case:mixed` |" in text
+    assert load_languages(tmp_path / "m") == ("en", "de")
     save_model(tmp_path / "m", make_model(), tokenizer, asdict(card))
     assert (tmp_path / "m" / "README.md").read_text() == text
+
+
+def test_languages_that_are_not_recorded(directory):
+    assert load_languages(directory) == ("", "")
+    config = json.loads((directory / "config.json").read_text())
+    del config["source_language"]  # as written before languages were stored
+    (directory / "config.json").write_text(json.dumps(config))
+    assert load_languages(directory.parent) == ("", "")
+    (directory / "config.json").write_text(json.dumps({**config, "source_language": ["en"]}))
+    with pytest.raises(DocmtError, match=r"config.json names a language \['en'\]: write a code"):
+        load_languages(directory)
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer_config.json", "tokenizer.json"])
+def test_nobody_waits_for_a_pipe(directory, file):
+    (directory / file).unlink()
+    os.mkfifo(directory / file)
+    with pytest.raises(DocmtError, match=rf"cannot read .*{file}: it is a pipe; give a file"):
+        load_model_tokenizer(directory) if file.startswith("tokenizer") else load_model(directory)
 
 
 def rewrite(path, change):
@@ -111,8 +132,10 @@ def rewrite(path, change):
             lambda path: rewrite(path, lambda t: t.update({"tokens.weight": torch.zeros(5, 16)})),
             r"tokens.weight of shape \[5, 16\] where the config asks for \[264, 16\]",
         ),
-        ("config.json", lambda path: path.unlink(), "config.json is missing"),
+        ("config.json", lambda path: path.unlink(), "cannot read .*config.json: there is no such file; copy the"),
         ("config.json", lambda path: path.write_text("{"), "config.json is damaged"),
+        ("config.json", lambda path: path.write_text("[" * 100_000), "config.json is damaged .*brackets"),
+        ("config.json", lambda path: path.write_bytes(b'{"model": "\xff"}'), "config.json is damaged"),
         ("config.json", lambda path: path.write_text("{}"), 'config.json has no entry "model"'),
         (
             "config.json",

@@ -37,3 +37,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'docmt' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, those not loaded yet included: what a notebook offers after `docmt.`."""
+    return sorted(__all__)

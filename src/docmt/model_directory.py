@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from docmt.errors import DocmtError
-from docmt.files import atomic_directory
+from docmt.files import atomic_directory, check_regular
+from docmt.files import read_json as read_json  # for those who read other files of a model directory
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import Tokenizer, load_tokenizer
 
@@ -85,7 +86,12 @@ def save_model(
     parameters = sum(parameter.numel() for parameter in model.parameters())
     with atomic_directory(directory) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, model.state_dict())
-        config = {"docmt_version": DOCMT_VERSION, "model": asdict(model.config)}
+        config = {
+            "docmt_version": DOCMT_VERSION,
+            "source_language": card.source_language,
+            "target_language": card.target_language,
+            "model": asdict(model.config),
+        }
         (temporary / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         tokenizer.save(temporary)
         (temporary / CARD_FILE).write_text(card.markdown(model.config, parameters), encoding="utf-8")
@@ -150,6 +156,20 @@ def load_model_config(directory: Path | str) -> ModelConfig:
         ) from error
 
 
+def load_languages(directory: Path | str) -> tuple[str, str]:
+    """Codes of the languages that a model translates from and to; empty where the directory does not say.
+
+    Raises DocmtError if the file is missing or damaged.
+    """
+    path = find_model(directory) / CONFIG_FILE
+    values = read_json(path)
+    codes = [values.get(name, "") for name in ("source_language", "target_language")]
+    for code in codes:
+        if not isinstance(code, str):
+            raise DocmtError(f'{path} names a language {code!r}: write a code such as "en", or copy the file again')
+    return codes[0], codes[1]
+
+
 def find_model(directory: Path | str) -> Path:
     """The model directory meant: `directory` itself, or `model` inside of a run directory.
 
@@ -210,25 +230,13 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a safetensors file, on the CPU. Raises DocmtError if it is missing or damaged."""
+    check_regular(path)
     try:
         return load_file(path)
     except FileNotFoundError as error:
         raise DocmtError(f"{path} is missing: copy the directory again, complete") from error
     except (SafetensorError, OSError) as error:
         raise DocmtError(f"{path} is damaged ({error}): copy it again from where it came") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file. Raises DocmtError if it is missing or damaged."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DocmtError(f"{path} is missing: copy the directory again, complete") from error
-    except (OSError, ValueError) as error:
-        raise DocmtError(f"{path} is damaged ({error}): copy it again from where it came") from error
-    if not isinstance(values, dict):
-        raise DocmtError(f"{path} does not hold a JSON object: copy it again from where it came")
-    return values
 
 
 def _readable(key: str) -> str:

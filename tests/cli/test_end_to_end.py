@@ -177,7 +177,7 @@ def test_lines_stay_beside_their_source(run, tmp_path, source):
     outcome = call(*arguments)
     assert outcome.status == 0
     by_stdin = call(*arguments[:2], *arguments[3:], stdin=source.encode())
-    assert by_stdin == outcome._replace(err=outcome.err.replace(str(path), "-"))
+    assert by_stdin == outcome._replace(err=outcome.err.replace(str(path), "standard input"))
     for ours, theirs in zip(outcome.out.split("\n"), source.split("\n"), strict=True):
         if theirs.strip() in ("", "<d>"):
             assert ours == theirs
@@ -236,6 +236,7 @@ def test_evaluating_a_model_is_evaluating_its_translations(run, corpus, tmp_path
     scores = json.loads((tmp_path / "scores.json").read_text())
     assert scores["documents"] == 6
     only_json = call("evaluate", "--hypothesis", files["hypothesis"], "--reference", files["reference"], "--json", "-")
+    assert (scores.pop("left_out"), set(scores.pop("warnings").values())) == (0, {0})
     assert json.loads(only_json.out) == scores
     perfect = call("evaluate", "--hypothesis", files["reference"], "--reference", files["reference"])
     assert perfect.out.count("100.00") == 3

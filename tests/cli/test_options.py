@@ -103,6 +103,13 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         (["translate", "m", "f", "--input.layout", "page"], r"--input.layout is 'page': choose one of text, lines"),
         (["translate", "m", "f", "-o"], r"-o has no value: give one"),
         (["score", "m", "a", "b", "--search.n_best", "2"], r"unknown option --search.n_best"),
+        (
+            ["translate", "m", "f", "--search.beam", "3", "--search.beam=4"],
+            r"--search.beam is there twice: give it once",
+        ),
+        (["translate", "m", "f", "-o", "x", "--output", "y"], r"--output is there twice: give it once"),
+        ([*EVALUATE, "--hypothesis", "c"], r"--hypothesis is there twice: give it once"),
+        ([*TRAIN, "--run", "r"], r"--run is there twice: give it once"),
         (["translate", "m", "f", "--search.temperature", "0"], r"--search.temperature is 0.*: choose a number above 0"),
     ],
 )
@@ -216,6 +223,22 @@ def test_flags_go_before_recipes_and_later_recipes_before_earlier(tmp_path, pars
     config = parsed("train", one, "--config", two, "--seed", 6, "--model.dropout=0")
     assert (config.model.width, config.model.preset, config.model.dropout) == (32, "tiny", 0.0)
     assert (config.stop.max_steps, config.seed, config.initialize_from) == (9, 6, None)
+
+
+def test_a_list_that_is_there_twice_is_one_list(tmp_path, parsed):
+    """Of several corpora none is dropped."""
+    expected = [Path(name) for name in ("a", "b", "c", "d", "e.jsonl")]
+    config = parsed("prepare", "--train", "a", "b", "--store", "s", "--train", "c", "d", "--train=e.jsonl")
+    assert (config.train, config.store) == (expected, Path("s"))
+    assert parsed("prepare", "--train=e.jsonl", "--store", "s", "--train", "c", "d").train == [
+        Path("e.jsonl"),
+        Path("c"),
+        Path("d"),
+    ]
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("store: s\ntrain: [x, y]\n")
+    assert parsed("prepare", recipe, "--train", "a", "b", "--train", "c", "d").train == expected[:4]
+    assert parsed("prepare", recipe).train == [Path("x"), Path("y")]
 
 
 def test_words_that_yaml_takes_for_something_else(tmp_path, parsed):

@@ -80,7 +80,9 @@ def test_a_whole_experiment_killed_once(experiment, tested, corpus, tmp_path):
     files = ("--source", corpus / "test.en", "--reference", corpus / "test.de", "--json", scores)
     run = output / "runs" / names[1]
     assert call("evaluate", "--model", run, *files, "--search.beam", 1).status == 0
-    assert json.loads(scores.read_text()) == content["rows"][1]["runs"][0]["scores"]
+    found = json.loads(scores.read_text())
+    found = {name: value for name, value in found.items() if name not in ("left_out", "warnings")}
+    assert found == content["rows"][1]["runs"][0]["scores"]
     assert content["rows"][1]["runs"][0]["scores"]["chrf"]["score"] > 0
 
 

@@ -1,7 +1,9 @@
 """From corpus files to a store, end to end."""
 
 import json
+import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -224,8 +226,97 @@ def test_impossible_configurations(config: PrepareConfig, tmp_path: Path) -> Non
         changed(config, tokenizer_directory=tmp_path, sentencepiece_model=tmp_path)
     with pytest.raises(DocmtError, match="--instance_tokens is 2"):
         changed(config, instance_tokens=2)
+    for size in (-1, 1_000_001, 10**30):
+        with pytest.raises(
+            DocmtError, match=rf"--vocabulary_size is {size}; give at most 1,000,000, or 0 for the usual"
+        ):
+            changed(config, vocabulary_size=size)
     with pytest.raises(DocmtError, match="largest possible here is"):
         prepare(changed(config, vocabulary_size=100_000))
+
+
+def test_several_corpora_are_all_taken(config: PrepareConfig, tmp_path: Path) -> None:
+    """Text pairs and JSONL files in any number; ids say where a document comes from, counts what came from where."""
+    more = [write_text(tmp_path / f"more.{side}", [["walk on"], ["a dog", "ran"]]) for side in ("en", "fr")]
+    files = [config.train[0], config.train[1], config.dev[0], *more]
+    store = prepare(changed(config, train=files))
+    train, statistics = store.split("train"), store.statistics.splits["train"]
+    assert len(train.document_ids) == 60 + 2 + 2
+    assert train.document_ids[::61] == ["train.en:1", "dev.jsonl:doc2"]
+    assert train.document_ids[-1] == "more.en:2"
+    assert store.tokenizer.decode(train.target_sentence(-1 + len(train.target_lengths)).tolist()) == "ran"
+    counts = {name: (own.documents, own.sentences) for name, own in statistics.corpora.items()}
+    assert list(counts) == [f"{files[0]} and {files[1]}", str(files[2]), f"{more[0]} and {more[1]}"]
+    assert list(counts.values())[1:] == [(2, 3), (2, 3)]
+    assert sum(sentences for _, sentences in counts.values()) == statistics.sentences
+    assert f"train: 2 documents, 3 sentences from {files[2]}" in format_statistics(store.statistics)
+    assert PreparedStore.open(config.store).statistics == store.statistics
+    assert store.statistics.splits["dev"].corpora == {}
+    twice = prepare(changed(config, store=tmp_path / "twice", train=[*more, *more], vocabulary_size=262))
+    assert list(twice.statistics.splits["train"].corpora) == [
+        f"{more[0]} and {more[1]}",
+        f"{more[0]} and {more[1]} (2)",
+    ]
+    for odd in ([more[0], files[2], more[1]], [*more, more[0]], [files[2], more[0]]):
+        with pytest.raises(DocmtError, match=r"--train names \d files; give one JSONL .*more\.\w\w has no other side"):
+            changed(config, train=odd)
+
+
+def test_a_pipe_is_refused_as_corpora_are_read_more_than_once(config: PrepareConfig, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for files in ([config.train[0], tmp_path / "pipe"], [tmp_path / "pipe"]):
+        with pytest.raises(DocmtError, match=r"cannot read \S+pipe: it is read more than once, but is a pipe; give a"):
+            prepare(changed(config, dev=files))
+    assert not config.store.exists()
+
+
+def test_a_corpus_without_borders_is_told(
+    config: PrepareConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pair = [write_text(tmp_path / f"one.{side}", [["walk on"] * 201]) for side in ("en", "fr")]
+    prepare(changed(config, train=pair, vocabulary_size=263))
+    (message,) = caplog.messages
+    assert message.startswith(f"{pair[0]} and {pair[1]} is a single document of 201 sentences: if it is not, put an")
+    caplog.clear()
+    for path in pair:
+        path.write_text("walk on\n" * 200)
+    prepare(changed(config, train=pair, vocabulary_size=263, store=tmp_path / "two"))
+    assert not caplog.messages
+
+
+def set_value(*keys: str, value: object) -> Callable[[Path], object]:
+    """Damage: another value in a JSON file."""
+
+    def change(path: Path) -> None:
+        values = inner = json.loads(path.read_text())
+        for key in keys[:-1]:
+            inner = inner[key]
+        inner[keys[-1]] = value
+        path.write_text(json.dumps(values))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        set_value("source_language", value={"a": 1}),
+        set_value("vocabulary_size", value="300"),
+        set_value("splits", value=5),
+        set_value("splits", "train", "sentences", value=True),
+        set_value("splits", "train", "skipped", value=[1]),
+        set_value("splits", "train", "skipped", value={"why": "3"}),
+        set_value("splits", "train", "corpora", value={"a": 3}),
+        lambda path: path.write_bytes(b"[" * 100_000),
+        lambda path: path.write_bytes(b"\xff"),
+    ],
+)
+def test_statistics_of_the_wrong_types(config: PrepareConfig, damage: Callable[[Path], object]) -> None:
+    """Found when the store is opened, not when the model is saved hours later."""
+    prepare(config)
+    damage(config.store / "statistics.json")
+    with pytest.raises(DocmtError, match=r"statistics\.json is missing or damaged.*`docmt prepare`"):
+        PreparedStore.open(config.store)
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "other"])

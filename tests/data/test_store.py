@@ -1,5 +1,6 @@
 """Writing and opening the arrays of one split."""
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -104,3 +105,23 @@ def test_sides_that_do_not_match_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="0 source"):
             writer.add("x", [], [])
         writer.add("y", [[4]], [[5]])
+
+
+def test_a_flipped_bit_in_a_header_is_damage(tmp_path: Path) -> None:
+    """numpy reads the header as Python, which fails in many ways, or not at all where the bit does not count."""
+    path = write(tmp_path) / "source_tokens.npy"
+    data = path.read_bytes()
+    for bit in range(0, 128 * 8, 3):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with contextlib.suppress(DocmtError):
+            ParallelStore.open(tmp_path)
+
+
+def test_ids_that_are_no_text(tmp_path: Path) -> None:
+    write(tmp_path)
+    for content in ("[1, 2]", "[" * 100_000):
+        (tmp_path / "documents.json").write_text(content)
+        with pytest.raises(DocmtError, match=r"documents\.json is missing or damaged"):
+            ParallelStore.open(tmp_path)

@@ -288,3 +288,7 @@ def test_a_byte_bpe_is_not_taken_for_moses_units(german: MosesBpeTokenizer, tmp_
     (tmp_path / "tokenizer.json").write_bytes((tmp_path / "bytes" / "tokenizer.json").read_bytes())
     with pytest.raises(DocmtError, match="not a Moses BPE tokenizer"):
         load_tokenizer(tmp_path)
+    german.save(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"kind": "bpe"}')
+    with pytest.raises(DocmtError, match=r"not a byte-level BPE tokenizer"):
+        load_tokenizer(tmp_path)

@@ -1,5 +1,6 @@
 """The Tokenizer contract, for every kind trained here."""
 
+import ast
 import json
 import random
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import docmt.text.tokenizer as tokenizer_module
 from docmt.errors import DocmtError
 from docmt.text import (
     BpeTokenizer,
@@ -214,7 +216,7 @@ def test_missing_tokenizer(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"{}", b"\xff\xfe", b'{"kind"'])
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"{}", b"\xff\xfe", b'{"kind"', b"[" * 100_000])
 def test_damaged_configuration(tokenizers: dict[str, Tokenizer], damage: bytes, tmp_path: Path) -> None:
     tokenizers["bpe"].save(tmp_path)
     (tmp_path / "tokenizer_config.json").write_bytes(damage)
@@ -240,6 +242,58 @@ def test_somebody_elses_tokenizer_json(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(Library(WordLevel({"a": 0, "b": 1}, unk_token="a")).to_str())
     (tmp_path / "tokenizer_config.json").write_text('{"kind": "bpe"}')
     with pytest.raises(DocmtError, match="not a byte-level BPE"):
+        load_tokenizer(tmp_path)
+
+
+STRANGE = {
+    "truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0},
+    "padding": {
+        "strategy": "BatchLongest",
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 1_000_000,
+        "pad_type_id": 0,
+        "pad_token": "x",
+    },
+    "normalizer": {"type": "Lowercase"},
+    "added_tokens": [
+        {
+            "id": 0,
+            "content": "a",
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+    ],
+    "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False},
+    "post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+    "decoder": {"type": "Fuse"},
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_stranger_s_settings_are_refused_by_name(tokenizers: dict[str, Tokenizer], name: str, tmp_path: Path) -> None:
+    """Each would change sentences, or lose their ends, without a word."""
+    tokenizers["bpe"].save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**values, name: STRANGE[name]}), encoding="utf-8")
+    with pytest.raises(DocmtError, match=rf"tokenizer\.json is not a byte-level BPE .*\(its {name} is another\)"):
+        load_tokenizer(tmp_path)
+    path.write_text(json.dumps({**values, "model": {**values["model"], "dropout": 0.5}}), encoding="utf-8")
+    with pytest.raises(DocmtError, match=r"its model's dropout is another"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_vocabulary_without_a_byte_is_refused(tokenizers: dict[str, Tokenizer], tmp_path: Path) -> None:
+    tokenizers["bpe"].save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    values["model"]["vocab"]["no byte"] = values["model"]["vocab"].pop("Ā")
+    path.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(DocmtError, match=r"not a byte-level BPE .*lacks bytes"):
         load_tokenizer(tmp_path)
 
 
@@ -295,3 +349,11 @@ sys.exit(status or "TOKENIZERS_PARALLELISM" in os.environ)
 
 def test_bpe_kind() -> None:
     assert BpeTokenizer.kind == "bpe" and SentencePieceTokenizer.kind == "sentencepiece"
+
+
+def test_the_contract_knows_no_kind() -> None:
+    """`docmt.text.kinds` looks down on all kinds: none of them is imported inside of a function."""
+    for path in Path(tokenizer_module.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("docmt"):
+                assert node.col_offset == 0, f"{path.name}, line {node.lineno}"

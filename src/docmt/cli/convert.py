@@ -90,8 +90,8 @@ def run(arguments: Sequence[str]) -> int:
 def _given(options: Any) -> dict[str, Any]:
     """The family's own options. Raises DocmtError for one that is missing, and for one of another family."""
     needed, optional = OPTIONS[options.family]
-    for family, names in OPTIONS.items():
-        for name in (*names[0], *names[1]):
+    for family, (always, sometimes) in OPTIONS.items():
+        for name in (*always, *sometimes):
             if family != options.family and getattr(options, name) is not None:
                 raise DocmtError(f"--{name} is for {family}, not for {options.family}: leave it out")
     for name in needed:

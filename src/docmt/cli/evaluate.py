@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from docmt.cli.corpora import check_outputs, read_corpus
+from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
-from docmt.decoding import SearchConfig
-from docmt.documents import Document
+from docmt.cli.results import Report
+from docmt.decoding import SearchConfig, Translation, Translator
+from docmt.documents import Document, ParallelDocument
 from docmt.documents.plain_text import write_text
 from docmt.errors import DocmtError
 from docmt.evaluation import (
@@ -18,9 +20,9 @@ from docmt.evaluation import (
     MetricConfig,
     evaluate_documents,
     evaluate_files,
-    in_documents,
     in_units,
 )
+from docmt.files import check_regular
 
 USAGE = """--hypothesis FILE --reference FILE [options]
 --model DIRECTORY --source FILE --reference FILE [options]
@@ -52,12 +54,18 @@ def run(arguments: Sequence[str]) -> int:
     add_model_options(parser)
     options = parse(parser, arguments)
     _check(options)
-    evaluation = _evaluate_model(options) if options.model else _evaluate_file(options)
+    if options.hypothesis:
+        _tell(options, _evaluate_file(options), "", {})
+        return 0
+    return _evaluate_model(options)
+
+
+def _tell(options: Any, evaluation: Evaluation, remark: str, more: dict[str, Any]) -> None:
+    """Writes the scores: as a table with a last line, if there is a remark, and as JSON with more entries."""
     if options.json:
-        write_text(options.json, json.dumps(evaluation.to_json(), indent=2) + "\n")
+        write_text(options.json, json.dumps({**evaluation.to_json(), **more}, indent=2) + "\n")
     if options.json != "-":
-        print(evaluation.format())
-    return 0
+        print(f"{evaluation.format()}\n{remark}" if remark else evaluation.format())
 
 
 def _check(options: Any) -> None:
@@ -82,24 +90,53 @@ def _check(options: Any) -> None:
 
 
 def _evaluate_file(options: Any) -> Evaluation:
+    for path in (options.hypothesis, options.reference):
+        check_regular(path, "it may be read more than once, but is")
     return evaluate_files(Path(options.hypothesis), Path(options.reference), options.metrics)
 
 
-def _evaluate_model(options: Any) -> Evaluation:
+def _evaluate_model(options: Any) -> int:
+    """Translates and scores; documents that cannot be translated are left out of the scores, on both sides."""
     corpus = read_corpus(options.source, options.reference)
     translator = translator_of(options)
-    instances = None
-    if options.metrics.unit == "instance":
-        instances = [translator.instances(document.source, document.target) for document in corpus]
-    units = in_units([document.source for document in corpus], instances)
-    translations = translator.translate_all([Document.from_sentences(unit) for unit in units])
-    hypotheses = in_documents([translation.document.sentences for translation in translations], instances)
+    instances = [_instances(translator, document, options.metrics.unit) for document in corpus]
+    report, names = Report(), [document_name(options.source, document) for document in corpus]
+    sources = [in_units([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
+    found = each_alone(sources, names, partial(_translate, translator), report.failures)
+    for name, units, ranges in zip(names, found, instances, strict=True):
+        if units is not None:
+            for translation, (first, _) in zip(units, ranges, strict=True):
+                report.collect(name, translation, first)
+    hypotheses = [
+        [sentence for unit in units for sentence in unit.document.sentences] if units else [""] * len(document.source)
+        for units, document in zip(found, corpus, strict=True)
+    ]
     if options.output:
         write_text(options.output, "\n".join(Document.from_sentences(sentences).text() for sentences in hypotheses))
-    return evaluate_documents(
-        hypotheses,
-        [document.target for document in corpus],
-        options.metrics,
-        instances,
-        miscounted=sum(len(translation.miscounted) for translation in translations),
-    )
+    kept = [number for number, units in enumerate(found) if units]
+    if kept:
+        evaluation = evaluate_documents(
+            [hypotheses[number] for number in kept],
+            [corpus[number].target for number in kept],
+            options.metrics,
+            [instances[number] for number in kept] if options.metrics.unit == "instance" else None,
+            miscounted=len(report.places["sentence_count"]),
+        )
+        left_out = len(corpus) - len(kept)
+        remark = f"{left_out} of {len(corpus)} documents left out, as they could not be translated" if left_out else ""
+        _tell(options, evaluation, remark, {"left_out": left_out, "warnings": report.counts()})
+    return report.print(len(corpus), len(kept), "documents", "translated")
+
+
+def _instances(translator: Translator, document: ParallelDocument, unit: str) -> list[tuple[int, int]]:
+    """What is translated by itself: the instances of a document, or (of another unit) all of it."""
+    if unit == "instance":
+        return translator.instances(document.source, document.target)
+    return [(0, len(document.source))]
+
+
+def _translate(translator: Translator, documents: Sequence[Sequence[Sequence[str]]]) -> list[list[Translation]]:
+    """The translations of the units of every document, all searched together."""
+    units = [Document.from_sentences(unit) for document in documents for unit in document]
+    translations = iter(translator.translate_all(units))
+    return [[next(translations) for _ in document] for document in documents]

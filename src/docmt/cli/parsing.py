@@ -127,6 +127,7 @@ def _with_recipes(parser: ArgumentParser, arguments: list[str]) -> tuple[list[st
     """The arguments with the settings of recipes in their places, and where each setting that counts comes from."""
     if arguments and is_recipe(arguments[0]):
         arguments.insert(0, "--config")
+    arguments = _given_once(parser, arguments)
     expanded: list[str] = []
     places: dict[str, str] = {}
     rest = iter(arguments)
@@ -148,6 +149,38 @@ def _with_recipes(parser: ArgumentParser, arguments: list[str]) -> tuple[list[st
         places.pop(name, None)
         expanded.append(argument)
     return expanded, places
+
+
+def _given_once(parser: ArgumentParser, arguments: list[str]) -> list[str]:
+    """The arguments with the values of every option that takes a list put together, where it stands last.
+
+    Raises DocmtError for any other option that is there twice: the library would drop the first without a word.
+    Recipes may be several, and a flag may overrule the setting of a recipe.
+    """
+    options = {string: action for action in parser._actions for string in action.option_strings}
+    parts: list[list[str]] = [[]]  # each an option and what stands up to the next one
+    last: dict[str, list[str]] = {}
+    for place, argument in enumerate(arguments):
+        if argument == "--":
+            parts.append(arguments[place:])
+            break
+        flag, equals, value = argument.partition("=")
+        action = options.get(flag)
+        if action is None:
+            parts[-1].append(argument)
+            continue
+        part = [argument]
+        parts.append(part)
+        before = last.get(action.dest)
+        if before is not None and action.nargs in ("+", "*"):
+            first, *values = before
+            values = [first.partition("=")[2], *values] if "=" in first else values
+            part[:] = [flag, *values, *([value] if equals else [])]
+            before.clear()
+        elif before is not None and flag != "--config":
+            raise DocmtError(f"{flag} is there twice: give it once")
+        last[action.dest] = part
+    return [argument for part in parts for argument in part]
 
 
 def _option(parser: ArgumentParser, name: str) -> argparse.Action | None:

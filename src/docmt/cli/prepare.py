@@ -10,11 +10,12 @@ from docmt.data import PrepareConfig, format_statistics, prepare
 
 CORPORA = {
     "train": "training corpus: a source and a target text file (one sentence a line, an empty line between documents, "
-    "or <d> lines before them), or one JSONL file with id, source and target",
+    "or <d> lines before them), or one JSONL file with id, source and target; more pairs or .jsonl files are further "
+    "corpora",
     "dev": "development corpus, in the same form; without one there is no validation",
     "test": "test corpus, in the same form",
 }
-USAGE = """--store DIRECTORY --train SOURCE TARGET [--dev SOURCE TARGET] [options]
+USAGE = """--store DIRECTORY --train SOURCE TARGET [SOURCE TARGET ...] [--dev SOURCE TARGET] [options]
 RECIPE.yaml [options]"""
 
 

@@ -6,12 +6,15 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
-from docmt.cli.corpora import check_outputs, read_corpus
+from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
-from docmt.cli.translate import records
-from docmt.decoding import SearchConfig
+from docmt.cli.results import Report, records
+from docmt.decoding import SearchConfig, Translation
 from docmt.documents import Document
 from docmt.documents.plain_text import write_text
+
+NO_SCORE = "-"
+"""Stands in the text output for a sentence of a document that could not be scored."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -37,8 +40,8 @@ def run(arguments: Sequence[str]) -> int:
         "--format",
         type=Literal["text", "jsonl"],
         default="text",
-        help="text: one number a line for each pair of sentences, an empty line between documents; jsonl: one JSON "
-        "object per pair",
+        help="text: one number a line for each pair of sentences, an empty line between documents, - where a "
+        "document could not be scored; jsonl: one JSON object per pair",
     )
     # The beam and what else only a search needs are left out: nothing is searched here.
     add_settings(parser, SearchConfig, "search", SEARCH_TITLE, skip={"beam", "min_length", "n_best"})
@@ -47,11 +50,22 @@ def run(arguments: Sequence[str]) -> int:
     check_outputs(options.output)
     corpus = read_corpus(options.source, options.target)
     pairs = [(Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in corpus]
-    scored = translator_of(options).score_all(pairs)
+    report, names = Report(), [document_name(options.source, document) for document in corpus]
+    found = each_alone(pairs, names, translator_of(options).score_all, report.failures)
+    scored = report.numbers_only(found, names)
     if options.format == "jsonl":
-        lines = [json.dumps(record, ensure_ascii=False) for document in scored for record in records(document)]
+        lines = [
+            json.dumps(record, ensure_ascii=False) for document in scored if document for record in records(document)
+        ]
         write_text(options.output, "".join(line + "\n" for line in lines))
     else:
-        blocks = ["".join(f"{s.score:.6f}\n" for s in document.sentences) for document in scored]
+        blocks = [_lines(document, len(pair.source)) for document, pair in zip(scored, corpus, strict=True)]
         write_text(options.output, "\n".join(blocks))
-    return 0
+    return report.print(len(corpus), sum(document is not None for document in scored), "documents", "scored")
+
+
+def _lines(scored: Translation | None, sentences: int) -> str:
+    """A line for each sentence of a document, whether or not it could be scored: they stay beside their source."""
+    if scored is None:
+        return f"{NO_SCORE}\n" * sentences
+    return "".join(f"{sentence.score:.6f}\n" for sentence in scored.sentences)

@@ -60,7 +60,7 @@ def _with_stored_recipe(arguments: list[str]) -> list[str]:
         raise DocmtError(f"--resume names {run} and --run {other}: give --resume alone to go on with a run")
     if is_recipe(arguments[0]):
         arguments = ["--config", *arguments]
-    return ["--config", str(recipe), *arguments, "--run", run]
+    return ["--config", str(recipe), *arguments, *([] if other else ["--run", run])]
 
 
 def _value_of(flag: str, arguments: Sequence[str]) -> str | None:

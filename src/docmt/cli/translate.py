@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from docmt.cli.corpora import check_outputs
+from docmt.cli.corpora import check_outputs, each_alone
 from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
+from docmt.cli.results import Report, records
 from docmt.decoding import SearchConfig, Translation, Translator
 from docmt.documents import Document, read_lines
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError
 from docmt.files import cannot_write
+from docmt.model_directory import load_languages
 
+UNKNOWN_LANGUAGE = "en"  # whose rules also serve for languages that have none
 GROUP = 64  # documents translated together; finished groups are written at once
 
 
@@ -29,8 +31,9 @@ class InputConfig:
     layout: Literal["text", "lines"] = "text"
     """text: running text, segmented into sentences; lines: one sentence a line, an empty line between documents, or
     <d> lines before them; in both all that stands between sentences is kept as it is"""
-    language: str = "en"
-    """language code for the segmentation of running text"""
+    language: str = ""
+    """language code for the segmentation of running text (default: the source language of the model, or en where the
+    model does not say)"""
     join_lines: bool = False
     """the lines of a paragraph are one text, hard-wrapped (otherwise every line ends a sentence)"""
 
@@ -42,6 +45,13 @@ class _File:
     path: str
     output: str
     documents: list[Document]
+
+    @property
+    def names(self) -> list[str]:
+        """Of its documents, for messages."""
+        file = "standard input" if self.path == STANDARD else self.path
+        several = len(self.documents) > 1
+        return [f"{file}, document {document.id}" if several else file for document in self.documents]
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -76,18 +86,19 @@ def run(arguments: Sequence[str]) -> int:
         raise DocmtError("--search.n_best above 1 needs --format jsonl: text has room for one translation")
     outputs = _outputs(options.files or [STANDARD], options.output)
     translator = translator_of(options)
-    failures: list[str] = []
-    files = _read(outputs, options.input, failures)
+    report = Report()
+    language = options.input.language or load_languages(options.model)[0] or UNKNOWN_LANGUAGE
+    files = _read(outputs, replace(options.input, language=language), report.failures)
     written = 0
-    places: dict[str, list[str]] = {}
     for group in _groups(files):
-        found = _translate(translator, [document for file in group for document in file.documents], failures)
+        found = _translate(translator, group, report)
         for file in group:
             translations = [found[id(document)] for document in file.documents if id(document) in found]
-            if len(translations) == len(file.documents) and _write(file, translations, options.format, failures):
+            if len(translations) == len(file.documents) and _write(file, translations, options.format, report):
                 written += 1
-                _collect(file, translations, places)
-    return _report(failures, places, written, len(outputs))
+                for name, translation in zip(file.names, translations, strict=True):
+                    report.collect(name, translation)
+    return report.print(len(outputs), written, "files", "translated")
 
 
 def _outputs(files: Sequence[str], output: str) -> dict[str, str]:
@@ -147,28 +158,23 @@ def _groups(files: Sequence[_File]) -> list[list[_File]]:
     return groups
 
 
-def _translate(translator: Translator, documents: Sequence[Document], failures: list[str]) -> dict[int, Translation]:
+def _translate(translator: Translator, files: Sequence[_File], report: Report) -> dict[int, Translation]:
     """Translations by identity of the document; one that fails does not stop the others."""
-    try:
-        translations = translator.translate_all(documents)
-        return {id(document): translation for document, translation in zip(documents, translations, strict=True)}
-    except DocmtError as error:
-        if len(documents) == 1:
-            failures.append(f"{documents[0].id}: {error}")
-            return {}
-    found: dict[int, Translation] = {}
-    for document in documents:
-        found.update(_translate(translator, [document], failures))
-    return found
+    documents = [document for file in files for document in file.documents]
+    names = [name for file in files for name in file.names]
+    translations = each_alone(documents, names, translator.translate_all, report.failures)
+    translations = report.numbers_only(translations, names)
+    pairs = zip(documents, translations, strict=True)
+    return {id(document): translation for document, translation in pairs if translation is not None}
 
 
-def _write(file: _File, translations: Sequence[Translation], format: str, failures: list[str]) -> bool:
+def _write(file: _File, translations: Sequence[Translation], format: str, report: Report) -> bool:
     """Writes the translation of a file; returns whether that went well."""
     text = _jsonl(file, translations) if format == "jsonl" else "".join(t.text() for t in translations)
     try:
         write_text(file.output, text)
     except DocmtError as error:
-        failures.append(str(error))
+        report.failures.append(str(error))
         return False
     return True
 
@@ -185,47 +191,3 @@ def _jsonl(file: _File, translations: Sequence[Translation]) -> str:
         source_start += len(document.text())
         target_start += len(translation.text())
     return "".join(lines)
-
-
-def records(translation: Translation) -> list[dict[str, Any]]:
-    """One JSON object per sentence of a translation."""
-    found = []
-    for number, (sentence, warnings) in enumerate(zip(translation.sentences, translation.warnings(), strict=True)):
-        record = {"document": translation.document.id, "sentence": number + 1, **sentence.to_json()}
-        record["warnings"] = warnings
-        if translation.alternatives:
-            others = [alternative.sentences[number] for alternative in translation.alternatives]
-            record["alternatives"] = [{"target": other.target, "score": other.score} for other in others]
-        found.append(record)
-    return found
-
-
-def _collect(file: _File, translations: Sequence[Translation], places: dict[str, list[str]]) -> None:
-    """Adds to `places` where in the file each warning applies."""
-    for document, translation in enumerate(translations, 1):
-        within = f"{file.path}, document {document}" if len(translations) > 1 else file.path
-        for first, last in translation.miscounted:
-            places.setdefault("sentence_count", []).append(f"{within}, sentences {first + 1} to {last}")
-        for warning, numbers in (("length_limit", translation.at_limit), ("long_source", translation.overlong)):
-            places.setdefault(warning, []).extend(f"{within}, sentence {number + 1}" for number in numbers)
-
-
-_WARNINGS = {
-    "sentence_count": "places where the model gave another number of sentences than the source has: surplus sentences "
-    "were joined, missing ones left empty",
-    "length_limit": "sentences ended by the length limit, so that words may be missing (--search.max_length_ratio and "
-    "--search.max_length_extra raise it)",
-    "long_source": "source sentences longer than the instances that the model was trained on, each translated alone",
-}
-
-
-def _report(failures: Sequence[str], places: dict[str, list[str]], written: int, total: int) -> int:
-    for warning, found in places.items():
-        if found:
-            first = f"first: {found[0]}" if len(found) > 1 else found[0]
-            print(f"docmt: {len(found)} x {_WARNINGS[warning]} ({first})", file=sys.stderr)
-    for failure in failures:
-        print(f"docmt: error: {failure}", file=sys.stderr)
-    if failures and total > 1:
-        print(f"docmt: {total - written} of {total} files could not be translated", file=sys.stderr)
-    return 2 if failures else 0

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Literal
 
 from docmt.data.instances import DEFAULT_LIMIT, MARKS, cut
-from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, SplitStatistics
+from docmt.data.statistics import STATISTICS_FILE, CorpusCounts, CorpusStatistics, SplitStatistics
 from docmt.data.store import SPLITS, TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
 from docmt.documents.corpus import ParallelDocument, Skipped, read_parallel
 from docmt.errors import DocmtError
-from docmt.files import atomic_directory
+from docmt.files import atomic_directory, check_regular
 from docmt.model.systems import Needs
 from docmt.progress import progress
 from docmt.text import SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
@@ -21,6 +22,12 @@ from docmt.text.moses import moses_language
 
 BATCH_DOCUMENTS = 256
 """Documents encoded at a time: some thousand sentences, enough to keep all cores busy."""
+LARGEST_VOCABULARY = 1_000_000
+"""More cannot be learned from any text; asked for much more, the libraries overflow, or compute for ever."""
+ONE_DOCUMENT = 200
+"""A corpus of one document with more sentences than this most likely lacks the borders of its documents."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class PrepareConfig:
     store: Path
     """The directory to write."""
     train: list[Path]
-    """Training corpus: one JSONL file, or the source and the target text file."""
+    """Training corpus: the source and the target text file, or one JSONL file; several corpora one after another."""
     dev: list[Path] = field(default_factory=list)
     """Development corpus, like `train`; without one there is no validation."""
     test: list[Path] = field(default_factory=list)
@@ -56,15 +63,17 @@ class PrepareConfig:
 
     def __post_init__(self) -> None:
         for name in SPLITS:
-            files = getattr(self, name)
-            if len(files) not in ((1, 2) if name == "train" else (0, 1, 2)):
-                raise DocmtError(
-                    f"--{name} names {len(files)} files; give one JSONL file, or a source and a target file"
-                )
+            if not self.corpora(name) and name == "train":
+                raise DocmtError("--train names 0 files; give one JSONL file, or a source and a target file")
         if self.tokenizer_directory is not None and self.sentencepiece_model is not None:
             raise DocmtError("--tokenizer_directory and --sentencepiece_model both name a tokenizer; give one of them")
         if self.tokenizer == "moses-bpe" and self.tokenizer_directory is None and self.sentencepiece_model is None:
             self._check_languages()
+        if not 0 <= self.vocabulary_size <= LARGEST_VOCABULARY:
+            raise DocmtError(
+                f"--vocabulary_size is {self.vocabulary_size}; give at most {LARGEST_VOCABULARY:,}, or 0 for the usual "
+                "size"
+            )
         if self.instance_tokens <= MARKS:
             raise DocmtError(f"--instance_tokens is {self.instance_tokens}; it must be over {MARKS}")
 
@@ -77,9 +86,45 @@ class PrepareConfig:
         moses_language(self.source_language, "--source_language ")
         moses_language(self.target_language, "--target_language ")
 
-    def files(self, split: str) -> list[Path]:
-        """The corpus files of "train", "dev" or "test"; empty if that split is not there."""
-        return [Path(path) for path in getattr(self, split)]
+    def corpora(self, split: str) -> list[Corpus]:
+        """The corpora of "train", "dev" or "test"; none if that split is not there.
+
+        A file named .jsonl is a corpus, as is a file that stands alone; others are pairs of source and target.
+        Raises DocmtError where a file has no other side.
+        """
+        files = [Path(path) for path in getattr(self, split)]
+        if len(files) == 1:
+            return [Corpus(files[0])]
+        found: list[Corpus] = []
+        rest = iter(files)
+        for source in rest:
+            target = None if _is_jsonl(source) else next(rest, None)
+            if not _is_jsonl(source) and (target is None or _is_jsonl(target)):
+                raise DocmtError(
+                    f"--{split} names {len(files)} files; give one JSONL file, or a source and a target file, for each "
+                    f"corpus ({source} has no other side, and its name does not end in .jsonl)"
+                )
+            found.append(Corpus(source, target))
+        return found
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Where a parallel corpus is: two text files, or one JSONL file."""
+
+    source: Path
+    target: Path | None = None
+
+    @property
+    def paths(self) -> list[Path]:
+        return [self.source] if self.target is None else [self.source, self.target]
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.paths))
+
+
+def _is_jsonl(path: Path) -> bool:
+    return path.suffix == ".jsonl"
 
 
 def prepare(config: PrepareConfig) -> PreparedStore:
@@ -90,15 +135,17 @@ def prepare(config: PrepareConfig) -> PreparedStore:
     """
     _check_store(config)
     for split in SPLITS:
-        if config.files(split):
-            next(_read(config, split, Skipped()))  # a wrong path or an empty file shows now, not after minutes
+        for corpus in config.corpora(split):
+            for path in corpus.paths:
+                check_regular(path, "it is read more than once, but is")
+            next(_read(corpus, split, Skipped()))  # a wrong path or an empty file shows now, not after minutes
     tokenizer = _tokenizer(config)
     with atomic_directory(config.store) as directory:
         tokenizer.save(directory / TOKENIZER_FOLDER)
         splits = {
             split: _prepare_split(config, split, tokenizer, directory / split)
             for split in SPLITS
-            if config.files(split)
+            if config.corpora(split)
         }
         statistics = CorpusStatistics(
             source_language=config.source_language,
@@ -123,7 +170,7 @@ def _check_store(config: PrepareConfig) -> None:
     elif store.exists() and not store.is_dir():
         raise DocmtError(f"{store} is a file; choose a directory for the store")
     for split in SPLITS:
-        for path in config.files(split):
+        for path in (path for corpus in config.corpora(split) for path in corpus.paths):
             if path.resolve().is_relative_to(store.resolve()):
                 raise DocmtError(f"{path} lies inside of the store {store} that would replace it; move it elsewhere")
 
@@ -144,39 +191,46 @@ def _tokenizer(config: PrepareConfig) -> Tokenizer:
 
 
 def _training_sentences(config: PrepareConfig) -> Iterator[tuple[Side, str]]:
-    for document in _read(config, "train", Skipped()):
-        for sentence in document.source:
-            yield "source", sentence
-        for sentence in document.target:
-            yield "target", sentence
+    for corpus in config.corpora("train"):
+        for document in _read(corpus, "train", Skipped()):
+            for sentence in document.source:
+                yield "source", sentence
+            for sentence in document.target:
+                yield "target", sentence
 
 
-def _read(config: PrepareConfig, split: str, skipped: Skipped) -> Iterator[ParallelDocument]:
-    """The documents of a split. Raises DocmtError if there are none."""
-    files = config.files(split)
+def _read(corpus: Corpus, split: str, skipped: Skipped) -> Iterator[ParallelDocument]:
+    """The documents of a corpus. Raises DocmtError if there are none."""
     empty = True
-    for document in read_parallel(*files, skipped=skipped):
+    for document in read_parallel(corpus.source, corpus.target, skipped=skipped):
         empty = False
         yield document
     if empty:
-        raise _empty(files, split)
+        raise _empty(corpus, split)
 
 
-def _empty(files: Sequence[Path], split: str) -> DocmtError:
-    names = " and ".join(map(str, files))
-    return DocmtError(f"the {split} corpus {names} holds no sentence pairs; give files with parallel sentences")
+def _empty(corpus: Corpus, split: str) -> DocmtError:
+    return DocmtError(f"the {split} corpus {corpus} holds no sentence pairs; give files with parallel sentences")
 
 
 def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, directory: Path) -> SplitStatistics:
     skipped = Skipped()
-    written = 0
-    documents = _read(config, split, skipped)
+    corpora = config.corpora(split)
+    counts: dict[str, CorpusCounts] = {}
     with StoreWriter(directory, tokenizer.vocabulary_size) as writer, progress(f"encoding {split}") as bar:
-        while batch := list(islice(documents, BATCH_DOCUMENTS)):
-            written += _write_batch(batch, tokenizer, writer, skipped)
-            bar.advance(sum(len(document.source) for document in batch), "sentences")
-        if not written:
-            raise _empty(config.files(split), split)
+        for corpus in corpora:
+            before = writer.documents, writer.sentences
+            # Ids are those of a corpus: of several, each says which corpus it is from.
+            prefix = f"{corpus.source.name}:" if len(corpora) > 1 else ""
+            documents = _read(corpus, split, skipped)
+            while batch := list(islice(documents, BATCH_DOCUMENTS)):
+                _write_batch(batch, tokenizer, writer, skipped, prefix)
+                bar.advance(sum(len(document.source) for document in batch), "sentences")
+            own = CorpusCounts(writer.documents - before[0], writer.sentences - before[1])
+            if not own.documents:
+                raise _empty(corpus, split)
+            _warn_of_one_document(corpus, own)
+            counts[_unused(str(corpus), counts)] = own
     store = ParallelStore.open(directory)
     return SplitStatistics.count(
         store.source_lengths,
@@ -193,18 +247,35 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
         config.instance_tokens,
         skipped.counts,
         skipped.examples,
+        counts if len(counts) > 1 else {},
     )
 
 
+def _warn_of_one_document(corpus: Corpus, counts: CorpusCounts) -> None:
+    """A corpus of sentences without borders would teach a model that all of them are context of each other."""
+    if corpus.target is not None and counts.documents == 1 and counts.sentences > ONE_DOCUMENT:
+        _log.warning(
+            "%s is a single document of %s sentences: if it is not, put an empty line (or a line <d> before each) "
+            "between its documents",
+            corpus,
+            f"{counts.sentences:,}",
+        )
+
+
+def _unused(name: str, names: Collection[str]) -> str:
+    """The name, with a number where it is taken: the same corpus may be there twice, to count double."""
+    candidates = (f"{name} ({number})" for number in count(2))
+    return name if name not in names else next(other for other in candidates if other not in names)
+
+
 def _write_batch(
-    documents: Sequence[ParallelDocument], tokenizer: Tokenizer, writer: StoreWriter, skipped: Skipped
-) -> int:
-    """Encodes and writes documents; returns how many of them had sentences left."""
+    documents: Sequence[ParallelDocument], tokenizer: Tokenizer, writer: StoreWriter, skipped: Skipped, prefix: str
+) -> None:
+    """Encodes and writes the documents that have sentences left, with `prefix` before their ids."""
     source_sentences = [sentence for document in documents for sentence in document.source]
     target_sentences = [sentence for document in documents for sentence in document.target]
     sources = iter(tokenizer.encode_batch(source_sentences, "source"))
     targets = iter(tokenizer.encode_batch(target_sentences, "target"))
-    written = 0
     for document in documents:
         pairs = []
         for number in range(1, len(document.source) + 1):
@@ -214,6 +285,4 @@ def _write_batch(
             else:  # a tokenizer that normalises may leave nothing of a sentence of odd characters
                 skipped.add("pair of which the tokenizer leaves nothing", f"document {document.id}, sentence {number}")
         if pairs:
-            writer.add(document.id, [source for source, _ in pairs], [target for _, target in pairs])
-            written += 1
-    return written
+            writer.add(f"{prefix}{document.id}", [source for source, _ in pairs], [target for _, target in pairs])

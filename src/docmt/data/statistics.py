@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docmt.data.instances import MARKS, Instances
+from docmt.files import parse_json
 
 STATISTICS_FILE = "statistics.json"
+Typed = TypeVar("Typed", "SplitStatistics", "CorpusStatistics", "CorpusCounts")
+
+
+class StatisticsError(ValueError):
+    """A value of the wrong type in statistics that are read; the message says which."""
+
+
+@dataclass(frozen=True)
+class CorpusCounts:
+    """How much of a split comes from one of its corpora."""
+
+    documents: int
+    sentences: int
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,8 @@ class SplitStatistics:
     """What was left out: reason and number of cases."""
     skipped_examples: dict[str, list[str]] = field(default_factory=dict)
     """The first few places for each reason."""
+    corpora: dict[str, CorpusCounts] = field(default_factory=dict)
+    """What came from which files, where there are several corpora."""
 
     @property
     def sentences_per_instance(self) -> float:
@@ -60,6 +76,7 @@ class SplitStatistics:
         limit: int,
         skipped: dict[str, int],
         skipped_examples: dict[str, list[str]],
+        corpora: dict[str, CorpusCounts] | None = None,
     ) -> SplitStatistics:
         """Counts a split with at least one sentence; lengths [S] in words, `instances` packed with `limit`."""
         costs = np.maximum(source_lengths, target_lengths) + MARKS
@@ -78,6 +95,7 @@ class SplitStatistics:
             over_limit=int((costs >= limit).sum()),
             skipped=dict(skipped),
             skipped_examples={reason: list(places) for reason, places in skipped_examples.items()},
+            corpora=dict(corpora or {}),
         )
 
 
@@ -98,11 +116,31 @@ class CorpusStatistics:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> CorpusStatistics:
-        """Raises ValueError, TypeError or KeyError for anything but the output of `to_json`."""
-        fields: dict[str, Any] = dict(json.loads(text))
-        splits = {str(name): SplitStatistics(**split) for name, split in dict(fields.pop("splits")).items()}
-        return cls(**fields, splits=splits)
+    def from_json(cls, data: bytes) -> CorpusStatistics:
+        """Raises ValueError, TypeError or KeyError for anything but the output of `to_json` in UTF-8."""
+        values: dict[str, Any] = dict(parse_json(data))
+        splits = {str(name): _split(split) for name, split in dict(values.pop("splits")).items()}
+        return _typed(cls(**values, splits=splits))
+
+
+def _split(values: dict[str, Any]) -> SplitStatistics:
+    corpora = {name: _typed(CorpusCounts(**counts)) for name, counts in dict(values.get("corpora", {})).items()}
+    found = _typed(SplitStatistics(**{**values, "corpora": corpora}))
+    for reason, count in found.skipped.items():
+        places = found.skipped_examples.get(reason, [])
+        if not isinstance(count, int) or not all(isinstance(place, str) for place in places):
+            raise StatisticsError("what was skipped is not counted in it")
+    return found
+
+
+def _typed(found: Typed) -> Typed:
+    """The same. Raises StatisticsError where a text or a number is something else, before anybody computes with it."""
+    kinds = {"str": str, "int": int}
+    for entry in fields(found):
+        value, kind = getattr(found, entry.name), kinds.get(str(entry.type), dict)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise StatisticsError(f"{entry.name} is {value!r}"[:80])
+    return found
 
 
 def format_statistics(statistics: CorpusStatistics) -> str:
@@ -127,6 +165,8 @@ def format_statistics(statistics: CorpusStatistics) -> str:
     lines += [title.ljust(title_width) + "".join(f"  {cell:>{width}}" for cell in cells) for title, cells in rows]
     lines += ["", "Tokens per instance and of a sentence: the longer side, with <s> and </s>. Nothing is cut."]
     for name, split in splits.items():
+        for corpus, own in split.corpora.items():
+            lines.append(f"{name}: {own.documents:,} documents, {own.sentences:,} sentences from {corpus}")
         lines.append(f"{name}: longest is sentence {split.longest_sentence} of document {split.longest_document}")
         for reason, count in split.skipped.items():
             places = split.skipped_examples.get(reason, [])

@@ -13,9 +13,10 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics
+from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, StatisticsError
 from docmt.errors import DocmtError
-from docmt.text.tokenizer import Side, Tokenizer, load_tokenizer
+from docmt.files import check_regular, parse_json
+from docmt.text import Side, Tokenizer, load_tokenizer
 
 SPLITS = ("train", "dev", "test")
 SIDES = ("source", "target")
@@ -90,14 +91,15 @@ class PreparedStore:
         self.directory = directory
         path = directory / STATISTICS_FILE
         try:
-            self.statistics = CorpusStatistics.from_json(path.read_text(encoding="utf-8"))
+            check_regular(path)
+            self.statistics = CorpusStatistics.from_json(path.read_bytes())
         except OSError as error:
             raise DocmtError(
                 f"{directory} is not a prepared store ({STATISTICS_FILE}: {error.strerror or error}); "
                 "run `docmt prepare` to make one, or give another directory"
             ) from error
         except (ValueError, TypeError, KeyError) as error:
-            raise _damaged(path, "it cannot be read") from error
+            raise _damaged(path, str(error) if isinstance(error, StatisticsError) else "it cannot be read") from error
         self.tokenizer: Tokenizer = load_tokenizer(directory / TOKENIZER_FOLDER)
         if self.tokenizer.vocabulary_size != self.statistics.vocabulary_size:
             raise _damaged(directory / TOKENIZER_FOLDER, "it is not the tokenizer that this store was made with")
@@ -157,6 +159,16 @@ class StoreWriter:
         self._documents.append(len(self._offsets[0]) - 1)
         self._ids.append(id)
 
+    @property
+    def documents(self) -> int:
+        """How many documents there are so far."""
+        return len(self._ids)
+
+    @property
+    def sentences(self) -> int:
+        """How many pairs of sentences there are so far."""
+        return self._documents[-1]
+
     def __enter__(self) -> Self:
         return self
 
@@ -215,11 +227,13 @@ def _save_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def _load_array(path: Path, kinds: str) -> NDArray[Any]:
+    check_regular(path)
     try:
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise _damaged(path, error.strerror or "it cannot be read") from error
-    except (ValueError, EOFError) as error:
+    except Exception as error:
+        # numpy reads the header as Python: a flipped bit raises TokenError, SyntaxError and whatever else it spells.
         raise _damaged(path, "it is truncated or no array") from error
     if not isinstance(loaded, np.ndarray) or loaded.ndim != 1 or loaded.dtype.kind not in kinds:
         raise _damaged(path, "it does not hold a list of whole numbers")
@@ -228,12 +242,13 @@ def _load_array(path: Path, kinds: str) -> NDArray[Any]:
 
 def _load_ids(path: Path) -> list[str]:
     try:
-        ids = json.loads(path.read_text(encoding="utf-8"))
+        check_regular(path)
+        ids = parse_json(path.read_bytes())
     except OSError as error:
         raise _damaged(path, error.strerror or "it cannot be read") from error
     except ValueError as error:
         raise _damaged(path, "it is truncated or not JSON") from error
-    if not isinstance(ids, list):
+    if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
         raise _damaged(path, "it is not a list of document ids")
     return ids
 

@@ -15,9 +15,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
-from docmt.documents.plain_text import cannot_read, decode_utf8, open_binary
+from docmt.documents.plain_text import decode_utf8, open_binary
 from docmt.errors import DocmtError
-from docmt.files import atomic_path
+from docmt.files import atomic_path, cannot_read
 
 DOCUMENT_MARK = "<d>"
 _BYTE_ORDER_MARK = "\ufeff"
@@ -35,6 +35,8 @@ class ParallelDocument:
     id: str
     source: tuple[str, ...]
     target: tuple[str, ...]
+    number: int = field(default=0, compare=False, repr=False)
+    """its place in the corpus that it was read from, counted from 1, those that were left out included"""
 
     def __post_init__(self) -> None:
         if len(self.source) != len(self.target):
@@ -69,7 +71,7 @@ def read_parallel(
     """
     skipped = Skipped() if skipped is None else skipped
     documents = _read_jsonl(source) if target is None else _read_lines((source, target))
-    for id, place, rows in documents:
+    for number, (id, place, rows) in enumerate(documents, 1):
         pairs = []
         for line, pair in rows:
             if all(pair):
@@ -77,7 +79,7 @@ def read_parallel(
             else:
                 skipped.add("pair with an empty side", f"{source}, line {line}")
         if pairs:
-            yield ParallelDocument(id, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
+            yield ParallelDocument(id, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs), number)
         else:
             skipped.add("document without sentences", f"{source}, line {place}")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from docmt.errors import DocmtError
+from docmt.files import cannot_read, read_bytes
 from docmt.files import write_text as write_text_atomically
 
 STANDARD = "-"
@@ -22,18 +23,6 @@ def open_binary(path: Path | str) -> BinaryIO:
         raise cannot_read(path, error) from error
 
 
-def cannot_read(path: Path | str, error: OSError | ValueError) -> DocmtError:
-    """The DocmtError for a failed open or read."""
-    if isinstance(error, FileNotFoundError):
-        return DocmtError(f"cannot read {path}: there is no such file; check the path")
-    if isinstance(error, IsADirectoryError):
-        return DocmtError(f"cannot read {path}: it is a directory; name a file inside it")
-    if isinstance(error, PermissionError):
-        return DocmtError(f"cannot read {path}: permission denied; ask for the right to read it")
-    reason = (error.strerror if isinstance(error, OSError) else None) or error
-    return DocmtError(f"cannot read {path}: {reason}; check that it is a readable file")
-
-
 def read_text(path: Path | str) -> str:
     """Reads UTF-8 text exactly as it stands (byte-order mark, CRLF and all); "-" is standard input.
 
@@ -43,12 +32,7 @@ def read_text(path: Path | str) -> str:
         if sys.stdin is None:
             raise DocmtError("cannot read standard input: it is closed; name a file")
         return decode_utf8(sys.stdin.buffer.read(), "standard input")
-    with open_binary(path) as file:
-        try:
-            data = file.read()
-        except OSError as error:
-            raise cannot_read(path, error) from error
-    return decode_utf8(data, path)
+    return decode_utf8(read_bytes(path), path)
 
 
 def write_text(path: Path | str, text: str) -> None:

@@ -12,7 +12,7 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from docmt.errors import DocmtError
 from docmt.files import write_text
-from docmt.text.checks import check_text, check_vocabulary_size, checked, make_directory, read_file
+from docmt.text.checks import check_text, check_vocabulary_size, checked, load_library, make_directory
 from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
 
 MODEL_FILE = "tokenizer.json"
@@ -82,14 +82,15 @@ class BpeTokenizer(Tokenizer):
     @classmethod
     def load(cls, directory: Path) -> Self:
         path = directory / MODEL_FILE
-        data = read_file(path, "tokenizer file")
-        try:
-            library = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
-            ids = sorted(library.get_vocab().values())
-        except Exception as error:  # the library raises bare Exception
-            raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
-        if not isinstance(library.model, models.BPE) or ids != list(range(len(ids))) or len(ids) < BYTES:
-            raise DocmtError(f"{path} is not a byte-level BPE tokenizer of docmt; copy the tokenizer's files again")
+        library = load_library(path, _without_words(), "byte-level BPE")
+        ids = library.get_vocab()
+        # A byte without a unit would be dropped from every sentence.
+        sound = sorted(ids.values()) == list(range(len(ids))) and ids.keys() >= set(pre_tokenizers.ByteLevel.alphabet())
+        if not sound:
+            raise DocmtError(
+                f"{path} is not a byte-level BPE tokenizer of docmt (its vocabulary has holes or lacks bytes); "
+                "copy the tokenizer's files again"
+            )
         return cls(library)
 
     @classmethod
@@ -100,14 +101,7 @@ class BpeTokenizer(Tokenizer):
         languages: tuple[str, str] | None = None,
     ) -> Self:
         check_vocabulary_size(vocabulary_size, BYTES + SpecialTokens.count)
-        library: Any = tokenizers.Tokenizer(models.BPE())
-        library.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            ]
-        )
-        library.decoder = decoders.ByteLevel()
+        library = _without_words()
         trainer = trainers.BpeTrainer(
             vocab_size=vocabulary_size - SpecialTokens.count,
             initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
@@ -122,3 +116,16 @@ class BpeTokenizer(Tokenizer):
                 f"the largest possible here is {tokenizer.vocabulary_size}"
             )
         return tokenizer
+
+
+def _without_words() -> Any:
+    """The pipeline: pieces, their bytes, merges that are yet to be learned, and back."""
+    library: Any = tokenizers.Tokenizer(models.BPE())
+    library.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    library.decoder = decoders.ByteLevel()
+    return library

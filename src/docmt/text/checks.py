@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import tokenizers
 
 from docmt.errors import DocmtError
+from docmt.files import read_bytes
 from docmt.progress import progress
 from docmt.text.tokenizer import Side, SideSentence, SpecialTokens
 
@@ -18,12 +23,34 @@ def make_directory(directory: Path) -> None:
         raise DocmtError(f"cannot create {directory}: {error.strerror or error}; choose another place") from error
 
 
-def read_file(path: Path, what: str) -> bytes:
-    """The bytes of one of the tokenizer's files. Raises DocmtError if it cannot be read."""
+def load_library(path: Path, expected: Any, kind: str) -> Any:
+    """The `tokenizers.Tokenizer` in a file, which must do just what `expected` does but for its words and merges.
+
+    A file of somebody else may cut sentences short, pad them, drop or change characters, or know words of its own
+    besides; all that would go unnoticed until the translations are wrong. `kind` names what is expected.
+    Raises DocmtError naming the setting that is another, and for a file that is missing or damaged.
+    """
+    data = read_bytes(path, "the tokenizer file", regular=True)
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DocmtError(f"cannot read the {what} {path}: {error.strerror or error}; check the path") from error
+        library: Any = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+        found = _settings(library)
+    except Exception as error:  # the library raises bare Exception
+        raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
+    for name, value in _settings(expected).items():
+        if found.get(name) != value:
+            raise DocmtError(
+                f"{path} is not a {kind} tokenizer of docmt (its {name} is another); copy the tokenizer's files again"
+            )
+    return library
+
+
+def _settings(library: Any) -> dict[str, Any]:
+    """All that a tokenizer of the library does with text, without its words; the same of one that is written anew."""
+    settings: dict[str, Any] = json.loads(library.to_str())
+    model = settings.pop("model")
+    settings.pop("version", None)
+    in_model = {f"model's {name}": value for name, value in model.items() if name not in ("vocab", "merges")}
+    return {"model": model["type"], **settings, **in_model}
 
 
 def check_text(sentences: Sequence[str]) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from docmt.errors import DocmtError
-from docmt.files import write_text
-from docmt.text.checks import check_text, make_directory, read_file
+from docmt.files import read_bytes, write_text
+from docmt.text.checks import check_text, make_directory
 from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
 
 SYMBOLS_FILE = "dictionary.txt"
@@ -105,7 +105,7 @@ class DictionaryTokenizer(Tokenizer):
 
 def _read_symbols(path: Path) -> list[str]:
     """The symbols of a file that `save` wrote. Raises DocmtError if it is damaged."""
-    data = read_file(path, "dictionary")
+    data = read_bytes(path, "the dictionary", regular=True)
     try:
         symbols = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:

@@ -12,8 +12,8 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from docmt.errors import DocmtError
-from docmt.files import write_text
-from docmt.text.checks import check_text, check_vocabulary_size, checked_sides, make_directory, read_file
+from docmt.files import parse_json, read_bytes, write_text
+from docmt.text.checks import check_text, check_vocabulary_size, checked_sides, load_library, make_directory
 from docmt.text.moses import moses, moses_language
 from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
 from docmt.text.truecasing import CaseCounter, Truecaser, detruecase
@@ -148,8 +148,7 @@ def _learn_merges(words: Counter[str], vocabulary_size: int) -> Any:
             f"a vocabulary of {vocabulary_size} is too small for the characters of the training text; "
             f"the smallest possible here is {smallest}"
         )
-    library: Any = tokenizers.Tokenizer(models.BPE())
-    library.pre_tokenizer = pre_tokenizers.Split(" ", behavior="merged_with_previous")
+    library = _pipeline(models.BPE())
     trainer = trainers.BpeTrainer(vocab_size=vocabulary_size - fixed, special_tokens=[], show_progress=False)
     library.train_from_iterator(_lines(words), trainer=trainer)
     learned = json.loads(library.to_str())["model"]
@@ -160,7 +159,13 @@ def _learn_merges(words: Counter[str], vocabulary_size: int) -> Any:
             f"the largest possible here is {len(units) + SpecialTokens.count}"
         )
     merges = [tuple(merge) for merge in learned["merges"]]
-    library.model = models.BPE(vocab={unit: id for id, unit in enumerate(units)}, merges=merges, byte_fallback=True)
+    return _pipeline(models.BPE(vocab={unit: id for id, unit in enumerate(units)}, merges=merges, byte_fallback=True))
+
+
+def _pipeline(model: Any) -> Any:
+    """Words with the blank after them, units of the model, and back."""
+    library: Any = tokenizers.Tokenizer(model)
+    library.pre_tokenizer = pre_tokenizers.Split(" ", behavior="merged_with_previous")
     library.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     return library
 
@@ -173,23 +178,21 @@ def _lines(words: Counter[str]) -> Iterator[str]:
 
 
 def _load_library(path: Path) -> Any:
-    data = read_file(path, "tokenizer file")
-    try:
-        library: Any = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
-        ids = library.get_vocab()
-    except Exception as error:  # the library raises bare Exception
-        raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
+    library = load_library(path, _pipeline(models.BPE(byte_fallback=True)), "Moses BPE")
+    ids = library.get_vocab()
     units = sorted(ids, key=ids.__getitem__)
-    sound = units[: len(BYTES)] == BYTES and [ids[unit] for unit in units] == list(range(len(units)))
-    if not isinstance(library.model, models.BPE) or not sound:
-        raise DocmtError(f"{path} is not a Moses BPE tokenizer of docmt; copy the tokenizer's files again")
+    if units[: len(BYTES)] != BYTES or [ids[unit] for unit in units] != list(range(len(units))):
+        raise DocmtError(
+            f"{path} is not a Moses BPE tokenizer of docmt (its vocabulary has holes or lacks bytes); "
+            "copy the tokenizer's files again"
+        )
     return library
 
 
 def _load_moses(path: Path) -> tuple[tuple[str, str], dict[Side, Truecaser]]:
-    data = read_file(path, "truecasing file")
+    data = read_bytes(path, "the truecasing file", regular=True)
     try:
-        values = json.loads(data.decode("utf-8"))
+        values = parse_json(data)
         source, target = map(str, values["languages"])
         return (source, target), {side: Truecaser(values[side]) for side in SIDES}
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:

@@ -11,8 +11,8 @@ from typing import ClassVar, Self
 import sentencepiece
 
 from docmt.errors import DocmtError
-from docmt.files import atomic_path
-from docmt.text.checks import check_text, check_vocabulary_size, checked, make_directory, read_file
+from docmt.files import atomic_path, read_bytes
+from docmt.text.checks import check_text, check_vocabulary_size, checked, make_directory
 from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
 
 MODEL_FILE = "tokenizer.model"
@@ -55,7 +55,7 @@ class SentencePieceTokenizer(Tokenizer):
     @classmethod
     def from_model(cls, path: Path) -> Self:
         """Takes an existing SentencePiece `.model` file. Raises DocmtError if it is missing or damaged."""
-        data = read_file(path, "SentencePiece model")
+        data = read_bytes(path, "the SentencePiece model", regular=True)
         try:
             return cls(data)
         except RuntimeError as error:

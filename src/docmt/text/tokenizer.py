@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeAlias
 
-from docmt.errors import DocmtError
 from docmt.files import write_text
 
 CONFIG_FILE = "tokenizer_config.json"
@@ -146,55 +145,6 @@ class Tokenizer(ABC):
             elif not 0 <= token < size:
                 raise ValueError(f"token id {token} is outside of the vocabulary of {size}")
         return kept
-
-
-def load_tokenizer(directory: Path) -> Tokenizer:
-    """Opens the tokenizer in a directory, whatever its kind.
-
-    Raises DocmtError if there is none, or if its files are damaged.
-    """
-    path = directory / CONFIG_FILE
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        kind = config["kind"]
-    except FileNotFoundError as error:
-        raise DocmtError(
-            f"there is no tokenizer in {directory} ({CONFIG_FILE} is missing); give a model directory or the "
-            "folder 'tokenizer' of a prepared store"
-        ) from error
-    except OSError as error:
-        raise DocmtError(f"cannot read {path}: {error.strerror or error}; check the path") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise DocmtError(
-            f'{path} does not describe a docmt tokenizer (no "kind" in it); copy the tokenizer\'s files again'
-        ) from error
-    return _kind(kind, f"in {path}").load(directory)
-
-
-def train_tokenizer(
-    kind: str,
-    sentences: Iterable[str | SideSentence],
-    vocabulary_size: int | None = None,
-    languages: tuple[str, str] | None = None,
-) -> Tokenizer:
-    """Learns a tokenizer of the named kind, by default of the kind's usual size; see `Tokenizer.train`."""
-    found = _kind(kind, "asked for")
-    size = found.usual_size if vocabulary_size is None else vocabulary_size
-    return found.train(sentences, size, languages)
-
-
-def _kind(name: object, where: str) -> type[Tokenizer]:
-    # The kinds import this module, so it can only look for them once somebody asks.
-    from docmt.text.bpe import BpeTokenizer
-    from docmt.text.dictionary import DictionaryTokenizer
-    from docmt.text.moses_bpe import MosesBpeTokenizer
-    from docmt.text.sentencepiece_tokenizer import SentencePieceTokenizer
-
-    classes = (BpeTokenizer, SentencePieceTokenizer, MosesBpeTokenizer, DictionaryTokenizer)
-    kinds: dict[object, type[Tokenizer]] = {kind.kind: kind for kind in classes}
-    if not isinstance(name, str) or name not in kinds:
-        raise DocmtError(f"unknown tokenizer kind {name!r} {where}; the kinds are {', '.join(map(str, kinds))}")
-    return kinds[name]
 
 
 def write_config(directory: Path, kind: str) -> None:

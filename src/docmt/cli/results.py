@@ -1,0 +1,91 @@
+"""What commands tell of documents: a record for each sentence, what may be wrong with it, and what failed."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from docmt.decoding import Translation
+
+WARNINGS = {
+    "sentence_count": "places where the model gave another number of sentences than the source has: surplus sentences "
+    "were joined, missing ones left empty",
+    "length_limit": "sentences ended by the length limit, so that words may be missing (--search.max_length_ratio and "
+    "--search.max_length_extra raise it)",
+    "long_source": "source sentences longer than the instances that the model was trained on, each translated alone",
+}
+
+
+def records(translation: Translation) -> list[dict[str, Any]]:
+    """One JSON object per sentence of a translation."""
+    found = []
+    for number, (sentence, warnings) in enumerate(zip(translation.sentences, translation.warnings(), strict=True)):
+        record = {"document": translation.document.id, "sentence": number + 1, **sentence.to_json()}
+        record["warnings"] = warnings
+        if translation.alternatives:
+            others = [alternative.sentences[number] for alternative in translation.alternatives]
+            record["alternatives"] = [{"target": other.target, "score": other.score} for other in others]
+        found.append(record)
+    return found
+
+
+@dataclass
+class Report:
+    """Where each warning applies, and why something could not be done."""
+
+    places: dict[str, list[str]] = field(default_factory=lambda: {warning: [] for warning in WARNINGS})
+    failures: list[str] = field(default_factory=list)
+    """a sentence each, which names the file"""
+
+    def collect(self, within: str, translation: Translation, first: int = 0) -> None:
+        """Adds the warnings of a translation; `within` names its document, whose sentence `first` is its sentence 0."""
+        for start, end in translation.miscounted:
+            self.places["sentence_count"].append(f"{within}, sentences {first + start + 1} to {first + end}")
+        for warning, numbers in (("length_limit", translation.at_limit), ("long_source", translation.overlong)):
+            self.places[warning].extend(f"{within}, sentence {first + number + 1}" for number in numbers)
+
+    def counts(self) -> dict[str, int]:
+        """How often each warning applies."""
+        return {warning: len(found) for warning, found in self.places.items()}
+
+    def numbers_only(
+        self, translations: Sequence[Translation | None], names: Sequence[str]
+    ) -> list[Translation | None]:
+        """The translations, without those that have a score that is no number: of these the failure is noted.
+
+        Such scores come from weights that are damaged, or divided by a temperature beyond all measure.
+        """
+        found: list[Translation | None] = []
+        for name, translation in zip(names, translations, strict=True):
+            place = _no_number(translation) if translation is not None else None
+            if place is not None:
+                self.failures.append(
+                    f"{name}: the score of sentence {place + 1} is no number; copy the model again if it is damaged, "
+                    "and give usual --search options"
+                )
+            found.append(translation if place is None else None)
+        return found
+
+    def print(self, total: int, done: int, things: str, undone: str) -> int:
+        """Tells all on standard error, at the end how many of the `total` things ("files") were not done, and how.
+
+        Returns the status of the command.
+        """
+        for warning, found in self.places.items():
+            if found:
+                first = f"first: {found[0]}" if len(found) > 1 else found[0]
+                print(f"docmt: {len(found)} x {WARNINGS[warning]} ({first})", file=sys.stderr)
+        for failure in self.failures:
+            print(f"docmt: error: {failure}", file=sys.stderr)
+        if self.failures and total > 1:
+            print(f"docmt: {total - done} of {total} {things} could not be {undone}", file=sys.stderr)
+        return 2 if self.failures else 0
+
+
+def _no_number(translation: Translation) -> int | None:
+    """The first sentence whose score is not a number, or so far below all numbers that JSON has no word for it."""
+    scores = enumerate(sentence.score for sentence in translation.sentences)
+    return next((number for number, score in scores if not math.isfinite(score)), None)

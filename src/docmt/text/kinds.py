@@ -1,0 +1,59 @@
+"""The kinds of tokenizer by name: opening one whatever its kind, and learning one of a kind that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from docmt.errors import DocmtError
+from docmt.files import parse_json, read_bytes
+from docmt.text.bpe import BpeTokenizer
+from docmt.text.dictionary import DictionaryTokenizer
+from docmt.text.moses_bpe import MosesBpeTokenizer
+from docmt.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from docmt.text.tokenizer import CONFIG_FILE, SideSentence, Tokenizer
+
+_CLASSES: tuple[type[Tokenizer], ...] = (BpeTokenizer, SentencePieceTokenizer, MosesBpeTokenizer, DictionaryTokenizer)
+KINDS: dict[str, type[Tokenizer]] = {kind.kind: kind for kind in _CLASSES}
+
+
+def load_tokenizer(directory: Path) -> Tokenizer:
+    """Opens the tokenizer in a directory, whatever its kind.
+
+    Raises DocmtError if there is none, or if its files are damaged.
+    """
+    path = directory / CONFIG_FILE
+    try:
+        data = read_bytes(path, regular=True)
+    except DocmtError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        raise DocmtError(
+            f"there is no tokenizer in {directory} ({CONFIG_FILE} is missing); give a model directory or the "
+            "folder 'tokenizer' of a prepared store"
+        ) from error
+    try:
+        kind = parse_json(data)["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DocmtError(
+            f'{path} does not describe a docmt tokenizer (no "kind" in it); copy the tokenizer\'s files again'
+        ) from error
+    return _kind(kind, f"in {path}").load(directory)
+
+
+def train_tokenizer(
+    kind: str,
+    sentences: Iterable[str | SideSentence],
+    vocabulary_size: int | None = None,
+    languages: tuple[str, str] | None = None,
+) -> Tokenizer:
+    """Learns a tokenizer of the named kind, by default of the kind's usual size; see `Tokenizer.train`."""
+    found = _kind(kind, "asked for")
+    size = found.usual_size if vocabulary_size is None else vocabulary_size
+    return found.train(sentences, size, languages)
+
+
+def _kind(name: object, where: str) -> type[Tokenizer]:
+    if not isinstance(name, str) or name not in KINDS:
+        raise DocmtError(f"unknown tokenizer kind {name!r} {where}; the kinds are {', '.join(KINDS)}")
+    return KINDS[name]

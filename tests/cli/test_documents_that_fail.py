@@ -1,0 +1,232 @@
+"""A document that cannot be done is named and counted, and the others are done."""
+
+import json
+import math
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+from commands import QUICK, call, fails
+
+from docmt.cli.corpora import each_alone
+from docmt.decoding import Translator
+from docmt.documents import Document
+from docmt.errors import DocmtError
+
+ERRORS = {
+    "no positions": (DocmtError("sentence 1 may need 700 positions: split it"), "sentence 1 may need 700 positions"),
+    "memory": (MemoryError(), "out of memory: split its long sentences, or use smaller batches"),
+    "GPU memory": (torch.OutOfMemoryError("CUDA out of memory"), "out of memory: split its long sentences"),
+    "torch": (RuntimeError("can't allocate memory: you tried to allocate 1 bytes"), "out of memory: split its"),
+}
+
+
+@pytest.fixture(params=ERRORS)
+def bad(request, monkeypatch):
+    """Documents with the word BAD cannot be done; gives what is said of them."""
+    error, message = ERRORS[request.param]
+    translate_all, score_all = Translator.translate_all, Translator.score_all
+
+    def check(documents):
+        if any("BAD" in sentence for document in documents for sentence in document.sentences):
+            raise error
+
+    def translating(self, documents):
+        check(documents)
+        return translate_all(self, documents)
+
+    def scoring(self, pairs):
+        check([source for source, _ in pairs])
+        return score_all(self, pairs)
+
+    monkeypatch.setattr(Translator, "translate_all", translating)
+    monkeypatch.setattr(Translator, "score_all", scoring)
+    return message
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Four documents, the second and the last of them bad, as text and as JSONL with ids."""
+    source = [["It is cheap."], ["BAD.", "It is old."], ["She sees the dog.", "It is old."], ["BAD."]]
+    target = [["Er ist billig."], ["X.", "Er ist alt."], ["Sie sieht den Hund.", "Er ist alt."], ["X."]]
+    for name, documents in (("en", source), ("de", target)):
+        (tmp_path / f"test.{name}").write_text("\n".join("".join(f"{s}\n" for s in d) for d in documents))
+    rows = [
+        {"id": f"id{n}", "source": one, "target": other}
+        for n, (one, other) in enumerate(zip(source, target, strict=True))
+    ]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def errors(outcome):
+    return [
+        line.removeprefix("docmt: ") for line in outcome.err.splitlines() if "ended by the length limit" not in line
+    ]
+
+
+def test_translate_names_the_file(run, files, bad):
+    text = files / "good.txt"
+    text.write_text("It is cheap.\n")
+    lines = ["--input.layout", "lines", *QUICK]
+    outcome = call("translate", run, files / "test.en", text, "-o", files / "out", *lines)
+    assert outcome.status == 2
+    first, second, summary = errors(outcome)
+    assert first.startswith(f"error: {files}/test.en, document 2: {bad}")
+    assert second.startswith(f"error: {files}/test.en, document 4: {bad}")
+    assert summary == "1 of 2 files could not be translated"
+    assert [path.name for path in (files / "out").iterdir()] == ["good.txt"]
+    (only,) = errors(call("translate", run, *lines, stdin=b"It is cheap.\n\nBAD.\n"))
+    assert only.startswith(f"error: standard input, document 2: {bad}")
+    (only,) = errors(call("translate", run, files / "test.en", *QUICK))
+    assert only.startswith(f"error: {files}/test.en: {bad}")
+
+
+def test_score_keeps_the_lines(run, files, bad):
+    outcome = call("score", run, files / "test.en", files / "test.de")
+    assert outcome.status == 2
+    first, second, summary = errors(outcome)
+    assert first.startswith(f"error: {files}/test.en, document 2: {bad}")
+    assert second.startswith(f"error: {files}/test.en, document 4: {bad}")
+    assert summary == "2 of 4 documents could not be scored"
+    lines = outcome.out.split("\n")
+    assert [line if line in ("", "-") else "x" for line in lines] == ["x", "", "-", "-", "", "x", "x", "", "-", ""]
+    outcome = call("score", run, files / "test.jsonl", "--format", "jsonl")
+    assert outcome.status == 2
+    assert errors(outcome)[0].startswith(f"error: {files}/test.jsonl, document 2 ('id1'): {bad}")
+    assert [json.loads(line)["document"] for line in outcome.out.splitlines()] == ["id0", "id2", "id2"]
+
+
+@pytest.mark.parametrize("unit", ["document", "instance"])
+def test_evaluate_leaves_them_out_on_both_sides(run, files, bad, unit):
+    arguments = ["evaluate", "--model", run, "--metrics.unit", unit, *QUICK]
+    outcome = call(*arguments, "--source", files / "test.jsonl", "--json", files / "s.json", "-o", files / "out")
+    assert outcome.status == 2
+    first, second, summary = errors(outcome)
+    assert first.startswith(f"error: {files}/test.jsonl, document 2 ('id1'): {bad}")
+    assert second.startswith(f"error: {files}/test.jsonl, document 4 ('id3'): {bad}")
+    assert summary == "2 of 4 documents could not be translated"
+    assert outcome.out.endswith("\n2 of 4 documents left out, as they could not be translated\n")
+    scores = json.loads((files / "s.json").read_text())
+    assert (scores["documents"], scores["sentences"], scores["left_out"]) == (2, 3, 2)
+    lines = (files / "out").read_text().split("\n")
+    assert [bool(line) for line in lines] == [True, False, False, False, False, True, True, False, False, False]
+    rows = (files / "test.jsonl").read_text().splitlines(keepends=True)
+    (files / "good.jsonl").write_text(rows[0] + rows[2])
+    alone = call(*arguments, "--source", files / "good.jsonl", "--json", "-")
+    assert alone.status == 0
+    assert json.loads(alone.out) == {**scores, "left_out": 0}
+
+
+def test_where_nothing_can_be_done_there_are_no_scores(run, files, bad):
+    (files / "bad.jsonl").write_text(json.dumps({"source": ["BAD."], "target": ["X."]}) + "\n")
+    arguments = ["evaluate", "--model", run, "--source", files / "bad.jsonl", "--json", files / "s.json"]
+    fails(*arguments, message=rf"bad\.jsonl, document 1: {bad}")
+    assert not (files / "s.json").exists()
+
+
+def test_evaluate_tells_what_translate_tells(run, corpus, tmp_path):
+    lines = ["--input.layout", "lines", "-o", tmp_path / "out"]
+    told = call("translate", run, corpus / "test.en", *lines, *QUICK)
+    arguments = ["evaluate", "--model", run, "--source", corpus / "test.en", "--reference", corpus / "test.de", *QUICK]
+    outcome = call(*arguments, "--json", tmp_path / "s.json")
+    assert (outcome.status, outcome.err) == (0, told.err)
+    count = int(told.err.split()[1])
+    warnings = {"sentence_count": 0, "length_limit": count, "long_source": 0}
+    assert count > 0 and json.loads((tmp_path / "s.json").read_text())["warnings"] == warnings
+    # By instances the sentences are numbered as in the whole document.
+    long = tmp_path / "long.jsonl"
+    long.write_text(json.dumps({"source": ["It is old."] * 60 + ["x" * 300], "target": ["Er ist alt."] * 61}) + "\n")
+    outcome = call("evaluate", "--model", run, "--source", long, "--metrics.unit", "instance", *QUICK)
+    assert "1 x source sentences longer than the instances that the model was trained on" in outcome.err
+    assert f"({long}, document 1, sentence 61)" in outcome.err
+
+
+def test_a_score_that_is_no_number_fails_its_document(run, files, monkeypatch):
+    score_all = Translator.score_all
+
+    def scoring(self, pairs):
+        first, second, *others = score_all(self, pairs)
+        sentences = (second.sentences[0], replace(second.sentences[1], score=math.nan))
+        return [first, replace(second, sentences=sentences), *others]
+
+    monkeypatch.setattr(Translator, "score_all", scoring)
+    for format in ("text", "jsonl"):
+        outcome = call("score", run, files / "test.en", files / "test.de", "--format", format)
+        assert outcome.status == 2
+        first, summary = errors(outcome)
+        assert first.startswith(
+            f"error: {files}/test.en, document 2: the score of sentence 2 is no number; copy the model"
+        )
+        assert summary == "1 of 4 documents could not be scored"
+        assert "nan" not in outcome.out.lower()
+
+
+def test_the_ones_that_fail_are_found_by_halving():
+    calls = []
+
+    def work(items):
+        calls.append(len(items))
+        if 37 in items:
+            raise DocmtError("it is 37")
+        return [item + 1 for item in items]
+
+    failures = []
+    found = each_alone(range(100), [f"item {item}" for item in range(100)], work, failures)
+    assert found == [None if item == 37 else item + 1 for item in range(100)]
+    assert failures == ["item 37: it is 37"]
+    assert len(calls) < 20
+    assert each_alone([], [], work, failures) == []
+
+    def broken(items):
+        raise RuntimeError("a fault of ours")
+
+    with pytest.raises(RuntimeError, match="a fault"):
+        each_alone([1], ["one"], broken, failures)
+
+
+def test_text_is_segmented_in_the_language_of_the_model(run, tmp_path, monkeypatch):
+    """The model's source language, unless another is asked for; of old models, which do not say, English."""
+    seen = []
+    read = Document.read
+
+    def reading(path, *, language, join_lines):
+        seen.append(language)
+        return read(path, language=language, join_lines=join_lines)
+
+    monkeypatch.setattr(Document, "read", reading)
+    text = tmp_path / "text.txt"
+    text.write_text("It is cheap.\n")
+    config = run / "model" / "config.json"
+    before = config.read_text()
+    try:
+        for language in ("de", ""):
+            config.write_text(json.dumps({**json.loads(before), "source_language": language}))
+            assert call("translate", run, text, *QUICK).status == 0
+        assert call("translate", run, text, "--input.language", "fr", *QUICK).status == 0
+    finally:
+        config.write_text(before)
+    assert seen == ["de", "en", "fr"]
+    assert json.loads(before)["source_language"] == "en"
+    assert json.loads(before)["target_language"] == "de"
+    assert "the source language of the model" in " ".join(call("translate", "--help").out.split())
+
+
+def test_files_that_are_read_twice_are_no_pipes(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "good").write_text("Good.\n")
+    for arguments in (["pipe", "good"], ["good", "pipe"]):
+        names = [tmp_path / name for name in arguments]
+        message = r"cannot read \S+pipe: it may be read more than once, but is a pipe; give a file"
+        fails("evaluate", "--hypothesis", names[0], "--reference", names[1], message=message)
+
+
+def test_documents_are_counted_as_they_stand_in_the_file(run, tmp_path, bad):
+    """Those that are left out, for they have no pairs of sentences, count."""
+    for side in ("en", "de"):
+        (tmp_path / f"test.{side}").write_text("<d>\nIt is cheap.\n<d>\n<d>\nBAD.\n")
+    outcome = call("score", run, tmp_path / "test.en", tmp_path / "test.de")
+    assert f"error: {tmp_path}/test.en, document 3: {bad}" in outcome.err
+    outcome = call("translate", run, tmp_path / "test.en", "--input.layout", "lines", *QUICK)
+    assert f"error: {tmp_path}/test.en, document 3: {bad}" in outcome.err
