@@ -240,7 +240,7 @@ def test_metrics_with_bytes_that_are_no_text(finished, caplog):
     path.write_bytes(b"\xff{\n" + before + b'{"update": 2, "x\xff')
     train(finished, resume=True)
     assert path.read_bytes().startswith(before)
-    assert "1 damaged lines are removed" in caplog.text
+    assert "damaged lines are removed: 1" in caplog.text
 
 
 def small_model():

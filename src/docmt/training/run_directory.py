@@ -149,7 +149,7 @@ class RunDirectory:
             except (ValueError, KeyError, TypeError, RecursionError):
                 damaged += 1
         if damaged:
-            _log.warning("%s: %d damaged lines are removed", self.metrics, damaged)
+            _log.warning("%s: damaged lines are removed: %d", self.metrics, damaged)
         with atomic_path(self.metrics) as temporary:
             temporary.write_bytes(b"".join(kept))
 
