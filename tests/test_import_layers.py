@@ -14,10 +14,13 @@ LONGEST_FILE = 450
 # A file beside the rooms (docmt/errors.py) is a room of one module.
 RANKS = {
     "errors": 0,
+    "streams": 0,
     "files": 1,
     "progress": 1,
+    "settings": 1,
     "documents": 2,
     "text": 3,
+    "yaml_files": 3,
     "synthetic": 3,
     "model": 4,
     "data": 5,
@@ -39,7 +42,7 @@ FORBIDDEN = {
     "model": {"json", "yaml", "pathlib", "tokenizers", "safetensors"},
 }
 # The model room may look down on nothing but this, whatever its rank allows.
-DOCMT_ALLOWED = {"model": {"model", "errors"}}
+DOCMT_ALLOWED = {"model": {"model", "errors", "settings"}}
 
 WORKPLACE = re.compile(r"/work/|shared/SPEC|(?<![\w.:/])/(?:home|root|Users|mnt|tmp|opt|usr|var|etc|data)/")
 

@@ -1,51 +1,80 @@
-"""Writing files so that a crash, a kill or a full disk never leaves half of one behind."""
+"""Writing files so that a crash, a kill or a full disk never leaves half of one behind, and locks on directories."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import hashlib
 import json
+import logging
 import os
+import re
+import secrets
 import shutil
+import socket
 import stat
-import tempfile
+import time
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from docmt.errors import DocmtError
 
+LOCK_FILE = ".lock"
+_LONGEST_NAME = 255  # bytes of a file name, on all common file systems
+_OLD = 24 * 60 * 60  # seconds after which nobody works on a temporary file any more
+
+_log = logging.getLogger(__name__)
+
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; when the block ends well, it is synced and renamed to `path`.
+    """Yields an empty temporary file beside `path`; when the block ends well, it is synced and renamed to `path`.
 
-    On any failure the temporary file is removed and whatever stood at `path` before still stands there.
+    A file that is replaced hands on its mode. On any failure the temporary file is removed and whatever stood at
+    `path` before still stands there. What killed processes left of earlier writings of `path` is removed.
     Raises DocmtError for operating system errors (full disk, no permission, missing folder).
     """
-    path = path.resolve()  # a link goes on pointing to the file, now with its new content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    path = _target(path)  # a link goes on pointing to the file, now with its new content
+    temporary: Path | None = None
     try:
+        remove_leftovers(path)
+        temporary = _new_name(path)
+        # Made here and never opened through a link, so that nobody can plant one where the file will be.
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        os.close(descriptor)
         yield temporary
+        _set_mode(temporary, stat.S_IMODE(path.stat().st_mode) if path.is_file() else mode)
         _sync(temporary)
         temporary.replace(path)
         _sync(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Like `atomic_path` for a whole directory: `path` appears complete or not at all; an old one is replaced."""
+    path = _target(path)
     temporary: Path | None = None
+    aside: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-        temporary.chmod(0o755)
+        remove_leftovers(path)
+        temporary = _new_name(path)
+        temporary.mkdir()
+        mode = stat.S_IMODE(temporary.stat().st_mode)
         yield temporary
         for file in sorted(temporary.rglob("*")):
+            if file.is_file() and not file.is_symlink():  # some libraries write files that only their owner can read
+                _set_mode(file, stat.S_IMODE(file.stat().st_mode) | (mode & 0o666))
             _sync(file)
         _sync(temporary)
         if path.exists():
@@ -62,6 +91,118 @@ def atomic_directory(path: Path) -> Iterator[Path]:
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+        if aside is not None and aside.exists() and not path.exists():
+            aside.replace(path)
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A temporary file or directory that stands beside what it was to become."""
+
+    path: Path
+    target: str
+    """name of what it was to become; of a very long name the beginning and a checksum"""
+    pid: int
+    """process that made it; 0 if the name does not say"""
+    host: str
+    """checksum of the name of that process's machine"""
+    aside: bool
+    """whether it is the old directory, complete, that was to be replaced"""
+
+    def is_dead(self) -> bool:
+        """Whether nobody can be working on it: its process has ended, or it has not been touched for a day."""
+        if self.pid and self.host == _host() and not _runs(self.pid):
+            return True
+        try:
+            return time.time() - self.path.lstat().st_mtime > _OLD
+        except OSError:
+            return False  # it is gone
+
+    def settle(self) -> None:
+        """Removes it; the old directory goes back to its place if nothing took that."""
+        place = self.path.with_name(self.target)
+        if self.aside and len(os.fsencode(self.target)) <= _LONGEST_STEM and not place.exists():
+            self.path.rename(place)
+        elif self.path.is_dir() and not self.path.is_symlink():
+            shutil.rmtree(self.path)
+        else:
+            self.path.unlink(missing_ok=True)
+
+
+# .NAME.PID-HOST.RANDOM.tmp; earlier versions wrote no process into the name.
+_LEFTOVER = re.compile(r"\.(.+?)(?:\.(\d+)-([0-9a-f]{8}))?\.\w+\.(tmp|old)", re.DOTALL)
+_LONGEST_STEM = _LONGEST_NAME - len(".") - len(".4194304-00000000.00000000.tmp") - 3  # some room for larger pids
+
+
+def find_leftovers(folder: Path, start: str = ".") -> list[Leftover]:
+    """The temporary files and directories in `folder` whose names start so."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(start) and (match := _LEFTOVER.fullmatch(entry.name)):
+                target, pid, host, kind = match.groups()
+                found.append(Leftover(folder / entry.name, target, int(pid or 0), host or "", kind == "old"))
+    return found
+
+
+def remove_leftovers(path: Path) -> None:
+    """Removes what killed processes left of earlier writings of `path`; what cannot be removed stays."""
+    stem = _stem(path.name)
+    with suppress(OSError):
+        for leftover in find_leftovers(path.parent, f".{stem}."):
+            if leftover.target == stem and leftover.pid and leftover.is_dead():
+                with suppress(OSError):
+                    leftover.settle()
+
+
+@contextmanager
+def lock_directory(path: Path, what: str) -> Iterator[None]:
+    """Keeps a directory for this process while the block runs. The system lets go of it when the process dies.
+
+    `what`: what is being done, as in "the run r is being trained". Raises DocmtError at once if another process holds
+    the directory. Where the file system knows no locks, a warning is logged and the work goes on.
+    """
+    file = path / LOCK_FILE
+    descriptor = -1
+    try:
+        while True:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            _flock(descriptor, file, what)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), file.stat()):
+                    break
+            os.close(descriptor)  # who held it before has removed the directory: lock the file that is there now
+            descriptor = -1
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+    except OSError as error:
+        _close(descriptor)
+        raise cannot_write(file, error) from error
+    except BaseException:
+        _close(descriptor)
+        raise
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _flock(descriptor: int, file: Path, what: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        pid, _, host = os.pread(descriptor, 1000, 0).decode("utf-8", "replace").strip().partition(" ")
+        holder = f"process {pid} on {host}" if pid.isdecimal() and host.isprintable() and host else "another process"
+        raise DocmtError(f"{what} by {holder}: wait for it, or stop it") from error
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
+            raise
+        _log.warning("%s cannot be locked (%s): let nobody else use the directory", file, error.strerror)
+
+
+def _close(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -91,6 +232,51 @@ def cannot_write(path: Path | str, error: OSError) -> DocmtError:
     elif isinstance(error, FileNotFoundError):
         advice = "make the directory, or choose another place"
     return DocmtError(f"cannot write {path}: {reason}; {advice}")
+
+
+def _target(path: Path) -> Path:
+    """Where the file really goes, links followed. Raises DocmtError for paths that can be none."""
+    try:
+        return path.resolve()
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    except (ValueError, RuntimeError) as error:  # a NUL character; links that lead to themselves
+        raise DocmtError(f"cannot write {str(path)!r}: {error}; choose another name") from error
+
+
+def _stem(name: str) -> str:
+    """How temporary names of this target begin: with the name, or what of it leaves room for the rest."""
+    data = os.fsencode(name)
+    if len(data) <= _LONGEST_STEM:
+        return name
+    return f"{data[: _LONGEST_STEM // 2].decode('utf-8', 'ignore')}~{hashlib.sha256(data).hexdigest()[:16]}"
+
+
+def _new_name(path: Path) -> Path:
+    """A temporary name beside `path` that nobody can guess."""
+    return path.with_name(f".{_stem(path.name)}.{os.getpid()}-{_host()}.{secrets.token_hex(4)}.tmp")
+
+
+def _host() -> str:
+    """A checksum of this machine's name: process numbers mean nothing on another one that shares the disk."""
+    return f"{zlib.crc32(socket.gethostname().encode('utf-8', 'replace')):08x}"
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _set_mode(path: Path, mode: int) -> None:
+    """Sets a mode that differs, as far as the file system has modes."""
+    with suppress(PermissionError):
+        if stat.S_IMODE(path.stat().st_mode) != mode:
+            path.chmod(mode)
 
 
 def _sync(path: Path) -> None:

@@ -18,6 +18,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from docmt.streams import forgiving
+
 PLAIN_INTERVAL_SECONDS = 10.0
 
 
@@ -48,15 +50,18 @@ class Bar:
                 left = f", {_clock(elapsed * (self.total - self.done) / self.done)} left"
         print(
             f"{self.title}: {self.done}{of_total} {note} ({_clock(elapsed)}{left})",
-            file=sys.stderr,
+            file=forgiving(sys.stderr),
             flush=True,
         )
 
 
 @contextmanager
 def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Bar]:
-    """Shows progress on standard error while the block runs; `done` items count as finished before it starts."""
-    console = Console(stderr=True)
+    """Shows progress on standard error while the block runs; `done` items count as finished before it starts.
+
+    What cannot be shown (a closed pipe, a terminal that is gone) is dropped: the work goes on.
+    """
+    console = Console(file=forgiving(sys.stderr))
     if not console.is_terminal:
         bar = Bar(title, total, None)
         bar.done = done

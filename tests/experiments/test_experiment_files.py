@@ -7,6 +7,7 @@ import pytest
 from docmt.errors import DocmtError
 from docmt.experiments import SCALES, list_experiments, make_plan, read_experiment
 from docmt.experiments import experiment as experiment_module
+from docmt.training import ObjectiveConfig
 
 SHIPPED = list_experiments()
 
@@ -133,10 +134,50 @@ def test_a_run_has_the_name_of_what_it_is(write_experiment, store, tmp_path):
     assert names(seeds=[2]) == names()[2:]
 
 
+def test_defaults_are_part_of_what_a_run_is(write_experiment, store, tmp_path, monkeypatch):
+    """They were not: with another default in a later version, old results were reported as those of the new one."""
+    found = read_experiment(str(write_experiment()))
+
+    def names():
+        return [run.config.run.name for run in make_plan(found, "cpu", store, tmp_path).trainings()]
+
+    before = names()
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectiveConfig.__init__, "__defaults__", (0.2, *ObjectiveConfig.__init__.__defaults__[1:]))
+        assert not set(names()) & set(before)
+    assert names() == before
+
+
+def test_numbers_and_words_are_read_as_by_the_command_line(write_experiment, store, tmp_path):
+    """5e-4 was text, for which a number was asked, and the name `no` was false."""
+    path = write_experiment(
+        "title: no\nvariants: {no: {recipe: r.yaml, settings: {optimizer: {beta2: 9e-1}}, published: {d-BLEU: 3e1}}}"
+    )
+    path.with_name("r.yaml").write_text("data: x\nrun: x\noptimizer.warmup: 7\noptimizer:\n  learning_rate: 5e-4\n")
+    plan = make_plan(read_experiment(str(path)), "cpu", store, tmp_path)
+    optimizer = plan.runs[0].config.optimizer
+    assert (optimizer.learning_rate, optimizer.beta2, optimizer.warmup) == (5e-4, 0.9, 7)
+    assert (plan.runs[0].variant, plan.experiment.title) == ("no", "no")
+    assert plan.experiment.variants["no"].published == {"d-BLEU": 30}
+
+
+LEVELS = [f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]" for old, new in zip("abcdefgh", "bcdefghi", strict=True)]
+BOMB = "\n".join(["a: &a [x, x, x, x, x, x, x, x, x]", *LEVELS, "variants: {}", "title: *i"])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: [", "small.yaml is not valid YAML"),
+        ("a: [", "small.yaml, line 1: not valid YAML"),
+        ("title: x\ntitle: y", "small.yaml, line 2: title is there twice; remove one of them"),
+        ("title: [x]\nvariants: {}", "small.yaml: title is a list: write text"),
+        ("title: x\na: " + "[" * 100_000, "small.yaml, line 2: more than 40 levels"),
+        (BOMB, "small.yaml, line .*: the aliases .* stand for too many values"),
+        ("title: x\nvariants: {a: {recipe: group-cpu.yaml, settings: {initialize_from: [5]}}}", "initialize_from is"),
+        (
+            "title: x\nvariants: {a: {recipe: r, published: {d-BLEU: high}}}",
+            "published: d-BLEU is high: write a number",
+        ),
         ("- a", "small.yaml is no group of settings"),
         ("title: x\nvariants: {}\ncolour: red", "small.yaml has the unknown entry 'colour': choose from axes, seeds"),
         ("variants: {}", "small.yaml has no entry title: add it"),
@@ -152,7 +193,7 @@ def test_a_run_has_the_name_of_what_it_is(write_experiment, store, tmp_path):
             "variant a cannot start from 'b': .* let none start from itself",
         ),
         ("title: x\nvariants: {a: {recipe: r}}\naxes: [{name: n, cpu: {p: {}}}]", "axis n has no points at scale full"),
-        ("title: x\nvariants: {a: {recipe: none.yaml}}", "cannot read the recipe .*none.yaml: No such file"),
+        ("title: x\nvariants: {a: {recipe: none.yaml}}", "cannot read .*none.yaml: there is no such file; check"),
         (
             "title: x\nvariants: {a: {recipe: group-cpu.yaml, settings: {model.widht: 3}}}",
             "variant a with group-cpu.yaml has the unknown setting model.widht",

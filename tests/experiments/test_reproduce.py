@@ -1,6 +1,7 @@
 """Running experiments: done is skipped, killed goes on, failed is told, and the table is the same in the end."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -21,6 +22,7 @@ from docmt.experiments import (
     write_report,
 )
 from docmt.experiments.runner import state_of
+from docmt.files import lock_directory
 from docmt.training.loop import Training
 
 GREEDY = EvaluationConfig(SearchConfig(beam=1))
@@ -257,6 +259,40 @@ def test_an_output_that_was_moved_goes_on(plan_of, tmp_path, trained):
     (moved.runs[1].config.run / "test.json").unlink()
     assert finish(moved)[0] == {}
     assert trained == []
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (("warmup: 4", "warmup: 5"), "trained with other settings .optimizer.warmup is 4 but was 5.: move it away"),
+        (("max_steps: 8", "max_steps: 9"), "stop.max_steps is 8 but was 9"),
+        (("  label_smoothing: 0.1\n", ""), "objective.label_smoothing is not in its recipe"),
+        (("seed: 1", "seed: [1"), "it is not known how .* was trained"),
+    ],
+)
+def test_a_model_that_was_trained_in_another_way_is_not_done(plan_of, tmp_path, trained, edit, message):
+    text = "title: One\nvariants: {one: {recipe: group-cpu.yaml}}"
+    plan = plan_of(tmp_path, text)
+    finish(plan)
+    recipe = plan.runs[0].config.run / "recipe.yaml"
+    before = recipe.read_text()
+    assert before.count(edit[0]) == 1
+    recipe.write_text(before.replace(*edit))
+    assert states(plan) == ["stale"]
+    failures, table, _ = finish(plan)
+    assert re.search(message, failures[plan.runs[0].config.run])
+    assert "| one | 0/1 | - |" in table
+    assert len(trained) == 1
+    recipe.write_text(before)
+    assert states(plan) == ["done"]
+
+
+def test_an_output_is_for_one_process(plan_of, tmp_path):
+    plan = plan_of(tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    with lock_directory(tmp_path / "out", "x"), pytest.raises(DocmtError, match=r"are being run by process \d+ on"):
+        reproduce(plan, GREEDY)
+    assert states(plan) == ["missing"] * 4
 
 
 GRID = """

@@ -1,15 +1,20 @@
 """Checkpoints that are damaged or half-replaced, and starting from other models."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
 
 from docmt.errors import DocmtError
+from docmt.files import find_leftovers
 from docmt.model import TranslationModel
 from docmt.model_directory import load_model
-from docmt.training import train
-from docmt.training.checkpoints import finish_interrupted_swaps
+from docmt.training import StopConfig, train
+from docmt.training.averaging import average_weights
+from docmt.training.checkpoints import _restore_optimizer, finish_interrupted_swaps, save_checkpoint
 from docmt.training.corpus import fit_model_config
 from docmt.training.initialize import initialize_from
 
@@ -165,3 +170,114 @@ def test_the_state_is_plain_json(finished):
     assert state["update"] == 2
     assert state["validated"] == 2
     assert set(state["best"]) == {"higher_is_better", "score", "update", "since"}
+
+
+def test_files_that_a_kill_left_do_not_stop_a_resume(finished):
+    """They were taken for directories, and no resume worked until somebody deleted them."""
+    for name in (".recipe.yaml.4242.tmp", ".metrics.jsonl.4194305-00000000.abcd.tmp"):
+        (finished.run / name).write_text("half")
+    (finished.run / "checkpoints" / ".last.4194305-00000000.abcd.tmp").mkdir()
+    train(replace(finished, stop=StopConfig(max_steps=4)), resume=True)
+    assert find_leftovers(finished.run) + find_leftovers(finished.run / "checkpoints") == []
+
+
+def test_a_start_that_was_killed_before_its_recipe_was_written_is_new(config):
+    (config.run / "checkpoints").mkdir(parents=True)
+    (config.run / ".recipe.yaml.4194305-00000000.abcd.tmp").write_text("half")
+    (config.run / ".lock").write_text("4194305 elsewhere\n")
+    train(config)
+    assert find_leftovers(config.run) == []
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", ".a.tmp", "checkpoints/best/model.safetensors"])
+def test_a_directory_with_anything_else_in_it_is_not_new(config, name):
+    (config.run / name).parent.mkdir(parents=True)
+    (config.run / name).write_text("work")
+    with pytest.raises(DocmtError, match="is there already: choose another --run"):
+        train(config)
+    assert (config.run / name).read_text() == "work"
+
+
+def test_a_start_that_fails_leaves_a_link_to_an_empty_directory(config):
+    (config.run.parent / "disk").mkdir()
+    config.run.symlink_to(config.run.parent / "disk")
+    with pytest.raises(DocmtError, match="there is no directory"):
+        train(replace(config, initialize_from=config.run.parent / "none"))
+    assert list((config.run.parent / "disk").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"update": [60]}, "update is .*give a whole number"),
+        ({"position": None}, "position is None: give a whole number"),
+        ({"epoch": -1}, "epoch is -1"),
+        ({"best": 3}, "best in state.json is no group"),
+        ({"snapshots": [3]}, "snapshots is"),
+        ({"interval": {"loss": "much"}}, "interval.loss is 'much': give a number"),
+        ({"new_weights": [1]}, "new_weights is"),
+    ],
+)
+def test_a_state_of_other_types_is_named(finished, changes, message):
+    path = finished.run / "checkpoints" / "last" / "state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    with pytest.raises(DocmtError, match=rf"state\.json is not understood \(.*{message}"):
+        train(finished, resume=True)
+
+
+def test_a_state_without_its_epoch_is_named(finished):
+    path = finished.run / "checkpoints" / "last" / "state.json"
+    values = json.loads(path.read_text())
+    del values["epoch"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(DocmtError, match="it has no epoch"):
+        train(finished, resume=True)
+
+
+def test_metrics_with_bytes_that_are_no_text(finished, caplog):
+    path = finished.run / "metrics.jsonl"
+    before = path.read_bytes()
+    path.write_bytes(b"\xff{\n" + before + b'{"update": 2, "x\xff')
+    train(finished, resume=True)
+    assert path.read_bytes().startswith(before)
+    assert "damaged lines are removed: 1" in caplog.text
+
+
+def small_model():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2), nn.Linear(2, 2))
+    model[0].requires_grad_(False)
+    return model, torch.optim.Adam(parameter for parameter in model.parameters() if parameter.requires_grad)
+
+
+def test_the_optimizer_of_a_partly_frozen_model(tmp_path):
+    """All parameters were counted, frozen ones too: every resume said that the file is not complete."""
+    model, optimizer = small_model()
+    model[1](model[0](torch.ones(2))).sum().backward()  # the last layer has no gradient yet
+    optimizer.step()
+    save_checkpoint(tmp_path / "last", model, optimizer, {})
+    path = tmp_path / "last" / "optimizer.safetensors"
+    other, restored = small_model()
+    _restore_optimizer(other, restored, path)
+    assert len(restored.state) == 4
+    for ours, theirs in zip(model[1].parameters(), other[1].parameters(), strict=True):
+        assert optimizer.state[ours].keys() == restored.state[theirs].keys()
+        for key, value in optimizer.state[ours].items():
+            assert torch.equal(value, restored.state[theirs][key])
+    for parameter in other[2].parameters():
+        assert all(not value.any() for value in restored.state[parameter].values())
+    tensors = load_file(path)
+    for name in ("1.weight.step", "2.bias.exp_avg"):
+        save_file({key: value for key, value in tensors.items() if key != name}, path)
+        with pytest.raises(DocmtError, match=rf"is not complete \({name} is missing\)"):
+            _restore_optimizer(*small_model(), path)
+    save_file({**tensors, "0.weight.exp_avg": torch.zeros(3, 2)}, path)
+    with pytest.raises(DocmtError, match="does not fit the model"):
+        _restore_optimizer(*small_model(), path)
+
+
+def test_an_average_of_two_models_is_refused(tmp_path):
+    save_file({"a": torch.ones(2)}, tmp_path / "one")
+    save_file({"b": torch.ones(2)}, tmp_path / "other")
+    with pytest.raises(DocmtError, match="are not of the same model"):
+        average_weights([tmp_path / "one", tmp_path / "other"])

@@ -16,7 +16,7 @@ from docmt.training.averaging import average_weights, updates_to_average
 from docmt.training.config import first_difference
 from docmt.training.corpus import TrainingCorpus, UpdatePlan, fit_model_config
 from docmt.training.early_stopping import BestSoFar
-from docmt.training.fabric import start_fabric
+from docmt.training.fabric import start_fabric, will_lead
 from docmt.training.schedule import inverse_square_root
 from docmt.training.update import Updater, seed_of
 from docmt.training.word_dropout import drop_words, rate_in_epoch
@@ -235,3 +235,22 @@ def test_missing_gpus_are_named(change):
         pytest.skip("there is a GPU")
     with pytest.raises(DocmtError, match="no GPU here: choose --device cpu"):
         start_fabric(change(device="cuda"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "leads"),
+    [
+        ({}, True),
+        ({"RANK": "0", "LOCAL_RANK": "0"}, True),  # torchrun
+        ({"RANK": "8", "LOCAL_RANK": "0"}, False),  # on the second machine
+        ({"LOCAL_RANK": "1"}, False),  # started by Fabric
+        ({"SLURM_PROCID": "3"}, False),
+    ],
+)
+def test_one_process_of_several_leads(monkeypatch, environment, leads):
+    """The others must not be refused by the lock that it holds."""
+    for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert will_lead() == leads

@@ -1,6 +1,7 @@
 """Whole runs: what they leave behind, and that killing and resuming them changes nothing."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -13,11 +14,13 @@ import yaml
 from safetensors.torch import load_file
 
 from docmt.analysis import KINDS, attention_entropy
+from docmt.data import PrepareConfig, prepare
 from docmt.errors import DocmtError
 from docmt.model_directory import load_model
 from docmt.training import train
 from docmt.training.corpus import Split
 from docmt.training.loop import Training
+from docmt.training.run_directory import RunDirectory
 
 TIMINGS = {"seconds", "tokens_per_second"}
 
@@ -360,3 +363,97 @@ def test_two_processes_make_the_updates_of_one(change, tmp_path):
         for name in one:
             if name != "best":
                 assert one[name] == pytest.approx(other[name], rel=1e-4), (name, one["update"])
+
+
+def spoil(monkeypatch, update, what):
+    """Makes the loss of this update no number or, after it, a weight."""
+    original = Training._update
+
+    def spoiled(self):
+        ended = original(self)
+        if self.state.update == update:
+            if what == "loss":
+                self.sums += float("nan")
+            else:
+                next(self.model.parameters()).data.view(-1)[0] = float("nan")
+        return ended
+
+    monkeypatch.setattr(Training, "_update", spoiled)
+
+
+@pytest.mark.parametrize("what", ["loss", "weights"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"log_every": 100},
+        {"log_every": 100, "validation__every": 100},
+        {"log_every": 100, "validation__best_by": "d_bleu", "checkpoints__average": "last"},
+    ],
+)
+def test_what_is_no_number_is_never_saved(change, monkeypatch, what, settings):
+    """It was looked for at log_every only: a validation or the end saved it before."""
+    config = change(**settings)
+    spoil(monkeypatch, 7, what)
+    with pytest.raises(DocmtError, match=r"^the (loss|largest weight) is nan by update \d+: train again .*clip_norm$"):
+        train(config)
+    assert not config.run.joinpath("model").exists()
+    for weights in config.run.rglob("model.safetensors"):
+        assert all(tensor.isfinite().all() for tensor in load_file(weights).values())
+    assert json.loads((config.run / "checkpoints" / "last" / "state.json").read_text())["update"] == 5
+
+
+@pytest.fixture
+def store_without_dev(store, tmp_path):
+    return prepare(
+        PrepareConfig(store=tmp_path / "no_dev", train=[store.directory.parent / "train.jsonl"], vocabulary_size=300)
+    ).directory
+
+
+def test_averages_of_the_last_checkpoints_without_a_dev_split(change, store_without_dev, tmp_path, monkeypatch):
+    """They were the last weights alone, without a word."""
+    settings = {"data": store_without_dev, "checkpoints__average": "last", "checkpoints__average_count": 2}
+    config = change(**settings)
+    train(change(run=tmp_path / "whole", **settings))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_before(patch, 12)
+        train(config)
+    train(config, resume=True)
+    assert_equal_runs(config.run, tmp_path / "whole")
+    kept = sorted(path.name for path in (config.run / "checkpoints").glob("update-*"))
+    assert kept == ["update-10", "update-12"]
+    first, second = (load_file(config.run / "checkpoints" / name / "model.safetensors") for name in kept)
+    for name, tensor in load_file(config.run / "model" / "model.safetensors").items():
+        torch.testing.assert_close(tensor, (first[name] + second[name]) / 2)
+
+
+def test_an_average_of_the_best_needs_a_dev_split(change, store_without_dev):
+    config = change(data=store_without_dev, checkpoints__average="best")
+    with pytest.raises(DocmtError, match=r"checkpoints.average is 'best', but the store .* has no dev split"):
+        train(config)
+    assert not config.run.exists()
+
+
+def test_a_run_is_trained_by_one_process(change, monkeypatch):
+    config = change()
+    refused = []
+    original = Training._update
+
+    def second(self):
+        with pytest.raises(DocmtError) as caught:
+            train(config, resume=True)
+        refused.append(str(caught.value))
+        return original(self)
+
+    monkeypatch.setattr(Training, "_update", second)
+    train(config)
+    assert len(refused) == 12
+    assert f"the run {config.run} is being trained by process {os.getpid()} on" in refused[0]
+
+
+def test_a_full_disk_under_the_log_is_not_shown(config, capsys):
+    config.run.mkdir()
+    (config.run / "train.log").symlink_to("/dev/full")
+    run = RunDirectory(config.run)
+    with run.logging():
+        logging.getLogger("docmt").info("something")
+    assert capsys.readouterr().err == ""

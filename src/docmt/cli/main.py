@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TextIO
 
 from docmt.errors import DocmtError
+from docmt.streams import silence, standard_streams
 
 COMMANDS = {
     "prepare": "corpus -> tokenizer and prepared store",
@@ -37,25 +37,26 @@ class _ToStandardError(logging.StreamHandler[TextIO]):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `docmt ARGUMENTS...` and returns the exit status: 0 done, 2 an error the user can mend, 130 interrupted."""
     logging.basicConfig(level=logging.WARNING, format="docmt: %(message)s", handlers=[_ToStandardError()])
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    with standard_streams():
+        return _guarded(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _guarded(arguments: list[str]) -> int:
     try:
         status = _run(arguments)
         if sys.stdout is not None:
-            sys.stdout.flush()  # a full disk or a closed pipe shows here, not after the end of the program
+            sys.stdout.flush()  # a full disk shows here, not after the end of the program
         return status
     except DocmtError as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         print("docmt: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        _silence_output()
-        return 0
     except MemoryError:
         return _fail(OUT_OF_MEMORY)
     except OSError as error:
-        if not error.filename:
-            _silence_output()
+        if not error.filename and sys.stdout is not None:
+            silence(sys.stdout)
         return _fail(_refusal(error))
     except RuntimeError as error:
         # What torch raises where there is no memory left, on a GPU and on the CPU.
@@ -106,14 +107,6 @@ def _refusal(error: OSError) -> str:
     place = f"{error.filename}: " if error.filename else ""
     advice = "free space or choose another place" if error.errno == errno.ENOSPC else "check the files that are named"
     return f"{place}{error.strerror or error}; {advice}"
-
-
-def _silence_output() -> None:
-    """Sends what is left for standard output to nowhere: Python would try again at exit and print a traceback."""
-    if sys.stdout is not None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import yaml
 
-from docmt.documents.plain_text import read_text
 from docmt.errors import DocmtError
+from docmt.yaml_files import compose, place_of
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,10 @@ class Setting:
 def read_recipe(path: str, options: Sequence[Action], program: str) -> list[Setting]:
     """The settings of a recipe for a command with these options, in order.
 
-    Raises DocmtError, naming the line, for files that are no YAML, and for settings that the command does not have.
+    Raises DocmtError, naming the line, for files that are no YAML (or that `compose` refuses for another reason), and
+    for settings that the command does not have.
     """
-    text = read_text(path)
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        raise DocmtError(_broken(path, error)) from error
+    root = compose(path)
     if root is None:
         raise DocmtError(f"the recipe {path} is empty: write options into it, such as those in {program} --help")
     if not isinstance(root, yaml.MappingNode):
@@ -65,15 +62,9 @@ def _settings(
     mapping: yaml.MappingNode, prefix: str, path: str, known: dict[str, Action], program: str
 ) -> Iterator[Setting]:
     groups = group_names(list(known.values()))
-    seen = set()
     for key, value in mapping.value:
-        place = f"{path}, line {key.start_mark.line + 1}"
-        if not isinstance(key, yaml.ScalarNode):
-            raise DocmtError(f"{place}: not an `option: value` line; see {program} --help")
+        place = place_of(path, key)
         name = prefix + key.value
-        if name in seen:
-            raise DocmtError(f"{place}: {name} is there twice; remove one of them")
-        seen.add(name)
         if name in groups:
             if not isinstance(value, yaml.MappingNode):
                 example = next(option for option in known if option.startswith(f"{name}.")).rpartition(".")[2]
@@ -104,10 +95,3 @@ def _unknown(name: str, known: Sequence[str], program: str) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"see {program} --help"
     return f"{program} has no option {name}; {hint}"
-
-
-def _broken(path: str, error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    place = f"{path}, line {mark.line + 1}" if mark else path
-    problem = getattr(error, "problem", None) or "it holds characters that YAML does not allow"
-    return f"{place}: not valid YAML ({problem}); mend the line, or the one above it"

@@ -112,8 +112,6 @@ def _seeds(text: str) -> list[int]:
 
 
 def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
-    plan.output.mkdir(parents=True, exist_ok=True)
-
     def tell(line: str) -> None:
         print(f"docmt reproduce: {line}", file=sys.stderr, flush=True)
 

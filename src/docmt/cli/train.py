@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--resume",
-        type=Path | None,
+        type=Path,
         metavar="RUN",
         help="run directory to go on with; its own recipe is used, and only stop limits, device, log_every and the "
         "place of the data may be changed",
@@ -60,7 +60,7 @@ def _with_stored_recipe(arguments: list[str]) -> list[str]:
         raise DocmtError(f"--resume names {run} and --run {other}: give --resume alone to go on with a run")
     if is_recipe(arguments[0]):
         arguments = ["--config", *arguments]
-    return ["--config", str(recipe), *arguments, *([] if other else ["--run", run])]
+    return ["--config", str(recipe), *arguments, *([] if other else [f"--run={run}"])]
 
 
 def _value_of(flag: str, arguments: Sequence[str]) -> str | None:

@@ -26,9 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from docmt.errors import DocmtError
+from docmt.yaml_files import read_yaml
 
 SCALES = ("cpu", "full")
 _SHIPPED = Path("recipes") / "experiments"
@@ -118,27 +117,18 @@ def read_experiment(name: str) -> Experiment:
 
 
 def _read(path: Path) -> Experiment:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DocmtError(f"cannot read {path}: there is no such file") from error
-    except OSError as error:
-        raise DocmtError(f"cannot read {path}: {error.strerror}; give the path of an experiment file") from error
-    except (ValueError, yaml.YAMLError) as error:
-        problem = " ".join(str(error).split())
-        raise DocmtError(f"{path} is not valid YAML ({problem}): mend it") from error
-    top = _group(values, str(path), {"title", "source", "seeds", "settings", "variants", "axes"}, {"title", "variants"})
+    top = _group(
+        read_yaml(path), str(path), {"title", "source", "seeds", "settings", "variants", "axes"}, {"title", "variants"}
+    )
     variants = [_variant(name, value, path) for name, value in _group(top["variants"], f"{path}: variants").items()]
-    seeds, axes = top.get("seeds", [1]), top.get("axes", [{"name": "", "points": {"": {}}}])
-    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
-        raise DocmtError(f"{path}: seeds is {seeds!r}: give a list of whole numbers, such as [1, 2, 3]")
+    axes = top.get("axes", [{"name": "", "points": {"": {}}}])
     if not isinstance(axes, list):
         raise DocmtError(f"{path}: axes is no list: begin each axis with `- name: ...`")
     return Experiment(
         path=path,
-        title=str(top["title"]),
-        source=str(top.get("source", "")),
-        seeds=tuple(seeds),
+        title=_text(top["title"], f"{path}: title"),
+        source=_text(top.get("source", ""), f"{path}: source"),
+        seeds=_seeds(top.get("seeds", ["1"]), path),
         settings=_group(top.get("settings", {}), f"{path}: settings"),
         variants={variant.name: variant for variant in variants},
         axes=tuple(_axis(value, path) for value in axes),
@@ -150,12 +140,15 @@ def _variant(name: str, values: Any, path: Path) -> Variant:
     values = _group(values, where, {"recipe", "settings", "start_from", "published"}, {"recipe"})
     settings = _group(values.get("settings", {}), f"{where}: settings")
     published = _numbers(values.get("published", {}), f"{where}: published")
-    return Variant(name, str(values["recipe"]), settings, str(values.get("start_from", "")), published)
+    recipe = _text(values["recipe"], f"{where}: recipe")
+    start_from = _text(values.get("start_from", ""), f"{where}: start_from")
+    return Variant(name, recipe, settings, start_from, published)
 
 
 def _axis(values: Any, path: Path) -> Axis:
     values = _group(values, f"{path}: an axis", {"name", "points", "published", *SCALES}, {"name"})
-    where = f"{path}: axis {values['name']}"
+    name = _text(values["name"], f"{path}: an axis: name")
+    where = f"{path}: axis {name}"
     points = {}
     for scale in SCALES:
         own = _group(values.get(scale, values.get("points", {})), f"{where}: points")
@@ -164,25 +157,43 @@ def _axis(values: Any, path: Path) -> Axis:
         points[scale] = {label: _group(settings, f"{where}: {label}") for label, settings in own.items()}
     published = _group(values.get("published", {}), f"{where}: published")
     return Axis(
-        str(values["name"]),
+        name,
         points,
         {point: _numbers(row, f"{where}: published: {point}") for point, row in published.items()},
     )
 
 
 def _numbers(values: Any, where: str) -> dict[str, float]:
-    numbers = _group(values, where)
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise DocmtError(f"{where}: {name} is {value!r}: write a number")
+    numbers = {}
+    for name, value in _group(values, where).items():
+        try:
+            numbers[name] = float(value)
+        except (TypeError, ValueError) as error:
+            raise DocmtError(f"{where}: {name} is {_shown(value)}: write a number") from error
     return numbers
+
+
+def _seeds(values: Any, path: Path) -> tuple[int, ...]:
+    if not isinstance(values, list) or not values or not all(str(seed).isdecimal() for seed in values):
+        raise DocmtError(f"{path}: seeds is {_shown(values)}: give a list of whole numbers, such as [1, 2, 3]")
+    return tuple(int(seed) for seed in values)
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise DocmtError(f"{where} is {_shown(value)}: write text")
+    return value
+
+
+def _shown(value: Any) -> str:
+    """The value for a message, if it is not long."""
+    return value if isinstance(value, str) else f"a {type(value).__name__}" if value is not None else "nothing"
 
 
 def _group(values: Any, where: str, known: Set[str] = frozenset(), needed: Set[str] = frozenset()) -> dict[str, Any]:
     """A mapping with the names as text. Raises DocmtError for anything else, and for entries not known (if given)."""
     if not isinstance(values, dict):
         raise DocmtError(f"{where} is no group of settings: write `name: value` lines")
-    values = {str(name): value for name, value in values.items()}
     for name in values:
         if known and name not in known:
             raise DocmtError(f"{where} has the unknown entry {name!r}: choose from {', '.join(sorted(known))}")

@@ -10,18 +10,18 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from docmt.data import PreparedStore
 from docmt.data.statistics import STATISTICS_FILE
 from docmt.errors import DocmtError
 from docmt.experiments.experiment import Experiment
+from docmt.settings import flat, nested
 from docmt.training import TrainConfig
 from docmt.training.corpus import fit_model_config
+from docmt.yaml_files import read_yaml
 
 RUNS_FOLDER = "runs"
-# What makes no other model of a run: left out of its name.
-_NO_DIFFERENCE = ("data", "run", "device", "log_every", "initialize_from")
+# What makes no other model of a run. Of the run that it starts from the name counts, not the place.
+NO_DIFFERENCE = ("data", "run", "device", "log_every")
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,14 @@ def make_plan(
             places: dict[str, Path] = {}
             for variant in experiment.in_order():
                 recipe = experiment.path.parent / variant.recipe.replace("{scale}", scale)
-                changes = {**experiment.settings, **variant.settings, **settings, **(overrides or {})}
+                layers = (experiment.settings, variant.settings, settings, overrides or {})
+                changes = {name: value for layer in layers for name, value in flat(layer).items()}
                 changes |= {"data": str(data), "run": "", "seed": seed}
                 if variant.start_from:
                     changes["initialize_from"] = str(places[variant.start_from])
                 where = f"{experiment.path}, variant {variant.name} with {recipe.name}"
-                config = TrainConfig.from_dict(_merged(_read_recipe(recipe), changes, where), where)
+                settings_of_all = nested({**_read_recipe(recipe), **changes}, where)
+                config = TrainConfig.from_dict(settings_of_all, where)
                 config = replace(config, model=fit_model_config(config.model, store))
                 name = f"{recipe.stem}-seed{seed}-{_identity(config, store, output)}"
                 places[variant.name] = output / RUNS_FOLDER / name
@@ -97,47 +99,26 @@ def make_plan(
 
 
 def _read_recipe(path: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise DocmtError(f"cannot read the recipe {path}: {getattr(error, 'strerror', None) or error}") from error
+    """The settings of a recipe by dotted name, as text."""
+    values = read_yaml(path)
     if not isinstance(values, dict):
-        raise DocmtError(f"the recipe {path} does not consist of `option: value` lines")
-    return values
-
-
-def _merged(recipe: dict[str, Any], settings: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The recipe with settings, given by dotted name, in their places."""
-    for name, value in settings.items():
-        *groups, last = name.split(".")
-        place = recipe
-        for group in groups:
-            place = place.setdefault(group, {})
-            if not isinstance(place, dict):
-                raise DocmtError(f"{where} has the unknown setting {name}: check its spelling")
-        place[last] = value
-    return recipe
+        raise DocmtError(f"the recipe {path} does not consist of `option: value` lines: write them")
+    return flat(values)
 
 
 def _identity(config: TrainConfig, store: PreparedStore, output: Path) -> str:
     """Eight digits that differ where data, settings or the run to start from do.
 
-    Settings at their defaults do not count, so that a setting that a later version adds changes nothing.
+    Every setting in effect counts, those at their defaults too: when a later version has another default, or a setting
+    that is new, its runs are others, and no old result is reported as theirs.
     """
-    defaults = TrainConfig(Path(), Path()).to_dict()
     start = config.initialize_from
-    given = {name: value for name, value in config.to_dict().items() if name not in _NO_DIFFERENCE}
+    settings = flat(config.to_dict())
+    del settings["initialize_from"]
     facts = {
-        "settings": {name: _other(value, defaults[name]) for name, value in given.items() if value != defaults[name]},
+        "settings": {name: value for name, value in settings.items() if name.split(".")[0] not in NO_DIFFERENCE},
         # The directory of everything may move; in its name the run to start from has an identity of its own.
         "start": start.name if start and start.parent == output / RUNS_FOLDER else str(start),
         "data": hashlib.sha256((store.directory / STATISTICS_FILE).read_bytes()).hexdigest(),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
-
-
-def _other(value: Any, default: Any) -> Any:
-    """What differs from the default."""
-    if not isinstance(value, dict):
-        return value
-    return {name: inner for name, inner in value.items() if inner != default[name]}

@@ -46,13 +46,13 @@ def collect(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Path, st
 def _result(run: PlannedRun, evaluation: EvaluationConfig, failure: str | None) -> dict[str, Any]:
     """One run as it stands."""
     directory = run.config.run
-    scores = stored_scores(directory, evaluation) if failure is None else None
+    state = "failed" if failure else state_of(run, evaluation)
+    scores = stored_scores(directory, evaluation) if state == "done" else None
     measures = {}
     if scores is not None:
         measures = {name: scores[name]["score"] for name in MEASURES if scores.get(name)}
         if losses := read_curves(RunDirectory(directory).metrics).get("valid_loss"):
             measures["dev_loss"] = min(losses.values)
-    state = "failed" if failure else state_of(run, evaluation)
     place = {"title": run.title, "seed": run.seed, "directory": directory.name}
     return {**place, "state": state, "failure": failure, "measures": measures, "scores": scores}
 

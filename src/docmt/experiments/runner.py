@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -16,25 +15,51 @@ import torch
 import yaml
 
 from docmt.errors import DocmtError
-from docmt.experiments.plan import Plan, PlannedRun
+from docmt.experiments.plan import NO_DIFFERENCE, Plan, PlannedRun
 from docmt.experiments.scores import EvaluationConfig, evaluate_run, stored_scores
-from docmt.files import write_text
+from docmt.files import cannot_write, lock_directory, write_text
+from docmt.settings import flat
 from docmt.training import TrainConfig, train
+from docmt.training.config import first_difference
 from docmt.training.interrupts import stop_on_signals
-from docmt.training.run_directory import RunDirectory
+from docmt.training.run_directory import RunDirectory, read_recipe
 
-State = Literal["done", "trained", "resumable", "missing"]
+State = Literal["done", "trained", "resumable", "missing", "stale"]
 ERROR_MARK = "docmt: error: "
 INTERRUPTED = 130
 _LOOK_EVERY = 0.2  # seconds
 
 
 def state_of(run: PlannedRun, evaluation: EvaluationConfig) -> State:
-    """How far a run has come: done (evaluated), trained, resumable, or missing."""
+    """How far a run has come: done (evaluated), trained, resumable, missing, or stale (trained with other settings)."""
     directory = RunDirectory(run.config.run)
     if directory.model.exists():
+        if stale(run) is not None:
+            return "stale"
         return "done" if stored_scores(directory.path, evaluation) is not None else "trained"
     return "resumable" if directory.recipe.exists() else "missing"
+
+
+def stale(run: PlannedRun) -> str | None:
+    """Why the model in the run's directory is not what is planned, in a sentence; None if it is.
+
+    Somebody may have gone on with it in another way, or edited its recipe.
+    """
+    directory = RunDirectory(run.config.run)
+    try:
+        stored = read_recipe(directory.recipe, directory.path)
+        trained = TrainConfig.from_dict(stored, str(directory.recipe)).to_dict()
+    except DocmtError as error:
+        return f"it is not known how {directory.path} was trained ({error})"
+    planned = run.config.to_dict()
+    # A setting that its recipe does not have was in effect with a default that nobody knows any more.
+    unknown = [name for name in flat(planned) if name not in flat(stored)]
+    found = first_difference(trained, planned, NO_DIFFERENCE)
+    if unknown:
+        found = f"{unknown[0]} is not in its recipe"
+    if found is None:
+        return None
+    return f"{directory.path} was trained with other settings ({found}): move it away, and it is trained again"
 
 
 def reproduce(
@@ -47,24 +72,40 @@ def reproduce(
 
     `tell` gets a line at each step, `after_each` what has failed so far whenever a run has ended. A run that failed
     does not stop the others; it is tried again (from its last checkpoint, if it has one) when this is called again.
-    Raises KeyboardInterrupt when Ctrl-C or SIGTERM ended a training, which then can be resumed to the last bit.
+    Raises KeyboardInterrupt when Ctrl-C or SIGTERM ended a training, which then can be resumed to the last bit, and
+    DocmtError at once if another process is working in the same output directory.
     """
     if "LOCAL_RANK" in os.environ:
         raise DocmtError("docmt reproduce starts its processes itself: set --devices instead of using torchrun")
+    try:
+        plan.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(plan.output, error) from error
+    with lock_directory(plan.output, f"the experiments in {plan.output} are being run"):
+        return _do_what_is_left(plan, evaluation, tell, after_each)
+
+
+def _do_what_is_left(
+    plan: Plan,
+    evaluation: EvaluationConfig,
+    tell: Callable[[str], object],
+    after_each: Callable[[dict[Path, str]], object],
+) -> dict[Path, str]:
     failures: dict[Path, str] = {}
     trainings = plan.trainings()
     for number, run in enumerate(trainings, 1):
         directory, state = run.config.run, state_of(run, evaluation)
         if state == "done":
             continue
-        step = {"trained": "evaluating", "resumable": "going on with", "missing": "training"}[state]
+        steps = {"trained": "evaluating", "resumable": "going on with", "missing": "training", "stale": "not using"}
+        step = steps[state]
         tell(f"[{number}/{len(trainings)}] {step} {run.title} ({directory.name})")
         try:
             if run.config.initialize_from in failures:
                 raise DocmtError(f"the run that it starts from, {run.config.initialize_from.name}, failed")
-            if state == "trained":
-                RunDirectory(directory).check_resumable(run.config)  # the same settings under another default
-            else:
+            if reason := stale(run) if state == "stale" else None:
+                raise DocmtError(reason)
+            if state != "trained":
                 _train(run.config, resume=state == "resumable")
             evaluate_run(run.config, plan.store.split("test"), evaluation)
         except (DocmtError, MemoryError, torch.OutOfMemoryError) as error:
@@ -76,8 +117,6 @@ def reproduce(
 
 def _train(config: TrainConfig, resume: bool) -> None:
     """Trains to the end. Raises KeyboardInterrupt if somebody stopped it, and DocmtError if it failed."""
-    if not resume and config.run.exists() and not any(path.is_file() for path in config.run.rglob("*")):
-        shutil.rmtree(config.run)  # killed before its recipe was written
     interrupted = train(config, resume).interrupted if config.devices == 1 else _train_in_processes(config, resume)
     if interrupted:
         raise KeyboardInterrupt

@@ -9,20 +9,24 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from docmt.errors import DocmtError
 from docmt.model_directory import read_tensors
 
 
 def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     """The mean of the tensors of safetensors files with the same names, summed in float64.
 
-    Raises DocmtError if a file is missing or damaged.
+    Raises DocmtError if a file is missing or damaged, or has other tensors than the first.
     """
     first, *others = paths
     weights = read_tensors(first)
     sums = {name: tensor.double() for name, tensor in weights.items()}
     for path in others:
-        for name, tensor in read_tensors(path).items():
-            sums[name] += tensor
+        found = read_tensors(path)
+        for name in {**weights, **found}:
+            if name not in found or name not in weights or found[name].shape != weights[name].shape:
+                raise DocmtError(f"{path} and {first} are not of the same model (at {name}): copy the run again")
+            sums[name] += found[name]
     return {name: (total / len(paths)).to(weights[name].dtype) for name, total in sums.items()}
 
 

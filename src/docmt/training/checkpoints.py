@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from docmt.errors import DocmtError
-from docmt.files import atomic_directory
+from docmt.files import atomic_directory, cannot_write, find_leftovers
 from docmt.model import TranslationModel
 from docmt.model_directory import WEIGHTS_FILE, load_weights, read_json, read_tensors, save_tensors
+from docmt.settings import at_least, build
 from docmt.training.early_stopping import BestSoFar
 
 OPTIMIZER_FILE = "optimizer.safetensors"
@@ -83,15 +83,21 @@ def load_checkpoint(directory: Path, model: TranslationModel, optimizer: torch.o
 
 def read_state(directory: Path) -> TrainingState:
     """The state of a checkpoint. Raises DocmtError if it is damaged."""
-    values = read_json(directory / STATE_FILE)
+    path = directory / STATE_FILE
+    values = read_json(path)
     try:
-        best, interval = BestSoFar(**values.pop("best")), Interval(**values.pop("interval"))
-        snapshots = [(int(update), float(score)) for update, score in values.pop("snapshots")]
-        return TrainingState(best=best, interval=interval, snapshots=snapshots, **values)
-    except (KeyError, TypeError, ValueError) as error:
+        # Without one of these the run would silently begin something anew.
+        if missing := sorted({"update", "epoch", "position", "best", "interval"} - set(values)):
+            raise DocmtError(f"it has no {missing[0]}")
+        state = build(TrainingState, values, path.name)
+        for name in ("update", "epoch", "position", "validated"):
+            at_least(name, getattr(state, name), 0)
+    except DocmtError as error:
         raise DocmtError(
-            f"{directory / STATE_FILE} is not understood ({error}): it was written by another version of docmt"
+            f"{path} is not understood ({error}): it is damaged or written by another version of docmt; copy the run "
+            "directory again"
         ) from error
+    return state
 
 
 def state_values(state: TrainingState) -> dict[str, Any]:
@@ -103,30 +109,33 @@ def finish_interrupted_swaps(folder: Path) -> None:
     """Mends what a kill in the middle of saving left in `folder`.
 
     A directory is replaced in two steps (the old one aside, the new one in place): between them only the old one is
-    complete, under another name. Half-written ones are removed.
+    complete, under another name. Half-written ones, files or directories, are removed. For folders that this process
+    has locked: nobody else is writing there. Raises DocmtError when the system refuses.
     """
-    for aside in folder.glob(".*.old"):
-        path = folder / aside.name[1:].rsplit(".", 2)[0]
-        if path.exists():
-            shutil.rmtree(aside)
-        else:
-            aside.rename(path)
-    for half in folder.glob(".*.tmp"):
-        shutil.rmtree(half)
+    try:
+        # The complete ones last written first: there may be several of one name.
+        for leftover in sorted(find_leftovers(folder), key=lambda found: -found.path.lstat().st_mtime):
+            leftover.settle()
+    except OSError as error:
+        raise cannot_write(error.filename or folder, error) from error
 
 
 def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """name.key -> tensor for everything the optimiser remembers about each parameter."""
+    """name.key -> tensor for everything the optimiser remembers about each parameter that is trained."""
+    states = {name: optimizer.state.get(parameter, {}) for name, parameter in _trained(model).items()}
+    example: dict[str, Any] = next((state for state in states.values() if state), {})
     tensors = {}
-    for name, parameter in model.named_parameters():
-        for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"{name}.{key}"] = torch.as_tensor(value)
+    for name, parameter in _trained(model).items():
+        for key, value in example.items():
+            # A parameter that no update has reached yet starts from zero: so no entry is ever missing in a whole file.
+            zero = torch.zeros_like(parameter if torch.as_tensor(value).dim() else torch.as_tensor(value))
+            tensors[f"{name}.{key}"] = torch.as_tensor(states[name].get(key, zero))
     return tensors
 
 
 def _restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> None:
     tensors = read_tensors(path)
-    parameters = dict(model.named_parameters())
+    parameters = _trained(model)
     for full_name, tensor in tensors.items():
         name, _, key = full_name.rpartition(".")
         parameter = parameters.get(name)
@@ -134,5 +143,13 @@ def _restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, path:
             raise DocmtError(f"{path} does not fit the model (at {full_name}): copy the run directory again")
         # Cloned, because a memory-mapped file is not aligned as torch's own tensors are, which changes last bits.
         optimizer.state[parameter][key] = tensor.clone().to(parameter.device)
-    if tensors and len(tensors) % len(parameters):
-        raise DocmtError(f"{path} is not complete: copy the run directory again")
+    keys = {full_name.rpartition(".")[2] for full_name in tensors}
+    for name in parameters:
+        for key in sorted(keys):
+            if f"{name}.{key}" not in tensors:
+                raise DocmtError(f"{path} is not complete ({name}.{key} is missing): copy the run directory again")
+
+
+def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that are not frozen, by name."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import types
-import typing
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig
+from docmt.settings import above_zero, at_least, build, fraction, one_of, plain
+from docmt.settings import first_difference as first_of_all_differences
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,8 @@ class CheckpointConfig:
     every: int = 1000
     """updates between checkpoints, besides one at each validation and one at the end"""
     average: Literal["none", "last", "best"] = "none"
-    """the final model: the best, or the mean of the weights at the last or best validations"""
+    """the final model: the best, or the mean of the weights at the last or best validations; without a dev split, none
+    or the mean of the last checkpoints"""
     average_count: int = 5
     """how many are averaged"""
 
@@ -196,103 +197,28 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration in types that JSON and YAML have."""
-        return _plain(asdict(self))
+        return plain(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "the recipe") -> TrainConfig:
         """The inverse of `to_dict`. Raises DocmtError naming an unknown or missing field and `where` it is."""
-        config: TrainConfig = _build(cls, values, where, "")
-        return config
+        return build(cls, values, where)
 
 
-# Fields that may differ between a run and its resumption: they change neither the data nor the weights. Of the model
-# that it started from the directory may have moved.
+# Fields that may differ between a run and its resumption: they change neither the data nor the weights.
 MAY_CHANGE = ("data", "run", "stop", "device", "log_every")
 
 
-def first_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
-    """The first setting in which two configurations (as `to_dict` gives them) train differently, in words."""
-    old, new = _flat(stored), _flat(wanted)
-    for settings in (old, new):
-        if start := settings.get("initialize_from"):
-            settings["initialize_from"] = Path(start).name
-    for name in {**old, **new}:
-        group = name.split(".")[0]
-        if group not in MAY_CHANGE and old.get(name) != new.get(name):
-            return f"{name} is {new.get(name)!r} but was {old.get(name)!r}"
-    return None
+def first_difference(
+    stored: Mapping[str, Any], wanted: Mapping[str, Any], but: Sequence[str] = MAY_CHANGE
+) -> str | None:
+    """The first setting in which two configurations (as `to_dict` gives them) train differently, in words.
+
+    Of the model to start from only the name counts: its directory may have moved.
+    """
+    return first_of_all_differences(_without_folder(stored), _without_folder(wanted), but)
 
 
-def one_of(flag: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Raises DocmtError unless `value` is allowed."""
-    if value not in allowed:
-        raise DocmtError(f"{flag} is {value!r}: choose one of {', '.join(allowed)}")
-
-
-def at_least(flag: str, value: float, least: float) -> None:
-    """Raises DocmtError for smaller values and for what is no number."""
-    if not value >= least or value == float("inf"):
-        raise DocmtError(f"{flag} is {value}: choose a number of at least {least}")
-
-
-def above_zero(flag: str, value: float) -> None:
-    """Raises DocmtError unless `value` is a positive number."""
-    if not 0 < value < float("inf"):
-        raise DocmtError(f"{flag} is {value}: choose a number above 0")
-
-
-def fraction(flag: str, value: float) -> None:
-    """Raises DocmtError unless `value` is in [0, 1)."""
-    if not 0 <= value < 1:
-        raise DocmtError(f"{flag} is {value}: choose a number from 0 up to, not including, 1")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return str(value) if isinstance(value, Path) else value
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
-
-
-# What a setting of each type may be in a file, and how to ask for it.
-_KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
-    int: ((int,), "a whole number"),
-    float: ((float, int), "a number"),
-    bool: ((bool,), "true or false"),
-}
-
-
-def _build(cls: type[Any], values: Any, where: str, prefix: str) -> Any:
-    if not isinstance(values, Mapping):
-        raise DocmtError(f"{prefix.rstrip('.') or 'the configuration'} in {where} is no group of settings")
-    known = typing.get_type_hints(cls)
-    unknown = sorted(set(values) - set(known))
-    if unknown:
-        raise DocmtError(f"{where} has the unknown setting {prefix}{unknown[0]}: remove it, or check its spelling")
-    missing = [f.name for f in fields(cls) if f.name in ("data", "run") and f.name not in values]
-    if missing:
-        raise DocmtError(f"{where} has no setting {prefix}{missing[0]}: add it")
-    built = {}
-    for name, value in values.items():
-        kind = known[name]
-        if is_dataclass(kind):
-            value = _build(typing.cast(type[Any], kind), value, where, f"{prefix}{name}.")
-        elif value is not None and Path in (kind, *_members(kind)):
-            value = Path(value)
-        elif kind in _KINDS and type(value) not in _KINDS[kind][0]:
-            raise DocmtError(f"{where}: {prefix}{name} is {value!r}: give {_KINDS[kind][1]}")
-        built[name] = value
-    return cls(**built)
-
-
-def _members(kind: Any) -> tuple[Any, ...]:
-    return typing.get_args(kind) if isinstance(kind, types.UnionType) else ()
+def _without_folder(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    start = values.get("initialize_from")
+    return {**values, "initialize_from": Path(start).name} if start else values

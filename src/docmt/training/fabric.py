@@ -12,6 +12,15 @@ from docmt.errors import DocmtError
 from docmt.training.config import TrainConfig
 
 
+def will_lead() -> bool:
+    """Whether this process is the one of several that writes: known before they are connected, from the launcher.
+
+    torchrun and Fabric number their processes in the environment, Slurm likewise; a process that nobody has numbered
+    is alone, or will start the others.
+    """
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"))
+
+
 def start_fabric(config: TrainConfig) -> Fabric:
     """A launched Fabric for the configured devices, or for the processes that torchrun started.
 

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from docmt.training.checkpoints import TrainingState, load_checkpoint, read_stat
 from docmt.training.config import TrainConfig
 from docmt.training.corpus import TrainingCorpus, fit_model_config
 from docmt.training.early_stopping import BestSoFar
-from docmt.training.fabric import start_fabric
+from docmt.training.fabric import start_fabric, will_lead
 from docmt.training.initialize import initialize_from
 from docmt.training.interrupts import StopWish, stop_on_signals
 from docmt.training.reduction import sum_over_processes
@@ -58,7 +59,8 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
     """Trains a model in a new run directory, or goes on with an interrupted run.
 
     A run that was killed at any moment goes on from its last checkpoint with the same batches and, on CPU, the same
-    numbers to the last bit. Raises DocmtError for what the user can mend.
+    numbers to the last bit. One process at a time trains a run: for a second one it is locked.
+    Raises DocmtError for what the user can mend.
     """
     keep_freed_memory()
     store = PreparedStore.open(config.data)
@@ -66,19 +68,35 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
     run = RunDirectory(config.run)
     if "LOCAL_RANK" not in os.environ:  # before this process starts others, so that errors are told once
         run.check_resumable(config) if resume else run.check_new()
-    fabric = start_fabric(config)
-    corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
-    if fabric.is_global_zero:
-        run.reopen(config) if resume else run.create(config)
-    fabric.barrier()
-    with run.logging(fabric.is_global_zero), stop_on_signals() as wish:
+    leads = will_lead()
+    with ExitStack() as held:
+        if leads:  # before others are started, too, so that the refusal is told once
+            held.enter_context(run.lock())
+            run.check_resumable(config) if resume else run.check_new()  # somebody may just have let go of it
         try:
+            fabric = start_fabric(config)
+            corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
+            _check_average(config, corpus)
+            if fabric.is_global_zero:
+                run.reopen(config) if resume else run.create(config)
+            fabric.barrier()
+            held.enter_context(run.logging(fabric.is_global_zero))
+            wish = held.enter_context(stop_on_signals())
             training = Training(fabric, config, corpus, run, resume)
         except DocmtError:
-            if fabric.is_global_zero and not resume:
+            if leads and not resume:
                 run.remove()  # nothing has been trained: the same command, mended, must not find it in its way
             raise
         return training.to_the_end(wish)
+
+
+def _check_average(config: TrainConfig, corpus: TrainingCorpus) -> None:
+    """Raises DocmtError for an average that can never be made."""
+    if config.checkpoints.average == "best" and corpus.dev is None:
+        raise DocmtError(
+            f"checkpoints.average is 'best', but the store {config.data} has no dev split to measure with: choose "
+            "last or none, or run `docmt prepare` again with --dev"
+        )
 
 
 class Training:
@@ -128,7 +146,10 @@ class Training:
                 validated = (state.update % every == 0) if every else epoch_ended
                 if validated:
                     self._validate()
-                if validated or state.update % config.checkpoints.every == 0:
+                due = state.update % config.checkpoints.every == 0
+                if due and self.corpus.dev is None:
+                    self._keep_for_average()
+                if validated or due:
                     self._save()
                 bar.advance(1, self._note())
         if wish.wished:
@@ -137,6 +158,8 @@ class Training:
             return TrainingResult(self.run.path, None, state.update, True, reason, self.fabric.is_global_zero)
         if state.validated != state.update:
             self._validate()
+        if self.corpus.dev is None and state.update not in dict(state.snapshots):
+            self._keep_for_average()
         self._save()
         self._finish(reason)
         return TrainingResult(self.run.path, self.run.model, state.update, False, reason, self.fabric.is_global_zero)
@@ -183,11 +206,7 @@ class Training:
         """Writes the means since the last line of metrics and begins a new interval."""
         state = self.state
         loss, nll = (self.sums / state.interval.tokens).tolist()
-        if not math.isfinite(loss):
-            raise DocmtError(
-                f"the loss is {loss} by update {state.update}: train again with a lower optimizer.learning_rate, a "
-                "longer optimizer.warmup or with optimizer.clip_norm"
-            )
+        self._check_number("loss", loss)
         line: dict[str, Any] = {
             "update": state.update,
             "epoch": state.epoch,
@@ -210,9 +229,11 @@ class Training:
         state.validated = state.update
         if dev is None:
             return
+        self._check_numbers()
         started = time.monotonic()
         smoothing, entropy = config.objective.label_smoothing, config.validation.entropy
         found = validation_loss(self.fabric, self.model, dev, smoothing, entropy)
+        self._check_number("dev loss", found.loss)
         line: dict[str, Any] = {"update": state.update, "epoch": state.epoch}
         line |= {"valid_loss": found.loss, "valid_nll": found.nll, "valid_ppl": math.exp(min(found.nll, 100))}
         score = found.loss
@@ -227,19 +248,46 @@ class Training:
         self._add_metrics(line)
         shown = ", ".join(f"{name.removeprefix('valid_')} {line[name]:.4f}" for name in line if "valid_" in name)
         _log.info("update %d: dev %s%s", state.update, shown, " (best)" if improved else "")
-        state.snapshots = updates_to_average(
-            [*state.snapshots, (state.update, score)],
-            config.checkpoints.average,
-            config.checkpoints.average_count,
-            state.best.higher_is_better,
-        )
         if improved:
             self._save_weights(self.run.best)
-        if state.snapshots and any(update == state.update for update, _ in state.snapshots):
+        self._keep_for_average(score)
+
+    def _keep_for_average(self, score: float = 0.0) -> None:
+        """Keeps the weights if they belong to the average so far; without a dev split none has a score."""
+        state, checkpoints = self.state, self.config.checkpoints
+        state.snapshots = updates_to_average(
+            [*state.snapshots, (state.update, score)],
+            checkpoints.average,
+            checkpoints.average_count,
+            state.best.higher_is_better,
+        )
+        if state.update in dict(state.snapshots):
+            self._check_numbers()
             self._save_weights(self.run.snapshot(state.update))
 
+    def _check_numbers(self) -> None:
+        """Raises DocmtError if the training has lost itself: nothing of it may replace a good checkpoint.
+
+        The loss of an update is that of the weights before it, so the weights are looked at, too.
+        """
+        if self.state.interval.tokens:
+            self._check_number("loss", float(self.sums[0]) / self.state.interval.tokens)
+        largest = torch.stack([parameter.detach().abs().max() for parameter in self.model.parameters()])
+        self._check_number("largest weight", float(largest.max()))
+
+    def _check_number(self, name: str, value: float) -> None:
+        if not math.isfinite(value):
+            raise DocmtError(
+                f"the {name} is {value} by update {self.state.update}: train again with a lower "
+                "optimizer.learning_rate, a longer optimizer.warmup or with optimizer.clip_norm"
+            )
+
     def _save(self) -> None:
-        """Writes the checkpoint that a resumed run starts from, and then removes weights that are needed no more."""
+        """Writes the checkpoint that a resumed run starts from, and then removes weights that are needed no more.
+
+        Raises DocmtError, leaving the last checkpoint as it is, if loss or weights are not numbers any more.
+        """
+        self._check_numbers()
         state = self.state
         state.interval.loss, state.interval.nll = self.sums.tolist()
         if self.fabric.is_global_zero:
@@ -258,6 +306,9 @@ class Training:
                 f"the training data in {self.config.data} is not what the run {self.run.path} was started with: "
                 "put the old store back, or start a new run"
             )
+        for update, _ in state.snapshots:  # now, not at the end of the training
+            if not (weights := self.run.snapshot(update) / WEIGHTS_FILE).is_file():
+                raise DocmtError(f"{weights}, which belongs to the average, is missing: copy the run again")
         return state
 
     def _cut_metrics(self) -> None:

@@ -6,17 +6,20 @@ import json
 import logging
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from docmt.errors import DocmtError
-from docmt.files import cannot_write, write_text
+from docmt.files import LOCK_FILE, atomic_path, cannot_write, find_leftovers, lock_directory, write_text
 from docmt.model_directory import RUN_MODEL
 from docmt.training.checkpoints import finish_interrupted_swaps
 from docmt.training.config import TrainConfig, first_difference
+from docmt.yaml_files import read_yaml
+
+_log = logging.getLogger(__name__)
 
 
 class RunDirectory:
@@ -29,6 +32,7 @@ class RunDirectory:
     checkpoints/best   weights of the best validation
     checkpoints/update-N   weights kept for the average
     model              the final model directory
+    .lock              which process trains it
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,23 +50,58 @@ class RunDirectory:
         return self.checkpoints / f"update-{update}"
 
     def check_new(self) -> None:
-        """Raises DocmtError if something is there already."""
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        """Raises DocmtError if something is there already, but what a start that was killed at once has left."""
+        if not self._is_new():
             hint = f"add --resume {self.path} to go on with it, or " if self.recipe.exists() else ""
             raise DocmtError(f"the run directory {self.path} is there already: {hint}choose another --run")
+
+    def _is_new(self) -> bool:
+        """Whether there is nothing, or nothing but the lock, empty folders and the half of a recipe.
+
+        Raises DocmtError where that cannot be seen.
+        """
+        try:
+            if not self.path.is_dir():
+                return not self.path.exists() and not self.path.is_symlink()
+            half = {found.path for found in find_leftovers(self.path) if found.target == self.recipe.name}
+            return all(
+                (path.is_dir() and not path.is_symlink()) or path in half or path == self.path / LOCK_FILE
+                for path in self.path.rglob("*")
+            )
+        except (OSError, ValueError) as error:
+            raise DocmtError(f"the run directory {str(self.path)!r} cannot be used: {error}; choose another") from error
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Keeps the run for this process; makes its directory if it is not there.
+
+        Raises DocmtError at once if another process trains it.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
+        return lock_directory(self.path, f"the run {self.path} is being trained")
 
     def create(self, config: TrainConfig) -> None:
         """Makes the directory. Raises DocmtError if something is there already."""
         self.check_new()
         try:
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
+            finish_interrupted_swaps(self.path)
+            self.write_recipe(config)
+            self.checkpoints.mkdir(exist_ok=True)
         except OSError as error:
             raise cannot_write(self.path, error) from error
-        self.write_recipe(config)
 
     def remove(self) -> None:
-        """Removes a run that `create` has just made, with all that is in it."""
-        shutil.rmtree(self.path)
+        """Removes a run that has just been made, with all that is in it, as far as that can be done."""
+        with suppress(OSError):
+            for path in self.path.iterdir():  # the directory itself may be a link
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink()
+            self.path.rmdir()
 
     def check_resumable(self, config: TrainConfig) -> None:
         """Raises DocmtError if there is no run, or one that trains differently."""
@@ -101,14 +140,18 @@ class RunDirectory:
         """Removes what was recorded after `update`, and a last line that a kill left half-written."""
         if not self.metrics.exists():
             return
-        kept = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+        *lines, _ = self.metrics.read_bytes().split(b"\n")
+        kept, damaged = [], 0
+        for line in lines:
             try:
                 if json.loads(line)["update"] <= update:
-                    kept.append(line + "\n")
-            except (ValueError, KeyError, TypeError):
-                continue
-        write_text(self.metrics, "".join(kept))
+                    kept.append(line + b"\n")
+            except (ValueError, KeyError, TypeError, RecursionError):
+                damaged += 1
+        if damaged:
+            _log.warning("%s: damaged lines are removed: %d", self.metrics, damaged)
+        with atomic_path(self.metrics) as temporary:
+            temporary.write_bytes(b"".join(kept))
 
     def remove_snapshots(self, but: set[int]) -> None:
         """Removes the weights kept for the average, but those after these updates."""
@@ -124,7 +167,10 @@ class RunDirectory:
             yield
             return
         logger = logging.getLogger("docmt")
-        handler = logging.FileHandler(self.log, encoding="utf-8")
+        try:
+            handler = _LogFile(self.log, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise cannot_write(self.log, error) from error
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         level = logger.level
         logger.addHandler(handler)
@@ -134,16 +180,27 @@ class RunDirectory:
         finally:
             logger.setLevel(level)
             logger.removeHandler(handler)
-            handler.close()
+            with suppress(OSError):  # what a full disk did not take
+                handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A log for people: lines that a full disk does not take are left out, and no traceback is shown of it.
+
+    What the run cannot do without (metrics, checkpoints) says so itself.
+    """
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        pass
 
 
 def read_recipe(path: Path, run: Path) -> dict[str, Any]:
     """The configuration stored in a run. Raises DocmtError if there is none or it is damaged."""
+    if not path.exists():
+        raise DocmtError(f"there is no run to resume in {run} ({path.name} is missing): leave out --resume")
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DocmtError(f"there is no run to resume in {run} ({path.name} is missing): leave out --resume") from error
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        values = read_yaml(path)
+    except DocmtError as error:
         raise DocmtError(f"{path} is damaged ({error}): restore it from a copy") from error
     if not isinstance(values, dict):
         raise DocmtError(f"{path} is damaged (no settings in it): restore it from a copy")

@@ -1,0 +1,225 @@
+"""Settings: dataclasses whose fields are checked, built from nested mappings, and compared."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from docmt.errors import DocmtError
+
+Settings = TypeVar("Settings")
+
+
+def one_of(flag: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raises DocmtError unless `value` is allowed."""
+    if value not in allowed:
+        raise DocmtError(f"{flag} is {value!r}: choose one of {', '.join(allowed)}")
+
+
+def at_least(flag: str, value: float, least: float) -> None:
+    """Raises DocmtError for smaller values and for what is no number."""
+    if not value >= least or value == float("inf"):
+        raise DocmtError(f"{flag} is {value}: choose a number of at least {least}")
+
+
+def above_zero(flag: str, value: float) -> None:
+    """Raises DocmtError unless `value` is a positive number."""
+    if not 0 < value < float("inf"):
+        raise DocmtError(f"{flag} is {value}: choose a number above 0")
+
+
+def fraction(flag: str, value: float) -> None:
+    """Raises DocmtError unless `value` is in [0, 1)."""
+    if not 0 <= value < 1:
+        raise DocmtError(f"{flag} is {value}: choose a number from 0 up to, not including, 1")
+
+
+def build(cls: type[Settings], values: Any, where: str, prefix: str = "") -> Settings:
+    """A dataclass from a nested mapping of its fields; fields that are not there keep their defaults.
+
+    Dataclasses may nest to any depth. A value may be of the type of its field or, as in YAML files and on the command
+    line, text: "5e-4" becomes a number where the field is one. Raises DocmtError naming `where` the values are and the
+    dotted name (after `prefix`) of what is unknown, missing, or of another type.
+    """
+    if not isinstance(values, Mapping):
+        raise DocmtError(f"{prefix.rstrip('.') or 'the configuration'} in {where} is no group of settings")
+    kinds = typing.get_type_hints(cls)
+    known = {field.name: field for field in fields(typing.cast(Any, cls)) if field.init}
+    for name in sorted(map(str, set(values) - set(known))):
+        raise DocmtError(f"{where} has the unknown setting {prefix}{name}: remove it, or check its spelling")
+    for name, field in known.items():
+        if name not in values and _is_required(field):
+            raise DocmtError(f"{where} has no setting {prefix}{name}: add it")
+    built = {name: _converted(kinds[name], value, where, f"{prefix}{name}") for name, value in values.items()}
+    try:
+        return cls(**built)
+    except DocmtError as error:
+        raise DocmtError(f"{where}: {error}") from error
+
+
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _converted(kind: Any, value: Any, where: str, name: str) -> Any:
+    """The value as the type of its field has it."""
+    if is_dataclass(kind):
+        return build(typing.cast(type[Any], kind), value, where, f"{name}.")
+    try:
+        return _of_kind(kind, value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise DocmtError(f"{where}: {name} is {value!r}: {_wanted(kind)}") from error
+
+
+def _of_kind(kind: Any, value: Any) -> Any:
+    """Raises ValueError or TypeError for what is not of this kind."""
+    origin, members = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in members:
+            return None
+        return _first_fit([member for member in members if member is not type(None)], value)
+    if origin is Literal:
+        return _first_fit([type(member) for member in members], value, members)
+    if origin in (list, tuple, set, frozenset, Sequence):
+        return _sequence(origin, members, value)
+    convert = _CONVERSIONS.get(kind)
+    return value if convert is None else convert(value)
+
+
+def _first_fit(kinds: Iterable[Any], value: Any, allowed: tuple[Any, ...] | None = None) -> Any:
+    for kind in kinds:
+        try:
+            found = _of_kind(kind, value)
+        except (ValueError, TypeError):
+            continue
+        if allowed is None or found in allowed:
+            return found
+    raise ValueError(value)
+
+
+def _sequence(origin: Any, members: tuple[Any, ...], value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        raise TypeError(value)
+    made = tuple if origin is Sequence else origin
+    if origin is tuple and not (len(members) == 2 and members[1] is Ellipsis):
+        return tuple(_of_kind(member, item) for member, item in zip(members, value, strict=True))
+    return made(_of_kind(members[0], item) for item in value)
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise TypeError(value)
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise TypeError(value)
+    if isinstance(value, str):
+        value = {".inf": "inf", "+.inf": "inf", "-.inf": "-inf", ".nan": "nan"}.get(value.lower(), value)
+    return float(value)
+
+
+def _truth(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if _text(value) not in ("true", "True", "TRUE", "false", "False", "FALSE"):
+        raise ValueError(value)
+    return value.lower() == "true"
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _path(value: Any) -> Path:
+    if not isinstance(value, str | Path):
+        raise TypeError(value)
+    if "\0" in str(value):
+        raise ValueError(value)
+    return Path(value)
+
+
+_CONVERSIONS: dict[Any, typing.Callable[[Any], Any]] = {
+    int: _integer,
+    float: _number,
+    bool: _truth,
+    str: _text,
+    Path: _path,
+}
+
+
+def _wanted(kind: Any) -> str:
+    """How to ask for a value of this type."""
+    if typing.get_origin(kind) is Literal:
+        return f"choose one of {', '.join(map(str, typing.get_args(kind)))}"
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return _wanted(next(member for member in typing.get_args(kind) if member is not type(None)))
+    known = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+    return f"give {known.get(kind, 'a list')}"
+
+
+def plain(settings: Any) -> dict[str, Any]:
+    """A dataclass as nested mappings of what JSON and YAML have: the inverse of `build`."""
+    made: dict[str, Any] = _plain(asdict(settings))
+    return made
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted name."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def nested(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Settings by dotted name in their groups: the inverse of `flat`.
+
+    Raises DocmtError for a name that is a setting and a group.
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        *groups, last = name.split(".")
+        place: Any = found
+        for group in groups:
+            place = place.setdefault(group, {})
+            if not isinstance(place, dict):
+                raise DocmtError(f"{where} has the unknown setting {name}: check its spelling")
+        if isinstance(place.get(last), dict):
+            raise DocmtError(f"{where} sets {name}, which is a group of settings: name the one that is meant")
+        place[last] = value
+    return found
+
+
+def difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Dotted name, stored and wanted value of every setting in which the two differ; None where one lacks it."""
+    old, new = flat(stored), flat(wanted)
+    for name in {**old, **new}:
+        if name not in old or name not in new or old[name] != new[name]:
+            yield name, old.get(name), new.get(name)
+
+
+def first_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any], but: Sequence[str] = ()) -> str | None:
+    """The first setting in which two configurations differ, in words. `but`: names or groups that do not count."""
+    for name, old, new in difference(stored, wanted):
+        if name not in but and name.split(".")[0] not in but:
+            return f"{name} is {new!r} but was {old!r}"
+    return None

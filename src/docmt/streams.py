@@ -1,0 +1,80 @@
+"""Standard output and standard error that may be closed, or read by somebody who goes away."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO, cast
+
+
+class Forgiving:
+    """A text stream that drops what it cannot show, so that nobody's work ends with the wish to tell of it."""
+
+    def __init__(self, stream: TextIO, forgiven: type[OSError] = OSError) -> None:
+        self.stream, self.forgiven = stream, forgiven
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        """Writes, or drops, the text."""
+        try:
+            return self.stream.write(text)
+        except ValueError:
+            if not self.stream.closed:
+                raise
+            return len(text)
+        except self.forgiven:
+            silence(self.stream)
+            return len(text)
+
+    def flush(self) -> None:
+        """Hands on what is buffered, or drops it."""
+        try:
+            self.stream.flush()
+        except ValueError:
+            if not self.stream.closed:
+                raise
+        except self.forgiven:
+            silence(self.stream)
+
+
+def forgiving(stream: TextIO | None) -> TextIO:
+    """The stream as one that drops what cannot be shown; None (closed by the caller) shows nothing."""
+    if stream is None or isinstance(stream, Forgiving):
+        return stream or _nowhere()
+    return cast(TextIO, Forgiving(stream))
+
+
+@contextmanager
+def standard_streams() -> Iterator[None]:
+    """While the block runs, standard error drops what it cannot show, and standard output what nobody reads.
+
+    A standard error that was closed (2>&-) goes nowhere: `print(file=None)` would write to standard output. Standard
+    output shows what its encoding lacks as \\u1234; other failures to write there are errors.
+    """
+    saved = sys.stdout, sys.stderr
+    sys.stderr = forgiving(sys.stderr)
+    if sys.stdout is not None and not isinstance(sys.stdout, Forgiving):
+        with suppress(AttributeError, ValueError):
+            sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        sys.stdout = cast(TextIO, Forgiving(sys.stdout, BrokenPipeError))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = saved
+
+
+def silence(stream: TextIO) -> None:
+    """Sends what is left for the stream to nowhere: Python would try again at exit, and end with another status."""
+    with suppress(OSError, ValueError, AttributeError):
+        target = stream.fileno()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, target)
+        os.close(nowhere)
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - stays open as long as the program
