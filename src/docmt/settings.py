@@ -38,6 +38,13 @@ def fraction(flag: str, value: float) -> None:
         raise DocmtError(f"{flag} is {value}: choose a number from 0 up to, not including, 1")
 
 
+def check_choices(settings: object, prefix: str) -> None:
+    """Raises DocmtError for a value that is none of those which its field, a Literal, has."""
+    for name, kind in typing.get_type_hints(type(settings)).items():
+        if typing.get_origin(kind) is Literal:
+            one_of(f"{prefix}{name}", getattr(settings, name), typing.get_args(kind))
+
+
 def build(cls: type[Settings], values: Any, where: str, prefix: str = "") -> Settings:
     """A dataclass from a nested mapping of its fields; fields that are not there keep their defaults.
 

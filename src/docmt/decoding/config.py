@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from torch import Tensor
 
 from docmt.errors import DocmtError
+from docmt.settings import check_choices
 
 Number = TypeVar("Number", float, Tensor)
+
+
+# What lies outside is a mistake: it would overflow, or search for ever.
+RANGES: dict[str, tuple[float, float]] = {
+    "beam": (1, 10_000),
+    "length_penalty": (-20, 20),
+    "max_length_ratio": (0, 1000),
+    "max_length_extra": (-1_000_000, 1_000_000),
+    "min_length": (0, 1_000_000),
+    "temperature": (1e-3, 1e3),
+    "n_best": (1, 10_000),
+    "batch_tokens": (1, 10**9),
+}
 
 
 @dataclass(frozen=True)
@@ -41,17 +54,10 @@ class SearchConfig:
     """source tokens searched together, padding included"""
 
     def __post_init__(self) -> None:
-        leasts = {"beam": 1, "min_length": 0, "n_best": 1, "batch_tokens": 1, "max_length_ratio": 0}
-        for name, least in leasts.items():
-            if not least <= getattr(self, name) < math.inf:
-                raise DocmtError(f"search.{name} is {getattr(self, name)}: choose a number of at least {least}")
-        if not 0 < self.temperature < math.inf:
-            raise DocmtError(f"search.temperature is {self.temperature}: choose a number above 0")
-        if self.compatibility not in ("none", "gtransformer", "thumt"):
-            raise DocmtError(f"search.compatibility is {self.compatibility!r}: choose one of none, gtransformer, thumt")
-        for name in ("length_penalty", "max_length_extra"):
-            if not math.isfinite(getattr(self, name)):
-                raise DocmtError(f"search.{name} is {getattr(self, name)}: choose a finite number")
+        check_choices(self, "search.")
+        for name, (least, most) in RANGES.items():
+            if not least <= getattr(self, name) <= most:
+                raise DocmtError(f"search.{name} is {getattr(self, name)}: choose a number from {least} to {most}")
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best}: choose at most the beam of {self.beam}")
         if self.compatibility != "thumt" and self.max_length_extra < max(self.min_length, 1):

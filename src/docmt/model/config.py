@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from docmt.errors import DocmtError
-from docmt.model.sizes import PRESETS, Sizes, check_choices
+from docmt.model.sizes import PRESETS, Sizes
 from docmt.model.systems import SYSTEMS, Concat, Context, Group, System
+from docmt.settings import build, check_choices
 
 
 @dataclass(frozen=True)
@@ -68,23 +69,4 @@ class ModelConfig(Sizes):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
         """The config stored in a model directory. Raises DocmtError for fields this version does not know."""
-        return cls(**_checked(cls, values, ""))
-
-
-def _checked(kind: type[Any], values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The values, each of the type of its default; groups of options built."""
-    default = kind()
-    unknown = sorted(set(values) - set(kind.__dataclass_fields__))
-    if unknown:
-        raise DocmtError(f"unknown field {prefix}{unknown[0]}")
-    built: dict[str, Any] = {}
-    for name, value in values.items():
-        usual = getattr(default, name)
-        if isinstance(usual, System):
-            if not isinstance(value, Mapping):
-                raise DocmtError(f"model.{prefix}{name} is no group of options")
-            value = type(usual)(**_checked(type(usual), value, f"{prefix}{name}."))
-        elif type(value) is not type(usual) and not (type(usual) is float and type(value) is int):
-            raise DocmtError(f"model.{prefix}{name} is {value!r}, where it may be {usual!r}")
-        built[name] = value
-    return built
+        return build(cls, values, "the configuration of the model", "model.")

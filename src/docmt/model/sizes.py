@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Literal
 
 from docmt.errors import DocmtError
+from docmt.settings import fraction
 
 # Width, feed-forward width, heads, layers of each stack (Bao et al. 2021: base and large in section 4 and Table 7).
 PRESETS: dict[str, dict[str, int]] = {
@@ -70,10 +71,7 @@ class Sizes:
                 f"model.width {self.width} must be even and a multiple of model.heads {self.heads}: change one of them"
             )
         for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise DocmtError(
-                    f"model.{name} is {getattr(self, name)}: choose a number from 0 up to, not including, 1"
-                )
+            fraction(f"model.{name}", getattr(self, name))
 
 
 # Larger numbers are mistakes: they would ask for more memory than any machine has.
@@ -89,11 +87,3 @@ RANGES: dict[str, tuple[int, int]] = {
     "instance_tokens": (8, 10**9),
     "instance_sentences": (1, 10**9),
 }
-
-
-def check_choices(options: object, prefix: str) -> None:
-    """Raises DocmtError for a value that is none of those which its field, a Literal, has."""
-    for name, kind in get_type_hints(type(options)).items():
-        if get_origin(kind) is Literal and getattr(options, name) not in get_args(kind):
-            allowed = ", ".join(get_args(kind))
-            raise DocmtError(f"{prefix}{name} is {getattr(options, name)!r}: choose one of {allowed}")

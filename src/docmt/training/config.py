@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig
-from docmt.settings import above_zero, at_least, build, fraction, one_of, plain
+from docmt.settings import above_zero, at_least, build, check_choices, fraction, plain
 from docmt.settings import first_difference as first_of_all_differences
 
 
@@ -98,7 +98,7 @@ class ValidationConfig:
     def __post_init__(self) -> None:
         at_least("validation.every", self.every, 0)
         at_least("validation.beam", self.beam, 1)
-        one_of("validation.best_by", self.best_by, ("loss", "d_bleu"))
+        check_choices(self, "validation.")
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class CheckpointConfig:
     def __post_init__(self) -> None:
         at_least("checkpoints.every", self.every, 1)
         at_least("checkpoints.average_count", self.average_count, 1)
-        one_of("checkpoints.average", self.average, ("none", "last", "best"))
+        check_choices(self, "checkpoints.")
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,7 @@ class TrainConfig:
         at_least("devices", self.devices, 1)
         at_least("log_every", self.log_every, 1)
         at_least("seed", self.seed, 0)
-        one_of("precision", self.precision, ("float32", "bfloat16"))
-        one_of("device", self.device, ("auto", "cpu", "cuda"))
-        one_of("freeze", self.freeze, ("none", "loaded"))
+        check_choices(self, "")
         if self.initialize_from is None:
             for name, used in (
                 ("optimizer.loaded_scale", self.optimizer.loaded_scale != 1),
