@@ -14,6 +14,7 @@ from docmt.decoding.config import SearchConfig
 from docmt.decoding.frame import WordIds
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, Reading, TranslationModel
+from docmt.model.systems import Needs
 from docmt.text import SpecialTokens
 
 
@@ -100,3 +101,27 @@ def batches_of(sizes: Sequence[tuple[int, int]], batch_tokens: int) -> Iterator[
         batch.append(number)
     if batch:
         yield batch
+
+
+def packed_units(
+    model: ModelConfig,
+    source_lengths: Sequence[int] | NDArray[np.int64],
+    target_lengths: Sequence[int] | NDArray[np.int64],
+    document_offsets: Sequence[int] | NDArray[np.int64],
+) -> list[list[tuple[int, int]]]:
+    """For each document the ranges of its sentences that are packed together from both sides: the published units of
+    d-BLEU (Bao et al. 2021), end to end whatever the system."""
+    offsets = np.asarray(document_offsets)
+    packed = cut(
+        source_lengths,
+        target_lengths,
+        offsets,
+        Needs(),
+        limit=model.instance_tokens,
+        max_sentences=model.instance_sentences,
+    )
+    units: list[list[tuple[int, int]]] = [[] for _ in range(len(offsets) - 1)]
+    for document, first, last in zip(packed.document, packed.first, packed.last, strict=True):
+        start = offsets[document]
+        units[int(document)].append((int(first - start), int(last - start)))
+    return units

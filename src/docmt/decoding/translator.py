@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from docmt.data import cut
 from docmt.data.instances import MARKS
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis
@@ -17,9 +14,9 @@ from docmt.decoding.frame import WordIds
 from docmt.decoding.orders import translate_documents
 from docmt.decoding.precision import Precision, computing_in, lower_precision
 from docmt.decoding.scoring import score_documents
+from docmt.decoding.task import packed_units
 from docmt.documents import Document, one_line
 from docmt.errors import DocmtError
-from docmt.model.systems import Needs
 from docmt.model_directory import load_model, load_model_tokenizer
 from docmt.progress import progress
 from docmt.text import Side
@@ -148,16 +145,8 @@ class Translator:
     def instances(self, source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
         """The instances (ranges of sentences) of a parallel document as in training: the published units of d-BLEU."""
         encoded = self._encode(source, "source"), self._encode(target, "target")
-        lengths = [[len(ids) for ids in sentences] for sentences in encoded]
-        found = cut(
-            np.array(lengths[0]),
-            np.array(lengths[1]),
-            np.array([0, len(source)]),
-            Needs(),
-            limit=self.model.config.instance_tokens,
-            max_sentences=self.model.config.instance_sentences,
-        )
-        return list(zip(found.first.tolist(), found.last.tolist(), strict=True))
+        source_lengths, target_lengths = ([len(ids) for ids in sentences] for sentences in encoded)
+        return packed_units(self.model.config, source_lengths, target_lengths, [0, len(source)])[0]
 
     def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
         # Hard-wrapped lines inside a sentence are one line to the model.

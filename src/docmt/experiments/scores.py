@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from docmt.data import ParallelStore, cut
+from docmt.data import ParallelStore
 from docmt.decoding import SearchConfig, Translator, translate_documents
 from docmt.decoding.precision import computing_in
+from docmt.decoding.task import packed_units
 from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig, evaluate_documents, in_documents, in_units
 from docmt.files import write_text
-from docmt.model.systems import Needs
-from docmt.model_directory import load_model_config, read_json
+from docmt.model_directory import read_json
 from docmt.progress import progress
 from docmt.training import TrainConfig
 
@@ -51,7 +51,9 @@ def evaluate_run(run: TrainConfig, test: ParallelStore, config: EvaluationConfig
     tokenizer, model = translator.tokenizer, translator.model
     sources = test.documents("source")
     references = [tokenizer.decode_batch(document, "target") for document in test.documents("target")]
-    instances = _instances(run, test) if config.metrics.unit == "instance" else None
+    instances = None
+    if config.metrics.unit == "instance":
+        instances = packed_units(model.config, test.source_lengths, test.target_lengths, test.document_offsets)
     units = in_units(sources, instances)
     with computing_in(model, run.precision), progress("translating (sentences)", len(test.source_lengths)) as bar:
         best = [found[0] for found in translate_documents(model, units, tokenizer.specials, config.search, bar.advance)]
@@ -60,23 +62,3 @@ def evaluate_run(run: TrainConfig, test: ParallelStore, config: EvaluationConfig
     scores = evaluate_documents(hypotheses, references, config.metrics, instances, miscounted=miscounted).to_json()
     write_text(run.run / SCORES_FILE, json.dumps({"config": asdict(config), "scores": scores}, indent=2) + "\n")
     return scores
-
-
-def _instances(run: TrainConfig, test: ParallelStore) -> list[list[tuple[int, int]]]:
-    """The instances of every document as in training, in sentences of the document."""
-    model = load_model_config(run.run)
-    packed = cut(
-        test.source_lengths,
-        test.target_lengths,
-        test.document_offsets,
-        Needs(),
-        limit=model.instance_tokens,
-        max_sentences=model.instance_sentences,
-    )
-    ranges: list[list[tuple[int, int]]] = [[] for _ in test.document_ids]
-    for first, last, document in zip(
-        packed.first.tolist(), packed.last.tolist(), packed.document.tolist(), strict=True
-    ):
-        start = int(test.document_offsets[document])
-        ranges[document].append((first - start, last - start))
-    return ranges

@@ -1,0 +1,64 @@
+"""The system that docs/architecture.md shows is a whole system."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from docmt.decoding import SearchConfig, score_documents, translate_documents
+from docmt.errors import DocmtError
+from docmt.model import ModelConfig, TranslationModel
+from docmt.text import SpecialTokens
+
+PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+SPECIALS = SpecialTokens(30)
+DOCUMENTS = [[[5, 6, 7], [8], [9, 10, 11, 12]], [[13, 14]], [[4, 5], [6, 7, 8, 9], [12]]]
+
+
+@pytest.fixture(scope="module")
+def system():
+    """The class that the page defines."""
+    code = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
+    names = {"__name__": "page"}
+    exec(compile(code, str(PAGE), "exec"), names)
+    return names["SourceDocument"]
+
+
+def build(system, **options):
+    class WithToy(ModelConfig):
+        chosen = property(lambda self: system(**options))
+
+    torch.manual_seed(1)
+    sizes = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+    model = TranslationModel(WithToy(vocabulary_size=30, **sizes))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def test_it_translates_and_scores_as_every_system(system):
+    model = build(system)
+    config = SearchConfig(beam=3, max_length_extra=3.0)
+    together = translate_documents(model, DOCUMENTS, SPECIALS, config)
+    for document, (found, *_) in zip(DOCUMENTS, together, strict=True):
+        alone = translate_documents(model, [document], SPECIALS, config)[0][0]
+        assert found.sentences == alone.sentences
+        assert len(found.sentences) == len(document)
+        [scored] = score_documents(model, [document], [found.sentences], SPECIALS, config)
+        assert scored.sentence_scores == pytest.approx(found.sentence_scores, abs=1e-4)
+
+
+def test_it_sees_the_document_only_if_it_should(system):
+    marked = [[SPECIALS.bos, *sentence, SPECIALS.eos] for sentence in DOCUMENTS[0]]
+    changed = [*marked[:2], [SPECIALS.bos, 20, SPECIALS.eos]]
+    for layers, same in ((0, True), (1, False)):
+        model = build(system, layers=layers)
+        one, other = (model.logits([(source, marked)])[0][:5] for source in (marked, changed))
+        assert torch.equal(one, other) == same
+
+
+def test_it_refuses_what_it_does_not_have(system):
+    with pytest.raises(DocmtError, match=r"model.source_document.layers is 3: choose from 0 to 2"):
+        build(system, layers=3)
