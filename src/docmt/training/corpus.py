@@ -63,6 +63,8 @@ class Split:
         sizes = lengths
         if model.restarts:
             sizes = np.maximum(self.store.source_lengths, self.store.target_lengths) + MARKS
+            # What is read before a sentence may be one sequence, too.
+            sizes = np.maximum(sizes, self._lengths_before(model.chosen.needs().before))
         longest = int(sizes.argmax())
         if sizes[longest] > model.position_limit:
             sentence = longest if model.restarts else int(self.instances.first[longest])
@@ -74,6 +76,14 @@ class Split:
                 f"{sizes[longest]} tokens, but model.max_positions is {model.position_limit}: raise it, lower "
                 "model.instance_tokens, or choose model.position_encoding sinusoidal"
             )
+
+    def _lengths_before(self, count: int) -> NDArray[np.int64]:
+        """[S] source tokens of the `count` sentences before each in its document."""
+        offsets, numbers = self.store.document_offsets, np.arange(len(self.store.source_lengths))
+        first = offsets[np.searchsorted(offsets, numbers, side="right") - 1]
+        reached = np.concatenate([[0], np.cumsum(self.store.source_lengths + MARKS)])
+        totals: NDArray[np.int64] = reached[numbers] - reached[np.maximum(numbers - count, first)]
+        return totals
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
         """The batch of these instances, on the CPU."""

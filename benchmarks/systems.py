@@ -1,0 +1,169 @@
+"""Training and translation speed of every system, as a share of the sentence model's, in one run.
+
+Documents of random words through the real update and the real translation, whatever order a system translates in.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+
+from benchmarks.decoding import never_ending
+from benchmarks.measure import Case, Finding, Result, interleave
+from benchmarks.sentences import Sentences, parallel_lengths, random_words
+from docmt.data import ParallelStore
+from docmt.data.store import StoreWriter
+from docmt.decoding import SearchConfig, translate_documents
+from docmt.decoding.precision import Precision, computing_in
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model.systems import Concat
+from docmt.text import SpecialTokens
+from docmt.training import BatchConfig, TrainConfig
+from docmt.training.allocator import keep_freed_memory
+from docmt.training.corpus import Split, TrainingCorpus, UpdatePlan
+from docmt.training.fabric import start_fabric
+from docmt.training.update import Updater
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured."""
+
+    model: ModelConfig
+    batch_tokens: int = 4096
+    document_tokens: int = 512
+    documents: int = 16
+    """translated at a time"""
+    rounds: int = 5
+    beam: int = 5
+    precision: Precision = "float32"
+    context_decoding: float | None = 0.8
+    """target: share of the sentence model's translation speed that the context system keeps"""
+
+
+FULL = Settings(
+    ModelConfig(system="sentence", preset="tiny", encoder_layers=3, decoder_layers=3, vocabulary_size=8192, dropout=0.1)
+)
+QUICK = Settings(
+    ModelConfig(
+        system="sentence",
+        preset="tiny",
+        width=64,
+        feed_forward=128,
+        encoder_layers=2,
+        decoder_layers=2,
+        vocabulary_size=500,
+    ),
+    batch_tokens=256,
+    document_tokens=64,
+    documents=2,
+    rounds=1,
+    context_decoding=None,
+)
+# Words a second of the paper, context against sentence model (Zhang et al. 2018, section 4.5).
+PUBLISHED = {"training": 31 / 41, "translation": 364 / 872}
+
+
+def run(settings: Settings) -> Result:
+    """Target tokens a second of each system, and its share of the sentence model's."""
+    keep_freed_memory()
+    variants = {
+        "sentence": settings.model,
+        "document": replace(settings.model, system="document"),
+        "group": replace(settings.model, system="group"),
+        "context": replace(settings.model, system="context", instance_tokens=128),
+        "concat": replace(settings.model, system="concat"),
+        "concat, prefix": replace(settings.model, system="concat", concat=Concat(keep="prefix")),
+    }
+    training = {name: _training(settings, name, model) for name, model in variants.items() if "prefix" not in name}
+    training["context, frozen"] = _training(settings, "context, frozen", variants["context"], frozen=True)
+    translation = {name: _translation(settings, name, model) for name, model in variants.items()}
+    interleave("training of every system (updates)", list(training.values()))
+    interleave("translation of every system (searches)", list(translation.values()))
+    findings = []
+    for what, cases in (("training", training), ("translation", translation)):
+        base = cases["sentence"].tokens_per_second
+        for name, case in cases.items():
+            share = case.tokens_per_second / base
+            least = settings.context_decoding if (what, name) == ("translation", "context") else None
+            published = f" (published: {PUBLISHED[what]:.2f})" if name.startswith("context") else ""
+            findings.append(Finding(f"{what}, {name} against sentence{published}", share, at_least=least))
+    rows = [case.to_row() for case in (*training.values(), *translation.values())]
+    return Result({**asdict(settings), "model": asdict(settings.model.filled())}, rows, findings)
+
+
+def _documents(settings: Settings, count: int, seed: int) -> list[tuple[Sentences, Sentences]]:
+    specials = SpecialTokens(settings.model.vocabulary_size)
+    generator = np.random.default_rng(seed)
+    made = []
+    for _ in range(count):
+        source, target = parallel_lengths(settings.document_tokens, generator)
+        made.append((random_words(source, specials, generator), random_words(target, specials, generator)))
+    return made
+
+
+class _Corpus:
+    """What an update needs of a `TrainingCorpus`."""
+
+    def __init__(self, settings: Settings, config: TrainConfig) -> None:
+        self.specials = self.source_specials = SpecialTokens(settings.model.vocabulary_size)
+        count = (settings.rounds + 1) * settings.batch_tokens // settings.document_tokens + 1
+        with tempfile.TemporaryDirectory() as folder:
+            with StoreWriter(Path(folder) / "train", settings.model.vocabulary_size) as store:
+                for number, (source, target) in enumerate(_documents(settings, count, 1)):
+                    store.add(str(number), source, target)
+            self.train = Split(ParallelStore.open(Path(folder) / "train"), config, self.specials)
+
+
+def _training(settings: Settings, name: str, model_config: ModelConfig, frozen: bool = False) -> Case:
+    """Updates of one system; in windows every sentence is predicted several times, and counts as often."""
+    start = Path("-") if frozen else None
+    config = TrainConfig(
+        Path("-"),
+        Path("-"),
+        model_config,
+        BatchConfig(batch_tokens=settings.batch_tokens),
+        precision=settings.precision,
+        device="cpu",
+        initialize_from=start,
+        freeze="loaded" if frozen else "none",
+    )
+    torch.manual_seed(1)
+    model = TranslationModel(model_config)
+    new = [key for key, _ in model.named_parameters() if model.system.origin(key) is None]
+    updater = Updater(start_fabric(config), config, model, new)
+    corpus = _Corpus(settings, config)
+    # The last batch of an epoch is smaller than the others.
+    batches = iter(corpus.train.plan.epoch(0)[:-1])
+    number = 0
+
+    def work() -> int:
+        nonlocal number
+        number += 1
+        indices = next(batches)
+        plan = UpdatePlan([(indices, 1.0)], corpus.train.label_tokens(indices), taken=1, ends_epoch=False)
+        updater.update(number, 0, plan, cast(TrainingCorpus, corpus))
+        return plan.label_tokens
+
+    return Case({"work": "training", "system": name}, work, settings.rounds)
+
+
+def _translation(settings: Settings, name: str, model_config: ModelConfig) -> Case:
+    specials = SpecialTokens(settings.model.vocabulary_size)
+    model = never_ending(model_config, specials, settings.precision)
+    # Every sentence is closed at its limit, one word more than its source has.
+    config = SearchConfig(beam=settings.beam, max_length_ratio=1.0, max_length_extra=1.0)
+    documents = [source for source, _ in _documents(settings, settings.documents, 2)]
+    tokens = sum(len(sentence) + 3 for document in documents for sentence in document)
+
+    def work() -> int:
+        with computing_in(model, settings.precision):
+            translate_documents(model, documents, specials, config)
+        return tokens
+
+    return Case({"work": "translation", "system": name}, work, max(settings.rounds - 2, 1))
