@@ -120,6 +120,7 @@ class TrainingCorpus:
         self.rank, self.world, self.accumulate = rank, world, config.batches.accumulate
         self.train = Split(store.split("train"), config, self.specials, config.batches.train_share)
         self.dev = Split(store.split("dev"), config, self.specials) if "dev" in store.splits else None
+        self._check_documents(config.model)
         stop = config.stop
         if self.dev is None and config.validation.best_by == "d_bleu":
             store.split("dev")
@@ -129,6 +130,19 @@ class TrainingCorpus:
                 "set stop.max_steps, stop.max_epochs or stop.max_minutes, or run `docmt prepare` again with --dev"
             )
         self._planned: tuple[int, list[NDArray[np.int64]]] = (-1, [])
+
+    def _check_documents(self, model: ModelConfig) -> None:
+        """Raises DocmtError where no document is as long as the context that the system would look at."""
+        needs = model.chosen.needs()
+        wanted = needs.before + 1 if needs.before else (needs.sentences or 1) if needs.windows else 1
+        documents = self.train.instances.document.max() + 1
+        longest = int(np.diff(self.train.store.document_offsets[: documents + 1]).max())
+        if wanted > longest:
+            raise DocmtError(
+                f"the {model.system} system would look at {wanted} sentences together, but no training document in "
+                f"{self.directory} has more than {longest}: lower model.{model.system}.sentences, or mark the borders "
+                "of documents in the corpus"
+            )
 
     def update(self, epoch: int, position: int) -> UpdatePlan:
         """The update that begins at batch `position` of `epoch`: each process takes every `world`-th batch of it."""
