@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from docmt import model_directory
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.systems import Concat, Context, Group
 from docmt.model_directory import ModelCard, load_model, load_model_tokenizer, save_model
 from docmt.text import BpeTokenizer
 
@@ -22,8 +23,9 @@ def tokenizer():
 def make_model(seed=0, **settings):
     torch.manual_seed(seed)
     sizes = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-    layers = {"encoder_global_layers": 1, "decoder_global_layers": 1, "cross_global_layers": 1}
-    return TranslationModel(ModelConfig(vocabulary_size=264, **sizes, **layers, **settings))
+    if settings.get("system", "group") == "group":
+        settings = {"group": Group(encoder_layers=1, decoder_layers=1, cross_layers=1), **settings}
+    return TranslationModel(ModelConfig(vocabulary_size=264, **sizes, **settings))
 
 
 @pytest.fixture
@@ -117,7 +119,7 @@ def rewrite(path, change):
         (
             "config.json",
             lambda path: path.write_text('{"docmt_version": "9.9", "model": {"hyper": 1}}'),
-            r"config.json is not understood \(.*'hyper'.*written by docmt 9.9",
+            r"config.json is not understood \(unknown field hyper;.*written by docmt 9.9",
         ),
         (
             "config.json",

@@ -64,7 +64,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*TRAIN, "--model.dropout", "1.5"], r"--model.dropout is 1.5: choose a number from 0 up to"),
         ([*TRAIN, "--model.dropout", "high"], r"--model.dropout is 'high': give a number"),
         ([*TRAIN, "--model.dropout", ".nan"], r"--model.dropout is nan: choose a number from 0"),
-        ([*TRAIN, "--model.self_locality", "perhaps"], r"--model.self_locality is 'perhaps': choose true or false"),
+        ([*TRAIN, "--model.group.self_locality", "perhaps"], r"--model.group.self_locality is 'perhaps': choose true or false"),
         ([*TRAIN, "--model.system", "big"], r"--model.system is 'big': choose one of sentence, document, group"),
         ([*TRAIN, "--model", "big"], r"--model is a group of options, such as --model.system"),
         ([*TRAIN, "--stop.patience", "0"], r"the training would never end: set one of stop.max_steps"),

@@ -5,7 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docmt.data import Instances, instance_lengths, pack_instances, pack_source
+from docmt.data import Instances, cut, instance_lengths
+from docmt.model.systems import Needs
+
+
+def pack_instances(source, target, offsets, **limits):
+    """As much as fits, end to end."""
+    return cut(source, target, offsets, Needs(), **limits)
+
+
+def pack_source(lengths, **limits):
+    """The ranges of one document of which only the source is known."""
+    packed = cut(lengths, None, [0, len(lengths)], Needs(), **limits)
+    return [(int(first), int(last)) for first, last in zip(packed.first, packed.last, strict=True)]
 
 
 def costs_of_instances(costs: list[int], limit: int = 512, max_sentences: int = 1000) -> list[list[int]]:
@@ -56,6 +68,9 @@ def test_documents_never_share_an_instance() -> None:
 def test_nothing_to_pack() -> None:
     assert len(pack_instances([], [], [0])) == 0
     assert pack_source([]) == []
+    for needs in (Needs(windows=True, sentences=3, padding_windows=True), Needs(before=2)):
+        assert len(cut([], [], [0], needs, training=True)) == 0
+        assert cut([1], [1], [0, 0, 1, 1], needs, training=True).document.tolist()[0] == 1
 
 
 def test_impossible_limits() -> None:
