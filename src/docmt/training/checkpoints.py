@@ -134,5 +134,7 @@ def _restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, path:
             raise DocmtError(f"{path} does not fit the model (at {full_name}): copy the run directory again")
         # Cloned, because a memory-mapped file is not aligned as torch's own tensors are, which changes last bits.
         optimizer.state[parameter][key] = tensor.clone().to(parameter.device)
-    if tensors and len(tensors) % len(parameters):
+    # Of what is frozen it remembers nothing.
+    trained = sum(parameter.requires_grad for parameter in parameters.values())
+    if tensors and len(tensors) % trained:
         raise DocmtError(f"{path} is not complete: copy the run directory again")
