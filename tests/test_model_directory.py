@@ -38,7 +38,21 @@ def directory(tmp_path, tokenizer):
 PAIR = [([[0, 5, 6, 2], [0, 7, 2]], [[0, 8, 2], [0, 9, 10, 2]])]
 
 
-@pytest.mark.parametrize("settings", [{}, {"normalization": "pre", "position_encoding": "learned"}])
+VARIANTS = [
+    {},
+    {"normalization": "pre", "position_encoding": "learned"},
+    {"system": "sentence"},
+    {"system": "document", "normalization": "pre"},
+    {"system": "concat", "concat": Concat(sentences=3, loss="last", keep="prefix")},
+    {"system": "concat", "concat": Concat(padding_windows=True)},
+    {"system": "context"},
+    {"system": "context", "context": Context(sentences=1, layers=2, branch="published"), "normalization": "pre"},
+    {"system": "context", "context": Context(representation="bilstm", gating="residual", side="decoder")},
+    {"system": "context", "context": Context(representation="embedding", side="encoder")},
+]
+
+
+@pytest.mark.parametrize("settings", VARIANTS)
 def test_what_is_saved_is_loaded(tmp_path, tokenizer, settings):
     model = make_model(**settings)
     save_model(tmp_path / "m", model, tokenizer)

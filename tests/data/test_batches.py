@@ -131,3 +131,52 @@ def test_collate_cuts_documents_at_instances(store: ParallelStore) -> None:
     assert torch.equal(batch.reading.source.tokens, expected.tokens)
     assert batch.reading.source.sentences.same_as(expected.sentences) and batch.reading.source.documents.same_as(expected.documents)
     assert batch.labels.tolist() == [21, 22, 2, 28, 25, 2, 28]
+
+
+def test_collate_of_windows_by_hand(store: ParallelStore) -> None:
+    """The window of both sentences of the first document: all labels, or those of its last sentence alone."""
+    specials = SpecialTokens(30)
+    source, target, instances = cut_store(store, Needs(sentences=2, windows=True))
+    assert len(instances) == 4
+    every, last = (
+        collate(source, target, instances, [1, 2], specials, SentenceFrame(), predicts) for predicts in ("all", "last")
+    )
+    assert every.labels.tolist() == [20, 2, 0, 21, 22, 2, 28, 23, 24, 2, 28]
+    assert last.labels.tolist() == [21, 22, 2, 28, 23, 24, 2, 28]
+    assert last.reading.predicted is not None and last.reading.target is not None
+    assert last.reading.predicted.tolist() == [3, 4, 5, 6, 7, 8, 9, 10]
+    assert last.tokens == 8
+    assert torch.equal(last.reading.target.tokens, every.reading.target.tokens)
+    assert torch.equal(last.reading.source.tokens, every.reading.source.tokens)
+
+
+def test_collate_with_sentences_before_by_hand(store: ParallelStore) -> None:
+    source, target, instances = cut_store(store, Needs(before=2), max_sentences=1)
+    batch = collate(source, target, instances, [2, 1], SpecialTokens(30), SentenceFrame())
+    assert batch.reading.source.tokens.tolist() == [0, 13, 14, 15, 2, 0, 10, 11, 2, 0, 12, 2]
+    assert batch.reading.target is not None
+    assert batch.reading.target.tokens.tolist() == [0, 23, 24, 2, 0, 21, 22, 2]
+    assert batch.reading.aligned.tolist() == [0, 2]
+    assert batch.labels.tolist() == [23, 24, 2, 28, 21, 22, 2, 28]
+    alone = read_source(source, instances, [2, 1], SpecialTokens(30), SentenceFrame())
+    assert torch.equal(alone.source.tokens, batch.reading.source.tokens)
+    assert alone.target is None and alone.aligned.tolist() == [0, 2]
+
+
+def test_collate_in_another_frame_by_hand(store: ParallelStore) -> None:
+    """Sentences that only close; decoder input that only opens; `</s>` is the last label of each sentence."""
+    frame = SentenceFrame(source_opens=False, target_goes_on=False)
+    source, target, instances = cut_store(store)
+    batch = collate(source, target, instances, [0, 1], SpecialTokens(30), frame)
+    assert batch.reading.source.tokens.tolist() == [10, 11, 2, 12, 2, 13, 14, 15, 2]
+    assert batch.reading.target is not None
+    assert batch.reading.target.tokens.tolist() == [0, 20, 0, 21, 22, 0, 23, 24]
+    assert batch.labels.tolist() == [20, 2, 21, 22, 2, 23, 24, 2]
+    assert batch.reading.target.documents.same_as(Spans.tile([5, 3]))
+
+
+def test_words_of_documents() -> None:
+    words = Words.of([[[5, 6], [7]], [], [[], [8]]])
+    assert words.tokens.tolist() == [5, 6, 7, 8] and words.offsets.tolist() == [0, 2, 3, 3, 4]
+    assert words.lengths.tolist() == [2, 1, 0, 1]
+    assert len(Words.of([]).lengths) == 0

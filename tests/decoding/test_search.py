@@ -22,6 +22,13 @@ DOCUMENTS = [
     [[13, 14]],
     [[4, 5], [6, 7, 8, 9, 10, 11], [12], [13, 14, 15], [16, 17]],
 ]
+# Other marks around sentences, with the systems that the family has.
+WITH_FAMILIES = {
+    **SYSTEMS,
+    "sentence, thumt": {"family": "thumt", "system": "sentence"},
+    "context, thumt": {"family": "thumt", **context(branch="published")},
+    "context lstm, thumt": {"family": "thumt", **context(representation="bilstm")},
+}
 SHORT = {"max_length_ratio": 1.0, "max_length_extra": 3.0}
 
 
@@ -270,7 +277,7 @@ def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reor
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("beam", [1, 4])
 def test_batched_equals_single(system, beam):
-    model = build(**SYSTEMS[system])
+    model = build(2, **SYSTEMS[system])  # one without near ties in any system
     config = SearchConfig(beam=beam, n_best=beam)
     together = search_documents(model, DOCUMENTS, config)
     for document, found in zip(DOCUMENTS, together, strict=True):
@@ -279,10 +286,10 @@ def test_batched_equals_single(system, beam):
         assert [h.score for h in found] == pytest.approx([h.score for h in alone], abs=1e-5)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", WITH_FAMILIES)
 @pytest.mark.parametrize("beam", [1, 4])
 def test_documents_together_are_translated_as_each_alone(system, beam):
-    model = build(**SYSTEMS[system])
+    model = build(2, **WITH_FAMILIES[system])  # one without near ties in any system
     config = SearchConfig(beam=beam, n_best=beam)
     together = translate_documents(model, DOCUMENTS, SPECIALS, config)
     for document, found in zip(DOCUMENTS, together, strict=True):
@@ -291,9 +298,9 @@ def test_documents_together_are_translated_as_each_alone(system, beam):
         assert [h.score for h in found] == pytest.approx([h.score for h in alone], abs=1e-5)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", WITH_FAMILIES)
 def test_score_of_a_translation_is_the_translators_own(system):
-    model = build(**SYSTEMS[system])
+    model = build(**WITH_FAMILIES[system])
     config = SearchConfig(beam=4, max_length_ratio=1.2, max_length_extra=2.0)
     translated = [found[0] for found in translate_documents(model, DOCUMENTS, SPECIALS, config)]
     kept = [i for i, hypothesis in enumerate(translated) if not hypothesis.miscounted]
@@ -321,9 +328,9 @@ def test_plain_document_scores_agree_when_the_stream_is_well_formed():
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("system", FRAMED)
+@pytest.mark.parametrize("system", [name for name in WITH_FAMILIES if name != "document"])
 def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(system, seed):
-    model = build(seed, **SYSTEMS[system])
+    model = build(seed, **WITH_FAMILIES[system])
     config = SearchConfig(beam=3, min_length=2)
     for document, found in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
         assert len(found[0].sentences) == len(document)
@@ -337,7 +344,7 @@ def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(syst
 def test_what_the_length_limit_ended_is_told(system):
     config = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=8.0)
     told = set()
-    for seed in range(8):
+    for seed in range(14):
         model = build(seed, **SYSTEMS[system])
         with torch.no_grad():
             model.tokens.weight[[SPECIALS.eos, SPECIALS.eod]] *= 1.5  # ends are likely
@@ -476,7 +483,19 @@ def test_contexts_reach_over_the_limit_of_an_instance():
 
 
 def test_numbers_of_positions_hold_in_translation():
-    model = build(position_encoding="learned", max_positions=12, **context())
+    model = build(position_encoding="learned", max_positions=12, system="sentence")
     assert len(translate_documents(model, [[[5] * 6] * 9], SPECIALS, SearchConfig(**SHORT))[0][0].sentences) == 9
-    with pytest.raises(DocmtError, match=r"sentence 2 of the document may need 16 positions, but the model has 12"):
-        translate_documents(model, [[[5], [5] * 11]], SPECIALS, SearchConfig(**SHORT))
+    for options in ({"system": "sentence"}, context(), {"system": "document"}, {"system": "concat"}):
+        model = build(position_encoding="learned", max_positions=12, **options)
+        with pytest.raises(DocmtError, match=r"sentence 2 of the document may need 16 positions, but the model has 12"):
+            translate_documents(model, [[[5], [5] * 11]], SPECIALS, SearchConfig(**SHORT))
+
+
+@pytest.mark.xfail(reason="the search feeds </s> to the decoder, which this family never sees in training", strict=True)
+@pytest.mark.parametrize("system", ["group", "concat, keep prefix"])
+def test_scores_agree_in_a_family_whose_decoder_sees_no_end_marks(system):
+    model = build(3, **SYSTEMS[system], family="thumt")
+    config = SearchConfig(beam=4, max_length_ratio=1.2, max_length_extra=2.0)
+    translated = [found[0] for found in translate_documents(model, DOCUMENTS, SPECIALS, config)]
+    scored = score_documents(model, DOCUMENTS, [found.sentences for found in translated], SPECIALS, config)
+    assert [own.score for own in scored] == pytest.approx([found.score for found in translated], abs=1e-5)

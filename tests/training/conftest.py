@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -61,12 +62,12 @@ TINY = ModelConfig(
 )
 
 
-@pytest.fixture
-def config(store, tmp_path):
-    """Twelve updates of a tiny model with everything random switched on."""
+@pytest.fixture(scope="session")
+def tiny_config(store):
+    """Twelve updates of a tiny model with everything random switched on, in a directory yet to be named."""
     return TrainConfig(
         data=store.directory,
-        run=tmp_path / "run",
+        run=Path("nowhere"),
         model=TINY,
         batches=BatchConfig(batch_tokens=128),
         objective=ObjectiveConfig(word_dropout=0.2, word_dropout_epochs=2),
@@ -78,6 +79,12 @@ def config(store, tmp_path):
         seed=3,
         log_every=2,
     )
+
+
+@pytest.fixture
+def config(tiny_config, tmp_path):
+    """The tiny run in a directory of this test."""
+    return replace(tiny_config, run=tmp_path / "run")
 
 
 @pytest.fixture
