@@ -92,8 +92,9 @@ def _never_ending(config: ModelConfig, specials: SpecialTokens, precision: Preci
     last: Any = model.decoder[-1]
     with torch.no_grad():
         last.feed_forward_residual.norm.bias[0] = 10.0
-        model.tokens.weight[:, 0] = 0.0
-        model.tokens.weight[specials.eos, 0] = -10.0
+        embedding = model.head().weight
+        embedding[:, 0] = 0.0
+        embedding[specials.eos, 0] = -10.0
     return lower_precision(model, precision)
 
 

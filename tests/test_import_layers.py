@@ -203,7 +203,11 @@ def questions_about_systems(code, module, classes):
                 found.append(f"{module}:{node.lineno}: compares .system with a string")
         if isinstance(node, ast.Match) and isinstance(node.subject, ast.Attribute) and node.subject.attr == "system":
             found.append(f"{module}:{node.lineno}: matches .system")
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass"):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("isinstance", "issubclass")
+        ):
             kinds = {
                 part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "")
                 for part in ast.walk(node.args[1])

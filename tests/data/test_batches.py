@@ -116,8 +116,12 @@ def test_collate_by_hand(store: ParallelStore) -> None:
     assert batch.reading.source.tokens.tolist() == [0, 13, 14, 15, 2, 0, 10, 11, 2, 0, 12, 2]
     assert batch.reading.target.tokens.tolist() == [0, 23, 24, 2, 0, 20, 2, 0, 21, 22, 2]
     assert batch.labels.tolist() == [23, 24, 2, 28, 20, 2, 0, 21, 22, 2, 28]
-    assert batch.reading.source.sentences.same_as(Spans.tile([5, 4, 3])) and batch.reading.source.documents.same_as(Spans.tile([5, 7]))
-    assert batch.reading.target.sentences.same_as(Spans.tile([4, 3, 4])) and batch.reading.target.documents.same_as(Spans.tile([4, 7]))
+    assert batch.reading.source.sentences.same_as(Spans.tile([5, 4, 3])) and batch.reading.source.documents.same_as(
+        Spans.tile([5, 7])
+    )
+    assert batch.reading.target.sentences.same_as(Spans.tile([4, 3, 4])) and batch.reading.target.documents.same_as(
+        Spans.tile([4, 7])
+    )
     assert batch.reading.source.tokens.dtype == batch.reading.target.tokens.dtype == batch.labels.dtype == torch.int64
     assert batch.tokens == 11
     moved = batch.to("cpu")
@@ -129,7 +133,9 @@ def test_collate_cuts_documents_at_instances(store: ParallelStore) -> None:
     batch = collate(source, target, instances, np.array([1, 3]), SpecialTokens(30), SentenceFrame())
     expected = pack([[[0, 12, 2]], [[0, 16, 2]]])
     assert torch.equal(batch.reading.source.tokens, expected.tokens)
-    assert batch.reading.source.sentences.same_as(expected.sentences) and batch.reading.source.documents.same_as(expected.documents)
+    assert batch.reading.source.sentences.same_as(expected.sentences) and batch.reading.source.documents.same_as(
+        expected.documents
+    )
     assert batch.labels.tolist() == [21, 22, 2, 28, 25, 2, 28]
 
 

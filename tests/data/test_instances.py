@@ -113,7 +113,9 @@ def check_lengths(packed: Instances, source: list[int], target: list[int]) -> No
     assert instance_lengths(packed, source, target).tolist() == expected
 
 
-def windows(costs: list[int], most: int, limit: int = 512, offsets: list[int] | None = None, **asked: bool) -> Instances:
+def windows(
+    costs: list[int], most: int, limit: int = 512, offsets: list[int] | None = None, **asked: bool
+) -> Instances:
     lengths = [cost - 2 for cost in costs]
     needs = Needs(sentences=most, windows=True, padding_windows=asked.get("padding_windows", False))
     return cut(lengths, lengths, offsets or [0, len(costs)], needs, limit=limit, training=asked.get("training", True))

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
-from variants import FRAMED, ONE_OF_EACH_ORDER, SYSTEMS, context
 
 from docmt.decoding import SearchConfig, score_documents, search, translate_documents
 from docmt.decoding.frame import Row
@@ -14,6 +13,7 @@ from docmt.errors import DocmtError
 from docmt.model import ModelConfig, Reading, TranslationModel, pack
 from docmt.model.systems import Concat
 from docmt.text import SpecialTokens
+from variants import FRAMED, ONE_OF_EACH_ORDER, SYSTEMS, context
 
 SPECIALS = SpecialTokens(vocabulary_size=30)
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 3, "vocabulary_size": 30}

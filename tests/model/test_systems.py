@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 import pytest
 import torch
-from variants import SYSTEMS, context
 
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, Packed, Reading, Spans, TranslationModel, attend, pack
@@ -15,6 +14,7 @@ from docmt.model.packed import SentenceFrame
 from docmt.model.systems import SYSTEMS as KINDS
 from docmt.model.systems import Concat, Group
 from docmt.model.view import FullView
+from variants import SYSTEMS, context
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 40}
 SOURCE = [[0, 5, 6, 2], [0, 7, 8, 9, 2], [0, 10, 2]]
@@ -278,11 +278,11 @@ def test_sizes_come_from_the_preset_unless_given():
     assert ModelConfig.from_dict({"width": 16, "heads": 2}).width == 16
     with pytest.raises(DocmtError, match="unknown field wide"):
         ModelConfig.from_dict({"wide": 16})
-    with pytest.raises(DocmtError, match="unknown field group.wide"):
+    with pytest.raises(DocmtError, match=r"unknown field group\.wide"):
         ModelConfig.from_dict({"group": {"wide": 16}})
-    with pytest.raises(DocmtError, match="model.group.self_locality is 1, where it may be True"):
+    with pytest.raises(DocmtError, match=r"model\.group\.self_locality is 1, where it may be True"):
         ModelConfig.from_dict({"group": {"self_locality": 1}})
-    with pytest.raises(DocmtError, match="model.group is no group of options"):
+    with pytest.raises(DocmtError, match=r"model.group is no group of options"):
         ModelConfig.from_dict({"group": 1})
 
 

@@ -51,7 +51,7 @@ class Concat(Document):
     check_counts = System.check_counts
 
     def check(self, sizes: Sizes) -> None:
-        """Raises DocmtError for windows of nothing, and padding windows that would change nothing or repeat documents."""
+        """Raises DocmtError for windows of nothing, and padding windows that change nothing or repeat documents."""
         if not 1 <= self.sentences <= 10_000:
             raise DocmtError(f"model.concat.sentences is {self.sentences}: choose from 1 to 10000")
         if self.padding_windows and (self.sentences == 1 or self.loss == "last"):
