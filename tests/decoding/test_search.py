@@ -314,6 +314,17 @@ def test_score_of_a_translation_is_the_translators_own(system):
         assert own.score == pytest.approx(translated[i].score, abs=1e-5)
 
 
+@pytest.mark.parametrize("system", [name for name in ONE_OF_EACH_ORDER if name != "document"])
+def test_scores_of_all_ranks_are_their_own(system):
+    model = build(**SYSTEMS[system])
+    config = SearchConfig(beam=4, n_best=3, **SHORT)
+    for document, ranks in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
+        targets = [found.sentences for found in ranks]
+        scored = score_documents(model, [document] * len(ranks), targets, SPECIALS, config)
+        assert len(ranks) == 3
+        assert [found.score for found in ranks] == pytest.approx([own.score for own in scored], abs=1e-5)
+
+
 def test_plain_document_scores_agree_when_the_stream_is_well_formed():
     """A model that likes sentence marks, so that the unframed search gives the right number of sentences."""
     model = build(system="document")
