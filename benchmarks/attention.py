@@ -113,7 +113,7 @@ class _Inputs:
     def mask(self) -> Tensor:
         """[T, T] minus infinity between sentences, made once."""
         if self._mask is None:
-            sentence = self.spans.segment_ids()
+            sentence = torch.repeat_interleave(torch.arange(len(self.spans)), self.spans.lengths)
             self._mask = torch.zeros(self.tokens, self.tokens, dtype=self.query.dtype)
             self._mask.masked_fill_(sentence[:, None] != sentence, -math.inf)
         return self._mask

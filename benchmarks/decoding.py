@@ -13,9 +13,10 @@ import torch
 from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import Sentences, parallel_lengths, random_words
 from docmt.decoding import SearchConfig
+from docmt.decoding.frame import Row
 from docmt.decoding.precision import Precision, computing_in, lower_precision
 from docmt.decoding.search import search
-from docmt.model import ModelConfig, TranslationModel
+from docmt.model import ModelConfig, Reading, TranslationModel, pack
 from docmt.text import SpecialTokens
 
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
@@ -91,8 +92,9 @@ def _never_ending(config: ModelConfig, specials: SpecialTokens, precision: Preci
     last: Any = model.decoder[-1]
     with torch.no_grad():
         last.feed_forward_residual.norm.bias[0] = 10.0
-        model.tokens.weight[:, 0] = 0.0
-        model.tokens.weight[specials.eos, 0] = -10.0
+        embedding = model.head().weight
+        embedding[:, 0] = 0.0
+        embedding[specials.eos, 0] = -10.0
     return lower_precision(model, precision)
 
 
@@ -112,8 +114,15 @@ def _search(
     batches = iter([[document(total) for total in totals] for _ in range(rounds)])
 
     def work() -> int:
-        with computing_in(model, precision):
-            found = search(model, next(batches), specials, config)
+        documents = next(batches)
+        marked = [[[specials.bos, *sentence, specials.eos] for sentence in document] for document in documents]
+        reading = Reading(pack(marked), torch.arange(sum(map(len, documents))))
+        rows: list[Row] = []
+        for document in documents:
+            first = rows[-1].sentences[-1] + 1 if rows else 0
+            rows.append(Row(range(first, first + len(document)), [len(sentence) for sentence in document]))
+        with computing_in(model, precision), torch.inference_mode():
+            found = search(model, model.memories(reading), rows, specials, config)
         made = sum(len(sentence) + 2 for best, *_ in found for sentence in best.sentences)
         if made != sum(totals):
             raise RuntimeError(f"the search gave {made} tokens instead of {sum(totals)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -130,7 +130,7 @@ def _updates(size: Size, system: Any, precision: Any) -> Callable[[int, int], Ca
     Every round has a batch of its own: sentences of other lengths give products of other shapes, which cost more when
     they are met for the first time.
     """
-    model_config = ModelConfig(**{**asdict(size.model), "system": system})
+    model_config = replace(size.model, system=system)
     config = TrainConfig(Path("-"), Path("-"), model_config, precision=precision, device="cpu")
     torch.manual_seed(1)
     updater = Updater(start_fabric(config), config, TranslationModel(model_config))
@@ -158,7 +158,7 @@ class _Corpus:
     def __init__(self, size: Size, system: Any, tokens: int, updates: int) -> None:
         self.specials = SpecialTokens(size.model.vocabulary_size)
         # The packing counts the longer side of each sentence, so whole documents need room.
-        model = ModelConfig(**{**asdict(size.model), "system": system, "instance_tokens": 2 * tokens})
+        model = replace(size.model, system=system, instance_tokens=2 * tokens)
         batches = BatchConfig(batch_tokens=size.batch_tokens)
         config = TrainConfig(Path("-"), Path("-"), model, batches)
         generator = np.random.default_rng(tokens)

@@ -177,3 +177,100 @@ def test_the_checker_sees_workplaces(line):
 @pytest.mark.parametrize("line", ["a/data/b", "https://example.org/usr/x", "source/target", "./tmp/x", "n / d"])
 def test_the_checker_allows_other_slashes(line):
     assert not WORKPLACE.search(line)
+
+
+SYSTEMS = SOURCE / "model" / "systems"
+SYSTEM_FILES = sorted(SYSTEMS.glob("*.py"))
+LONGEST_SYSTEM = 130
+LONGEST_REPETITION = 5
+
+
+def system_names():
+    """Names that systems have in settings, and names of their classes."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in SYSTEM_FILES]
+    classes = {node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
+    return classes - {"Needs"}
+
+
+def questions_about_systems(code, module, classes):
+    """Places where code outside of the systems asks which system a model is, instead of asking the system."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Attribute) and node.attr == "framed":
+            found.append(f"{module}:{node.lineno}: mentions .framed")
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            names_it = any(isinstance(side, ast.Attribute) and side.attr == "system" for side in sides)
+            parts = [part for side in sides for part in ast.walk(side)]
+            if names_it and any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts):
+                found.append(f"{module}:{node.lineno}: compares .system with a string")
+        if isinstance(node, ast.Match) and isinstance(node.subject, ast.Attribute) and node.subject.attr == "system":
+            found.append(f"{module}:{node.lineno}: matches .system")
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("isinstance", "issubclass")
+        ):
+            kinds = {
+                part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "")
+                for part in ast.walk(node.args[1])
+            }
+            if asked := sorted((kinds & classes) - {"System"}):
+                found.append(f"{module}:{node.lineno}: asks whether something is a {asked[0]}")
+    return found
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.parent != SYSTEMS], ids=module_of)
+def test_nothing_but_the_systems_asks_which_system_it_is(path):
+    assert questions_about_systems(path.read_text(encoding="utf-8"), module_of(path), system_names()) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ('if model.config.system == "group":\n    pass', "m:1: compares .system with a string"),
+        ('x = 1\ny = "document" != config.system', "m:2: compares .system with a string"),
+        ('x = config.system in ("group", "document")', "m:1: compares .system with a string"),
+        ('match config.system:\n    case "group":\n        pass', "m:1: matches .system"),
+        ("if config.framed:\n    pass", "m:1: mentions .framed"),
+        ("isinstance(model.system, Group)", "m:1: asks whether something is a Group"),
+        ("isinstance(x, (int, systems.Context))", "m:1: asks whether something is a Context"),
+    ],
+)
+def test_the_checker_sees_questions_about_systems(code, message):
+    assert questions_about_systems(code, "m", system_names()) == [message]
+
+
+@pytest.mark.parametrize("code", ['x = name == "group"', 'x = model.system.rules == "frame"', "isinstance(x, System)"])
+def test_the_checker_allows_other_questions(code):
+    assert questions_about_systems(code, "m", system_names()) == []
+
+
+def test_the_systems_are_found():
+    assert {"System", "Document", "Group", "Concat", "Context"} == system_names()
+
+
+@pytest.mark.parametrize("path", SYSTEM_FILES, ids=module_of)
+def test_a_system_is_short(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= LONGEST_SYSTEM, f"{path} has {len(lines)} lines; what it shares belongs into the parts"
+
+
+def runs_of_lines(code):
+    """All runs of more than `LONGEST_REPETITION` lines that follow each other, blank ones left out."""
+    lines = [line.strip() for line in code.splitlines() if line.strip()]
+    size = LONGEST_REPETITION + 1
+    return {tuple(lines[i : i + size]) for i in range(len(lines) - size + 1)}
+
+
+def test_systems_do_not_repeat_each_other():
+    runs = {path.name: runs_of_lines(path.read_text(encoding="utf-8")) for path in SYSTEM_FILES}
+    for name, own in runs.items():
+        for other, theirs in runs.items():
+            assert name >= other or not own & theirs, f"{name} and {other} share {next(iter(own & theirs))}"
+
+
+def test_the_checker_sees_repetitions():
+    first, second = "a\nb\n\nc\nd\ne\nf\ng", "x\nb\nc\nd\n\ne\nf\ng\ny"
+    assert runs_of_lines(first) & runs_of_lines(second) == {tuple("bcdefg")}
+    assert not runs_of_lines("a\nb\nc\nd\ne") | runs_of_lines("")

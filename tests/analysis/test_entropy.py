@@ -7,7 +7,8 @@ import torch
 
 from docmt.analysis import KINDS, EntropyMeter, attention_entropy, measuring_entropy, query_entropies
 from docmt.data import Batch
-from docmt.model import ModelConfig, Spans, TranslationModel, pack
+from docmt.model import ModelConfig, Reading, Spans, TranslationModel, pack
+from docmt.model.systems import Context, Group
 
 SOURCE = [[[0, 5, 6, 7, 2], [0, 8, 2]], [[0, 9, 10, 2]]]
 TARGET = [[[0, 5, 6, 2], [0, 8, 9, 10, 2]], [[0, 9, 2]]]
@@ -16,13 +17,16 @@ TARGET = [[[0, 5, 6, 2], [0, 8, 9, 10, 2]], [[0, 9, 2]]]
 def make_model(**settings):
     torch.manual_seed(1)
     sizes = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 3, "decoder_layers": 2, "dropout": 0.0}
-    sizes |= {"encoder_global_layers": 1, "decoder_global_layers": 1, "cross_global_layers": 1, "vocabulary_size": 20}
+    sizes["vocabulary_size"] = 20
+    if settings.get("system", "group") == "group":
+        group = {"encoder_layers": 1, "decoder_layers": 1, "cross_layers": 1, "top": settings.pop("top", "combined")}
+        sizes["group"] = Group(**group)
     return TranslationModel(ModelConfig(**(sizes | settings)))
 
 
 def make_batch(source=SOURCE, target=TARGET):
     packed = pack(target)
-    return Batch(pack(source), packed, packed.tokens)
+    return Batch(Reading(pack(source), torch.arange(len(packed.sentences)), packed), packed.tokens)
 
 
 def random_attention(q_lengths, k_lengths, heads=3, width=4, scale=3.0):
@@ -147,14 +151,24 @@ def test_the_mean_is_over_tokens_whatever_the_batches():
     ("settings", "missing"),
     [
         ({"system": "document"}, "local"),
-        ({"system": "sentence"}, "local"),
-        ({"top_attention": "group"}, "global"),
+        ({"system": "concat"}, "local"),
+        ({"system": "sentence"}, "global"),
+        ({"top": "group"}, "global"),
     ],
 )
 def test_only_what_the_model_has_is_reported(settings, missing):
     found = attention_entropy(make_model(**settings), [make_batch()])
     assert list(found) == [kind for kind in KINDS if not kind.endswith(missing)]
     assert all(value > 0 for value in found.values())
+
+
+@pytest.mark.parametrize("side", ["both", "encoder", "decoder"])
+def test_attention_to_another_memory_has_its_own_kind(side):
+    found = attention_entropy(make_model(system="context", context=Context(side=side)), [make_batch()])
+    looking = ["encoder_context_local"] * (side != "decoder") + ["decoder_context_local"] * (side != "encoder")
+    own = ["encoder_self_local", "decoder_self_local", "decoder_cross_local"]
+    assert set(found) == {*own, *looking, "context_self_local"}
+    assert list(found)[:3] == own
 
 
 def test_a_kind_that_met_no_query_is_left_out():
@@ -181,10 +195,10 @@ def gradients(model, batch, measured, precision):
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
         if measured:
             with measuring_entropy(model) as meter:
-                states = model(batch.source, batch.target)
+                states = model(batch.reading)
             assert all(0 < bits < 4 for bits in meter.means().values())
         else:
-            states = model(batch.source, batch.target)
+            states = model(batch.reading)
     states.float().square().mean().backward()
     return [states.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
 

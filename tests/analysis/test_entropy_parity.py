@@ -17,8 +17,9 @@ from safetensors.torch import load_file
 
 from docmt.analysis import KINDS, attention_entropy, measuring_entropy
 from docmt.data import Batch
-from docmt.model import ModelConfig, TranslationModel, pack
+from docmt.model import ModelConfig, Reading, TranslationModel, pack
 from docmt.model.positions import sinusoids
+from docmt.model.systems import Group
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "gtransformer_tiny"
 pytestmark = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the parity fixtures are not on this machine")
@@ -57,9 +58,13 @@ def published(variant):
         heads=4,
         encoder_layers=3,
         decoder_layers=3,
-        encoder_global_layers=arguments["encoder_ctxlayers"] if grouped else 0,
-        decoder_global_layers=arguments["decoder_ctxlayers"] if grouped else 0,
-        cross_global_layers=arguments["cross_ctxlayers"] if grouped else 0,
+        group=Group(
+            encoder_layers=arguments["encoder_ctxlayers"],
+            decoder_layers=arguments["decoder_ctxlayers"],
+            cross_layers=arguments["cross_ctxlayers"],
+        )
+        if grouped
+        else Group(),
         normalization="pre" if arguments["encoder_normalize_before"] else "post",
         vocabulary_size=59,
         dropout=0.0,
@@ -115,15 +120,15 @@ class PaddedForward:
 
     def feed_forward(self, layer, x):
         residual = layer.feed_forward_residual
-        return residual.leave(x, layer.feed_forward(residual.enter(x)))
+        return residual.leave(x, layer.feed_forward(residual.enter(x), None))
 
     def scoped(self, scoped, site, x, memory, blocked):
-        local = whole = None
+        found = []
         if scoped.local is not None:
-            local = self.attention(scoped.local, f"{site}_local", x, memory, blocked[site][0])
+            found.append(self.attention(scoped.local, f"{site}_local", x, memory, blocked[site][0]))
         if scoped.whole is not None:
-            whole = self.attention(scoped.whole, f"{site}_global", x, memory, blocked[site][1])
-        return scoped.join(local, whole)
+            found.append(self.attention(scoped.whole, f"{site}_global", x, memory, blocked[site][1]))
+        return found[0] if scoped.gate is None else scoped.gate(*found)
 
     def attention(self, attention, kind, x, memory, blocked):
         q, k, v = (
@@ -155,7 +160,8 @@ def arrays():
 @pytest.fixture(scope="module")
 def batch(arrays):
     source, target = (pack([sentences(row) for row in arrays[name]]) for name in ("src_tokens", "prev_output_tokens"))
-    return Batch(source, target, torch.from_numpy(arrays["target"][arrays["target"] != PAD]))
+    reading = Reading(source, torch.arange(len(target.sentences)), target)
+    return Batch(reading, torch.from_numpy(arrays["target"][arrays["target"] != PAD]))
 
 
 def real_rows(kind, arrays):
@@ -190,7 +196,7 @@ def test_every_token_of_every_layer_agrees(variant, arrays, batch, monkeypatch):
     seen = {kind: [] for kind in KINDS}
     with measuring_entropy(model) as meter:
         monkeypatch.setattr(meter, "add", lambda kind, entropies: seen[kind].append(entropies))
-        model(batch.source, batch.target)
+        model(batch.reading)
     for kind, layers in PaddedForward(model, arrays).entropies.items():
         assert len(layers) == len(seen[kind]) == (3 if kind.endswith("local") else 2)
         for ours, dense in zip(seen[kind], layers, strict=True):

@@ -18,9 +18,9 @@ SIZES = {
     "heads": 2,
     "encoder_layers": 1,
     "decoder_layers": 1,
-    "encoder_global_layers": 1,
-    "decoder_global_layers": 1,
-    "cross_global_layers": 1,
+    "group.encoder_layers": 1,
+    "group.decoder_layers": 1,
+    "group.cross_layers": 1,
     "instance_tokens": 128,
 }
 TINY = [
@@ -31,6 +31,8 @@ TINY = [
     "--validation.every=20",
     "--device=cpu",
 ]
+# For systems that have no options of group attention.
+TINY_SENTENCE = [argument for argument in TINY if not argument.startswith("--model.group.")]
 QUICK = ["--search.beam=1", "--search.max_length_ratio=0", "--search.max_length_extra=2"]
 
 

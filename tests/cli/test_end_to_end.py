@@ -12,7 +12,7 @@ from commands import QUICK, TINY, call, start, wait_for_lines
 
 import docmt
 from docmt.cli.main import _ToStandardError
-from docmt.decoding.pieces import translate_documents
+from docmt.decoding import translate_documents
 from docmt.documents import Document, one_line, read_documents
 
 TEXT = (

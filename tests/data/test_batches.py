@@ -11,15 +11,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docmt.data import BatchPlan, Instances, ParallelStore, StoreWriter, collate, pack_instances
-from docmt.model.packed import pack
+from docmt.data import BatchPlan, Instances, ParallelStore, StoreWriter, Words, collate, cut, read_source
+from docmt.model.packed import SentenceFrame, pack
 from docmt.model.spans import Spans
+from docmt.model.systems import Needs
 from docmt.text import SpecialTokens
 
 
 def plan_of(lengths: list[int], batch_tokens: int, seed: int = 1) -> BatchPlan:
     numbers = np.arange(len(lengths))
-    return BatchPlan(Instances(numbers, numbers + 1, numbers, np.array(lengths)), lengths, batch_tokens, seed)
+    instances = Instances(numbers, numbers, numbers, numbers, numbers + 1, np.array(lengths))
+    return BatchPlan(instances, lengths, batch_tokens, seed)
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(1, 60), st.integers(0, 9), st.integers(0, 9))
@@ -50,7 +52,7 @@ def test_a_plan_depends_on_seed_and_epoch_alone() -> None:
         "import numpy as np\n"
         "from docmt.data import BatchPlan, Instances\n"
         "n = np.arange(59)\n"
-        "plan = BatchPlan(Instances(n, n + 1, n, n), list(range(1, 60)), 50, 2)\n"
+        "plan = BatchPlan(Instances(n, n, n, n, n + 1, n), list(range(1, 60)), 50, 2)\n"
         "print(tuple(np.concatenate(plan.epoch(1)).tolist()))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -85,7 +87,7 @@ def test_impossible_plans() -> None:
         plan_of([1], 0)
     numbers = np.arange(2)
     with pytest.raises(ValueError, match="1 lengths for 2"):
-        BatchPlan(Instances(numbers, numbers, numbers, numbers), [1], 10, 1)
+        BatchPlan(Instances(*[numbers] * 6), [1], 10, 1)
 
 
 @pytest.fixture
@@ -97,25 +99,90 @@ def store(tmp_path: Path) -> ParallelStore:
     return ParallelStore.open(tmp_path)
 
 
+def cut_store(store: ParallelStore, needs: Needs = Needs(), **limits: int) -> tuple[Words, Words, Instances]:  # noqa: B008
+    """Both sides of the store and their instances."""
+    instances = cut(store.source_lengths, store.target_lengths, store.document_offsets, needs, **limits)
+    source, target = Words(store.source_tokens, store.source_offsets), Words(store.target_tokens, store.target_offsets)
+    return source, target, instances
+
+
 def test_collate_by_hand(store: ParallelStore) -> None:
     specials = SpecialTokens(30)  # <eod> is 28
-    instances = pack_instances(store.source_lengths, store.target_lengths, store.document_offsets)
-    batch = collate(store, instances, [1, 0], specials)
-    assert batch.source.tokens.tolist() == [0, 13, 14, 15, 2, 0, 10, 11, 2, 0, 12, 2]
-    assert batch.target.tokens.tolist() == [0, 23, 24, 2, 0, 20, 2, 0, 21, 22, 2]
+    source, target, instances = cut_store(store)
+    batch = collate(source, target, instances, [1, 0], specials, SentenceFrame())
+    assert batch.reading.predicted is None
+    assert batch.reading.aligned.tolist() == [0, 1, 2]
+    reading = batch.reading
+    assert batch.reading.source.tokens.tolist() == [0, 13, 14, 15, 2, 0, 10, 11, 2, 0, 12, 2]
+    assert batch.reading.target.tokens.tolist() == [0, 23, 24, 2, 0, 20, 2, 0, 21, 22, 2]
     assert batch.labels.tolist() == [23, 24, 2, 28, 20, 2, 0, 21, 22, 2, 28]
-    assert batch.source.sentences == Spans.tile([5, 4, 3]) and batch.source.documents == Spans.tile([5, 7])
-    assert batch.target.sentences == Spans.tile([4, 3, 4]) and batch.target.documents == Spans.tile([4, 7])
-    assert batch.source.tokens.dtype == batch.target.tokens.dtype == batch.labels.dtype == torch.int64
+    assert batch.reading.source.sentences.same_as(Spans.tile([5, 4, 3])) and batch.reading.source.documents.same_as(
+        Spans.tile([5, 7])
+    )
+    assert batch.reading.target.sentences.same_as(Spans.tile([4, 3, 4])) and batch.reading.target.documents.same_as(
+        Spans.tile([4, 7])
+    )
+    assert batch.reading.source.tokens.dtype == batch.reading.target.tokens.dtype == batch.labels.dtype == torch.int64
     assert batch.tokens == 11
     moved = batch.to("cpu")
-    assert torch.equal(moved.labels, batch.labels) and moved.target.sentences == batch.target.sentences
+    assert torch.equal(moved.labels, batch.labels) and moved.reading.target.sentences.same_as(reading.target.sentences)
 
 
 def test_collate_cuts_documents_at_instances(store: ParallelStore) -> None:
-    instances = pack_instances(store.source_lengths, store.target_lengths, store.document_offsets, max_sentences=1)
-    batch = collate(store, instances, np.array([1, 3]), SpecialTokens(30))
+    source, target, instances = cut_store(store, max_sentences=1)
+    batch = collate(source, target, instances, np.array([1, 3]), SpecialTokens(30), SentenceFrame())
     expected = pack([[[0, 12, 2]], [[0, 16, 2]]])
-    assert torch.equal(batch.source.tokens, expected.tokens)
-    assert batch.source.sentences == expected.sentences and batch.source.documents == expected.documents
+    assert torch.equal(batch.reading.source.tokens, expected.tokens)
+    assert batch.reading.source.sentences.same_as(expected.sentences) and batch.reading.source.documents.same_as(
+        expected.documents
+    )
     assert batch.labels.tolist() == [21, 22, 2, 28, 25, 2, 28]
+
+
+def test_collate_of_windows_by_hand(store: ParallelStore) -> None:
+    """The window of both sentences of the first document: all labels, or those of its last sentence alone."""
+    specials = SpecialTokens(30)
+    source, target, instances = cut_store(store, Needs(sentences=2, windows=True))
+    assert len(instances) == 4
+    every, last = (
+        collate(source, target, instances, [1, 2], specials, SentenceFrame(), predicts) for predicts in ("all", "last")
+    )
+    assert every.labels.tolist() == [20, 2, 0, 21, 22, 2, 28, 23, 24, 2, 28]
+    assert last.labels.tolist() == [21, 22, 2, 28, 23, 24, 2, 28]
+    assert last.reading.predicted is not None and last.reading.target is not None
+    assert last.reading.predicted.tolist() == [3, 4, 5, 6, 7, 8, 9, 10]
+    assert last.tokens == 8
+    assert torch.equal(last.reading.target.tokens, every.reading.target.tokens)
+    assert torch.equal(last.reading.source.tokens, every.reading.source.tokens)
+
+
+def test_collate_with_sentences_before_by_hand(store: ParallelStore) -> None:
+    source, target, instances = cut_store(store, Needs(before=2), max_sentences=1)
+    batch = collate(source, target, instances, [2, 1], SpecialTokens(30), SentenceFrame())
+    assert batch.reading.source.tokens.tolist() == [0, 13, 14, 15, 2, 0, 10, 11, 2, 0, 12, 2]
+    assert batch.reading.target is not None
+    assert batch.reading.target.tokens.tolist() == [0, 23, 24, 2, 0, 21, 22, 2]
+    assert batch.reading.aligned.tolist() == [0, 2]
+    assert batch.labels.tolist() == [23, 24, 2, 28, 21, 22, 2, 28]
+    alone = read_source(source, instances, [2, 1], SpecialTokens(30), SentenceFrame())
+    assert torch.equal(alone.source.tokens, batch.reading.source.tokens)
+    assert alone.target is None and alone.aligned.tolist() == [0, 2]
+
+
+def test_collate_in_another_frame_by_hand(store: ParallelStore) -> None:
+    """Sentences that only close; decoder input that only opens; `</s>` is the last label of each sentence."""
+    frame = SentenceFrame(source_opens=False, target_goes_on=False)
+    source, target, instances = cut_store(store)
+    batch = collate(source, target, instances, [0, 1], SpecialTokens(30), frame)
+    assert batch.reading.source.tokens.tolist() == [10, 11, 2, 12, 2, 13, 14, 15, 2]
+    assert batch.reading.target is not None
+    assert batch.reading.target.tokens.tolist() == [0, 20, 0, 21, 22, 0, 23, 24]
+    assert batch.labels.tolist() == [20, 2, 21, 22, 2, 23, 24, 2]
+    assert batch.reading.target.documents.same_as(Spans.tile([5, 3]))
+
+
+def test_words_of_documents() -> None:
+    words = Words.of([[[5, 6], [7]], [], [[], [8]]])
+    assert words.tokens.tolist() == [5, 6, 7, 8] and words.offsets.tolist() == [0, 2, 3, 3, 4]
+    assert words.lengths.tolist() == [2, 1, 0, 1]
+    assert len(Words.of([]).lengths) == 0

@@ -5,7 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docmt.data import Instances, instance_lengths, pack_instances, pack_source
+from docmt.data import Instances, cut, instance_lengths
+from docmt.model.systems import Needs
+
+
+def pack_instances(source, target, offsets, **limits):
+    """As much as fits, end to end."""
+    return cut(source, target, offsets, Needs(), **limits)
+
+
+def pack_source(lengths, **limits):
+    """The ranges of one document of which only the source is known."""
+    packed = cut(lengths, None, [0, len(lengths)], Needs(), **limits)
+    return [(int(first), int(last)) for first, last in zip(packed.first, packed.last, strict=True)]
 
 
 def costs_of_instances(costs: list[int], limit: int = 512, max_sentences: int = 1000) -> list[list[int]]:
@@ -56,6 +68,9 @@ def test_documents_never_share_an_instance() -> None:
 def test_nothing_to_pack() -> None:
     assert len(pack_instances([], [], [0])) == 0
     assert pack_source([]) == []
+    for needs in (Needs(windows=True, sentences=3, padding_windows=True), Needs(before=2)):
+        assert len(cut([], [], [0], needs, training=True)) == 0
+        assert cut([1], [1], [0, 0, 1, 1], needs, training=True).document.tolist()[0] == 1
 
 
 def test_impossible_limits() -> None:
@@ -96,3 +111,71 @@ def check_lengths(packed: Instances, source: list[int], target: list[int]) -> No
         for first, last in zip(packed.first, packed.last, strict=True)
     ]
     assert instance_lengths(packed, source, target).tolist() == expected
+
+
+def windows(
+    costs: list[int], most: int, limit: int = 512, offsets: list[int] | None = None, **asked: bool
+) -> Instances:
+    lengths = [cost - 2 for cost in costs]
+    needs = Needs(sentences=most, windows=True, padding_windows=asked.get("padding_windows", False))
+    return cut(lengths, lengths, offsets or [0, len(costs)], needs, limit=limit, training=asked.get("training", True))
+
+
+def ranges_of(packed: Instances) -> list[list[int]]:
+    """Sentences of each instance, counted from 1."""
+    return [list(range(first + 1, last + 1)) for first, last in zip(packed.first, packed.last, strict=True)]
+
+
+def test_windows_by_hand() -> None:
+    """The worked example of the specification: five sentences, windows of three."""
+    packed = windows([5] * 5, 3)
+    assert ranges_of(packed) == [[1], [1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]]
+    assert packed.own.tolist() == [0, 1, 2, 3, 4] and packed.last.tolist() == [1, 2, 3, 4, 5]
+    assert packed.cost.tolist() == [5, 10, 15, 15, 15]
+    assert packed.before.tolist() == packed.first.tolist()
+    padded = windows([5] * 5, 3, padding_windows=True)
+    assert ranges_of(padded) == [*ranges_of(packed), [4, 5], [5]]
+    assert ranges_of(windows([5] * 5, 3, padding_windows=True, training=False)) == ranges_of(packed)
+
+
+def test_short_documents_have_short_windows() -> None:
+    packed = windows([5] * 4, 3, offsets=[0, 1, 1, 4])
+    assert ranges_of(packed) == [[1], [2], [2, 3], [2, 3, 4]]
+    assert packed.document.tolist() == [0, 2, 2, 2]
+    padded = windows([5] * 4, 3, offsets=[0, 1, 1, 4], padding_windows=True)
+    assert ranges_of(padded) == [[1], [1], [1], [2], [2, 3], [2, 3, 4], [3, 4], [4]]
+
+
+def test_windows_of_one_sentence_are_the_sentences() -> None:
+    assert ranges_of(windows([5, 700, 6], 1)) == [[1], [2], [3]]
+
+
+def test_windows_that_do_not_fit_lose_the_furthest_sentences() -> None:
+    assert ranges_of(windows([5] * 5, 3, limit=15)) == [[1], [1, 2], [2, 3], [3, 4], [4, 5]]
+    assert ranges_of(windows([5, 5, 600, 5, 5], 3)) == [[1], [1, 2], [3], [4], [4, 5]]
+
+
+@given(st.lists(st.integers(3, 40), min_size=1, max_size=12), st.integers(1, 5), st.integers(1, 90))
+def test_a_window_ends_at_every_sentence(costs: list[int], most: int, limit: int) -> None:
+    packed = windows(costs, most, limit=limit)
+    assert packed.own.tolist() == list(range(len(costs)))
+    for first, last, cost in zip(packed.first.tolist(), packed.last.tolist(), packed.cost.tolist(), strict=True):
+        assert cost == sum(costs[first:last]) and 1 <= last - first <= most
+        assert last - first == 1 or cost < limit
+        widest = last - first == most or first == 0
+        assert widest or cost + costs[first - 1] >= limit
+
+
+def test_sentences_before_an_instance_are_those_of_its_document() -> None:
+    lengths = [1] * 7
+    packed = cut(lengths, lengths, [0, 5, 7], Needs(before=2), max_sentences=2)
+    assert packed.first.tolist() == [0, 2, 4, 5] and packed.last.tolist() == [2, 4, 5, 7]
+    assert packed.before.tolist() == [0, 0, 2, 5]
+    assert packed.own.tolist() == packed.first.tolist()
+    assert packed.cost.tolist() == [6, 6, 3, 6]
+    assert instance_lengths(packed, lengths, lengths).tolist() == [6, 12, 9, 6]
+
+
+def test_single_sentences() -> None:
+    packed = cut([1] * 3, [1] * 3, [0, 2, 3], Needs(sentences=1))
+    assert packed.first.tolist() == [0, 1, 2] and packed.document.tolist() == [0, 0, 1]

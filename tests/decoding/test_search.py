@@ -1,13 +1,19 @@
-"""The search against a plain one that recomputes everything; frames, limits, batches, scores."""
+"""The search against a plain one that recomputes everything; frames, limits, batches, scores, orders of decoding."""
+
+from dataclasses import dataclass, field
 
 import pytest
 import torch
 
 from docmt.decoding import SearchConfig, score_documents, search, translate_documents
-from docmt.decoding.incremental import IncrementalDecoder
+from docmt.decoding.frame import Row
 from docmt.decoding.search import split_stream
-from docmt.model import ModelConfig, TranslationModel, pack
+from docmt.decoding.step import StepView
+from docmt.errors import DocmtError
+from docmt.model import ModelConfig, Reading, TranslationModel, pack
+from docmt.model.systems import Concat
 from docmt.text import SpecialTokens
+from variants import FRAMED, ONE_OF_EACH_ORDER, SYSTEMS, context
 
 SPECIALS = SpecialTokens(vocabulary_size=30)
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 3, "vocabulary_size": 30}
@@ -16,17 +22,12 @@ DOCUMENTS = [
     [[13, 14]],
     [[4, 5], [6, 7, 8, 9, 10, 11], [12], [13, 14, 15], [16, 17]],
 ]
-SYSTEMS = {
-    "group": {},
-    "group, top layer, positions by sentence": {
-        "encoder_global_layers": 1,
-        "decoder_global_layers": 1,
-        "cross_global_layers": 1,
-        "positions": "sentence",
-    },
-    "group only": {"encoder_global_layers": 0, "decoder_global_layers": 0, "cross_global_layers": 0},
-    "global top": {"top_attention": "global", "normalization": "pre"},
-    "document": {"system": "document"},
+# Other marks around sentences, with the systems that the family has.
+WITH_FAMILIES = {
+    **SYSTEMS,
+    "sentence, thumt": {"family": "thumt", "system": "sentence"},
+    "context, thumt": {"family": "thumt", **context(branch="published")},
+    "context lstm, thumt": {"family": "thumt", **context(representation="bilstm")},
 }
 SHORT = {"max_length_ratio": 1.0, "max_length_extra": 3.0}
 
@@ -44,45 +45,85 @@ def marked(document):
     return [[SPECIALS.bos, *sentence, SPECIALS.eos] for sentence in document]
 
 
-def next_scores(model, document, said):
+def search_documents(model, documents, config):
+    """Every document as a row of one search."""
+    reading = Reading(pack([marked(document) for document in documents]), torch.arange(sum(map(len, documents))))
+    rows, first = [], 0
+    for document in documents:
+        rows.append(Row(range(first, first + len(document)), [len(sentence) for sentence in document]))
+        first += len(document)
+    return search(model, model.memories(reading), rows, SPECIALS, config)
+
+
+@dataclass
+class Piece:
+    """What one plain search translates: some sentences of a source, after a forced prefix."""
+
+    source: list
+    aligned: list[int]
+    prefix: list = field(default_factory=list)
+
+    @classmethod
+    def whole(cls, document):
+        return cls(document, list(range(len(document))))
+
+    @property
+    def forced(self):
+        return [token for sentence in self.prefix for token in (*sentence, SPECIALS.eos, SPECIALS.bos)]
+
+
+def next_scores(model, piece, said):
     """Log-probabilities of every next token after the stream `said`, by the full forward pass."""
     sentences = []
     for token in [SPECIALS.bos, *said]:
         if token == SPECIALS.bos:
             sentences.append([])
         sentences[-1].append(token)
-    source = marked(document)
-    # The forward pass wants as many source as target sentences; those not yet begun must not matter.
-    missing = [[SPECIALS.bos]] * (len(source) - len(sentences))
-    rows = len(said) + 1
-    return model.logits([(source, sentences + missing)])[0][rows - 1].log_softmax(-1)
+    # The forward pass wants as many target sentences as are aligned; those not yet begun must not matter.
+    sentences += [[SPECIALS.bos]] * (len(piece.aligned) - len(sentences))
+    aligned = torch.tensor(piece.aligned)
+    states = model(Reading(pack([marked(piece.source)]), aligned, pack([sentences])))
+    return model.project(states[len(said)]).log_softmax(-1)
 
 
-def plain_beam_search(model, document, config):
-    """Framed beam search over one document that recomputes every prefix; returns (score, tokens) best first."""
-    limits = [config.sentence_limit(len(sentence)) for sentence in document]
+def plain_rules(model, piece, said, config):
+    """What must come next, or None; and what may not."""
+    limits = [config.sentence_limit(len(piece.source[number])) for number in piece.aligned]
+    if model.system.rules == "open":
+        full = len(said) >= sum(limits) + 2 * len(limits)
+        others = [token for token in range(SPECIALS.vocabulary_size) if token != SPECIALS.eod]
+        return None, others if full else [SPECIALS.pad, SPECIALS.unk, SPECIALS.mask]
+    if len(said) < len(piece.forced):
+        return piece.forced[len(said)], []
+    number = said.count(SPECIALS.bos)
+    words = len(said) - (max(i for i, t in enumerate(said) if t == SPECIALS.bos) + 1 if number else 0)
+    if said and said[-1] == SPECIALS.eos:
+        return SPECIALS.bos if number + 1 < len(limits) else SPECIALS.eod, []
+    if words == limits[number]:
+        return SPECIALS.eos, []
     never = [SPECIALS.bos, SPECIALS.pad, SPECIALS.unk, SPECIALS.eod, SPECIALS.mask]
+    return None, [*never, SPECIALS.eos] if words < config.min_length else never
+
+
+@torch.no_grad()
+def plain_beam_search(model, piece, config):
+    """Beam search over one piece that recomputes every prefix; returns (score, tokens) best first."""
     beams, ended = [(0.0, 0, [])], []
     while beams and len(ended) < config.beam:
         candidates = []
         for total, free, said in beams:
-            closed = said and said[-1] == SPECIALS.eos
-            number = said.count(SPECIALS.bos)
-            words = len(said) - (max(i for i, t in enumerate(said) if t == SPECIALS.bos) + 1 if number else 0)
-            if closed:
-                forced = SPECIALS.bos if number + 1 < len(document) else SPECIALS.eod
+            forced, never = plain_rules(model, piece, said, config)
+            if forced is not None:
                 candidates.append((total, free, [*said, forced]))
-            elif words == limits[number]:
-                candidates.append((total, free, [*said, SPECIALS.eos]))
-            else:
-                scores = next_scores(model, document, said)
-                scores[never] = -torch.inf
-                if words < config.min_length:
-                    scores[SPECIALS.eos] = -torch.inf
-                values, tokens = scores.topk(2 * config.beam)
-                candidates += [
-                    (total + v, free + 1, [*said, t]) for v, t in zip(values.tolist(), tokens.tolist(), strict=True)
-                ]
+                continue
+            scores = next_scores(model, piece, said)
+            scores[never] = -torch.inf
+            values, tokens = scores.topk(2 * config.beam)
+            candidates += [
+                (total + v, free + 1, [*said, t])
+                for v, t in zip(values.tolist(), tokens.tolist(), strict=True)
+                if v > -float("inf")
+            ]
         candidates = sorted(candidates, key=lambda c: -c[0])[: 2 * config.beam]
         for i, (total, free, said) in enumerate(candidates):
             if said[-1] == SPECIALS.eod and i < config.beam:
@@ -91,18 +132,63 @@ def plain_beam_search(model, document, config):
     return sorted(ended[: config.beam], key=lambda e: -e[0])
 
 
+@torch.no_grad()
+def greedy(model, piece, config):
+    """The best next token again and again, written down without beams."""
+    said = []
+    while not said or said[-1] != SPECIALS.eod:
+        forced, never = plain_rules(model, piece, said, config)
+        if forced is None:
+            scores = next_scores(model, piece, said)
+            scores[never] = -torch.inf
+            forced = int(scores.argmax())
+        said.append(forced)
+    return said
+
+
 def words_of(said):
     return split_stream(said, [0.0] * len(said), SPECIALS)[0]
 
 
-@pytest.mark.parametrize("system", ["group", "group only", "global top", "group, top layer, positions by sentence"])
+def plainly_translated(model, document, find):
+    """A document in the order of its system; `find` gives the stream of tokens that translates a piece.
+
+    Written down from what each system is: the whole document; each sentence, with those before it to look at;
+    windows of which only the last sentence is kept; or windows whose first sentences are the document's own so far.
+    """
+    if model.system.order == "documents":
+        return words_of(find(Piece.whole(document)))
+    said = []
+    for number in range(len(document)):
+        if model.system.order == "sentences":
+            said.append(words_of(find(Piece(document[: number + 1], [number])))[0])
+            continue
+        first = max(number + 1 - model.system.sentences, 0)
+        piece = Piece.whole(document[first : number + 1])
+        piece.prefix = said[first:] if model.system.order == "in turn" else []
+        said.append(words_of(find(piece))[-1])
+    return said
+
+
+@pytest.mark.parametrize("system", FRAMED)
 @pytest.mark.parametrize("settings", [{"beam": 1}, {"beam": 3, "length_penalty": 0.6}, {"beam": 4, "min_length": 3}])
 def test_search_equals_the_plain_one(system, settings):
     model = build(**SYSTEMS[system])
     config = SearchConfig(**settings, **SHORT, n_best=settings["beam"])
     for document in DOCUMENTS[:2]:
-        expected = plain_beam_search(model, document, config)
-        found = search(model, [document], SPECIALS, config)[0]
+        expected = plain_beam_search(model, Piece.whole(document), config)
+        found = search_documents(model, [document], config)[0]
+        assert [h.sentences for h in found] == [words_of(said) for _, said in expected]
+        assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [2, 4])
+def test_open_search_equals_the_plain_one(beam):
+    config = SearchConfig(beam=beam, n_best=beam, **SHORT)
+    for seed in range(3):
+        model = build(seed, **SYSTEMS["document"])
+        expected = plain_beam_search(model, Piece.whole(DOCUMENTS[0]), config)
+        found = search_documents(model, DOCUMENTS[:1], config)[0]
         assert [h.sentences for h in found] == [words_of(said) for _, said in expected]
         assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
 
@@ -112,79 +198,109 @@ def test_beam_one_is_greedy(system):
     model = build(**SYSTEMS[system])
     config = SearchConfig(beam=1, **SHORT)
     document = DOCUMENTS[0]
-    said = []
-    limits = [config.sentence_limit(len(sentence)) for sentence in document]
-    if system == "document":
-        while not said or said[-1] != SPECIALS.eod:
-            source = pack([marked(document)])
-            # One target "sentence" in the eyes of the packer: the plain system does not look at sentences.
-            target = pack([[[SPECIALS.bos, *said]]])
-            scores = model.project(model.decode(model.encode(source), source, target))[-1]
-            scores[[SPECIALS.pad, SPECIALS.unk, SPECIALS.mask]] = -torch.inf
-            full = len(said) >= sum(limits) + 2 * len(limits)
-            said.append(SPECIALS.eod if full else int(scores.argmax()))
-    else:
-        for number, limit in enumerate(limits):
-            start = len(said)
-            while len(said) - start < limit:
-                scores = next_scores(model, document, said)
-                scores[[SPECIALS.bos, SPECIALS.pad, SPECIALS.unk, SPECIALS.eod, SPECIALS.mask]] = -torch.inf
-                if len(said) == start:
-                    scores[SPECIALS.eos] = -torch.inf
-                said.append(int(scores.argmax()))
-                if said[-1] == SPECIALS.eos:
-                    break
-            if said[-1] != SPECIALS.eos:
-                said.append(SPECIALS.eos)
-            said.append(SPECIALS.bos if number + 1 < len(limits) else SPECIALS.eod)
-    assert search(model, [document], SPECIALS, config)[0][0].sentences == words_of(said)
+    said = greedy(model, Piece.whole(document), config)
+    assert search_documents(model, [document], config)[0][0].sentences == words_of(said)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_documents_are_translated_as_by_plain_greedy_searches_in_their_order(system):
+    model = build(**SYSTEMS[system])
+    config = SearchConfig(beam=1, **SHORT)
+    translated = translate_documents(model, DOCUMENTS, SPECIALS, config)
+    for document, (found,) in zip(DOCUMENTS, translated, strict=True):
+        expected = plainly_translated(model, document, lambda piece: greedy(model, piece, config))
+        if found.miscounted:  # surplus sentences are joined to the last
+            surplus = [word for sentence in expected[len(document) :] for word in sentence]
+            expected = [*expected[: len(document)], *[[]] * (len(document) - len(expected))]
+            expected[-1] = expected[-1] + surplus
+        assert found.sentences == expected
+
+
+@pytest.mark.parametrize("system", [name for name in ONE_OF_EACH_ORDER if name != "document"])
+def test_documents_are_translated_as_by_plain_beam_searches_in_their_order(system):
+    model = build(**SYSTEMS[system])
+    config = SearchConfig(beam=3, length_penalty=0.7, **SHORT)
+    translated = translate_documents(model, DOCUMENTS[:2], SPECIALS, config)
+    for document, (found,) in zip(DOCUMENTS[:2], translated, strict=True):
+        expected = plainly_translated(model, document, lambda piece: plain_beam_search(model, piece, config)[0][1])
+        assert found.sentences == expected
+
+
+STREAM = [[20, 21], [22], [23, 24, 25], [19], [18]]
+
+
+@torch.inference_mode()
+def check_steps(model, reading, row, streams, share_at):
+    """Steps through the streams of as many beams, turning the beams round after each step."""
+    beams = len(streams)
+    view = StepView(model, model.memories(reading), [row], beams)
+    expected = torch.stack(
+        [model(Reading(reading.source, reading.aligned, pack([stream]))) for stream in streams]
+    )  # [B, T, d]
+    tokens = [[token for sentence in stream for token in sentence] for stream in streams]
+    places = [(number, offset) for number, s in enumerate(streams[0]) for offset in range(len(s))]
+    order = torch.arange(beams)
+    for step, (number, offset) in enumerate(places):
+        view.begin(torch.full((beams,), offset), torch.full((beams,), row.sentences[number]))
+        positions = torch.full((beams,), offset if model.config.restarts else step)
+        x = model.embed_step(torch.tensor([tokens[b][step] for b in order.tolist()]), positions)
+        torch.testing.assert_close(model.decode(x, view), expected[order, step], atol=2e-5, rtol=1e-4)
+        view.reorder(torch.tensor([1, 2, 0]))
+        order = order[torch.tensor([1, 2, 0])]
+        if step == share_at:
+            view.share(step + 1)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
     model = build(**SYSTEMS[system])
-    beams, document = 3, DOCUMENTS[2]
-    streams = [marked([[20, 21], [22], [23, 24, 25], [19], [18]]) for _ in range(beams)]
+    document = DOCUMENTS[2]
+    streams = [marked(STREAM) for _ in range(3)]
     for beam, stream in enumerate(streams):
         stream[2][1] = 10 + beam  # alike until the third sentence
-    source = pack([marked(document)])
-    decoder = IncrementalDecoder(model, model.encode(source), source, beams)
-    order = torch.arange(beams)
-    expected = torch.stack([model(source, pack([stream])) for stream in streams])  # [B, T, d]
-    tokens = [[token for sentence in stream for token in sentence] for stream in streams]
-    places = [(number, offset) for number, s in enumerate(streams[0]) for offset in range(len(s))]
-    shared = 0
-    with torch.inference_mode():
-        for step, (number, offset) in enumerate(places):
-            states = decoder.step(
-                torch.tensor([tokens[b][step] for b in order.tolist()]),
-                step,
-                torch.full((beams,), offset),
-                torch.full((beams,), number),
-            )
-            torch.testing.assert_close(states, expected[order, step], atol=2e-5, rtol=1e-4)
-            new = order[torch.tensor([1, 2, 0])]
-            decoder.reorder(torch.tensor([1, 2, 0]))
-            order = new
-            if step == 4:  # the first five positions are the same in all beams
-                decoder.share(5 - shared)
+    reading = Reading(pack([marked(document)]), torch.arange(len(document)))
+    row = Row(range(len(document)), [len(sentence) for sentence in document])
+    check_steps(model, reading, row, streams, share_at=4)  # the first five positions are the same in all beams
+
+
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if "group" not in name and "global" not in name])
+@pytest.mark.parametrize("number", [0, 2])
+def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reordering(system, number):
+    model = build(**SYSTEMS[system])
+    document = DOCUMENTS[2] if model.system.order == "sentences" else DOCUMENTS[1]
+    number = number if model.system.order == "sentences" else 0
+    streams = [marked([[20, 21, 10 + beam, 22, 23]]) for beam in range(3)]
+    reading = Reading(pack([marked(document)]), torch.tensor([number]))
+    check_steps(model, reading, Row([number], [len(document[number])]), streams, share_at=2)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("beam", [1, 4])
 def test_batched_equals_single(system, beam):
-    model = build(**SYSTEMS[system])
+    model = build(2, **SYSTEMS[system])  # one without near ties in any system
     config = SearchConfig(beam=beam, n_best=beam)
-    together = search(model, DOCUMENTS, SPECIALS, config)
+    together = search_documents(model, DOCUMENTS, config)
     for document, found in zip(DOCUMENTS, together, strict=True):
-        alone = search(model, [document], SPECIALS, config)[0]
+        alone = search_documents(model, [document], config)[0]
         assert [h.sentences for h in found] == [h.sentences for h in alone]
         assert [h.score for h in found] == pytest.approx([h.score for h in alone], abs=1e-5)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", WITH_FAMILIES)
+@pytest.mark.parametrize("beam", [1, 4])
+def test_documents_together_are_translated_as_each_alone(system, beam):
+    model = build(2, **WITH_FAMILIES[system])  # one without near ties in any system
+    config = SearchConfig(beam=beam, n_best=beam)
+    together = translate_documents(model, DOCUMENTS, SPECIALS, config)
+    for document, found in zip(DOCUMENTS, together, strict=True):
+        alone = translate_documents(model, [document], SPECIALS, config)[0]
+        assert [h.sentences for h in found] == [h.sentences for h in alone]
+        assert [h.score for h in found] == pytest.approx([h.score for h in alone], abs=1e-5)
+
+
+@pytest.mark.parametrize("system", WITH_FAMILIES)
 def test_score_of_a_translation_is_the_translators_own(system):
-    model = build(**SYSTEMS[system])
+    model = build(**WITH_FAMILIES[system])
     config = SearchConfig(beam=4, max_length_ratio=1.2, max_length_extra=2.0)
     translated = [found[0] for found in translate_documents(model, DOCUMENTS, SPECIALS, config)]
     kept = [i for i, hypothesis in enumerate(translated) if not hypothesis.miscounted]
@@ -196,6 +312,17 @@ def test_score_of_a_translation_is_the_translators_own(system):
         assert own.sentences == translated[i].sentences
         assert own.sentence_scores == pytest.approx(translated[i].sentence_scores, abs=1e-4)
         assert own.score == pytest.approx(translated[i].score, abs=1e-5)
+
+
+@pytest.mark.parametrize("system", [name for name in ONE_OF_EACH_ORDER if name != "document"])
+def test_scores_of_all_ranks_are_their_own(system):
+    model = build(**SYSTEMS[system])
+    config = SearchConfig(beam=4, n_best=3, **SHORT)
+    for document, ranks in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
+        targets = [found.sentences for found in ranks]
+        scored = score_documents(model, [document] * len(ranks), targets, SPECIALS, config)
+        assert len(ranks) == 3
+        assert [found.score for found in ranks] == pytest.approx([own.score for own in scored], abs=1e-5)
 
 
 def test_plain_document_scores_agree_when_the_stream_is_well_formed():
@@ -212,9 +339,9 @@ def test_plain_document_scores_agree_when_the_stream_is_well_formed():
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("system", [name for name in SYSTEMS if name != "document"])
+@pytest.mark.parametrize("system", [name for name in WITH_FAMILIES if name != "document"])
 def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(system, seed):
-    model = build(seed, **SYSTEMS[system])
+    model = build(seed, **WITH_FAMILIES[system])
     config = SearchConfig(beam=3, min_length=2)
     for document, found in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
         assert len(found[0].sentences) == len(document)
@@ -228,7 +355,7 @@ def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(syst
 def test_what_the_length_limit_ended_is_told(system):
     config = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=8.0)
     told = set()
-    for seed in range(8):
+    for seed in range(14):
         model = build(seed, **SYSTEMS[system])
         with torch.no_grad():
             model.tokens.weight[[SPECIALS.eos, SPECIALS.eod]] *= 1.5  # ends are likely
@@ -253,17 +380,13 @@ def test_empty_sentences_stay_empty_and_change_nothing(system):
     told = []
     found = [ranks[0] for ranks in translate_documents(model, holes, SPECIALS, config, told.append)]
     assert sum(told) == sum(map(len, holes))
-    for number, (own, ranks) in enumerate(
-        zip(found, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=False)
-    ):
+    for own, ranks in zip(found, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=False):
         wanted = ranks[0]
         assert own.sentences[1::2] == wanted.sentences
         assert not any(own.sentences[::2])
         assert own.sentence_scores[1::2] == pytest.approx(wanted.sentence_scores, abs=1e-5)
         assert own.at_limit == [2 * i + 1 for i in wanted.at_limit]
-        assert [(p.document, p.first, p.last) for p in own.miscounted] == [
-            (number, 2 * piece.first + 1, 2 * piece.last) for piece in wanted.miscounted
-        ]
+        assert own.miscounted == [(2 * first + 1, 2 * last) for first, last in wanted.miscounted]
     assert (found[-1].sentences, found[-1].score) == ([[], []], 0)
     if system != "document":
         scored = score_documents(model, holes, [own.sentences for own in found], SPECIALS, config)
@@ -275,7 +398,7 @@ def test_plain_document_system_reports_a_wrong_count_and_still_gives_one_for_eac
     model = build(seed, system="document")
     for document, found in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig()), strict=True):
         assert len(found[0].sentences) == len(found[0].sentence_scores) == len(document)
-        assert all((piece.first, piece.last) == (0, len(document)) for piece in found[0].miscounted)
+        assert found[0].miscounted in ([], [(0, len(document))])
 
 
 def test_long_documents_are_translated_piece_by_piece():
@@ -306,21 +429,23 @@ def test_n_best_lists_are_sorted_and_differ():
         assert len({str(h.sentences) for h in hypotheses}) == 4
 
 
-def test_small_batches_change_nothing():
-    model = build()
+@pytest.mark.parametrize("system", ONE_OF_EACH_ORDER)
+def test_small_batches_change_nothing(system):
+    model = build(**SYSTEMS[system])
     large = translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(beam=3))
     small = translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(beam=3, batch_tokens=1))
     assert [found[0].sentences for found in large] == [found[0].sentences for found in small]
 
 
-def test_documents_without_sentences_stay_empty():
-    found = translate_documents(build(), [[], DOCUMENTS[1], []], SPECIALS, SearchConfig())
+@pytest.mark.parametrize("system", ONE_OF_EACH_ORDER)
+def test_documents_without_sentences_stay_empty(system):
+    found = translate_documents(build(**SYSTEMS[system]), [[], DOCUMENTS[1], []], SPECIALS, SearchConfig())
     assert [len(hypotheses[0].sentences) for hypotheses in found] == [0, 1, 0]
 
 
 def test_a_beam_wider_than_the_possible_translations_ends():
     config = SearchConfig(beam=30, min_length=0, max_length_ratio=0.0, max_length_extra=1.0, n_best=30)
-    found = search(build(), [[[5]]], SPECIALS, config)[0]
+    found = search_documents(build(), [[[5]]], config)[0]
     assert 1 <= len(found) <= 30
 
 
@@ -328,3 +453,60 @@ def test_length_limit_counts_true_words():
     config = SearchConfig()
     assert config.sentence_limit(5) == 16
     assert config.sentence_limit(1) == 11
+
+
+@pytest.mark.parametrize("system", ONE_OF_EACH_ORDER)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_weights_that_are_no_numbers_give_one_sentence(system, beam):
+    model = build(**SYSTEMS[system])
+    with torch.no_grad():
+        model.decoder[0].feed_forward.inner.weight.fill_(torch.nan)
+    config = SearchConfig(beam=beam)
+    with pytest.raises(DocmtError, match="not numbers, so it cannot translate: train it again") as caught:
+        translate_documents(model, DOCUMENTS, SPECIALS, config)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(DocmtError, match="not numbers, so it cannot score: train it again") as caught:
+        score_documents(model, DOCUMENTS, DOCUMENTS, SPECIALS, config)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_window_of_a_long_document_holds_what_fits():
+    """Windows by the rule of training: of three sentences of five tokens, below 14 tokens, two."""
+    document = [[5 + i, 6, 7] for i in range(6)]
+    small = build(system="concat", concat=Concat(sentences=3), instance_tokens=14)
+    two = build(system="concat", concat=Concat(sentences=2))
+    config = SearchConfig(beam=2, **SHORT)
+    assert [found.sentences for found in translate_documents(small, [document], SPECIALS, config)[0]] == [
+        found.sentences for found in translate_documents(two, [document], SPECIALS, config)[0]
+    ]
+
+
+def test_contexts_reach_over_the_limit_of_an_instance():
+    """A limit of instances cuts what is encoded together, never the context."""
+    document = [[5 + i, 6, 7] for i in range(6)]
+    config = SearchConfig(beam=2, **SHORT)
+    found = [
+        translate_documents(build(**context(), instance_tokens=tokens), [document], SPECIALS, config)[0][0]
+        for tokens in (8, 11, 512)
+    ]
+    assert found[0].sentences == found[1].sentences == found[2].sentences
+    assert found[0].sentence_scores == pytest.approx(found[2].sentence_scores, abs=1e-4)
+
+
+def test_numbers_of_positions_hold_in_translation():
+    model = build(position_encoding="learned", max_positions=12, system="sentence")
+    assert len(translate_documents(model, [[[5] * 6] * 9], SPECIALS, SearchConfig(**SHORT))[0][0].sentences) == 9
+    for options in ({"system": "sentence"}, context(), {"system": "document"}, {"system": "concat"}):
+        model = build(position_encoding="learned", max_positions=12, **options)
+        with pytest.raises(DocmtError, match=r"sentence 2 of the document may need 16 positions, but the model has 12"):
+            translate_documents(model, [[[5], [5] * 11]], SPECIALS, SearchConfig(**SHORT))
+
+
+@pytest.mark.xfail(reason="the search feeds </s> to the decoder, which this family never sees in training", strict=True)
+@pytest.mark.parametrize("system", ["group", "concat, keep prefix"])
+def test_scores_agree_in_a_family_whose_decoder_sees_no_end_marks(system):
+    model = build(3, **SYSTEMS[system], family="thumt")
+    config = SearchConfig(beam=4, max_length_ratio=1.2, max_length_extra=2.0)
+    translated = [found[0] for found in translate_documents(model, DOCUMENTS, SPECIALS, config)]
+    scored = score_documents(model, DOCUMENTS, [found.sentences for found in translated], SPECIALS, config)
+    assert [own.score for own in scored] == pytest.approx([found.score for found in translated], abs=1e-5)

@@ -55,13 +55,13 @@ def test_what_varies_in_the_ablations(store, tmp_path):
         return [run.config for run in make_plan(SHIPPED[name], "full", store, tmp_path).runs]
 
     models = [config.model for config in settings("table3")][1:]
-    assert [m.decoder_global_layers for m in models] == [2, 0, 0]
-    assert [(m.encoder_global_layers, m.cross_global_layers) for m in models] == [(2, 2), (2, 2), (0, 0)]
+    assert [m.group.decoder_layers for m in models] == [2, 0, 0]
+    assert [(m.group.encoder_layers, m.group.cross_layers) for m in models] == [(2, 2), (2, 2), (0, 0)]
     ablations = settings("table5")
     assert [config.objective.word_dropout for config in ablations] == [0.3, 0, 0, 0]
-    assert [config.model.self_locality for config in ablations] == [True, True, False, False]
-    assert [config.model.cross_locality for config in ablations] == [True, True, True, False]
-    assert [config.model.top_attention for config in settings("table6")] == ["combined", "group", "global"]
+    assert [config.model.group.self_locality for config in ablations] == [True, True, False, False]
+    assert [config.model.group.cross_locality for config in ablations] == [True, True, True, False]
+    assert [config.model.group.top for config in settings("table6")] == ["combined", "group", "global"]
     assert [config.model.width for config in settings("table7")] == [512, 1024, 1024]
     assert [config.model.encoder_layers for config in settings("table7")] == [6, 6, 12]
     assert all(config.validation.entropy for config in settings("figures4-5-8"))

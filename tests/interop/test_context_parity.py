@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 import zhang
-
 from zhang import VARIANTS
 
 from docmt.decoding import SearchConfig, score_documents

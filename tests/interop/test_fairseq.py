@@ -18,6 +18,7 @@ from docmt.errors import DocmtError
 from docmt.interop import convert_gtransformer
 from docmt.interop.fairseq import architecture
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.systems import Group
 
 VARIANT = "trained_partial"
 
@@ -128,14 +129,18 @@ def test_every_argument_that_docmt_has_is_honoured(tmp_path, checkpoint):
     config = architecture(arguments, 59)
     assert (config.normalization, config.activation, config.embedding_normalization) == ("pre", "gelu", True)
     assert (config.position_encoding, config.max_positions) == ("learned", 40)
-    assert [config.scopes(site) for site in ("encoder", "decoder", "cross")] == [
-        ["sentence", "sentence", "both"],
-        ["sentence"] * 3,
-        ["both"] * 3,
-    ]
+    assert config.group == Group(encoder_layers=1, decoder_layers=0, cross_layers=3)
     # A checkpoint with these parts under their names: the weights of a model of ours, renamed back.
     torch.manual_seed(1)
     model = TranslationModel(config).eval()
+    assert [
+        ["local" if a.whole is None else "whole" if a.local is None else "both" for a in attentions]
+        for attentions in (
+            [layer.attention for layer in model.encoder],
+            [layer.attention for layer in model.decoder],
+            [layer.cross for layer in model.decoder],
+        )
+    ] == [["local", "local", "both"], ["local"] * 3, ["both"] * 3]
     weights = {theirs(name): tensor for name, tensor in model.state_dict().items()}
     for side in ("encoder", "decoder"):
         table = f"{side}.embed_positions.weight"

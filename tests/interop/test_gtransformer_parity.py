@@ -10,8 +10,10 @@ from published import EOD, EOS, FIXTURES, PAD, VARIANTS
 from safetensors.torch import load_file
 
 from docmt.decoding import SearchConfig, score_documents, search
+from docmt.decoding.frame import Row
 from docmt.interop.fairseq import parameter_name, rename
-from docmt.model import Packed, Spans, pack
+from docmt.model import Reading, Spans, pack
+from docmt.model.view import FullView, Memory
 from docmt.text import SpecialTokens
 from docmt.training import smoothed_cross_entropy
 
@@ -29,28 +31,30 @@ def models(tmp_path_factory):
 
 
 def layouts(kind, framed):
-    """Source, source as cross-attention sees it, and target of a stored batch; a document per row."""
+    """Source, its sentences as cross-attention sees them, and target of a stored batch; a document per row."""
     rows = published.batch(kind)
     sources = [published.sentences(row) for row in rows["src_tokens"]]
     targets = [published.sentences(row) for row in rows["prev_output_tokens"]]
     source, target = pack(sources), pack(targets)
     if kind == "eval" or not framed:
-        return source, source, target
+        return source, source.sentences, target
     # In their training layout the end mark comes first. Nothing hides from it: it sees the whole source.
     starts, lengths, sentence = [], [], 0
     for start, length, document in zip(source.documents.starts, source.documents.lengths, sources, strict=True):
         starts += [start, *source.sentences.starts[sentence : sentence + len(document)]]
         lengths += [length, *source.sentences.lengths[sentence : sentence + len(document)]]
         sentence += len(document)
-    return source, Packed(source.tokens, Spans(torch.stack(starts), torch.stack(lengths)), source.documents), target
+    return source, Spans(torch.stack(starts), torch.stack(lengths)), target
 
 
 def forward(model, kind):
     """Encoder states, decoder states and labels, packed."""
-    source, seen, target = layouts(kind, model.config.framed)
+    source, seen, target = layouts(kind, model.system.rules == "frame")
     memory = model.encode(source)
     labels = published.batch(kind)["target"]
-    return memory, model.decode(memory, seen, target), torch.from_numpy(labels[labels != PAD])
+    view = FullView(target, {"source": Memory(memory, seen, source.documents)})
+    x = model.place("target", model.parts.lookup(model, "target", target.tokens), target)
+    return memory, model.decode(x, view), torch.from_numpy(labels[labels != PAD])
 
 
 def stored(variant, kind, name, tokens):
@@ -158,11 +162,14 @@ def test_the_search_finds_every_published_hypothesis(models, variant, name):
     )
     model, compared = models[variant], 0
     for item in record["one_document_at_a_time"]:
-        source = [sentence[1:-1] for sentence in published.sentences(np.array(item["src_tokens"]))]
-        found = search(model, [source], SPECIALS, config)[0]
+        item_sentences = published.sentences(np.array(item["src_tokens"]))
+        source = [sentence[1:-1] for sentence in item_sentences]
+        reading = Reading(pack([item_sentences]), torch.arange(len(source)))
+        row = Row(range(len(source)), [len(sentence) for sentence in source])
+        found = search(model, model.memories(reading), [row], SPECIALS, config)[0]
         assert [h.score for h in found] == pytest.approx([h["score"] for h in item["hypotheses"]], abs=1e-4)
         for ours, wanted in zip(found, item["hypotheses"], strict=True):
-            if model.config.framed:
+            if model.system.rules == "frame":
                 tokens = [token for sentence in ours.sentences for token in (*sentence, EOS, 0)]
                 tokens[-1] = EOD
                 assert tokens == wanted["tokens"]
@@ -170,7 +177,7 @@ def test_the_search_finds_every_published_hypothesis(models, variant, name):
                 words = [token for token in wanted["tokens"] if token not in (0, EOS, EOD)]
                 assert [token for sentence in ours.sentences for token in sentence] == words
             compared += 1
-        if model.config.framed:
+        if model.system.rules == "frame":
             targets = [found[0].sentences]
             rescored = score_documents(model, [source], targets, SPECIALS, config)[0]
             assert rescored.score == pytest.approx(found[0].score, abs=1e-4)

@@ -113,7 +113,7 @@ def test_group_attention_makes_no_tensor_that_grows_with_the_square_of_the_docum
 
 def test_buckets_hold_similar_lengths():
     lengths = torch.tensor([3, 50, 7, 100, 8, 49, 4, 99, 51])
-    pattern = Pattern(Spans.tile(lengths), Spans.tile(lengths), causal=False)
+    pattern = Pattern(Spans.tile(lengths), Spans.tile(lengths), causal=False, key_total=int(lengths.sum()))
     layout = pattern.padded_layout(1, torch.device("cpu"))
     assert sum(bucket.count for bucket in layout.buckets) == len(lengths)
     padded = sum(b.count * b.query_length * b.key_length for b in layout.buckets)
@@ -144,7 +144,12 @@ def test_spans_describe_themselves():
     spans = Spans.tile([2, 3])
     assert spans.ends.tolist() == [2, 5]
     assert spans.positions().tolist() == [0, 1, 0, 1, 2]
-    assert spans.segment_ids().tolist() == [0, 0, 1, 1, 1]
-    assert spans == Spans(torch.tensor([0, 2]), torch.tensor([2, 3]))
-    assert spans != Spans.tile([3, 2])
+    assert spans.indices().tolist() == [0, 1, 2, 3, 4]
+    assert Spans(torch.tensor([4, 0, 3]), torch.tensor([2, 0, 3])).indices().tolist() == [4, 5, 3, 4, 5]
+    assert spans.select(torch.tensor([1, 0, 1])).starts.tolist() == [2, 0, 2]
+    assert spans.same_as(Spans(torch.tensor([0, 2]), torch.tensor([2, 3])))
+    assert not spans.same_as(Spans.tile([3, 2]))
+    assert spans != Spans.tile([2, 3]), "patterns are kept by identity"
+    assert not spans.overlap()
+    assert Spans(torch.tensor([3, 0]), torch.tensor([2, 4])).overlap()
     assert "0+2" in repr(spans)

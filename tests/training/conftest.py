@@ -3,11 +3,13 @@
 import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from docmt.data import PrepareConfig, prepare
 from docmt.model import ModelConfig
+from docmt.model.systems import Group
 from docmt.training import (
     BatchConfig,
     CheckpointConfig,
@@ -54,20 +56,18 @@ TINY = ModelConfig(
     heads=2,
     encoder_layers=2,
     decoder_layers=2,
-    encoder_global_layers=1,
-    decoder_global_layers=1,
-    cross_global_layers=1,
+    group=Group(encoder_layers=1, decoder_layers=1, cross_layers=1),
     dropout=0.1,
     instance_tokens=64,
 )
 
 
-@pytest.fixture
-def config(store, tmp_path):
-    """Twelve updates of a tiny model with everything random switched on."""
+@pytest.fixture(scope="session")
+def tiny_config(store):
+    """Twelve updates of a tiny model with everything random switched on, in a directory yet to be named."""
     return TrainConfig(
         data=store.directory,
-        run=tmp_path / "run",
+        run=Path("nowhere"),
         model=TINY,
         batches=BatchConfig(batch_tokens=128),
         objective=ObjectiveConfig(word_dropout=0.2, word_dropout_epochs=2),
@@ -82,16 +82,35 @@ def config(store, tmp_path):
 
 
 @pytest.fixture
-def change(config):
-    """A function giving `config` with other settings: change(seed=1, stop__max_steps=3)."""
+def config(tiny_config, tmp_path):
+    """The tiny run in a directory of this test."""
+    return replace(tiny_config, run=tmp_path / "run")
 
-    def changed(**settings):
-        result = config
+
+@pytest.fixture
+def change(config):
+    """A function giving `config` with other settings: change(seed=1, stop__max_steps=3, model__group__top="group").
+
+    With another system, the options of the group system are left out.
+    """
+
+    def nested(settings):
+        values = {}
         for name, value in settings.items():
             group, _, field = name.partition("__")
             if field:
-                value = replace(getattr(result, group), **{field: value})
-            result = replace(result, **{group: value})
-        return result
+                values.setdefault(group, {})[field] = value
+            else:
+                values[group] = value
+        return values
 
-    return changed
+    def changed(part, settings):
+        values = nested(settings)
+        if values.get("system", "group") != "group":
+            values.setdefault("group", Group())
+        for name, value in values.items():
+            if isinstance(value, dict):
+                values[name] = changed(getattr(part, name), value)
+        return replace(part, **values)
+
+    return lambda **settings: changed(config, settings)

@@ -79,27 +79,29 @@ def test_a_group_model_starts_from_a_sentence_model(change, store, tmp_path):
             assert torch.equal(tensor, random[name])
         else:
             assert name not in new
-            assert torch.equal(tensor, pretrained[name.replace(".local.", ".whole.")])
+            assert torch.equal(tensor, pretrained[name])
     assert any(".gate." in name for name in new)
     train(config)
     log = (tmp_path / "second" / "train.log").read_text()
-    assert "new weights, random: encoder.1.attention.whole.query.weight" in log
+    assert f"new weights: {len(new)} tensors, such as encoder.1.attention.whole.query.weight" in log
+    assert f"took {len(pretrained)} of {len(random)} weights from" in log
 
 
 def test_attention_over_the_document_may_start_as_that_within_sentences(change, store, tmp_path):
     train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
     pretrained = load_model(tmp_path / "first").state_dict()
-    model = TranslationModel(fit_model_config(change().model, store))
-    new = initialize_from(model, tmp_path / "first", store.tokenizer, global_from_local=True)
+    config = change(model__group__global_from="local", initialize_from=tmp_path / "first")
+    model = TranslationModel(fit_model_config(config.model, store))
+    new = initialize_from(model, tmp_path / "first", store.tokenizer)
     assert new
     assert all(".gate." in name for name in new)
     for name, tensor in model.state_dict().items():
         if name not in new:
-            assert torch.equal(tensor, pretrained[name.replace(".local.", ".whole.")])
+            assert torch.equal(tensor, pretrained[name.replace(".whole.", ".local.")])
     # A model with group attention only has no weights under the global ones' names.
-    train(change(run=tmp_path / "grouped", model__top_attention="group", stop__max_steps=1))
+    train(change(run=tmp_path / "grouped", model__group__top="group", stop__max_steps=1))
     grouped = load_model(tmp_path / "grouped").state_dict()
-    assert all(".gate." in name for name in initialize_from(model, tmp_path / "grouped", store.tokenizer, True))
+    assert all(".gate." in name for name in initialize_from(model, tmp_path / "grouped", store.tokenizer))
     whole = "decoder.1.cross.whole.key.weight"
     assert torch.equal(model.state_dict()[whole], grouped[whole.replace("whole", "local")])
 
@@ -108,9 +110,9 @@ def test_closed_gates_begin_with_the_sentence_model(change, store, tmp_path):
     """With gates closed to the document and positions restarting, a group model is the sentence model at first."""
     train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
     sentence_model = load_model(tmp_path / "first").eval()
-    config = fit_model_config(change(model__positions="sentence").model, store)
+    config = fit_model_config(change(model__positions="sentence", model__group__gate_bias=40.0).model, store)
     model = TranslationModel(config).eval()
-    initialize_from(model, tmp_path / "first", store.tokenizer, gate_bias=40.0)
+    initialize_from(model, tmp_path / "first", store.tokenizer)
     bos, eos = store.tokenizer.specials.bos, store.tokenizer.specials.eos
     document = [([bos, 5, 6, eos], [bos, 7, eos]), ([bos, 8, eos], [bos, 9, 10, eos])]
     with torch.no_grad():
@@ -130,7 +132,7 @@ def test_loaded_weights_learn_more_slowly_and_resume_so(change, store, tmp_path)
     pretrained = load_model(tmp_path / "first").state_dict()
     state = json.loads((tmp_path / "one" / "checkpoints" / "last" / "state.json").read_text())
     changes = {
-        name: (tensor - pretrained[name.replace(".local.", ".whole.")]).abs().median().item()
+        name: (tensor - pretrained[name]).abs().median().item()
         for name, tensor in trained.items()
         if name not in state["new_weights"] and "feed_forward.inner" in name
     }

@@ -97,8 +97,15 @@ def test_averages_are_means(tmp_path):
         ({"device": "tpu"}, "device is 'tpu'"),
         ({"log_every": 0}, "log_every is 0"),
         ({"optimizer__loaded_scale": 0.2}, "optimizer.loaded_scale is set but initialize_from is not"),
-        ({"global_from_local": True}, "global_from_local is set but initialize_from is not"),
-        ({"gate_bias": 3.0}, "gate_bias is set but initialize_from is not"),
+        ({"model__group__global_from": "local"}, "model.group.global_from is set but initialize_from is not"),
+        ({"model__group__gate_bias": 101.0}, "model.group.gate_bias is 101.0: choose a number from -100 to 100"),
+        ({"model__group__gate_bias": math.nan}, "model.group.gate_bias is nan"),
+        ({"freeze": "loaded"}, "freeze is set but initialize_from is not"),
+        ({"freeze": "all"}, "freeze is 'all': choose one of none, loaded"),
+        (
+            {"freeze": "loaded", "initialize_from": Path("m"), "optimizer__loaded_scale": 0.5},
+            "optimizer.loaded_scale has no effect on frozen weights",
+        ),
         ({"optimizer__loaded_scale": 0}, "optimizer.loaded_scale is 0: choose a number above 0"),
         ({"batches__train_share": 0}, "batches.train_share is 0: choose a number above 0, up to 1"),
         ({"batches__train_share": 1.5}, "batches.train_share is 1.5: choose"),
@@ -123,8 +130,8 @@ def test_a_configuration_survives_its_dictionary(change):
         TrainConfig.from_dict({"data": "x"})
     with pytest.raises(DocmtError, match=r"r.yaml: optimizer.warmup is 'long': give a whole number"):
         TrainConfig.from_dict({"data": "x", "run": "y", "optimizer": {"warmup": "long"}}, "r.yaml")
-    with pytest.raises(DocmtError, match=r"model.self_locality is 0: give true or false"):
-        TrainConfig.from_dict({"data": "x", "run": "y", "model": {"self_locality": 0}})
+    with pytest.raises(DocmtError, match=r"model.group.self_locality is 0: give true or false"):
+        TrainConfig.from_dict({"data": "x", "run": "y", "model": {"group": {"self_locality": 0}}})
     with pytest.raises(DocmtError, match="model in the recipe is no group"):
         TrainConfig.from_dict({"data": "x", "run": "y", "model": 3})
 

@@ -50,7 +50,10 @@ def translate_documents(
             for parts in ranks
         ]
         translated.append([hypothesis.spread(own, len(document)) for hypothesis in whole])
-    return _with_own_scores(task, documents, translated) if model.system.order == "windows" else translated
+    # Ranks below the best were found after the best translations of the sentences before, not after their own.
+    order = model.system.order
+    others_before = order == "windows" or (order == "in turn" and config.n_best > 1)
+    return _with_own_scores(task, documents, translated) if others_before else translated
 
 
 def _with_own_scores(
