@@ -67,7 +67,7 @@ QUICK = Settings(
 def run(settings: Settings) -> Result:
     """Tokens a second (marks included) by precision, beam, documents at a time and their length."""
     specials = SpecialTokens(settings.model.vocabulary_size)
-    models = {precision: _never_ending(settings.model, specials, precision) for precision in PRECISIONS}
+    models = {precision: never_ending(settings.model, specials, precision) for precision in PRECISIONS}
     cases: dict[tuple[Precision, int, int, int], Case] = {}
     for precision, beam, count in product(PRECISIONS, settings.beams, settings.rounds):
         for tokens, rounds in zip(settings.document_tokens, settings.rounds[count], strict=True):
@@ -82,7 +82,7 @@ def run(settings: Settings) -> Result:
     return Result(described, [case.to_row() for case in cases.values()], _findings(settings, speeds))
 
 
-def _never_ending(config: ModelConfig, specials: SpecialTokens, precision: Precision) -> TranslationModel:
+def never_ending(config: ModelConfig, specials: SpecialTokens, precision: Precision) -> TranslationModel:
     """A model with random weights that never ends a sentence of its own will, so that lengths are known.
 
     One element of every decoder state is made a large constant that only the logit of `</s>` sees.

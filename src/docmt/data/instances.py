@@ -43,6 +43,10 @@ class Instances:
         return len(self.first)
 
 
+Budget = tuple[list[int], int]
+"""Costs of all sentences and the limit below which those of an instance stay."""
+
+
 def cut(
     source_lengths: Sequence[int] | Integers,
     target_lengths: Sequence[int] | Integers | None,
@@ -52,6 +56,7 @@ def cut(
     limit: int = DEFAULT_LIMIT,
     max_sentences: int = DEFAULT_MAX_SENTENCES,
     training: bool = False,
+    reserve: tuple[Integers, int] | None = None,
 ) -> Instances:
     """Cuts documents into the instances that a system needs: the one rule of training and of translation.
 
@@ -60,49 +65,55 @@ def cut(
     at each document, an instance begins. Windows: one ends at every sentence, with as many before it as the system
     needs and the limit allows. A sentence at or over the limit is an instance of its own: nothing is cut off.
     Lengths [S] are in words, without marks; without target lengths (in translation) the source alone counts;
-    document_offsets [D + 1] in sentences. `training` adds the padding windows that a system may ask for.
+    document_offsets [D + 1] in sentences. `training` adds the padding windows that a system may ask for. `reserve`:
+    further lengths and their limit, such as those of the longest translations.
     """
     if limit < 1 or max_sentences < 1:
         raise ValueError(f"limit {limit} and max_sentences {max_sentences} must be at least 1")
     longer = np.asarray(source_lengths) if target_lengths is None else np.maximum(source_lengths, target_lengths)
-    costs: list[int] = (longer.astype(np.int64) + MARKS).tolist()
+    costs = _costs(longer)
+    budgets: list[Budget] = [(costs, limit)] + ([(_costs(reserve[0]), reserve[1])] if reserve is not None else [])
     most = max_sentences if needs.sentences is None else min(max_sentences, needs.sentences)
     rows: list[tuple[int, int, int, int, int, int]] = []
     for document, (start, end) in enumerate(pairwise(np.asarray(document_offsets).tolist())):
         if needs.windows:
             extra = most - 1 if training and needs.padding_windows else 0
-            for first, last in _windows(costs, start, end, limit, most, extra):
+            for first, last in _windows(budgets, start, end, most, extra):
                 rows.append((document, first, first, last - 1, last, sum(costs[first:last])))
         else:
-            for first, last, cost in _tiles(costs, start, end, limit, most):
-                rows.append((document, max(first - needs.before, start), first, first, last, cost))
+            for first, last in _tiles(budgets, start, end, most):
+                rows.append((document, max(first - needs.before, start), first, first, last, sum(costs[first:last])))
     table = np.array(rows, dtype=np.int64).reshape(-1, 6)
     return Instances(*(np.ascontiguousarray(column) for column in table.T))
 
 
-def _tiles(costs: list[int], start: int, end: int, limit: int, most: int) -> list[tuple[int, int, int]]:
-    """(first, last, cost) of the instances of one document, sentences start .. end - 1."""
-    packed: list[tuple[int, int, int]] = []
-    first, total = start, 0
+def _costs(lengths: Sequence[int] | Integers) -> list[int]:
+    costs: list[int] = (np.asarray(lengths).astype(np.int64) + MARKS).tolist()
+    return costs
+
+
+def _tiles(budgets: Sequence[Budget], start: int, end: int, most: int) -> list[tuple[int, int]]:
+    """(first, last) of the instances of one document, sentences start .. end - 1."""
+    packed: list[tuple[int, int]] = []
+    first, totals = start, [0] * len(budgets)
     for sentence in range(start, end):
-        cost = costs[sentence]
-        if sentence > first and not (total + cost < limit and sentence - first < most):
-            packed.append((first, sentence, total))
-            first, total = sentence, 0
-        total += cost
+        grown = [total + costs[sentence] for total, (costs, _) in zip(totals, budgets, strict=True)]
+        fits = sentence - first < most and all(total < limit for total, (_, limit) in zip(grown, budgets, strict=True))
+        if sentence > first and not fits:
+            packed.append((first, sentence))
+            first, grown = sentence, [costs[sentence] for costs, _ in budgets]
+        totals = grown
     if end > start:
-        packed.append((first, end, total))
+        packed.append((first, end))
     return packed
 
 
-def _windows(costs: list[int], start: int, end: int, limit: int, most: int, extra: int) -> list[tuple[int, int]]:
+def _windows(budgets: Sequence[Budget], start: int, end: int, most: int, extra: int) -> list[tuple[int, int]]:
     """(first, last) of the windows of one document, then those of `extra` imagined sentences after its end."""
     windows = []
     for reached in range(start + 1, end + 1 + (extra if end > start else 0)):
         first, last = max(start, reached - most), min(reached, end)
-        total = sum(costs[first:last])
-        while total >= limit and first < last - 1:
-            total -= costs[first]
+        while first < last - 1 and any(sum(costs[first:last]) >= limit for costs, limit in budgets):
             first += 1
         windows.append((first, last))
     return windows
@@ -115,11 +126,18 @@ def instance_lengths(
 ) -> Integers:
     """[I] tokens of each instance, marks included: those of its longer side, what is only read counted in."""
     source = _totals(source_lengths, instances.before, instances.last)
-    return (
-        source
-        if target_lengths is None
-        else np.maximum(source, _totals(target_lengths, instances.first, instances.last))
-    )
+    if target_lengths is None:
+        return source
+    return np.maximum(source, _totals(target_lengths, instances.first, instances.last))
+
+
+def lengths_before(
+    source_lengths: Sequence[int] | Integers, document_offsets: Sequence[int] | Integers, count: int
+) -> Integers:
+    """[S] source tokens, marks included, of the `count` sentences before each in its document."""
+    offsets, numbers = np.asarray(document_offsets), np.arange(len(source_lengths))
+    first = offsets[np.searchsorted(offsets, numbers, side="right") - 1]
+    return _totals(source_lengths, np.maximum(numbers - count, first), numbers)
 
 
 def _totals(lengths: Sequence[int] | Integers, first: Integers, last: Integers) -> Integers:

@@ -217,7 +217,10 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
     skipped = Skipped()
     corpora = config.corpora(split)
     counts: dict[str, CorpusCounts] = {}
-    with StoreWriter(directory, tokenizer.vocabulary_size) as writer, progress(f"encoding {split}") as bar:
+    with (
+        StoreWriter(directory, max(tokenizer.vocabulary_size, tokenizer.source_vocabulary_size)) as writer,
+        progress(f"encoding {split}") as bar,
+    ):
         for corpus in corpora:
             before = writer.documents, writer.sentences
             # Ids are those of a corpus: of several, each says which corpus it is from.

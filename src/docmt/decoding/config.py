@@ -58,6 +58,8 @@ class SearchConfig:
         for name, (least, most) in RANGES.items():
             if not least <= getattr(self, name) <= most:
                 raise DocmtError(f"search.{name} is {getattr(self, name)}: choose a number from {least} to {most}")
+        if self.compatibility == "thumt" and self.min_length > 1:
+            raise DocmtError("search.min_length has no effect with search.compatibility thumt: leave it out")
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best}: choose at most the beam of {self.beam}")
         if self.compatibility != "thumt" and self.max_length_extra < max(self.min_length, 1):

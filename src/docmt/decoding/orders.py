@@ -35,7 +35,8 @@ def translate_documents(
     """The best translations of each document (word ids without marks), best first.
 
     With `n_best` above 1 the j-th translation joins the j-th best of every part. Empty sentences stay empty; the
-    model does not see them. `on_sentences` is told how many more sentences are translated. Raises DocmtError where a
+    model does not see them. Where sentences are translated in windows, ranks are those of the search, scores
+    those of the whole document. `on_sentences` is told how many more sentences are translated. Raises DocmtError where a
     sentence cannot fit, and for a model whose scores are not numbers.
     """
     places, filled = filled_places(documents)
@@ -133,7 +134,9 @@ def _translated_so_far(task: Task, instance: int, found: Found) -> list[list[int
 def _last_sentences(task: Task, batch: Sequence[int], found: Sequence[Sequence[Hypothesis]]) -> Found:
     places = [task.place(int(own), int(own) + 1) for own in task.instances.own[batch]]
     return {
-        (document, first): [Part(document, first, last, hypothesis.last_sentence()) for hypothesis in hypotheses]
+        (document, first): [
+            Part(document, first, last, hypothesis.last_sentence(task.config.as_published)) for hypothesis in hypotheses
+        ]
         for (document, first, last), hypotheses in zip(places, found, strict=True)
     }
 

@@ -37,9 +37,11 @@ class Hypothesis:
     free_tokens: int
     """tokens that count in the length: those chosen rather than forced (all in the published search)"""
 
-    def last_sentence(self) -> Hypothesis:
-        """Its last sentence alone; the length is that of the whole."""
-        return replace(self, sentences=self.sentences[-1:], sentence_scores=self.sentence_scores[-1:])
+    def last_sentence(self, as_published: bool) -> Hypothesis:
+        """Its last sentence alone; the free tokens are those of the whole (of a forced prefix there are none), but in
+        the published search, where all tokens count, its own."""
+        free = len(self.sentences[-1]) + 2 if as_published else self.free_tokens
+        return replace(self, sentences=self.sentences[-1:], sentence_scores=self.sentence_scores[-1:], free_tokens=free)
 
 
 @torch.inference_mode()

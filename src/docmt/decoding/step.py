@@ -42,8 +42,7 @@ class StepView:
         single = all(len(row.sentences) == 1 for row in rows)
         for sight, attentions in by_sight.items():
             if sight.memory == "self":
-                # What the projections give, whose weights may be of lower precision than the states.
-                like = torch.empty(model.config.width, dtype=attentions[0].key.weight.dtype, device=model.device)
+                like = torch.empty(model.config.width, dtype=_projected_dtype(attentions[0]), device=model.device)
                 self.caches.append(_own_cache(sight, attentions, like, len(rows), beams, single))
             else:
                 self.caches.append(_memory_cache(sight, attentions, memories[sight.memory], rows, beams, single))
@@ -77,6 +76,12 @@ class StepView:
         """Goes on with these documents (numbers as of now) and their rows only."""
         for cache in self.caches:
             cache.keep(rows, documents)
+
+
+def _projected_dtype(attention: Attention) -> torch.dtype:
+    """That of what projections give: their weights', or under autocast (a validation while training) its own."""
+    device = attention.key.weight.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else attention.key.weight.dtype
 
 
 def _own_cache(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.data import Instances, Words, cut, read_source
-from docmt.data.instances import MARKS, instance_lengths
+from docmt.data.instances import MARKS, instance_lengths, lengths_before
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.frame import WordIds
 from docmt.errors import DocmtError
@@ -71,22 +71,30 @@ def cut_source(
     words: Words, document_offsets: NDArray[np.int64], model: ModelConfig, config: SearchConfig
 ) -> Instances:
     """Cuts documents by the rule of training. Raises DocmtError where a sentence cannot fit."""
-    lengths, limit = words.lengths, model.instance_tokens
-    if (positions := model.position_limit) is not None and len(lengths):
+    needs, reserve = model.chosen.needs(), None
+    if (positions := model.position_limit) is not None and len(words.lengths):
         # The longest translation that the search may try must have positions too.
-        lengths = np.maximum(lengths, [config.sentence_limit(int(n)) for n in lengths])
-        number = int(lengths.argmax())
-        if lengths[number] + MARKS > positions:
+        longest = np.maximum(words.lengths, [config.sentence_limit(int(n)) for n in words.lengths])
+        sizes = np.maximum(longest + MARKS, lengths_before(words.lengths, document_offsets, needs.before))
+        number = int(sizes.argmax())
+        if sizes[number] > positions:
             document = int(np.searchsorted(document_offsets, number, side="right")) - 1
             raise DocmtError(
                 f"sentence {number - int(document_offsets[document]) + 1} of the document may need "
-                f"{lengths[number] + MARKS} positions, but the model has {positions}: split the sentence, or use a "
+                f"{sizes[number]} positions, but the model has {positions}: split the sentence, or use a "
                 "model with sinusoidal positions"
             )
         if not model.restarts:
-            limit = min(limit, positions)
-    needs = model.chosen.needs()
-    return cut(lengths, None, document_offsets, needs, limit=limit, max_sentences=model.instance_sentences)
+            reserve = longest, positions + 1
+    return cut(
+        words.lengths,
+        None,
+        document_offsets,
+        needs,
+        limit=model.instance_tokens,
+        max_sentences=model.instance_sentences,
+        reserve=reserve,
+    )
 
 
 def batches_of(sizes: Sequence[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from docmt.errors import DocmtError
 from docmt.model.sizes import PRESETS, Sizes
 from docmt.model.systems import SYSTEMS, Concat, Context, Group, System
-from docmt.settings import build, check_choices
+from docmt.settings import build, check_choices, flat, plain
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ class ModelConfig(Sizes):
                 )
         check_choices(self.chosen, f"model.{self.system}.")
         self.chosen.check(filled)
+        if self.family == "thumt" and (self.chosen.order != "sentences" or self.embedding_normalization):
+            raise DocmtError(
+                f"model.family thumt is for systems that translate sentence by sentence, without "
+                f"model.embedding_normalization, not for this {self.system} model: choose docmt"
+            )
 
     def filled(self) -> ModelConfig:
         """The same with every size left at 0 taken from the preset; what a model holds as its config."""
@@ -69,4 +74,8 @@ class ModelConfig(Sizes):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
         """The config stored in a model directory. Raises DocmtError for fields this version does not know."""
-        return build(cls, values, "the configuration of the model", "model.")
+        usual = flat(plain(cls()))
+        for name, value in flat(values).items():
+            if isinstance(value, str) and not isinstance(usual.get(name, ""), str):
+                raise DocmtError(f"model.{name} is {value!r}, where it may be {usual[name]!r}")
+        return build(cls, values, "the configuration", "model.")

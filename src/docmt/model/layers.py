@@ -85,7 +85,8 @@ class GatedResidual(Residual):
     def leave(self, x: Tensor, output: Tensor) -> Tensor:
         """What goes on after the branch, from its input and the block's output."""
         gate = torch.sigmoid(self.gate_input(x) + self.gate_context(output))
-        total = x + (1 - gate) * output if self.additive else torch.lerp(output, x, gate)
+        # Not `lerp`: under autocast x may be of another precision, where a norm gave it.
+        total = x + (1 - gate) * output if self.additive else output + gate * (x - output)
         normed: Tensor = total if self.pre_norm or self.norm is None else self.norm(total)
         return normed
 

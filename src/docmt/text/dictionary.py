@@ -45,6 +45,10 @@ class DictionaryTokenizer(Tokenizer):
     def source_vocabulary_size(self) -> int:
         return len(self.source_symbols) + SpecialTokens.count
 
+    @property
+    def shares_vocabulary(self) -> bool:
+        return self.symbols == self.source_symbols
+
     def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
         check_text(sentences)
         known = self._ids[self._side(side)]

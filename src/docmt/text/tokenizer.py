@@ -73,6 +73,11 @@ class Tokenizer(ABC):
         return self.vocabulary_size
 
     @property
+    def shares_vocabulary(self) -> bool:
+        """Whether an id means the same on both sides."""
+        return True
+
+    @property
     def specials(self) -> SpecialTokens:
         return SpecialTokens(self.vocabulary_size)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.data import Batch, BatchPlan, Instances, ParallelStore, PreparedStore, Words, collate, cut, instance_lengths
-from docmt.data.instances import MARKS
+from docmt.data.instances import MARKS, lengths_before
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.transformer import FAMILIES
@@ -21,8 +21,15 @@ from docmt.training.config import TrainConfig
 class Split:
     """One split of the store, cut into instances and planned into batches."""
 
-    def __init__(self, store: ParallelStore, config: TrainConfig, specials: SpecialTokens, share: float = 1.0) -> None:
-        """`share` of the documents (at least one) is used, from the first on."""
+    def __init__(
+        self,
+        store: ParallelStore,
+        config: TrainConfig,
+        specials: SpecialTokens,
+        share: float = 1.0,
+        training: bool = False,
+    ) -> None:
+        """`share` of the documents (at least one) is used, from the first on; training: as the train split."""
         self.store, self.specials = store, specials
         documents = max(round(share * len(store.document_ids)), 1)
         model = config.model
@@ -36,7 +43,7 @@ class Split:
             model.chosen.needs(),
             limit=model.instance_tokens,
             max_sentences=model.instance_sentences,
-            training=True,
+            training=training,
         )
         source_specials = SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size)
         for side, tokens, own in (
@@ -64,7 +71,8 @@ class Split:
         if model.restarts:
             sizes = np.maximum(self.store.source_lengths, self.store.target_lengths) + MARKS
             # What is read before a sentence may be one sequence, too.
-            sizes = np.maximum(sizes, self._lengths_before(model.chosen.needs().before))
+            before = model.chosen.needs().before
+            sizes = np.maximum(sizes, lengths_before(self.store.source_lengths, self.store.document_offsets, before))
         longest = int(sizes.argmax())
         if sizes[longest] > model.position_limit:
             sentence = longest if model.restarts else int(self.instances.first[longest])
@@ -76,14 +84,6 @@ class Split:
                 f"{sizes[longest]} tokens, but model.max_positions is {model.position_limit}: raise it, lower "
                 "model.instance_tokens, or choose model.position_encoding sinusoidal"
             )
-
-    def _lengths_before(self, count: int) -> NDArray[np.int64]:
-        """[S] source tokens of the `count` sentences before each in its document."""
-        offsets, numbers = self.store.document_offsets, np.arange(len(self.store.source_lengths))
-        first = offsets[np.searchsorted(offsets, numbers, side="right") - 1]
-        reached = np.concatenate([[0], np.cumsum(self.store.source_lengths + MARKS)])
-        totals: NDArray[np.int64] = reached[numbers] - reached[np.maximum(numbers - count, first)]
-        return totals
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
         """The batch of these instances, on the CPU."""
@@ -118,7 +118,7 @@ class TrainingCorpus:
         self.specials = store.tokenizer.specials
         self.source_specials = SpecialTokens(store.tokenizer.source_vocabulary_size)
         self.rank, self.world, self.accumulate = rank, world, config.batches.accumulate
-        self.train = Split(store.split("train"), config, self.specials, config.batches.train_share)
+        self.train = Split(store.split("train"), config, self.specials, config.batches.train_share, training=True)
         self.dev = Split(store.split("dev"), config, self.specials) if "dev" in store.splits else None
         self._check_documents(config.model)
         stop = config.stop
@@ -186,7 +186,7 @@ def fit_model_config(config: ModelConfig, store: PreparedStore) -> ModelConfig:
             "leave it at 0"
         )
     source_size = store.tokenizer.source_vocabulary_size
-    if source_size != size and config.family == "docmt":
+    if not store.tokenizer.shares_vocabulary and config.family == "docmt":
         raise DocmtError(
             f"the store {store.directory} has a source vocabulary of its own, which only model.family thumt has: set "
             "that, or prepare the data with another tokenizer"

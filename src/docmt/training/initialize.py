@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from docmt.errors import DocmtError
-from docmt.model import TranslationModel
+from docmt.model import ModelConfig, TranslationModel
 from docmt.model_directory import WEIGHTS_FILE, find_model, load_model_config, load_model_tokenizer, read_tensors
 from docmt.text import Tokenizer
 
@@ -26,12 +26,14 @@ def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokeniz
     directory = find_model(directory)
     _check_vocabulary(directory, tokenizer)
     started = load_model_config(directory)
+    _check_architecture(directory, started, model.config)
     pretrained = read_tensors(directory / WEIGHTS_FILE)
     own = model.state_dict()
+    same = started.system == model.config.system
     new, used = [], set()
     with torch.no_grad():
         for name, tensor in own.items():
-            origin = _origin(name, model, pretrained)
+            origin = _origin(name, model, pretrained, same)
             if origin is None:
                 new.append(name)
                 continue
@@ -52,15 +54,40 @@ def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokeniz
     return new
 
 
-def _origin(name: str, model: TranslationModel, pretrained: Mapping[str, torch.Tensor]) -> str | None:
-    """The pretrained weight that `name` starts from, if any."""
-    if name in pretrained:
+def _origin(name: str, model: TranslationModel, pretrained: Mapping[str, torch.Tensor], same: bool) -> str | None:
+    """The pretrained weight that `name` starts from, if any; same: the pretrained model is of the same system."""
+    if same and name in pretrained:
         return name
     origin = model.system.origin(name)
     if origin is None:
         return None
     # A document model's one attention sees the whole document, and is named so.
     return next((found for found in (origin, origin.replace(".local.", ".whole.")) if found in pretrained), None)
+
+
+# What weights of equal shapes mean depends on these.
+_ARCHITECTURE = (
+    "family",
+    "width",
+    "feed_forward",
+    "heads",
+    "encoder_layers",
+    "decoder_layers",
+    "normalization",
+    "activation",
+    "embedding_normalization",
+    "position_encoding",
+)
+
+
+def _check_architecture(directory: Path, started: ModelConfig, wanted: ModelConfig) -> None:
+    for name in _ARCHITECTURE:
+        theirs, ours = getattr(started.filled(), name), getattr(wanted.filled(), name)
+        if theirs != ours:
+            raise DocmtError(
+                f"model.{name} is {ours!r}, but {theirs!r} in {directory}, which this model is to start from: choose "
+                "the same"
+            )
 
 
 def _check_vocabulary(directory: Path, tokenizer: Tokenizer) -> None:

@@ -169,5 +169,9 @@ class _BatchLoss(nn.Module):
     def forward(self, sealed: _Sealed) -> tuple[Tensor, Tensor]:
         """Summed loss and negative log-likelihood of a batch."""
         batch = sealed.batch
-        states = self.model(batch.reading.filled(_SIZE_STEP, SpecialTokens.pad))[: batch.tokens]
+        positions = self.model.config.position_limit
+        reading = batch.reading
+        if positions is None or positions >= _SIZE_STEP:  # the filler needs positions, too
+            reading = reading.filled(_SIZE_STEP, SpecialTokens.pad)
+        states = self.model(reading)[: batch.tokens]
         return batch_loss(self.model, states, batch.labels, self.smoothing)

@@ -60,6 +60,11 @@ class Context(System):
             if not 1 <= getattr(self, name) <= most:
                 hint = ", or model.system sentence for no context" if name == "sentences" else ""
                 raise DocmtError(f"model.context.{name} is {getattr(self, name)}: choose from 1 to {most}{hint}")
+        if self.layers > 1 and self.representation != "encoder":
+            raise DocmtError(
+                f"model.context.layers is {self.layers}, but representation {self.representation} has no layers: leave "
+                "it out, or choose representation encoder"
+            )
 
     def encoder(self, parts: Parts) -> list[Layer]:
         """Self-attention, attention to the context, feed-forward."""
