@@ -156,7 +156,7 @@ class _Corpus:
     """What an update needs of a `TrainingCorpus`: documents of random words, each one instance of `tokens` tokens."""
 
     def __init__(self, size: Size, system: Any, tokens: int, updates: int) -> None:
-        self.specials = SpecialTokens(size.model.vocabulary_size)
+        self.specials = self.source_specials = SpecialTokens(size.model.vocabulary_size)
         # The packing counts the longer side of each sentence, so whole documents need room.
         model = replace(size.model, system=system, instance_tokens=2 * tokens)
         batches = BatchConfig(batch_tokens=size.batch_tokens)

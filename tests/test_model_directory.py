@@ -156,7 +156,7 @@ def rewrite(path, change):
         (
             "config.json",
             lambda path: path.write_text('{"docmt_version": "9.9", "model": {"hyper": 1}}'),
-            r"config.json is not understood \(unknown field hyper;.*written by docmt 9.9",
+            r"is not understood \(the configuration has the unknown setting model\.hyper: .*written by docmt 9.9",
         ),
         (
             "config.json",

@@ -101,12 +101,12 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*PREPARE, "--overwrite"], r"--overwrite has no value: choose true or false"),
         (["prepare", "--store", "s", "--train"], r"--train has no value: give a path"),
         (["translate", "m", "f", "--format", "xml"], r"--format is 'xml': choose one of text, jsonl"),
-        (["translate", "m", "f", "--search.beam", "0"], r"--search.beam is 0: choose a number of at least 1"),
+        (["translate", "m", "f", "--search.beam", "0"], r"--search.beam is 0: choose a number from 1 to"),
         (["translate", "m", "f", "--search.n_best", "9"], r"--search.n_best is 9: choose at most the beam of 5"),
         (["translate", "m", "f", "--search.n_best", "2"], r"--search.n_best above 1 needs --format jsonl"),
         (
             ["translate", "m", "f", "--search.length_penalty", ".nan"],
-            r"--search.length_penalty is nan: choose a finite",
+            r"--search.length_penalty is nan: choose a number from",
         ),
         (["translate", "m", "f", "--search.max_length_ratio", ".inf"], r"--search.max_length_ratio is inf: choose"),
         (
@@ -123,7 +123,10 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         (["translate", "m", "f", "-o", "x", "--output", "y"], r"--output is there twice: give it once"),
         ([*EVALUATE, "--hypothesis", "c"], r"--hypothesis is there twice: give it once"),
         ([*TRAIN, "--run", "r"], r"--run is there twice: give it once"),
-        (["translate", "m", "f", "--search.temperature", "0"], r"--search.temperature is 0.*: choose a number above 0"),
+        (
+            ["translate", "m", "f", "--search.temperature", "0"],
+            r"--search.temperature is 0.*: choose a number from 0.001",
+        ),
     ],
 )
 def test_options_that_do_not_fit(arguments, message, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from commands import QUICK, TINY, TINY_SENTENCE, call
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 CHECKPOINT = Path(__file__).parents[1] / "data" / "gtransformer_tiny"
+THUMT = CHECKPOINT.parent / "context_tiny"
 BLOCKS = [(kind, text) for kind, text in re.findall(r"^```(\w+)\n(.*?)^```", README, re.M | re.S)]
 COMMANDS = [
     shlex.split(line, comments=True)
@@ -32,6 +34,18 @@ SMALLER = {
 }
 
 
+def thumt_checkpoint(folder):
+    """A checkpoint of the code of Zhang et al. (2018): its variables, its parameters and its vocabularies."""
+    variant = THUMT / "both_gate"
+    values = json.loads((variant / "args.json").read_text())
+    weights = load_file(THUMT / "weights_common.safetensors")
+    np.savez(folder / "model.npz", **{name: weights[name].numpy() for name in values["variables"]})
+    (folder / "params.json").write_text(json.dumps(values["parameters"]))
+    for side, size in (("zh", values["source_vocabulary_size"]), ("en", values["target_vocabulary_size"])):
+        symbols = ["<pad>", "<eos>", "<unk>", *(f"{side}{number}" for number in range(3, size))]
+        (folder / f"vocab.{side}.txt").write_text("".join(f"{symbol}\n" for symbol in symbols))
+
+
 @pytest.fixture
 def folder(corpus, run, tmp_path, monkeypatch):
     """A working directory with the files that the README speaks of."""
@@ -44,6 +58,7 @@ def folder(corpus, run, tmp_path, monkeypatch):
     torch.save({"args": argparse.Namespace(**arguments), "model": weights}, tmp_path / "checkpoint_best.pt")
     symbols = [line.split("\t")[1] for line in (CHECKPOINT / "vocab.tsv").read_text().splitlines()]
     (tmp_path / "dict.en.txt").write_text("".join(f"{symbol} 1\n" for symbol in symbols[4:-5]))
+    thumt_checkpoint(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

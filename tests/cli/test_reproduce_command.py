@@ -126,7 +126,7 @@ def test_the_experiments_are_listed():
     ("arguments", "message"),
     [
         ([], r"NAME is missing; docmt reproduce --list shows the experiments"),
-        (["table1"], r"unknown experiment 'table1': choose one of figure2, .*or give the path"),
+        (["table1"], r"unknown experiment 'table1': choose one of concat, figure2, .*or give the path"),
         (["none.yaml"], r"cannot read none.yaml: there is no such file"),
         (["none.yaml", "table2"], r"none.yaml and table2 both name an experiment"),
         (["table2"], r"--data is missing; see docmt reproduce --help"),

@@ -22,8 +22,8 @@ def talkative(*arguments, **options):
     return subprocess.Popen(command, env=environment, **options)
 
 
-def training(store, run, *others):
-    return ["train", "--data", store, "--run", run, *TINY, "--stop.max_steps", 30, "--log_every", 1, *others]
+def training(store, run, *others, steps=30):
+    return ["train", "--data", store, "--run", run, *TINY, "--stop.max_steps", steps, "--log_every", 1, *others]
 
 
 @pytest.mark.parametrize("closed", ["stderr", "stdout and stderr"])
@@ -92,7 +92,7 @@ def outcomes(processes):
 def test_two_resumes_of_one_run(store, tmp_path):
     """Both went on, and wrote over each other."""
     run = tmp_path / "run"
-    first = start(*training(store, run, "--checkpoints.every", 1), "--stop.max_steps", 100_000)
+    first = start(*training(store, run, "--checkpoints.every", 1, steps=100_000))
     wait_for_lines(run / "metrics.jsonl", 3, first)
     first.kill()
     first.communicate()

@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 import torch
 
+from docmt.data import cut
 from docmt.decoding import SearchConfig, score_documents, search, translate_documents
 from docmt.decoding.frame import Row
 from docmt.decoding.search import split_stream
 from docmt.decoding.step import StepView
+from docmt.decoding.task import Task
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, Reading, TranslationModel, pack
-from docmt.model.systems import Concat
+from docmt.model.systems import Concat, Needs
 from docmt.text import SpecialTokens
 from variants import FRAMED, ONE_OF_EACH_ORDER, SYSTEMS, context
 
@@ -462,10 +465,10 @@ def test_weights_that_are_no_numbers_give_one_sentence(system, beam):
     with torch.no_grad():
         model.decoder[0].feed_forward.inner.weight.fill_(torch.nan)
     config = SearchConfig(beam=beam)
-    with pytest.raises(DocmtError, match="not numbers, so it cannot translate: train it again") as caught:
+    with pytest.raises(DocmtError, match="weights or scores are not numbers: train it again") as caught:
         translate_documents(model, DOCUMENTS, SPECIALS, config)
     assert "\n" not in str(caught.value)
-    with pytest.raises(DocmtError, match="not numbers, so it cannot score: train it again") as caught:
+    with pytest.raises(DocmtError, match="weights or scores are not numbers: train it again") as caught:
         score_documents(model, DOCUMENTS, DOCUMENTS, SPECIALS, config)
     assert "\n" not in str(caught.value)
 
@@ -502,11 +505,29 @@ def test_numbers_of_positions_hold_in_translation():
             translate_documents(model, [[[5], [5] * 11]], SPECIALS, SearchConfig(**SHORT))
 
 
-@pytest.mark.xfail(reason="the search feeds </s> to the decoder, which this family never sees in training", strict=True)
-@pytest.mark.parametrize("system", ["group", "concat, keep prefix"])
-def test_scores_agree_in_a_family_whose_decoder_sees_no_end_marks(system):
-    model = build(3, **SYSTEMS[system], family="thumt")
-    config = SearchConfig(beam=4, max_length_ratio=1.2, max_length_extra=2.0)
-    translated = [found[0] for found in translate_documents(model, DOCUMENTS, SPECIALS, config)]
-    scored = score_documents(model, DOCUMENTS, [found.sentences for found in translated], SPECIALS, config)
-    assert [own.score for own in scored] == pytest.approx([found.score for found in translated], abs=1e-5)
+@pytest.mark.parametrize("system", ["group", "concat, keep prefix", "document"])
+def test_a_family_whose_decoder_sees_no_end_marks_goes_sentence_by_sentence(system):
+    with pytest.raises(DocmtError, match=r"model.family thumt is for systems that translate sentence by sentence"):
+        build(3, **SYSTEMS[system], family="thumt")
+
+
+@pytest.mark.parametrize("compatibility", ["none", "gtransformer"])
+@pytest.mark.parametrize("system", ["concat, keep last", "concat, keep prefix"])
+def test_the_score_of_a_document_counts_each_token_once(system, compatibility):
+    model = build(2, **SYSTEMS[system])
+    config = SearchConfig(beam=2, compatibility=compatibility, max_length_ratio=1.2, max_length_extra=3.0)
+    found = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config)]
+    scored = score_documents(model, DOCUMENTS, [own.sentences for own in found], SPECIALS, config)
+    assert [own.score for own in found] == pytest.approx([own.score for own in scored], abs=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"positions": "sentence"}])
+def test_learned_positions_that_reach_change_no_instance(options):
+    lengths = [[5] * 20] * 12
+    model = build(position_encoding="learned", max_positions=1000, instance_tokens=140, **options)
+    config = SearchConfig(beam=1, max_length_ratio=1.2, max_length_extra=10.0)
+    instances = Task.of(model, [lengths], SPECIALS, config).instances
+    in_training = cut([20] * 12, [20] * 12, [0, 12], Needs(), limit=140)
+    assert instances.first.tolist() == in_training.first.tolist() == [0, 6]
+    fewer = build(position_encoding="learned", max_positions=100, instance_tokens=140)
+    assert (np.diff(Task.of(fewer, [lengths], SPECIALS, config).instances.first) == 2).all(), "36 tokens each may come"

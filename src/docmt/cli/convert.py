@@ -11,6 +11,13 @@ from docmt.errors import DocmtError
 
 USAGE = """fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
 thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]"""
+DEFAULTS: dict[str, Any] = {
+    "dictionary": None,
+    "sentences": False,
+    "source_vocabulary": None,
+    "target_vocabulary": None,
+    "context_sentences": 2,
+}
 # What each family takes besides the checkpoint, the output and its arguments: needed, then optional.
 OPTIONS = {
     "fairseq-gtransformer": (("dictionary",), ("sentences",)),
@@ -55,14 +62,16 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--sentences",
-        type=bool | None,
+        type=bool,
+        default=DEFAULTS["sentences"],
         help="fairseq-gtransformer: it was trained on single sentences (doc_mode full), so that it becomes a sentence "
-        "model (default: false)",
+        "model",
     )
     parser.add_argument(
         "--context_sentences",
-        type=int | None,
-        help="thumt: sentences in a context line of its training data (default: 2)",
+        type=int,
+        default=DEFAULTS["context_sentences"],
+        help="thumt: sentences in a context line of its training data",
     )
     parser.add_argument(
         "--instance_tokens",
@@ -89,13 +98,12 @@ def run(arguments: Sequence[str]) -> int:
 
 def _given(options: Any) -> dict[str, Any]:
     """The family's own options. Raises DocmtError for one that is missing, and for one of another family."""
-    needed, optional = OPTIONS[options.family]
+    given = {name: getattr(options, name) for name in DEFAULTS if getattr(options, name) != DEFAULTS[name]}
     for family, (always, sometimes) in OPTIONS.items():
         for name in (*always, *sometimes):
-            if family != options.family and getattr(options, name) is not None:
+            if family != options.family and name in given:
                 raise DocmtError(f"--{name} is for {family}, not for {options.family}: leave it out")
-    for name in needed:
-        if getattr(options, name) is None:
+    for name in OPTIONS[options.family][0]:
+        if name not in given:
             raise DocmtError(f"--{name} is missing; see docmt convert --help")
-    names = [name for name in (*needed, *optional) if getattr(options, name) is not None]
-    return {name: getattr(options, name) for name in names}
+    return given

@@ -36,8 +36,8 @@ def translate_documents(
 
     With `n_best` above 1 the j-th translation joins the j-th best of every part. Empty sentences stay empty; the
     model does not see them. Where sentences are translated in windows, ranks are those of the search, scores
-    those of the whole document. `on_sentences` is told how many more sentences are translated. Raises DocmtError where a
-    sentence cannot fit, and for a model whose scores are not numbers.
+    those of the whole document. `on_sentences` is told how many more sentences are translated. Raises DocmtError
+    where a sentence cannot fit, and for a model whose scores are not numbers.
     """
     places, filled = filled_places(documents)
     on_sentences(sum(map(len, documents)) - sum(map(len, filled)))

@@ -67,22 +67,29 @@ class Split:
         """Raises DocmtError where learned positions do not reach: now, not in the middle of an epoch."""
         if model.position_limit is None:
             return
-        sizes = lengths
-        if model.restarts:
-            sizes = np.maximum(self.store.source_lengths, self.store.target_lengths) + MARKS
-            # What is read before a sentence may be one sequence, too.
-            before = model.chosen.needs().before
-            sizes = np.maximum(sizes, lengths_before(self.store.source_lengths, self.store.document_offsets, before))
+        if not model.restarts:
+            self._refuse_beyond(
+                model.position_limit, lengths, self.instances.first, "instance that begins with sentence"
+            )
+            return
+        store, before = self.store, model.chosen.needs().before
+        sentences = np.arange(len(store.source_lengths))
+        sizes = np.maximum(store.source_lengths, store.target_lengths) + MARKS
+        self._refuse_beyond(model.position_limit, sizes, sentences, "sentence")
+        # What is read before a sentence may be one sequence, too.
+        contexts = lengths_before(store.source_lengths, store.document_offsets, before)
+        self._refuse_beyond(model.position_limit, contexts, sentences, f"context of {before} sentences before sentence")
+
+    def _refuse_beyond(self, limit: int, sizes: NDArray[np.int64], sentences: NDArray[np.int64], what: str) -> None:
+        """Raises DocmtError where a size is over the limit; sentences: the number of that which each belongs to."""
         longest = int(sizes.argmax())
-        if sizes[longest] > model.position_limit:
-            sentence = longest if model.restarts else int(self.instances.first[longest])
-            document = int(np.searchsorted(self.store.document_offsets, sentence, side="right")) - 1
-            number = sentence - int(self.store.document_offsets[document]) + 1
-            what = "sentence" if model.restarts else "instance that begins with sentence"
+        if sizes[longest] > limit:
+            document = int(np.searchsorted(self.store.document_offsets, sentences[longest], side="right")) - 1
+            number = int(sentences[longest] - self.store.document_offsets[document]) + 1
             raise DocmtError(
                 f"the {what} {number} of document {self.store.document_ids[document]!r} in {self.store.directory} has "
-                f"{sizes[longest]} tokens, but model.max_positions is {model.position_limit}: raise it, lower "
-                "model.instance_tokens, or choose model.position_encoding sinusoidal"
+                f"{sizes[longest]} tokens, but model.max_positions is {limit}: raise it, lower model.instance_tokens, "
+                "or choose model.position_encoding sinusoidal"
             )
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
