@@ -1,47 +1,78 @@
-"""What the published G-Transformer code computed for tiny models, and those models converted.
-
-`tests/data/gtransformer_tiny` holds a small part of it (numbers only); where the whole of it is on this machine,
-that is used instead.
-"""
+"""What the published G-Transformer code computed for tiny models, and those models converted (see `folders`)."""
 
 import json
-from pathlib import Path
 
 import numpy as np
+import pytest
+from folders import fixtures, variants
 
 from docmt.interop import convert_gtransformer
 
-PART = Path(__file__).parents[1] / "data" / "gtransformer_tiny"
-WHOLE = Path(__file__).parents[3] / "shared" / "fixtures" / "gtransformer_tiny"
-FIXTURES = WHOLE if WHOLE.is_dir() else PART
-VARIANTS = tuple(sorted(path.parent.name for path in FIXTURES.glob("*/weights.safetensors")))
-BOS, PAD, EOS, EOD = 0, 1, 2, 57
+FIXTURES = fixtures("gtransformer_tiny")
+VARIANTS = tuple(variants("gtransformer_tiny", "args.json"))
+KINDS = ("eval", "train", "train_noise")
+BOS, PAD, EOS = 0, 1, 2
+
+
+def needed(variant, file):
+    """A file of a variant; the test is skipped where it is missing."""
+    path = FIXTURES / variant / file
+    if not path.is_file():
+        pytest.skip(f"{variant} has no {file} in {FIXTURES}")
+    return path
+
+
+def own_or_common(variant, file):
+    """A file of the variant if it has one of its own, else that of all."""
+    own = FIXTURES / variant / file
+    path = own if own.is_file() else FIXTURES / file
+    if not path.is_file():
+        pytest.skip(f"neither {variant} nor {FIXTURES} has {file}")
+    return path
+
+
+def symbols(variant):
+    """The vocabulary in the order of its ids."""
+    return [line.split("\t")[1] for line in own_or_common(variant, "vocab.tsv").read_text().splitlines()]
+
+
+def end_of_document(variant):
+    """The id of the mark that ends a document: the symbol of the target language."""
+    return symbols(variant).index(f"[{arguments(variant)['target_lang']}]")
 
 
 def convert(variant, directory, **options):
     """The variant's model, by way of the command's own function."""
-    rows = [line.split("\t") for line in (FIXTURES / "vocab.tsv").read_text().splitlines()]
+    languages = arguments(variant)["langs"].count(",") + 1
     dictionary = directory / "dict.en.txt"
-    # As fairseq writes it: without special tokens, languages and padding.
-    words = [symbol for _, symbol in rows[4:-3] if not symbol.startswith("madeup")]
+    # As fairseq writes it: without special tokens, languages and <mask>, which comes last, and padding.
+    words = [symbol for symbol in symbols(variant)[4 : -languages - 1] if not symbol.startswith("madeup")]
     dictionary.write_text("".join(f"{symbol} 1\n" for symbol in words))
-    return convert_gtransformer(FIXTURES / variant / "weights.safetensors", dictionary, directory / variant, **options)
+    return convert_gtransformer(needed(variant, "weights.safetensors"), dictionary, directory / variant, **options)
 
 
 def arguments(variant):
     return json.loads((FIXTURES / variant / "args.json").read_text())["args"]
 
 
-def batch(kind):
-    return np.load(FIXTURES / f"batch_{kind}.npz")
+def kinds(variant, file="out_{}.npz"):
+    """The kinds of batches of which the variant has this file; the test is skipped where there are none."""
+    found = [kind for kind in KINDS if (FIXTURES / variant / file.format(kind)).is_file()]
+    if not found:
+        pytest.skip(f"{variant} has no {file.format('KIND')} in {FIXTURES}")
+    return found
 
 
-def sentences(row):
+def batch(variant, kind):
+    return np.load(own_or_common(variant, f"batch_{kind}.npz"))
+
+
+def sentences(row, end):
     """A row of a padded batch as sentences with their marks; what stands before the first is a sentence of its own."""
     found = []
     for token in row.tolist():
         if token == BOS or (token != PAD and not found):
             found.append([])
-        if token != PAD and (token != EOD or not found[-1]):
+        if token != PAD and (token != end or not found[-1]):
             found[-1].append(token)
     return found
