@@ -4,31 +4,15 @@ import json
 
 import numpy as np
 import pytest
-from folders import fixtures, variants
+from folders import Variants
 
 from docmt.interop import convert_gtransformer
 
-FIXTURES = fixtures("gtransformer_tiny")
-VARIANTS = tuple(variants("gtransformer_tiny", "args.json"))
+FOLDER = Variants("gtransformer_tiny")
+FIXTURES, VARIANTS = FOLDER.path, FOLDER.names
+needed, own_or_common = FOLDER.needed, FOLDER.own_or_common
 KINDS = ("eval", "train", "train_noise")
 BOS, PAD, EOS = 0, 1, 2
-
-
-def needed(variant, file):
-    """A file of a variant; the test is skipped where it is missing."""
-    path = FIXTURES / variant / file
-    if not path.is_file():
-        pytest.skip(f"{variant} has no {file} in {FIXTURES}")
-    return path
-
-
-def own_or_common(variant, file):
-    """A file of the variant if it has one of its own, else that of all."""
-    own = FIXTURES / variant / file
-    path = own if own.is_file() else FIXTURES / file
-    if not path.is_file():
-        pytest.skip(f"neither {variant} nor {FIXTURES} has {file}")
-    return path
 
 
 def symbols(variant):

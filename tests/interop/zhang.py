@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from folders import fixtures, variants
+from folders import Variants
 from safetensors.torch import load_file, save_file
 
 from docmt.data import Words, collate, cut, read_source
@@ -13,25 +13,9 @@ from docmt.text import SpecialTokens
 
 __all__ = ["Words", "cut", "read_source"]
 
-FIXTURES = fixtures("context_tiny")
-VARIANTS = tuple(variants("context_tiny", "args.json"))
-
-
-def needed(variant, file):
-    """A file of a variant; the test is skipped where it is missing."""
-    path = FIXTURES / variant / file
-    if not path.is_file():
-        pytest.skip(f"{variant} has no {file} in {FIXTURES}")
-    return path
-
-
-def own_or_common(variant, file):
-    """A file of the variant if it has one of its own, else that of all."""
-    own = FIXTURES / variant / file
-    path = own if own.is_file() else FIXTURES / file
-    if not path.is_file():
-        pytest.skip(f"neither {variant} nor {FIXTURES} has {file}")
-    return path
+FOLDER = Variants("context_tiny")
+FIXTURES, VARIANTS = FOLDER.path, FOLDER.names
+needed, own_or_common = FOLDER.needed, FOLDER.own_or_common
 
 
 def arguments(variant):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from jsonargparse import ArgumentParser
+
 from docmt.cli.parsing import make_parser, parse
 from docmt.errors import DocmtError
 
@@ -27,6 +29,24 @@ OPTIONS = {
 
 def run(arguments: Sequence[str]) -> int:
     """Writes a model directory from a checkpoint of another toolkit."""
+    options = parse(_parser(), arguments)
+    given = _given(options)
+    from docmt.interop import convert_gtransformer, convert_thumt  # torch takes a while to load: not for --help
+
+    converters: dict[str, Any] = {"fairseq-gtransformer": convert_gtransformer, "thumt": convert_thumt}
+    model = converters[options.family](
+        options.checkpoint,
+        output=options.output,
+        arguments=options.arguments,
+        instance_tokens=options.instance_tokens,
+        **given,
+    )
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    print(f"{options.output}: system {model.config.system}, {parameters / 1e6:.1f} million parameters")
+    return 0
+
+
+def _parser() -> ArgumentParser:
     parser = make_parser(
         "convert",
         "Turns a checkpoint of another toolkit into a docmt model directory. fairseq-gtransformer: a checkpoint of the "
@@ -79,21 +99,7 @@ def run(arguments: Sequence[str]) -> int:
         default=512,
         help="documents are translated in pieces of fewer tokens than this, as in its training",
     )
-    options = parse(parser, arguments)
-    given = _given(options)
-    from docmt.interop import convert_gtransformer, convert_thumt  # torch takes a while to load: not for --help
-
-    converters: dict[str, Any] = {"fairseq-gtransformer": convert_gtransformer, "thumt": convert_thumt}
-    model = converters[options.family](
-        options.checkpoint,
-        output=options.output,
-        arguments=options.arguments,
-        instance_tokens=options.instance_tokens,
-        **given,
-    )
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    print(f"{options.output}: system {model.config.system}, {parameters / 1e6:.1f} million parameters")
-    return 0
+    return parser
 
 
 def _given(options: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from docmt.errors import DocmtError
+from docmt.interop.loading import load_renamed
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model_directory import ModelCard, read_json, read_tensors, save_model
 from docmt.text import DictionaryTokenizer, SpecialTokens
@@ -117,7 +118,11 @@ def convert_gtransformer(
     config = architecture(values, len(embedding), sentences=sentences, instance_tokens=instance_tokens)
     symbols, end_row = _symbols(dictionary, values, len(embedding))
     model = TranslationModel(config)
-    _load(model, rename(weights, config), checkpoint, end_row)
+    load_renamed(model, rename(weights, config), checkpoint)
+    # The row of the target language marks the end of a document: docmt keeps that one before <mask>.
+    last, rows = SpecialTokens(config.vocabulary_size).eod, model.head().weight
+    with torch.no_grad():
+        rows[[end_row, last]] = rows[[last, end_row]]
     card = ModelCard(
         source_language=str(values.get("source_lang") or ""),
         target_language=str(values.get("target_lang") or ""),
@@ -208,25 +213,6 @@ def parameter_name(name: str, config: ModelConfig) -> str:
     # They call an attention local whatever it sees; ours is named so that it starts from theirs.
     whole = name.replace(".local.", ".whole.")
     return whole if config.chosen.origin(whole) == name else name
-
-
-def _load(model: TranslationModel, weights: dict[str, Tensor], checkpoint: Path, end_row: int) -> None:
-    expected = model.state_dict()
-    if missing := sorted(set(expected) - set(weights)):
-        raise DocmtError(f"{checkpoint} lacks weights for {missing[0]}: its arguments belong to another checkpoint")
-    if surplus := sorted(set(weights) - set(expected)):
-        raise DocmtError(f"{checkpoint} has weights {surplus[0]}, for which docmt's model has no place")
-    for name, tensor in expected.items():
-        if weights[name].shape != tensor.shape:
-            raise DocmtError(
-                f"{checkpoint} has {name} of shape {list(weights[name].shape)} where its arguments ask for "
-                f"{list(tensor.shape)}: they belong to another checkpoint"
-            )
-    # The row of the target language marks the end of a document: docmt keeps that one before <mask>.
-    rows = weights["tokens.weight"].clone()
-    last = SpecialTokens(len(rows)).eod
-    rows[[end_row, last]] = rows[[last, end_row]]
-    model.load_state_dict({**weights, "tokens.weight": rows})
 
 
 def _symbols(path: Path, values: Mapping[str, Any], vocabulary_size: int) -> tuple[list[str], int]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from docmt.errors import DocmtError
+from docmt.interop.loading import load_renamed
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model_directory import ModelCard, read_json, read_tensors, save_model
 from docmt.text import DictionaryTokenizer, SpecialTokens
@@ -97,7 +98,11 @@ def convert_thumt(
         instance_tokens=instance_tokens,
     )
     model = TranslationModel(config)
-    _load(model, rename(variables), checkpoint)
+    weights = rename(variables)
+    for name in ("source_tokens.weight", "target_tokens.weight"):
+        if name in weights:  # rows for <s> before, for <eod> and <mask> behind
+            weights[name] = torch.nn.functional.pad(weights[name], (0, 0, 1, 2))
+    load_renamed(model, weights, checkpoint)
     card = ModelCard(training={"converted_from": f"{checkpoint.name}, a checkpoint of the code of Zhang et al. (2018)"})
     save_model(output, model, DictionaryTokenizer(target, source), card)
     return model.eval()
@@ -206,24 +211,6 @@ def _lstm(name: str, tensor: Tensor) -> dict[str, Tensor]:
         f"context.lstm.weight_ih_l0{suffix}": kernel[:, :-width],
         f"context.lstm.weight_hh_l0{suffix}": kernel[:, -width:],
     }
-
-
-def _load(model: TranslationModel, weights: dict[str, Tensor], checkpoint: Path) -> None:
-    expected = model.state_dict()
-    for name in ("source_tokens.weight", "target_tokens.weight"):
-        if name in weights:  # rows for <s> before, for <eod> and <mask> behind
-            weights[name] = torch.nn.functional.pad(weights[name], (0, 0, 1, 2))
-    if missing := sorted(set(expected) - set(weights)):
-        raise DocmtError(f"{checkpoint} lacks weights for {missing[0]}: its parameters belong to another checkpoint")
-    if surplus := sorted(set(weights) - set(expected)):
-        raise DocmtError(f"{checkpoint} has weights {surplus[0]}, for which docmt's model has no place")
-    for name, tensor in expected.items():
-        if weights[name].shape != tensor.shape:
-            raise DocmtError(
-                f"{checkpoint} has {name} of shape {list(weights[name].shape)} where its parameters and vocabularies "
-                f"ask for {list(tensor.shape)}: they belong to another checkpoint"
-            )
-    model.load_state_dict(weights)
 
 
 def _symbols(path: Path) -> list[str]:
