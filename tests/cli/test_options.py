@@ -54,6 +54,9 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*TRAIN, "--model.widht", "3"], r"unknown option --model.widht; did you mean --model.width\?"),
         ([*TRAIN, "--model.widht=3"], r"unknown option --model.widht; did you mean --model.width\?"),
         ([*TRAIN, "--quickly"], r"unknown option --quickly; see docmt train --help"),
+        ([*TRAIN, "--model.encoder_global_layers", "1"], r"did you mean --model.group.encoder_layers\?"),
+        ([*TRAIN, "--gate_bias", "1"], r"unknown option --gate_bias; did you mean --model.group.gate_bias\?"),
+        ([*TRAIN, "--model.source_vocabulary_size", "9"], r"--model.source_vocabulary_size is for model.family thumt"),
         ([*TRAIN, "--see", "3"], r"unknown option --see; did you mean --seed\?"),
         ([*TRAIN, "more"], r"unexpected argument 'more'; see docmt train --help"),
         ([*TRAIN, "--seed"], r"--seed has no value: give a whole number"),
@@ -146,6 +149,10 @@ def test_options_that_do_not_fit(arguments, message, tmp_path, monkeypatch):
         ("# nothing\n", r"recipe.yaml is empty"),
         ("- a\n", r"recipe.yaml does not consist of `option: value` lines"),
         ("? [a, b]\n: 3\n", r"recipe.yaml, line 1: not an `option: value` line"),
+        (
+            "model:\n  top_attention: group\n",
+            r"line 2: .* no option model.top_attention; did you mean model.group.top\?",
+        ),
         ("data: a\nrnu: b\n", r"recipe.yaml, line 2: docmt train has no option rnu; did you mean run\?"),
         (
             "model:\n  # sizes\n  widht: 3\n",

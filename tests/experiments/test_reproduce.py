@@ -23,6 +23,7 @@ from docmt.experiments import (
 )
 from docmt.experiments.runner import state_of
 from docmt.files import lock_directory
+from docmt.model import ModelConfig
 from docmt.training.loop import Training
 
 GREEDY = EvaluationConfig(SearchConfig(beam=1))
@@ -139,6 +140,17 @@ def test_a_report_of_what_is_not_done(plan_of, tmp_path):
     assert text.count("±") == 1
     with pytest.raises(DocmtError, match="there is nothing to draw"):
         write_figure(plan, GREEDY)
+
+
+def test_overrides_are_told_and_hold_for_the_variants_of_their_system(plan_of, tmp_path):
+    plan = plan_of(tmp_path / "out", overrides={"model.group.encoder_layers": 0, "stop.max_steps": 4})
+    layers = {run.variant: run.config.model.group.encoder_layers for run in plan.runs}
+    assert layers == {"sentence": ModelConfig().group.encoder_layers, "tuned": 0}
+    (tmp_path / "out").mkdir()
+    text = write_report(plan, GREEDY, {})
+    assert "- instead of what the recipes say: model.group.encoder_layers 0, stop.max_steps 4 (options" in text
+    written = json.loads((tmp_path / "out" / "small-cpu.json").read_text())
+    assert written["overrides"] == {"model.group.encoder_layers": "0", "stop.max_steps": "4"}
 
 
 def test_one_failure_stops_nothing_but_what_starts_from_it(plan_of, tmp_path, trained):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 import shutil
 import types
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import jsonargparse
 from jsonargparse import ArgumentParser, set_parsing_settings
 
-from docmt.cli.recipes import group_names, is_recipe, read_recipe
+from docmt.cli.recipes import closest, group_names, is_recipe, read_recipe
 from docmt.errors import DocmtError
 
 if TYPE_CHECKING:
@@ -229,8 +228,8 @@ def _unknown(parser: ArgumentParser, argument: str, help_hint: str) -> str:
     options = [
         string for action in parser._actions for string in action.option_strings if action.help != argparse.SUPPRESS
     ]
-    close = difflib.get_close_matches(flag, options, n=1)
-    return f"unknown option {flag}; {f'did you mean {close[0]}?' if close else help_hint}"
+    close = closest(flag, options)
+    return f"unknown option {flag}; {f'did you mean {close}?' if close else help_hint}"
 
 
 def _written(parser: ArgumentParser, name: str) -> str:

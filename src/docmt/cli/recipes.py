@@ -92,6 +92,29 @@ def _values(node: yaml.Node, name: str, option: Action, place: str) -> tuple[str
 
 
 def _unknown(name: str, known: Sequence[str], program: str) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"see {program} --help"
+    close = closest(name, known)
+    hint = f"did you mean {close}?" if close else f"see {program} --help"
     return f"{program} has no option {name}; {hint}"
+
+
+# Names of earlier versions: by their letters they are near to options that do something else.
+_RENAMED = {
+    "model.encoder_global_layers": "model.group.encoder_layers",
+    "model.decoder_global_layers": "model.group.decoder_layers",
+    "model.cross_global_layers": "model.group.cross_layers",
+    "model.top_attention": "model.group.top",
+    "model.self_locality": "model.group.self_locality",
+    "model.cross_locality": "model.group.cross_locality",
+    "gate_bias": "model.group.gate_bias",
+    "global_from_local": "model.group.global_from",
+    "batches.max_sentences": "model.instance_sentences",
+}
+
+
+def closest(name: str, known: Sequence[str]) -> str:
+    """The known option, with dashes or without, that is most likely meant; empty if none is near."""
+    bare = name.lstrip("-")
+    renamed = name.removesuffix(bare) + _RENAMED.get(bare, "")
+    if renamed in known:
+        return renamed
+    return next(iter(difflib.get_close_matches(name, known, n=1)), "")

@@ -49,7 +49,8 @@ class SearchConfig:
     ratio * (n + 1) + extra tokens of its longest, and a score is divided by ((5 + tokens) / 6) ** length_penalty
     (published: beam 4, length_penalty 0.6, max_length_ratio 1, max_length_extra 50); none: the rules described here"""
     n_best: int = 1
-    """translations returned for each document, best first (at most beam)"""
+    """translations returned for each part that is searched (instance, window or sentence), in the order of the search,
+    which is that of scores normalised by length (at most beam)"""
     batch_tokens: int = 8192
     """source tokens searched together, padding included"""
 

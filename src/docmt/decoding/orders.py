@@ -21,6 +21,7 @@ from docmt.decoding.task import Task, batches_of, filled_places
 from docmt.model import TranslationModel
 from docmt.text import SpecialTokens
 
+_POOL = 4  # times as many tokens are read together as are searched: more sentences to find similar ones among
 Found = dict[tuple[int, int], list[Part]]
 """By document and first sentence: the translations of that part, best first."""
 
@@ -84,10 +85,10 @@ def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found
 
 
 def _pooled_sentences(task: Task, on_sentences: Callable[[int], object]) -> Found:
-    """Order "sentences": the sentences of a batch of instances are read together, and each is a row of its own."""
+    """Order "sentences": the sentences of many instances are read together, and those of similar length searched."""
     found: Found = {}
     instances, lengths = task.instances, task.words.lengths
-    for batch in task.batches():
+    for batch in task.batches(times=_POOL):
         reading = task.read(batch)
         memories = task.model.memories(reading)
         numbers = [n for i in batch for n in range(int(instances.first[i]), int(instances.last[i]))]

@@ -96,14 +96,17 @@ def _own_cache(
 def _memory_cache(
     sight: Sight, attentions: Sequence[Attention], memory: Memory, rows: Sequence[Row], beams: int, single: bool
 ) -> Cache:
-    """For a memory, whose keys and values are computed here, once."""
+    """For a memory, whose keys and values are computed here, once: of what the rows see."""
+    if single and sight.part == "sentence":
+        spans = memory.sentences.select(torch.tensor([row.sentences[0] for row in rows]))
+        states = memory.states.index_select(0, spans.indices().to(memory.states.device))
+        memory = Memory(states, Spans.tile(spans.lengths))
     keys = [attention.split(attention.key(memory.states)) for attention in attentions]
     values = [attention.split(attention.value(memory.states)) for attention in attentions]
     if sight.part == "document":
         return DocumentCrossCache(keys, values, _documents(memory, rows), beams)
     if single:
-        numbers = torch.tensor([row.sentences[0] for row in rows])
-        return DocumentCrossCache(keys, values, memory.sentences.select(numbers), beams)
+        return DocumentCrossCache(keys, values, memory.sentences, beams)
     return SentenceCrossCache(keys, values, memory.sentences, len(rows) * beams)
 
 

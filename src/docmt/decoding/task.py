@@ -43,11 +43,14 @@ class Task:
         words, offsets = Words.of(documents), np.cumsum([0, *map(len, documents)])
         return cls(model, words, offsets, cut_source(words, offsets, model.config, config), specials, config)
 
-    def batches(self, chosen: Sequence[int] | None = None) -> Iterator[list[int]]:
-        """Instances (all, or those chosen) of similar length together, longest first; see `batches_of`."""
+    def batches(self, chosen: Sequence[int] | None = None, times: int = 1) -> Iterator[list[int]]:
+        """Instances (all, or those chosen) of similar length together, longest first; see `batches_of`.
+
+        times: how many batches of the search they may fill.
+        """
         lengths = instance_lengths(self.instances, self.words.lengths).tolist()
         numbers = range(len(lengths)) if chosen is None else chosen
-        return batches_of([(lengths[i], i) for i in numbers], self.config.batch_tokens)
+        return batches_of([(lengths[i], i) for i in numbers], times * self.config.batch_tokens)
 
     def read(self, batch: Sequence[int]) -> Reading:
         """The source sides of these instances."""

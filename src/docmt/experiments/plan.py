@@ -14,6 +14,8 @@ from docmt.data import PreparedStore
 from docmt.data.statistics import STATISTICS_FILE
 from docmt.errors import DocmtError
 from docmt.experiments.experiment import Experiment
+from docmt.model import ModelConfig
+from docmt.model.systems import SYSTEMS
 from docmt.settings import flat, nested
 from docmt.training import TrainConfig
 from docmt.training.corpus import fit_model_config
@@ -56,6 +58,8 @@ class Plan:
     output: Path
     store: PreparedStore
     runs: tuple[PlannedRun, ...]
+    overrides: Mapping[str, Any]
+    """settings of all runs, by dotted name, that were asked for instead of those of the recipes"""
 
     def trainings(self) -> list[PlannedRun]:
         """Every training once."""
@@ -72,7 +76,8 @@ def make_plan(
 ) -> Plan:
     """Plans an experiment; `seeds` replaces those of its file, `overrides` (by dotted name) any setting of any run.
 
-    Raises DocmtError for stores that lack a split, and for recipes and settings that no training can have.
+    An override of a system's option holds for the variants of that system. Raises DocmtError for stores that lack a
+    split, and for recipes and settings that no training can have.
     """
     store = PreparedStore.open(data)
     store.split("test")  # now, not after days of training
@@ -89,13 +94,20 @@ def make_plan(
                 if variant.start_from:
                     changes["initialize_from"] = str(places[variant.start_from])
                 where = f"{experiment.path}, variant {variant.name} with {recipe.name}"
-                settings_of_all = nested({**_read_recipe(recipe), **changes}, where)
+                settings_of_all = nested(_of_own_system({**_read_recipe(recipe), **changes}, overrides or {}), where)
                 config = TrainConfig.from_dict(settings_of_all, where)
                 config = replace(config, model=fit_model_config(config.model, store))
                 name = f"{recipe.stem}-seed{seed}-{_identity(config, store, output)}"
                 places[variant.name] = output / RUNS_FOLDER / name
                 runs.append(PlannedRun(variant.name, axis.name, point, seed, replace(config, run=places[variant.name])))
-    return Plan(experiment, scale, output, store, tuple(runs))
+    return Plan(experiment, scale, output, store, tuple(runs), dict(overrides or {}))
+
+
+def _of_own_system(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without overrides that are options of another system than this variant has."""
+    system = settings.get("model.system", ModelConfig.system)
+    others = tuple(f"model.{name}." for name in SYSTEMS if name != system)
+    return {name: value for name, value in settings.items() if not (name in overrides and name.startswith(others))}
 
 
 def _read_recipe(path: Path) -> dict[str, Any]:

@@ -73,6 +73,11 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     lines += [f"- {MEASURES[measure]}: `{signature}`" for measure, signature in signatures.items()]
     lines.append(f"- test split, beam {evaluation.search.beam}; dev loss: the lowest, label-smoothed, nats per token")
     lines.append("- with several seeds: mean ± standard deviation")
+    if plan.overrides:
+        changed = ", ".join(f"{name} {value}" for name, value in plan.overrides.items())
+        lines.append(
+            f"- instead of what the recipes say: {changed} (options of a system only where that is the variant's)"
+        )
     if experiment.source:
         lines.append(f"- published: {experiment.source}")
     lines += [f"- failed: {run['title']}: {run['failure']}" for run in runs if run["failure"]]
@@ -87,6 +92,7 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
         "title": experiment.title,
         "scale": plan.scale,
         "data": data,
+        "overrides": {name: str(value) for name, value in plan.overrides.items()},
         "published_in": experiment.source,
         "signatures": signatures,
         "rows": rows,

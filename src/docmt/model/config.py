@@ -44,6 +44,8 @@ class ModelConfig(Sizes):
                 )
         check_choices(self.chosen, f"model.{self.system}.")
         self.chosen.check(filled)
+        if self.source_vocabulary_size and self.family != "thumt":
+            raise DocmtError("model.source_vocabulary_size is for model.family thumt: leave it out")
         if self.family == "thumt" and (self.chosen.order != "sentences" or self.embedding_normalization):
             raise DocmtError(
                 f"model.family thumt is for systems that translate sentence by sentence, without "

@@ -321,11 +321,13 @@ class Training:
 
     def _announce(self) -> None:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        trained = sum(parameter.numel() for parameter in self.model.parameters() if parameter.requires_grad)
         _log.info(
-            "training from update %d: %s model, %.1f million parameters, %d process(es) on %s, %s",
+            "training from update %d: %s model, %.1f million parameters%s, %d process(es) on %s, %s",
             self.state.update,
             self.config.model.system,
             parameters / 1e6,
+            f", {trained / 1e6:.1f} of them trained" if trained < parameters else "",
             self.fabric.world_size,
             self.fabric.device,
             self.config.precision,
