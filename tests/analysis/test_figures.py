@@ -47,7 +47,7 @@ def test_a_damaged_line_is_named(tmp_path, line):
 
 def test_files_that_cannot_be_read_or_drawn(tmp_path):
     metrics = write_metrics(tmp_path / "metrics.jsonl")
-    with pytest.raises(DocmtError, match=r"cannot read .*nothing.jsonl: No such file"):
+    with pytest.raises(DocmtError, match=r"cannot read .*nothing.jsonl: there is no such file"):
         read_curves(tmp_path / "nothing.jsonl")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\xfd")
     with pytest.raises(DocmtError, match=r"cannot read .*binary: it is no text in UTF-8"):

@@ -11,7 +11,7 @@ from typing import Any
 
 from docmt.analysis.entropy import KINDS
 from docmt.errors import DocmtError
-from docmt.files import atomic_path, check_writable
+from docmt.files import atomic_path, check_writable, read_bytes
 
 FORMATS = ("png", "pdf", "svg")
 _COLUMNS = 3
@@ -32,11 +32,11 @@ def read_curves(metrics: Path) -> dict[str, Curve]:
     A last line without its end is still being written and is left out. Raises DocmtError for a file that cannot be
     read or a damaged line.
     """
+    advice = "name the metrics.jsonl of a run directory"
     try:
-        text = metrics.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
-        raise DocmtError(f"cannot read {metrics}: {reason}; name the metrics.jsonl of a run directory") from error
+        text = read_bytes(metrics, advice=advice).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DocmtError(f"cannot read {metrics}: it is no text in UTF-8; {advice}") from error
     curves: dict[str, Curve] = {}
     for number, line in enumerate(text.split("\n")[:-1], 1):
         try:

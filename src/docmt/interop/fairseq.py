@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from docmt.errors import DocmtError
-from docmt.interop.loading import load_renamed
+from docmt.interop.loading import load_renamed, read_symbols
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model_directory import ModelCard, read_json, read_tensors, save_model
 from docmt.text import DictionaryTokenizer, SpecialTokens
@@ -217,14 +217,8 @@ def parameter_name(name: str, config: ModelConfig) -> str:
 
 def _symbols(path: Path, values: Mapping[str, Any], vocabulary_size: int) -> tuple[list[str], int]:
     """The words in docmt's order of ids, and the row of the symbol that ends a document in theirs."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DocmtError(
-            f"cannot read the dictionary {path} ({error}): give the dict.*.txt of the checkpoint"
-        ) from error
     symbols = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_symbols(path, "the dictionary"), 1):
         if not line:
             continue
         symbol, _, count = line.rpartition(" ")

@@ -1,4 +1,4 @@
-"""Weights of another toolkit, under docmt's names already, into a model."""
+"""What readers of other toolkits' checkpoints share: vocabularies, and weights under docmt's names into a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from pathlib import Path
 from torch import Tensor
 
 from docmt.errors import DocmtError
+from docmt.files import read_bytes
 from docmt.model import TranslationModel
+
+
+def read_symbols(path: Path, what: str) -> list[str]:
+    """The lines of a vocabulary. Raises DocmtError, saying `what` it is, where it cannot be read or is no text."""
+    data = read_bytes(path, what, advice="give that of the checkpoint")
+    try:
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise DocmtError(f"{path} is no text in UTF-8 ({error}): give {what} of the checkpoint") from error
+    return lines[:-1] if lines[-1] == "" else lines
 
 
 def load_renamed(model: TranslationModel, weights: Mapping[str, Tensor], checkpoint: Path) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from docmt.errors import DocmtError
-from docmt.interop.loading import load_renamed
+from docmt.interop.loading import load_renamed, read_symbols
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model_directory import ModelCard, read_json, read_tensors, save_model
 from docmt.text import DictionaryTokenizer, SpecialTokens
@@ -215,11 +215,7 @@ def _lstm(name: str, tensor: Tensor) -> dict[str, Tensor]:
 
 def _symbols(path: Path) -> list[str]:
     """The words of a vocabulary, without the three special symbols."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DocmtError(f"cannot read the vocabulary {path} ({error}): give the checkpoint's vocab file") from error
-    symbols = lines[:-1] if lines[-1] == "" else lines
+    symbols = read_symbols(path, "the vocabulary")
     if tuple(symbols[: len(_SPECIALS)]) != _SPECIALS:
         raise DocmtError(f"{path} does not begin with {', '.join(_SPECIALS)}, a line each: give the checkpoint's vocab")
     if len(set(symbols)) < len(symbols):
