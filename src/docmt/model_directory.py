@@ -18,8 +18,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from docmt.errors import DocmtError
-from docmt.files import atomic_directory, check_regular
-from docmt.files import read_json as read_json  # for those who read other files of a model directory
+from docmt.files import atomic_directory, check_regular, read_json
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import Tokenizer, load_tokenizer
 

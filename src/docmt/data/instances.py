@@ -140,6 +140,12 @@ def lengths_before(
     return _totals(source_lengths, np.maximum(numbers - count, first), numbers)
 
 
+def place_of(sentence: int, document_offsets: Sequence[int] | Integers) -> tuple[int, int]:
+    """Number of the document of a sentence that is numbered through all of them, and its number there, from 0."""
+    document = int(np.searchsorted(document_offsets, sentence, side="right")) - 1
+    return document, sentence - int(document_offsets[document])
+
+
 def _totals(lengths: Sequence[int] | Integers, first: Integers, last: Integers) -> Integers:
     reached = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64) + MARKS)])
     totals: Integers = reached[last] - reached[first]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from docmt.data.instances import MARKS, Instances
+from docmt.data.instances import MARKS, Instances, place_of
 from docmt.files import parse_json
 
 STATISTICS_FILE = "statistics.json"
@@ -81,7 +81,7 @@ class SplitStatistics:
         """Counts a split with at least one sentence; lengths [S] in words, `instances` packed with `limit`."""
         costs = np.maximum(source_lengths, target_lengths) + MARKS
         longest = int(costs.argmax())
-        document = int(np.searchsorted(document_offsets, longest, side="right")) - 1
+        document, place = place_of(longest, document_offsets)
         return cls(
             documents=len(document_ids),
             sentences=len(costs),
@@ -91,7 +91,7 @@ class SplitStatistics:
             cost=int(costs.sum()),
             longest_cost=int(costs[longest]),
             longest_document=document_ids[document],
-            longest_sentence=longest - int(document_offsets[document]) + 1,
+            longest_sentence=place + 1,
             over_limit=int((costs >= limit).sum()),
             skipped=dict(skipped),
             skipped_examples={reason: list(places) for reason, places in skipped_examples.items()},

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.data import Instances, Words, cut, read_source
-from docmt.data.instances import MARKS, instance_lengths, lengths_before
+from docmt.data.instances import MARKS, instance_lengths, lengths_before, place_of
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.frame import WordIds
 from docmt.errors import DocmtError
@@ -59,9 +59,8 @@ class Task:
 
     def place(self, first: int, last: int) -> tuple[int, int, int]:
         """Document, first and last of sentences that are numbered through all documents, numbered in theirs."""
-        document = int(np.searchsorted(self.offsets, first, side="right")) - 1
-        start = int(self.offsets[document])
-        return document, first - start, last - start
+        document, number = place_of(first, self.offsets)
+        return document, number, number + last - first
 
 
 def filled_places(documents: Sequence[WordIds]) -> tuple[list[list[int]], list[WordIds]]:
@@ -81,9 +80,9 @@ def cut_source(
         sizes = np.maximum(longest + MARKS, lengths_before(words.lengths, document_offsets, needs.before))
         number = int(sizes.argmax())
         if sizes[number] > positions:
-            document = int(np.searchsorted(document_offsets, number, side="right")) - 1
+            _, place = place_of(number, document_offsets)
             raise DocmtError(
-                f"sentence {number - int(document_offsets[document]) + 1} of the document may need "
+                f"sentence {place + 1} of the document may need "
                 f"{sizes[number]} positions, but the model has {positions}: split the sentence, or use a "
                 "model with sinusoidal positions"
             )

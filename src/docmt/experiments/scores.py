@@ -15,8 +15,7 @@ from docmt.decoding.precision import computing_in
 from docmt.decoding.task import packed_units
 from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig, evaluate_documents, in_documents, in_units
-from docmt.files import write_text
-from docmt.model_directory import read_json
+from docmt.files import read_json, write_text
 from docmt.progress import progress
 from docmt.training import TrainConfig
 

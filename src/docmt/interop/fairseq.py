@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from docmt.errors import DocmtError
+from docmt.files import read_json
 from docmt.interop.loading import load_renamed, read_symbols
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model_directory import ModelCard, read_json, read_tensors, save_model
+from docmt.model_directory import ModelCard, read_tensors, save_model
 from docmt.text import DictionaryTokenizer, SpecialTokens
 
 # Their names of parameters and ours, applied in this order.

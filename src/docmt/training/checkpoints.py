@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from docmt.errors import DocmtError
-from docmt.files import atomic_directory, cannot_write, find_leftovers
+from docmt.files import atomic_directory, cannot_write, find_leftovers, read_json
 from docmt.model import TranslationModel
-from docmt.model_directory import WEIGHTS_FILE, load_weights, read_json, read_tensors, save_tensors
+from docmt.model_directory import WEIGHTS_FILE, load_weights, read_tensors, save_tensors
 from docmt.settings import at_least, build
 from docmt.training.early_stopping import BestSoFar
 

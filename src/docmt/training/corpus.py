@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.data import Batch, BatchPlan, Instances, ParallelStore, PreparedStore, Words, collate, cut, instance_lengths
-from docmt.data.instances import MARKS, lengths_before
+from docmt.data.instances import MARKS, lengths_before, place_of
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.transformer import FAMILIES
@@ -84,12 +84,11 @@ class Split:
         """Raises DocmtError where a size is over the limit; sentences: the number of that which each belongs to."""
         longest = int(sizes.argmax())
         if sizes[longest] > limit:
-            document = int(np.searchsorted(self.store.document_offsets, sentences[longest], side="right")) - 1
-            number = int(sentences[longest] - self.store.document_offsets[document]) + 1
+            document, place = place_of(int(sentences[longest]), self.store.document_offsets)
             raise DocmtError(
-                f"the {what} {number} of document {self.store.document_ids[document]!r} in {self.store.directory} has "
-                f"{sizes[longest]} tokens, but model.max_positions is {limit}: raise it, lower model.instance_tokens, "
-                "or choose model.position_encoding sinusoidal"
+                f"the {what} {place + 1} of document {self.store.document_ids[document]!r} in {self.store.directory} "
+                f"has {sizes[longest]} tokens, but model.max_positions is {limit}: raise it, lower "
+                "model.instance_tokens, or choose model.position_encoding sinusoidal"
             )
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
