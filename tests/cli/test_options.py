@@ -212,8 +212,8 @@ def parsed(monkeypatch):
         seen.append(config)
         raise ParsedError
 
-    for command in ("train", "prepare"):
-        monkeypatch.setattr(f"docmt.cli.{command}.{command}", record)
+    for function in ("docmt.training.train", "docmt.cli.prepare.prepare"):
+        monkeypatch.setattr(function, record)
 
     def config_of(*arguments):
         with pytest.raises(ParsedError):
@@ -327,8 +327,13 @@ def test_the_commands_are_listed():
     assert re.fullmatch(r"docmt \d+\.\d+\S*\n", call("--version").out)
 
 
-@pytest.mark.parametrize("argument", ["--help", "--version", "nonsense"])
-def test_the_first_answer_does_not_wait_for_torch(argument):
-    script = f"import sys; from docmt.cli.main import main; main([{argument!r}]); print('torch' in sys.modules)"
+SLOW = ("torch", "lightning_fabric")
+QUICK = [["--help"], ["--version"], ["nonsense"], ["reproduce", "--list"]]
+QUICK += [[command, argument] for command in COMMANDS for argument in ("--help", "--nonsense")]
+
+
+@pytest.mark.parametrize("arguments", QUICK, ids=" ".join)
+def test_help_and_mistakes_do_not_wait_for_torch(arguments):
+    script = f"import sys; from docmt.cli.main import main; main({arguments!r}); print(sys.modules.keys() & {SLOW!r})"
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=dict(os.environ))
-    assert process.stdout.endswith("False\n"), process
+    assert process.stdout.endswith("set()\n"), process

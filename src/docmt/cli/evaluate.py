@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report
-from docmt.decoding import SearchConfig, Translation, Translator
+from docmt.decoding import SearchConfig
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.plain_text import write_text
 from docmt.errors import DocmtError
@@ -23,6 +23,9 @@ from docmt.evaluation import (
     in_units,
 )
 from docmt.files import check_regular
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation, Translator
 
 USAGE = """--hypothesis FILE --reference FILE [options]
 --model DIRECTORY --source FILE --reference FILE [options]

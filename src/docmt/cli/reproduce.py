@@ -5,25 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from docmt import experiments
 from docmt.cli.parsing import SEARCH_TITLE, add_settings, make_parser, parse_given
 from docmt.cli.recipes import is_recipe
 from docmt.decoding import SearchConfig
 from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig
-from docmt.experiments import (
-    EvaluationConfig,
-    Plan,
-    list_experiments,
-    make_plan,
-    read_experiment,
-    reproduce,
-    write_figure,
-    write_report,
-)
-from docmt.experiments.runner import state_of
+from docmt.experiments import list_experiments, read_experiment
 from docmt.training import TrainConfig
+
+if TYPE_CHECKING:
+    from docmt.experiments import EvaluationConfig, Plan
 
 PLANNED = {"data", "run", "seed", "initialize_from"}
 OWN = ("name", "scale", "data", "output", "seeds", "list", "dry_run", "config")
@@ -76,7 +70,8 @@ def run(arguments: Sequence[str]) -> int:
     plan, evaluation = _plan(file or options.get("name"), options)
     if options.get("dry_run"):
         trainings = plan.trainings()
-        print("\n".join(f"{state_of(run, evaluation):<10} {run.title} ({run.config.run.name})" for run in trainings))
+        for run in trainings:
+            print(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})")
         return 0
     return _reproduce(plan, evaluation)
 
@@ -89,12 +84,13 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
         if options.get(needed) is None:
             raise DocmtError(f"--{needed} is missing; see docmt reproduce --help")
     groups = {prefix: _below(options, prefix) for prefix in ("search", "metrics")}
-    evaluation = EvaluationConfig(SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"]))
+    evaluation = experiments.EvaluationConfig(SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"]))
     overrides = {
         option: value for option, value in options.items() if option not in OWN and option.split(".")[0] not in groups
     }
     seeds = _seeds(options.get("seeds") or "")
-    plan = make_plan(experiment, options.get("scale", "cpu"), options["data"], options["output"], seeds, overrides)
+    scale = options.get("scale", "cpu")
+    plan = experiments.make_plan(experiment, scale, options["data"], options["output"], seeds, overrides)
     return plan, evaluation
 
 
@@ -115,12 +111,14 @@ def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
     def tell(line: str) -> None:
         print(f"docmt reproduce: {line}", file=sys.stderr, flush=True)
 
-    failures = reproduce(plan, evaluation, tell, lambda failures: write_report(plan, evaluation, failures))
-    print(write_report(plan, evaluation, failures), end="")
+    failures = experiments.reproduce(
+        plan, evaluation, tell, lambda failures: experiments.write_report(plan, evaluation, failures)
+    )
+    print(experiments.write_report(plan, evaluation, failures), end="")
     name = plan.output / f"{plan.experiment.name}-{plan.scale}"
     tell(f"the table is in {name}.md and {name}.json")
     try:
-        tell(f"the figure is in {write_figure(plan, evaluation)}")
+        tell(f"the figure is in {experiments.write_figure(plan, evaluation)}")
     except DocmtError as error:
         tell(f"no figure: {error}")
     if failures:

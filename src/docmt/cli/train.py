@@ -6,10 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from docmt import training
 from docmt.cli.parsing import add_settings, make_parser, parse
 from docmt.cli.recipes import is_recipe
 from docmt.errors import DocmtError
-from docmt.training import TrainConfig, train
+from docmt.training import TrainConfig
 
 INTERRUPTED = 130
 USAGE = """RECIPE.yaml [options]
@@ -34,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     add_settings(parser, TrainConfig, None, "the run")
     options = parse(parser, _with_stored_recipe(list(arguments)), TrainConfig)
-    result = train(options.settings, resume=options.resume is not None)
+    result = training.train(options.settings, resume=options.resume is not None)
     if result.interrupted:
         if result.leads:
             print(

@@ -8,17 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpora import check_outputs, each_alone
 from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report, records
-from docmt.decoding import SearchConfig, Translation, Translator
+from docmt.decoding import SearchConfig
 from docmt.documents import Document, read_lines
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError
 from docmt.files import cannot_write
-from docmt.model_directory import load_languages
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation, Translator
 
 UNKNOWN_LANGUAGE = "en"  # whose rules also serve for languages that have none
 GROUP = 64  # documents translated together; finished groups are written at once
@@ -87,7 +89,7 @@ def run(arguments: Sequence[str]) -> int:
     outputs = _outputs(options.files or [STANDARD], options.output)
     translator = translator_of(options)
     report = Report()
-    language = options.input.language or load_languages(options.model)[0] or UNKNOWN_LANGUAGE
+    language = options.input.language or translator.languages[0] or UNKNOWN_LANGUAGE
     files = _read(outputs, replace(options.input, language=language), report.failures)
     written = 0
     for group in _groups(files):
