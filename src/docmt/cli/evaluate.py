@@ -30,6 +30,22 @@ if TYPE_CHECKING:
 USAGE = """--hypothesis FILE --reference FILE [options]
 --model DIRECTORY --source FILE --reference FILE [options]
 --model DIRECTORY --source CORPUS.jsonl [options]"""
+EXAMPLES = (
+    "docmt evaluate --hypothesis output.de --reference test.de",
+    "docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de",
+)
+COMMON = (
+    "hypothesis",
+    "model",
+    "source",
+    "reference",
+    "output",
+    "json",
+    "metrics.protocol",
+    "metrics.unit",
+    "search.beam",
+    "device",
+)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -39,6 +55,8 @@ def run(arguments: Sequence[str]) -> int:
         "Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU "
         "over sentences (s-BLEU) and over whole documents (d-BLEU), and chrF.",
         USAGE,
+        examples=EXAMPLES,
+        common=COMMON,
     )
     parser.add_argument(
         "--reference", type=str, metavar="FILE", help="reference sentences, one a line, an empty line between documents"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +13,7 @@ from docmt.decoding import SearchConfig
 from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig
 from docmt.experiments import list_experiments, read_experiment
+from docmt.streams import tell
 from docmt.training import TrainConfig
 
 if TYPE_CHECKING:
@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 
 PLANNED = {"data", "run", "seed", "initialize_from"}
 OWN = ("name", "scale", "data", "output", "seeds", "list", "dry_run", "config")
-USAGE = """NAME --data STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
-NAME --data STORE --output DIRECTORY --dry_run
+USAGE = """NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
+NAME --store STORE --output DIRECTORY --dry_run
 --list"""
+EXAMPLES = (
+    "docmt reproduce --list",
+    "docmt reproduce zhang2018-table1 --store stores/mine --output experiments",
+)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -33,6 +37,9 @@ def run(arguments: Sequence[str]) -> int:
         "Trains and evaluates everything that a published table or figure shows, and writes the table and the figure. "
         "What is done already is skipped, what was interrupted goes on: give the same command again.",
         USAGE,
+        examples=EXAMPLES,
+        common=("list", "data", "output", "scale", "seeds", "dry_run"),
+        also={"store": "data"},
     )
     parser.add_argument(
         "name", nargs="?", type=str, metavar="NAME", help="an experiment of --list, or the path of an experiment file"
@@ -82,7 +89,8 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
     experiment = read_experiment(name)
     for needed in ("data", "output"):
         if options.get(needed) is None:
-            raise DocmtError(f"--{needed} is missing; see docmt reproduce --help")
+            name = "store" if needed == "data" else needed
+            raise DocmtError(f"--{name} is missing; see docmt reproduce --help")
     groups = {prefix: _below(options, prefix) for prefix in ("search", "metrics")}
     evaluation = experiments.EvaluationConfig(SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"]))
     overrides = {
@@ -108,9 +116,6 @@ def _seeds(text: str) -> list[int]:
 
 
 def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
-    def tell(line: str) -> None:
-        print(f"docmt reproduce: {line}", file=sys.stderr, flush=True)
-
     failures = experiments.reproduce(
         plan, evaluation, tell, lambda failures: experiments.write_report(plan, evaluation, failures)
     )

@@ -27,6 +27,8 @@ def run(arguments: Sequence[str]) -> int:
         "Prints the log-probability (nats) that a model gives to each sentence of given translations, in the context "
         "of their document.",
         "MODEL SOURCE TARGET [options]\nMODEL CORPUS.jsonl [options]",
+        examples=("docmt score MODEL test.en test.de", "docmt score MODEL test.jsonl --format jsonl -o scores.jsonl"),
+        common=("output", "format", "search.batch_tokens", "search.length_penalty", "device", "precision"),
     )
     parser.add_argument("model", type=str, metavar="MODEL", help="model directory or run directory")
     parser.add_argument(

@@ -25,6 +25,24 @@ if TYPE_CHECKING:
 UNKNOWN_LANGUAGE = "en"  # whose rules also serve for languages that have none
 GROUP = 64  # documents translated together; finished groups are written at once
 
+EXAMPLES = (
+    "docmt translate MODEL report.txt -o bericht.txt",
+    "docmt translate MODEL *.txt -o translated/ --beam 4",
+    "cat report.txt | docmt translate MODEL --format jsonl > report.jsonl",
+)
+COMMON = (
+    "output",
+    "format",
+    "search.beam",
+    "search.n_best",
+    "search.length_penalty",
+    "search.batch_tokens",
+    "input.layout",
+    "input.join_lines",
+    "device",
+    "precision",
+)
+
 
 @dataclass(frozen=True)
 class InputConfig:
@@ -62,6 +80,8 @@ def run(arguments: Sequence[str]) -> int:
         "translate",
         "Translates documents, one target sentence for each source sentence; blank lines and layout are kept.",
         "MODEL [FILE ...] [options]",
+        examples=EXAMPLES,
+        common=COMMON,
     )
     parser.add_argument("model", type=str, metavar="MODEL", help="model directory or run directory")
     parser.add_argument("files", nargs="*", type=str, metavar="FILE", help="text files; none, or -, is standard input")
