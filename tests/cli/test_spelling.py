@@ -1,6 +1,8 @@
 """Options as people write them: shortened, with hyphens, without `true`; arguments by name; paths with dashes."""
 
 import argparse
+import os
+from pathlib import Path
 
 import pytest
 from commands import call, fails
@@ -110,3 +112,24 @@ def test_help_begins_with_examples_and_common_options(command):
         line = example.strip().split("|")[-1].split(">")[0].split()
         assert line[0] == "docmt"
         assert "unknown option" not in call(*line[1:], "--print_config").err
+
+
+def test_paths_of_any_bytes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = os.fsdecode(b"-d\xff\xfe.txt")
+    Path(name).write_text("a b c\n")
+    outcome = call("prepare", "--store", f"./{name}.store", "--vocabulary_size", "265", "--train", "--", name, name)
+    assert outcome.status == 0, outcome.err
+    assert (tmp_path / f"{name}.store" / "statistics.json").is_file()
+    fails("train", f"--store={name}.store", f"--run={name}", "--seed", "x", message=r"--seed is 'x': give a whole")
+    fails("score", "no", "--", name, name, message=r"there is no directory no: give a model directory")
+
+
+@pytest.mark.parametrize("written", [["--resume", "null"], ["--resume=~"], ["--resume=-dash"]])
+def test_a_run_may_have_any_name(written, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fails("train", *written, message=r"there is no run to resume in (./null|./~|-dash) \(recipe.yaml is missing\)")
+    run = Path(written[-1].rpartition("=")[2])
+    run.mkdir()
+    (run / "recipe.yaml").write_text(f"data: none\nrun: {tmp_path}\n")
+    fails("train", *written, message=r"none is not a prepared store")

@@ -15,7 +15,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import jsonargparse
-from jsonargparse import ArgumentParser, _postponed_annotations, set_parsing_settings
+import yaml
+from jsonargparse import ArgumentParser, _postponed_annotations, set_loader, set_parsing_settings
+from jsonargparse._loaders_dumpers import yaml_load
 
 from docmt.cli.recipes import group_names, is_recipe, read_recipe
 from docmt.cli.spelling import closest, is_switch, short_name, spelled_out, type_of
@@ -31,6 +33,15 @@ set_parsing_settings(docstring_parse_attribute_docstrings=True)
 _postponed_annotations.update_module_global_vars = lambda module, global_vars, logger: global_vars.update(
     vars(sys.modules[module])
 )
+
+
+def _read_value(text: str) -> Any:
+    """A value as YAML has it. Bytes of file names that are no UTF-8 are no YAML either: they are text as they are."""
+    return text if _SURROGATES.search(text) else yaml_load(text)  # type: ignore[no-untyped-call]
+
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+set_loader("yaml", _read_value, (yaml.YAMLError,))
 
 WIDEST_HELP = 110
 SEARCH_TITLE = "beam search over whole documents"

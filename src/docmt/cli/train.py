@@ -72,6 +72,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _with_stored_recipe(arguments: list[str]) -> list[str]:
     """The arguments with the recipe of the run that --resume names put before them."""
+    arguments = _as_paths("--resume", arguments)
     run = _value_of("--resume", arguments)
     if run is None:
         return arguments
@@ -84,6 +85,18 @@ def _with_stored_recipe(arguments: list[str]) -> list[str]:
     if is_recipe(arguments[0]):
         arguments = ["--config", *arguments]
     return ["--config", str(recipe), *arguments, *([] if other else [f"--run={run}"])]
+
+
+def _as_paths(flag: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments with a value of the flag that YAML takes for nothing (`null`) written as the path it is."""
+    found, before = [], ""
+    for argument in arguments:
+        name, equals, value = argument.rpartition("=")
+        if value in ("null", "Null", "NULL", "~") and (name == flag if equals else before == flag):
+            argument = f"{name}{equals}./{value}"
+        found.append(argument)
+        before = argument
+    return found
 
 
 def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
