@@ -16,6 +16,7 @@ RANKS = {
     "errors": 0,
     "streams": 0,
     "files": 1,
+    "checksums": 2,
     "progress": 1,
     "settings": 1,
     "documents": 2,
