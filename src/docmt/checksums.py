@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from docmt.errors import DocmtError
-from docmt.files import check_regular, read_json
+from docmt.files import cannot_read, check_regular, read_json
 
 ENTRY = "crc32"
 _BLOCK_BYTES = 1 << 20
@@ -69,8 +69,8 @@ def matches(path: Path, wanted: str) -> bool:
     check_regular(path)
     try:
         return checksum(path) == wanted
-    except OSError as error:
-        raise DocmtError(f"cannot read {path}: {error.strerror or error}; copy it again from where it came") from error
+    except (OSError, ValueError) as error:  # ValueError: a name with a null byte in it
+        raise cannot_read(path, error, advice="copy the directory again, complete") from error
 
 
 def changed(path: Path, description: Path) -> DocmtError:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -128,17 +128,22 @@ def model_without_weights(config: ModelConfig, path: Path) -> TranslationModel:
     Raises DocmtError if they are other weights than the config asks for; also at once, however many those would be.
     """
     shapes = read_shapes(path)
-    for side, layers in (("encoder", config.filled().encoder_layers), ("decoder", config.filled().decoder_layers)):
-        found = len({name.split(".")[1] for name in shapes if name.startswith(f"{side}.") and name.count(".") > 1})
-        if found != layers:
-            raise DocmtError(
-                f"{path} has {found} layers of the {side} where the config asks for {layers}: it belongs to another "
-                "model, copy the directory again"
-            )
-    with torch.device("meta"), _Unfilled():
-        model = TranslationModel(config)
+    model = model_on_meta(config, shapes, f"{path} has", "the config asks for", "copy the directory again")
     check_shapes(model, shapes, path)
     return model
+
+
+def model_on_meta(config: ModelConfig, names: Collection[str], has: str, asks: str, advice: str) -> TranslationModel:
+    """The model without memory for its weights, which has as many layers as there are weights for by these names.
+
+    Raises DocmtError, beginning with `has`, if it has not: a short file may ask for more layers than can be built.
+    """
+    for side, wanted in (("encoder", config.filled().encoder_layers), ("decoder", config.filled().decoder_layers)):
+        found = len({name.split(".")[1] for name in names if name.startswith(f"{side}.") and name.count(".") > 1})
+        if found != wanted:
+            raise DocmtError(f"{has} {found} layers of the {side} where {asks} {wanted}: they do not fit, {advice}")
+    with torch.device("meta"), _Unfilled():
+        return TranslationModel(config)
 
 
 class _Unfilled(TorchFunctionMode):

@@ -82,7 +82,7 @@ class SentencePieceTokenizer(Tokenizer):
         make_directory(directory)
         with atomic_path(directory / MODEL_FILE) as temporary:
             temporary.write_bytes(self._model)
-        write_config(directory, self.kind)
+        write_config(directory, self.kind, [MODEL_FILE])
 
     @classmethod
     def load(cls, directory: Path) -> Self:
