@@ -142,6 +142,9 @@ def model_on_meta(config: ModelConfig, names: Collection[str], has: str, asks: s
         found = len({name.split(".")[1] for name in names if name.startswith(f"{side}.") and name.count(".") > 1})
         if found != wanted:
             raise DocmtError(f"{has} {found} layers of the {side} where {asks} {wanted}: they do not fit, {advice}")
+    for name, wanted in vars(config.chosen).items():
+        if name.endswith("layers") and wanted > len(names):
+            raise DocmtError(f"{has} {len(names)} weights where {asks} {wanted} {name}: they do not fit, {advice}")
     with torch.device("meta"), _Unfilled():
         return TranslationModel(config)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from jsonargparse import ArgumentParser
 
 from docmt.cli.parsing import make_parser, parse
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 
 USAGE = """fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
 thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]"""
@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
         **given,
     )
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    print(f"{options.output}: system {model.config.system}, {parameters / 1e6:.1f} million parameters")
+    print(f"{printable(str(options.output))}: system {model.config.system}, {parameters / 1e6:.1f} million parameters")
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from docmt.cli.parsing import SEARCH_TITLE, add_settings, make_parser, parse_given
 from docmt.cli.recipes import is_recipe
 from docmt.decoding import SearchConfig
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 from docmt.evaluation import MetricConfig
 from docmt.experiments import (
     EvaluationConfig,
@@ -76,7 +76,8 @@ def run(arguments: Sequence[str]) -> int:
     plan, evaluation = _plan(file or options.get("name"), options)
     if options.get("dry_run"):
         trainings = plan.trainings()
-        print("\n".join(f"{state_of(run, evaluation):<10} {run.title} ({run.config.run.name})" for run in trainings))
+        for run in trainings:
+            print(printable(f"{state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
         return 0
     return _reproduce(plan, evaluation)
 
@@ -113,10 +114,10 @@ def _seeds(text: str) -> list[int]:
 
 def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
     def tell(line: str) -> None:
-        print(f"docmt reproduce: {line}", file=sys.stderr, flush=True)
+        print(f"docmt reproduce: {printable(line)}", file=sys.stderr, flush=True)
 
     failures = reproduce(plan, evaluation, tell, lambda failures: write_report(plan, evaluation, failures))
-    print(write_report(plan, evaluation, failures), end="")
+    print(printable(write_report(plan, evaluation, failures), kept="\n"), end="")
     name = plan.output / f"{plan.experiment.name}-{plan.scale}"
     tell(f"the table is in {name}.md and {name}.json")
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 from docmt.files import LOCK_FILE, atomic_path, cannot_write, find_leftovers, lock_directory, write_text
 from docmt.model_directory import RUN_MODEL
 from docmt.training.checkpoints import finish_interrupted_swaps
@@ -192,6 +192,9 @@ class _LogFile(logging.FileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         pass
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), kept="\n\t" if record.exc_info else "")
 
 
 def read_recipe(path: Path, run: Path) -> dict[str, Any]:
