@@ -201,7 +201,7 @@ def test_layers_of_contexts_without_end(tmp_path, tokenizer):
     values = json.loads((tmp_path / "config.json").read_text())
     values["model"]["context"]["layers"] = 1000
     (tmp_path / "config.json").write_text(json.dumps({"model": values["model"]}))
-    with pytest.raises(DocmtError, match=r"has no weights for context\.1\."):
+    with pytest.raises(DocmtError, match=r"has \d+ weights where the config asks for 1000 layers"):
         load_model(tmp_path)
 
 

@@ -127,7 +127,9 @@ class CorpusStatistics:
         return _typed(cls(**values, splits=splits))
 
 
-def _split(values: dict[str, Any]) -> SplitStatistics:
+def _split(values: Any) -> SplitStatistics:
+    if not isinstance(values, dict):
+        raise StatisticsError(f"a split is {values!r}"[:80])
     corpora = {name: _typed(CorpusCounts(**counts)) for name, counts in dict(values.get("corpora", {})).items()}
     found = _typed(SplitStatistics(**{**values, "corpora": corpora}))
     for reason, count in found.skipped.items():

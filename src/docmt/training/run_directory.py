@@ -13,7 +13,16 @@ from typing import Any
 import yaml
 
 from docmt.errors import DocmtError, printable
-from docmt.files import LOCK_FILE, atomic_path, cannot_write, find_leftovers, lock_directory, write_text
+from docmt.files import (
+    LOCK_FILE,
+    atomic_path,
+    cannot_write,
+    check_regular,
+    find_leftovers,
+    lock_directory,
+    read_bytes,
+    write_text,
+)
 from docmt.model_directory import RUN_MODEL
 from docmt.training.checkpoints import finish_interrupted_swaps
 from docmt.training.config import TrainConfig, first_difference
@@ -140,7 +149,7 @@ class RunDirectory:
         """Removes what was recorded after `update`, and a last line that a kill left half-written."""
         if not self.metrics.exists():
             return
-        *lines, _ = self.metrics.read_bytes().split(b"\n")
+        *lines, _ = read_bytes(self.metrics, regular=True).split(b"\n")
         kept, damaged = [], 0
         for line in lines:
             try:
@@ -167,6 +176,7 @@ class RunDirectory:
             yield
             return
         logger = logging.getLogger("docmt")
+        check_regular(self.log)
         try:
             handler = _LogFile(self.log, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
@@ -201,6 +211,7 @@ def read_recipe(path: Path, run: Path) -> dict[str, Any]:
     """The configuration stored in a run. Raises DocmtError if there is none or it is damaged."""
     if not path.exists():
         raise DocmtError(f"there is no run to resume in {run} ({path.name} is missing): leave out --resume")
+    check_regular(path)
     try:
         values = read_yaml(path)
     except DocmtError as error:
