@@ -132,9 +132,8 @@ PLACES = {
     "link to nowhere": lambda path: path.symlink_to("nowhere"),
 }
 PLACES |= {name: lambda path, data=data: path.write_bytes(data) for name, data in CONTENTS.items()}
-HARMLESS = {
-    ("metrics.jsonl", name) for name in [*CONTENTS, "link to nowhere", "link to itself"]
-}  # what lines are damaged is told
+# Damaged lines of metrics are dropped and counted.
+HARMLESS = {("metrics.jsonl", name) for name in [*CONTENTS, "link to nowhere", "link to itself"]}
 HARMLESS |= {("source_dictionary.txt", "link to nowhere"), ("dictionary.txt", "deep YAML")}
 
 
