@@ -105,11 +105,12 @@ class RunDirectory:
     def remove(self) -> None:
         """Removes a run that has just been made, with all that is in it, as far as that can be done."""
         with suppress(OSError):
-            for path in self.path.iterdir():  # the directory itself may be a link
+            for path in list(self.path.iterdir()):  # the directory itself may be a link, or the current one
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path, ignore_errors=True)
                 else:
-                    path.unlink()
+                    with suppress(OSError):
+                        path.unlink()
             self.path.rmdir()
 
     def check_resumable(self, config: TrainConfig) -> None:
