@@ -14,9 +14,10 @@ LONGEST_FILE = 450
 # A file beside the rooms (docmt/errors.py) is a room of one module.
 RANKS = {
     "errors": 0,
-    "streams": 0,
+    "streams": 1,
     "files": 1,
-    "progress": 1,
+    "checksums": 2,
+    "progress": 2,
     "settings": 1,
     "documents": 2,
     "text": 3,

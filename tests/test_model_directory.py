@@ -2,6 +2,8 @@
 
 import json
 import os
+import stat
+import time
 from dataclasses import asdict
 
 import pytest
@@ -170,6 +172,95 @@ def test_damage_is_named(directory, file, damage, message):
     with pytest.raises(DocmtError, match=message) as caught:
         load_model(directory)
     assert "\n" not in str(caught.value)
+
+
+HUGE = {
+    "encoder_layers": (1000, "has 1 layers of the encoder where the config asks for 1000: they do not fit"),
+    "decoder_layers": (1000, "has 1 layers of the decoder where the config asks for 1000: they do not fit"),
+    "vocabulary_size": (10**7, r"tokens.weight of shape \[264, 16\] where the config asks for \[10000000, 16\]"),
+    "width": (2**16, r"where the config asks for \[264, 65536\]"),
+    "feed_forward": (2**20, r"where the config asks for \[1048576"),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_config_of_another_model_takes_no_memory(directory, name):
+    """500 bytes asked for more memory than there is, before the weights were looked at."""
+    path = directory / "config.json"
+    value, message = HUGE[name]
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({"model": {**values["model"], name: value}}))
+    before = time.process_time()
+    with pytest.raises(DocmtError, match=message):
+        load_model(directory)
+    assert time.process_time() - before < 5
+
+
+def test_layers_of_contexts_without_end(tmp_path, tokenizer):
+    save_model(tmp_path, make_model(system="context"), tokenizer)
+    values = json.loads((tmp_path / "config.json").read_text())
+    values["model"]["context"]["layers"] = 1000
+    (tmp_path / "config.json").write_text(json.dumps({"model": values["model"]}))
+    with pytest.raises(DocmtError, match=r"has \d+ weights where the config asks for 1000 layers"):
+        load_model(tmp_path)
+
+
+KINDS = {
+    torch.int8: "I8",
+    torch.bool: "BOOL",
+    torch.complex64: "C64",
+    torch.int64: "I64",
+    torch.float8_e4m3fn: "F8_E4M3",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_weights_of_kinds_that_are_no_fractions_are_refused(directory, kind):
+    rewrite(directory / "model.safetensors", lambda t: t.update({"tokens.weight": t["tokens.weight"].to(kind)}))
+    message = f"model.safetensors has tokens.weight as {KINDS[kind]}, where docmt reads F32, F16, BF16, F64: convert it"
+    with pytest.raises(DocmtError, match=message):
+        load_model(directory)
+
+
+def forget_checksums(directory):
+    path = directory / "config.json"
+    path.write_text(json.dumps({"model": json.loads(path.read_text())["model"]}))
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_weights_of_other_fractions_become_float32(directory, kind):
+    wanted = load_model(directory).state_dict()
+    rewrite(directory / "model.safetensors", lambda t: t.update({name: t[name].to(kind) for name in t}))
+    forget_checksums(directory)
+    for name, tensor in load_model(directory).state_dict().items():
+        assert tensor.dtype == torch.float32
+        assert torch.equal(tensor, wanted[name].to(kind).float())
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_no_numbers_are_refused(directory, number):
+    rewrite(directory / "model.safetensors", lambda t: t["encoder.0.feed_forward.inner.bias"][3:4].fill_(number))
+    forget_checksums(directory)
+    message = r"weights that are no numbers \(NaN or infinite, in encoder\.0\.feed_forward\.inner\.bias\)"
+    with pytest.raises(DocmtError, match=message):
+        load_model(directory)
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_files_have_the_mode_of_the_umask(tmp_path, tokenizer, mask, mode):
+    before = os.umask(mask)
+    try:
+        save_model(tmp_path / "m", make_model(), tokenizer)
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "m").iterdir()} == {mode}
+
+
+def test_a_link_to_a_model_goes_on_pointing_to_it(tmp_path, directory, tokenizer):
+    (tmp_path / "link").symlink_to(directory)
+    save_model(tmp_path / "link", make_model(seed=9), tokenizer)
+    assert (tmp_path / "link").readlink() == directory
+    assert torch.equal(load_model(directory).tokens.weight, make_model(seed=9).tokens.weight)
 
 
 def test_places_without_a_model_are_named(tmp_path):

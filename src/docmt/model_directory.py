@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from docmt.checksums import ENTRY, check_beside, checksum_of, checksums, recorded
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory, check_regular, read_json
 from docmt.model import ModelConfig, TranslationModel
@@ -28,6 +31,15 @@ CARD_FILE = "README.md"
 DOCMT_VERSION = version("docmt")
 RUN_MODEL = "model"
 """Where a run directory keeps its final model."""
+STATE_FILE = "state.json"
+"""Describes the files of a checkpoint as config.json does those of a model directory."""
+FREE = frozenset({"dropout", "attention_dropout", "instance_tokens", "instance_sentences"})
+"""Entries of a stored config that may be edited: they choose how much is read at once and how training goes on.
+
+Every other one says what the weights mean. Many of those, such as the number of heads, leave all shapes as they are,
+so that a config with another value would be loaded and translate badly: they have a checksum of their own."""
+_ARCHITECTURE = "architecture"  # the name of that checksum
+_NUMBERS = ("F32", "F16", "BF16", "F64")  # kinds of weights, in the words of safetensors
 
 
 @dataclass(frozen=True)
@@ -85,12 +97,13 @@ def save_model(
     parameters = sum(parameter.numel() for parameter in model.parameters())
     with atomic_directory(directory) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, model.state_dict())
-        config = {
+        config: dict[str, Any] = {
             "docmt_version": DOCMT_VERSION,
             "source_language": card.source_language,
             "target_language": card.target_language,
             "model": asdict(model.config),
         }
+        config[ENTRY] = {_ARCHITECTURE: _architecture(config["model"]), **checksums(temporary, [WEIGHTS_FILE])}
         (temporary / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         tokenizer.save(temporary)
         (temporary / CARD_FILE).write_text(card.markdown(model.config, parameters), encoding="utf-8")
@@ -103,13 +116,37 @@ def load_model(directory: Path | str, device: torch.device | str = "cpu") -> Tra
     """
     check_device(device)
     directory = find_model(directory)
-    config = load_model_config(directory)
-    # No memory, no random numbers and no time for weights that are replaced at once.
-    with torch.device("meta"), _Unfilled():
-        model = TranslationModel(config)
+    model = model_without_weights(load_model_config(directory), directory / WEIGHTS_FILE)
     model.to_empty(device=device)
     load_weights(model, directory / WEIGHTS_FILE)
     return model.eval()
+
+
+def model_without_weights(config: ModelConfig, path: Path) -> TranslationModel:
+    """The model on "meta": no memory, no random numbers and no time for weights that are read from `path` at once.
+
+    Raises DocmtError if they are other weights than the config asks for; also at once, however many those would be.
+    """
+    shapes = read_shapes(path)
+    model = model_on_meta(config, shapes, f"{path} has", "the config asks for", "copy the directory again")
+    check_shapes(model, shapes, path)
+    return model
+
+
+def model_on_meta(config: ModelConfig, names: Collection[str], has: str, asks: str, advice: str) -> TranslationModel:
+    """The model without memory for its weights, which has as many layers as there are weights for by these names.
+
+    Raises DocmtError, beginning with `has`, if it has not: a short file may ask for more layers than can be built.
+    """
+    for side, wanted in (("encoder", config.filled().encoder_layers), ("decoder", config.filled().decoder_layers)):
+        found = len({name.split(".")[1] for name in names if name.startswith(f"{side}.") and name.count(".") > 1})
+        if found != wanted:
+            raise DocmtError(f"{has} {found} layers of the {side} where {asks} {wanted}: they do not fit, {advice}")
+    for name, wanted in vars(config.chosen).items():
+        if name.endswith("layers") and wanted > len(names):
+            raise DocmtError(f"{has} {len(names)} weights where {asks} {wanted} {name}: they do not fit, {advice}")
+    with torch.device("meta"), _Unfilled():
+        return TranslationModel(config)
 
 
 class _Unfilled(TorchFunctionMode):
@@ -146,13 +183,25 @@ def load_model_config(directory: Path | str) -> ModelConfig:
     if not isinstance(values.get("model"), dict):
         raise DocmtError(f'{path} has no entry "model": copy the model directory again')
     try:
-        return ModelConfig.from_dict(values["model"])
+        config = ModelConfig.from_dict(values["model"])
     except (DocmtError, TypeError, ValueError) as error:
         written_by = values.get("docmt_version", "an unknown version")
         raise DocmtError(
             f"{path} is not understood ({error}; written by docmt {written_by}, read by {DOCMT_VERSION}): "
             "copy the model directory again, or use the docmt that wrote it"
         ) from error
+    wanted = recorded(values, path).get(_ARCHITECTURE)
+    if wanted is not None and wanted != _architecture(values["model"]):
+        raise DocmtError(
+            f"{path} was changed after the model was written, in what its weights mean (only {', '.join(sorted(FREE))} "
+            f'may be): copy it again; if it was changed on purpose, remove "{ENTRY}" from it'
+        )
+    return config
+
+
+def _architecture(values: Mapping[str, Any]) -> str:
+    """The checksum of a stored config without what may be edited."""
+    return checksum_of({name: value for name, value in values.items() if name not in FREE})
 
 
 def load_languages(directory: Path | str) -> tuple[str, str]:
@@ -196,23 +245,43 @@ def load_weights(model: TranslationModel, path: Path) -> None:
 
     Raises DocmtError if the file is missing or damaged, or has other names or shapes than the model.
     """
-    tensors = read_tensors(path)
+    check_shapes(model, read_shapes(path), path)
+    model.load_state_dict(read_weights(path))
+
+
+def read_shapes(path: Path) -> dict[str, list[int]]:
+    """The shape of every tensor of a safetensors file, without reading the tensors.
+
+    Raises DocmtError if it is missing or damaged, or holds anything but numbers with a fraction.
+    """
+    check_regular(path)
+    with _reading(path), safe_open(path, framework="pt") as file:
+        found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+        for name, tensor in found.items():
+            if tensor.get_dtype() not in _NUMBERS:
+                raise DocmtError(
+                    f"{path} has {name} as {tensor.get_dtype()}, where docmt reads {', '.join(_NUMBERS)}: convert it"
+                )
+        return {name: tensor.get_shape() for name, tensor in found.items()}
+
+
+def check_shapes(model: TranslationModel, shapes: Mapping[str, Sequence[int]], path: Path) -> None:
+    """Raises DocmtError unless the tensors of a file have the names and the shapes of the model's."""
     expected = model.state_dict()
     for name, tensor in expected.items():
-        if name not in tensors:
+        if name not in shapes:
             raise DocmtError(f"{path} has no weights for {name}: it belongs to another model, copy the directory again")
-        if tensors[name].shape != tensor.shape:
+        if list(shapes[name]) != list(tensor.shape):
             raise DocmtError(
-                f"{path} has {name} of shape {list(tensors[name].shape)} where the config asks for "
+                f"{path} has {name} of shape {list(shapes[name])} where the config asks for "
                 f"{list(tensor.shape)}: it belongs to another model, copy the directory again"
             )
-    unknown = sorted(set(tensors) - set(expected))
+    unknown = sorted(set(shapes) - set(expected))
     if unknown:
         raise DocmtError(
             f"{path} has weights for {unknown[0]}, which the config does not: "
             "it belongs to another model, copy the directory again"
         )
-    model.load_state_dict(tensors)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -227,11 +296,41 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         raise OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error)) from error
 
 
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors file that docmt wrote, on the CPU.
+
+    Raises DocmtError if it is missing or damaged, does not have the checksum that the description beside it says, if
+    there is one, or holds weights that are not numbers.
+    """
+    read_shapes(path)
+    check_beside(path, CONFIG_FILE, STATE_FILE)
+    tensors = read_tensors(path)
+    check_numbers(path, tensors)
+    return tensors
+
+
+def check_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Raises DocmtError if a tensor holds NaN or an infinite number: as fast as memory is read."""
+    for name, tensor in tensors.items():
+        if tensor.numel() and not all(math.isfinite(value) for value in torch.aminmax(tensor)):
+            raise DocmtError(
+                f"{path} has weights that are no numbers (NaN or infinite, in {name}): copy it again, or train the "
+                "model again if they were so from the start"
+            )
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a safetensors file, on the CPU. Raises DocmtError if it is missing or damaged."""
     check_regular(path)
-    try:
+    with _reading(path):
         return load_file(path)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Failures of the library as DocmtError."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise DocmtError(f"{path} is missing: copy the directory again, complete") from error
     except (SafetensorError, OSError) as error:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
+from docmt.errors import printable
+
 _quiet = False
 
 
@@ -25,7 +27,7 @@ def is_quiet() -> bool:
 def tell(line: str) -> None:
     """News for people, on standard error, unless they are not wanted."""
     if not _quiet:
-        print(f"docmt: {line}", file=forgiving(sys.stderr), flush=True)
+        print(f"docmt: {printable(line)}", file=forgiving(sys.stderr), flush=True)
 
 
 class Forgiving:

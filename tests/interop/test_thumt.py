@@ -61,7 +61,8 @@ def test_missing_files(given, file):
         ("shared_source_target_embedding", True, "trained with shared_source_target_embedding = True, where docmt"),
         ("context_representation", "cnn", "context_representation = 'cnn', where docmt's model knows self_attention"),
         ("num_context_layers", 3, r"lacks weights for context\.1\."),
-        ("num_encoder_layers", 1, r"has weights encoder\.1\..*no place"),
+        ("num_encoder_layers", 1, "has 2 layers of the encoder where its arguments ask for 1: they do not fit"),
+        ("num_decoder_layers", 1000, "has 2 layers of the decoder where its arguments ask for 1000"),
     ],
 )
 def test_parameters_that_do_not_fit(given, name, value, message):

@@ -206,6 +206,9 @@ def test_other_truecasing_is_another_vocabulary(german: MosesBpeTokenizer, tmp_p
     german.save(tmp_path)
     path = tmp_path / "moses.json"
     path.write_text(path.read_text().replace('["cat"]', '["Cat"]'))
+    with pytest.raises(DocmtError, match=r"moses\.json is damaged .*checksum in tokenizer_config\.json"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"kind": "moses-bpe"}')
     changed = load_tokenizer(tmp_path)
     assert changed.encode("a cat", "source") != german.encode("a cat", "source")
     assert not changed.same_words(german)

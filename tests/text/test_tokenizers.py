@@ -5,7 +5,9 @@ import json
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -136,7 +138,8 @@ def test_saved_and_loaded_is_the_same(tokenizers: dict[str, Tokenizer], kind: st
     loaded = load_tokenizer(tmp_path)
     assert type(loaded) is type(tokenizers[kind]) and loaded.vocabulary_size == SIZE
     assert loaded.encode_batch(AWKWARD) == tokenizers[kind].encode_batch(AWKWARD)
-    assert json.loads((tmp_path / "tokenizer_config.json").read_text()) == {"kind": kind}
+    described = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert described["kind"] == kind and len(described["crc32"]) == 1
     assert other.read_text() == "{}"
     assert len(list(tmp_path.iterdir())) == 3
 
@@ -294,6 +297,64 @@ def test_a_vocabulary_without_a_byte_is_refused(tokenizers: dict[str, Tokenizer]
     values["model"]["vocab"]["no byte"] = values["model"]["vocab"].pop("Ā")
     path.write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(DocmtError, match=r"not a byte-level BPE .*lacks bytes"):
+        load_tokenizer(tmp_path)
+
+
+def words_of(values: dict[str, Any], name: str) -> Any:
+    return values["model"][name]
+
+
+DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no word for a merge": lambda values: words_of(values, "vocab").pop("".join(words_of(values, "merges")[-1])),
+    "a merge of three": lambda values: words_of(values, "merges").append("a b c"),
+    "a merge of numbers": lambda values: words_of(values, "merges").append([1, 2]),
+    "a merge of strangers": lambda values: words_of(values, "merges").append(["x\x1b", "y"]),
+    "a prefix longer than the words": lambda values: values["model"].update(continuing_subword_prefix="####"),
+    "ids with a hole": lambda values: words_of(values, "vocab").update(more=100_000),
+    "an id twice": lambda values: words_of(values, "vocab").update(more=5),
+    "another model": lambda values: values["model"].update(type="WordPiece"),
+    "no model": lambda values: values.pop("model"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_words_and_merges_that_do_not_fit(tokenizers: dict[str, Tokenizer], damage: str, tmp_path: Path) -> None:
+    tokenizers["bpe"].save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    DAMAGES[damage](values)
+    path.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(DocmtError, match=r"tokenizer\.json is (damaged|not a byte-level BPE)"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_change_of_a_tokenizer_json_is_refused_or_harmless(
+    tokenizers: dict[str, Tokenizer], seed: int, tmp_path: Path
+) -> None:
+    """Without its checksum: what is accepted still encodes and decodes every text."""
+    tokenizers["bpe"].save(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"kind": "bpe"}')
+    data = (tmp_path / "tokenizer.json").read_bytes()
+    generator = random.Random(seed)
+    for _ in range(60):
+        damaged = bytearray(data)
+        damaged[generator.randrange(len(data))] = generator.randrange(256)
+        (tmp_path / "tokenizer.json").write_bytes(damaged)
+        try:
+            loaded = load_tokenizer(tmp_path)
+        except DocmtError:
+            continue
+        assert loaded.decode_batch(loaded.encode_batch(AWKWARD)) == AWKWARD
+
+
+@pytest.mark.parametrize(
+    "start", [b"", b"\x0a\x0e", b"\x0a\xff\xff\xff\xff\x0f", b"\x12\x04abcd", b"{}", b"\0" * 10_000]
+)
+def test_what_is_no_sentencepiece_model(tokenizers: dict[str, Tokenizer], start: bytes, tmp_path: Path) -> None:
+    tokenizers["sentencepiece"].save(tmp_path)
+    (tmp_path / "tokenizer.model").write_bytes(start)
+    with pytest.raises(DocmtError, match=r"tokenizer\.model is damaged or not a SentencePiece model"):
         load_tokenizer(tmp_path)
 
 

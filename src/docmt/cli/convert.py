@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.cli.parsing import Parser, make_parser, parse
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 
 USAGE = """fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
 thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]"""
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         **given,
     )
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    print(f"{options.output}: system {model.config.system}, {parameters / 1e6:.1f} million parameters")
+    print(f"{printable(str(options.output))}: system {model.config.system}, {parameters / 1e6:.1f} million parameters")
     return 0
 
 

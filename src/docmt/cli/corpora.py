@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from docmt.documents import ParallelDocument, Skipped, read_parallel
 from docmt.documents.plain_text import STANDARD
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 from docmt.files import check_writable
 
 Item = TypeVar("Item")
@@ -75,7 +75,7 @@ def read_corpus(source: str, target: str | None) -> list[ParallelDocument]:
         names = f"{source} and {target} hold" if target else f"{source} holds"
         raise DocmtError(f"{names} no sentence pairs: give files with parallel sentences")
     for reason, count in skipped.counts.items():
-        places = "; ".join(skipped.examples[reason])
+        places = printable("; ".join(skipped.examples[reason]))
         print(f"docmt: left out {count} x {reason} ({places}{', ...' if count > 3 else ''})", file=sys.stderr)
     return corpus
 

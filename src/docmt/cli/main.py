@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import TextIO
 
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 from docmt.streams import silence, standard_streams
 
 COMMANDS = {
@@ -33,6 +33,9 @@ class _ToStandardError(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
         super().emit(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), kept="\n\t" if record.exc_info else "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,7 +106,7 @@ def _usage() -> str:
 
 
 def _fail(sentence: str) -> int:
-    print(f"docmt: error: {sentence}", file=sys.stderr)
+    print(f"docmt: error: {printable(sentence)}", file=sys.stderr)
     return USAGE_ERROR
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from docmt.cli.parsing import add_settings, make_parser, parse
 from docmt.data import PrepareConfig, format_statistics, prepare
+from docmt.errors import printable
 
 CORPORA = {
     "train": "training corpus: a source and a target text file (one sentence a line, an empty line between documents, "
@@ -57,5 +58,5 @@ def run(arguments: Sequence[str]) -> int:
         )
     add_settings(parser, PrepareConfig, None, "the store", skip=set(CORPORA))
     store = prepare(parse(parser, arguments, PrepareConfig).settings)
-    print(format_statistics(store.statistics))
+    print(printable(format_statistics(store.statistics), kept="\n"))
     return 0

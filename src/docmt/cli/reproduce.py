@@ -10,7 +10,7 @@ from docmt import experiments
 from docmt.cli.parsing import SEARCH_TITLE, add_settings, make_parser, parse_given
 from docmt.cli.recipes import is_recipe
 from docmt.decoding import SearchConfig
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 from docmt.evaluation import MetricConfig
 from docmt.experiments import list_experiments, read_experiment
 from docmt.streams import tell
@@ -78,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.get("dry_run"):
         trainings = plan.trainings()
         for run in trainings:
-            print(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})")
+            print(printable(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
         return 0
     return _reproduce(plan, evaluation)
 
@@ -119,7 +119,7 @@ def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
     failures = experiments.reproduce(
         plan, evaluation, tell, lambda failures: experiments.write_report(plan, evaluation, failures)
     )
-    print(experiments.write_report(plan, evaluation, failures), end="")
+    print(printable(experiments.write_report(plan, evaluation, failures), kept="\n"), end="")
     name = plan.output / f"{plan.experiment.name}-{plan.scale}"
     tell(f"the table is in {name}.md and {name}.json")
     try:

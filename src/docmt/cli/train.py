@@ -9,7 +9,7 @@ from pathlib import Path
 from docmt import training
 from docmt.cli.parsing import add_settings, make_parser, parse
 from docmt.cli.recipes import is_recipe
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 from docmt.training import TrainConfig
 
 INTERRUPTED = 130
@@ -60,13 +60,14 @@ def run(arguments: Sequence[str]) -> int:
     result = training.train(options.settings, resume=options.resume is not None)
     if result.interrupted:
         if result.leads:
+            run = printable(str(result.run))
             print(
-                f"docmt: interrupted after update {result.update}; go on with: docmt train --resume {result.run}",
+                f"docmt: interrupted after update {result.update}; go on with: docmt train --resume {run}",
                 file=sys.stderr,
             )
         return INTERRUPTED
     if result.leads:
-        print(f"{result.reason}; the model is in {result.model}")
+        print(printable(f"{result.reason}; the model is in {result.model}"))
     return 0
 
 

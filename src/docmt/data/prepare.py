@@ -9,9 +9,10 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Literal
 
+from docmt.checksums import checksums
 from docmt.data.instances import DEFAULT_LIMIT, MARKS, cut
 from docmt.data.statistics import STATISTICS_FILE, CorpusCounts, CorpusStatistics, SplitStatistics
-from docmt.data.store import SPLITS, TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
+from docmt.data.store import SPLIT_FILES, SPLITS, TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
 from docmt.documents.corpus import ParallelDocument, Skipped, read_parallel
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory, check_regular
@@ -251,6 +252,7 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
         skipped.counts,
         skipped.examples,
         counts if len(counts) > 1 else {},
+        checksums(directory, SPLIT_FILES),
     )
 
 

@@ -55,6 +55,8 @@ class SplitStatistics:
     """The first few places for each reason."""
     corpora: dict[str, CorpusCounts] = field(default_factory=dict)
     """What came from which files, where there are several corpora."""
+    crc32: dict[str, str] = field(default_factory=dict)
+    """The checksum of every file of the split; of a store of an earlier version, none."""
 
     @property
     def sentences_per_instance(self) -> float:
@@ -77,6 +79,7 @@ class SplitStatistics:
         skipped: dict[str, int],
         skipped_examples: dict[str, list[str]],
         corpora: dict[str, CorpusCounts] | None = None,
+        crc32: dict[str, str] | None = None,
     ) -> SplitStatistics:
         """Counts a split with at least one sentence; lengths [S] in words, `instances` packed with `limit`."""
         costs = np.maximum(source_lengths, target_lengths) + MARKS
@@ -96,6 +99,7 @@ class SplitStatistics:
             skipped=dict(skipped),
             skipped_examples={reason: list(places) for reason, places in skipped_examples.items()},
             corpora=dict(corpora or {}),
+            crc32=dict(crc32 or {}),
         )
 
 
@@ -123,13 +127,17 @@ class CorpusStatistics:
         return _typed(cls(**values, splits=splits))
 
 
-def _split(values: dict[str, Any]) -> SplitStatistics:
+def _split(values: Any) -> SplitStatistics:
+    if not isinstance(values, dict):
+        raise StatisticsError(f"a split is {values!r}"[:80])
     corpora = {name: _typed(CorpusCounts(**counts)) for name, counts in dict(values.get("corpora", {})).items()}
     found = _typed(SplitStatistics(**{**values, "corpora": corpora}))
     for reason, count in found.skipped.items():
         places = found.skipped_examples.get(reason, [])
         if not isinstance(count, int) or not all(isinstance(place, str) for place in places):
             raise StatisticsError("what was skipped is not counted in it")
+    if not all(isinstance(value, str) for value in found.crc32.values()):
+        raise StatisticsError("its checksums are none")
     return found
 
 

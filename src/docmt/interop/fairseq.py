@@ -118,8 +118,7 @@ def convert_gtransformer(
             raise DocmtError(f"{checkpoint} has a {name} of its own: docmt's model shares encoder.embed_tokens.weight")
     config = architecture(values, len(embedding), sentences=sentences, instance_tokens=instance_tokens)
     symbols, end_row = _symbols(dictionary, values, len(embedding))
-    model = TranslationModel(config)
-    load_renamed(model, rename(weights, config), checkpoint)
+    model = load_renamed(config, rename(weights, config), checkpoint)
     # The row of the target language marks the end of a document: docmt keeps that one before <mask>.
     last, rows = SpecialTokens(config.vocabulary_size).eod, model.head().weight
     with torch.no_grad():

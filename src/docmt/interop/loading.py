@@ -9,7 +9,8 @@ from torch import Tensor
 
 from docmt.errors import DocmtError
 from docmt.files import read_bytes
-from docmt.model import TranslationModel
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model_directory import check_numbers, model_on_meta
 
 
 def read_symbols(path: Path, what: str) -> list[str]:
@@ -22,8 +23,11 @@ def read_symbols(path: Path, what: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def load_renamed(model: TranslationModel, weights: Mapping[str, Tensor], checkpoint: Path) -> None:
-    """Puts the weights into the model. Raises DocmtError where names or shapes are not those that it has."""
+def load_renamed(config: ModelConfig, weights: Mapping[str, Tensor], checkpoint: Path) -> TranslationModel:
+    """The model with these weights. Raises DocmtError where names or shapes are not those that it has, before it takes
+    memory, or where weights are not numbers."""
+    asks, advice = "its arguments ask for", "give those of the checkpoint"
+    model = model_on_meta(config, weights, f"{checkpoint} has", asks, advice)
     expected = model.state_dict()
     if missing := sorted(set(expected) - set(weights)):
         raise DocmtError(f"{checkpoint} lacks weights for {missing[0]}: its arguments belong to another checkpoint")
@@ -32,7 +36,10 @@ def load_renamed(model: TranslationModel, weights: Mapping[str, Tensor], checkpo
     for name, tensor in expected.items():
         if weights[name].shape != tensor.shape:
             raise DocmtError(
-                f"{checkpoint} has {name} of shape {list(weights[name].shape)} where its arguments ask for "
-                f"{list(tensor.shape)}: they belong to another checkpoint"
+                f"{checkpoint} has {name} of shape {list(weights[name].shape)} where {asks} {list(tensor.shape)}: "
+                "they belong to another checkpoint"
             )
+    check_numbers(checkpoint, weights)
+    model.to_empty(device="cpu")
     model.load_state_dict(weights)
+    return model

@@ -98,12 +98,11 @@ def convert_thumt(
         context_sentences=context_sentences,
         instance_tokens=instance_tokens,
     )
-    model = TranslationModel(config)
     weights = rename(variables)
     for name in ("source_tokens.weight", "target_tokens.weight"):
         if name in weights:  # rows for <s> before, for <eod> and <mask> behind
             weights[name] = torch.nn.functional.pad(weights[name], (0, 0, 1, 2))
-    load_renamed(model, weights, checkpoint)
+    model = load_renamed(config, weights, checkpoint)
     card = ModelCard(training={"converted_from": f"{checkpoint.name}, a checkpoint of the code of Zhang et al. (2018)"})
     save_model(output, model, DictionaryTokenizer(target, source), card)
     return model.eval()

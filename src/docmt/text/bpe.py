@@ -77,7 +77,7 @@ class BpeTokenizer(Tokenizer):
     def save(self, directory: Path) -> None:
         make_directory(directory)
         write_text(directory / MODEL_FILE, self._library.to_str())
-        write_config(directory, self.kind)
+        write_config(directory, self.kind, [MODEL_FILE])
 
     @classmethod
     def load(cls, directory: Path) -> Self:

@@ -10,7 +10,7 @@ from typing import Any
 import tokenizers
 
 from docmt.errors import DocmtError
-from docmt.files import read_bytes
+from docmt.files import parse_json, read_bytes
 from docmt.progress import progress
 from docmt.text.tokenizer import Side, SideSentence, SpecialTokens
 
@@ -32,9 +32,12 @@ def load_library(path: Path, expected: Any, kind: str) -> Any:
     """
     data = read_bytes(path, "the tokenizer file", regular=True)
     try:
+        _check_merges(parse_json(data))
         library: Any = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
         found = _settings(library)
-    except Exception as error:  # the library raises bare Exception
+    except BaseException as error:  # the library raises bare Exception, and where it panics not even that
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
     for name, value in _settings(expected).items():
         if found.get(name) != value:
@@ -42,6 +45,21 @@ def load_library(path: Path, expected: Any, kind: str) -> Any:
                 f"{path} is not a {kind} tokenizer of docmt (its {name} is another); copy the tokenizer's files again"
             )
     return library
+
+
+def _check_merges(values: Any) -> None:
+    """Raises ValueError for a merge of or into something that is no word: the library panics at some of these."""
+    model = values.get("model") if isinstance(values, dict) else None
+    words, merges = (model.get("vocab"), model.get("merges")) if isinstance(model, dict) else (None, None)
+    if not isinstance(words, dict) or not isinstance(merges, list):
+        return  # another model, or none: the library says so
+    for merge in merges:
+        parts = merge.split(" ") if isinstance(merge, str) else merge
+        if not isinstance(parts, list) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
+            raise ValueError(f"{merge!r} is no merge of two words")
+        for word in (*parts, "".join(parts)):
+            if word not in words:
+                raise ValueError(f"it merges {parts[0]!r} and {parts[1]!r}, but {word!r} is no word of it")
 
 
 def _settings(library: Any) -> dict[str, Any]:

@@ -87,10 +87,12 @@ class DictionaryTokenizer(Tokenizer):
 
     def save(self, directory: Path) -> None:
         make_directory(directory)
-        write_text(directory / SYMBOLS_FILE, "".join(f"{symbol}\n" for symbol in self.symbols))
+        files = {SYMBOLS_FILE: self.symbols}
         if self.source_symbols != self.symbols:
-            write_text(directory / SOURCE_SYMBOLS_FILE, "".join(f"{symbol}\n" for symbol in self.source_symbols))
-        write_config(directory, self.kind)
+            files[SOURCE_SYMBOLS_FILE] = self.source_symbols
+        for name, symbols in files.items():
+            write_text(directory / name, "".join(f"{symbol}\n" for symbol in symbols))
+        write_config(directory, self.kind, list(files))
 
     @classmethod
     def load(cls, directory: Path) -> Self:

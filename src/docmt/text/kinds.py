@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from docmt.checksums import changed, matches, recorded
 from docmt.errors import DocmtError
 from docmt.files import parse_json, read_bytes
 from docmt.text.bpe import BpeTokenizer
@@ -33,12 +34,17 @@ def load_tokenizer(directory: Path) -> Tokenizer:
             "folder 'tokenizer' of a prepared store"
         ) from error
     try:
-        kind = parse_json(data)["kind"]
+        values = dict(parse_json(data))
+        kind = values["kind"]
     except (ValueError, KeyError, TypeError) as error:
         raise DocmtError(
             f'{path} does not describe a docmt tokenizer (no "kind" in it); copy the tokenizer\'s files again'
         ) from error
-    return _kind(kind, f"in {path}").load(directory)
+    tokenizer = _kind(kind, f"in {path}").load(directory)
+    for name, wanted in recorded(values, path).items():  # last, as what is wrong otherwise says more
+        if Path(name).name == name and not matches(directory / name, wanted):
+            raise changed(directory / name, path)
+    return tokenizer
 
 
 def train_tokenizer(

@@ -84,7 +84,7 @@ class MosesBpeTokenizer(Tokenizer):
         make_directory(directory)
         write_text(directory / MODEL_FILE, self._library.to_str())
         write_text(directory / MOSES_FILE, self._moses_json())
-        write_config(directory, self.kind)
+        write_config(directory, self.kind, [MODEL_FILE, MOSES_FILE])
 
     @classmethod
     def load(cls, directory: Path) -> Self:

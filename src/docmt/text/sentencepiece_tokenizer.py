@@ -38,11 +38,12 @@ class SentencePieceTokenizer(Tokenizer):
     kind: ClassVar[str] = "sentencepiece"
 
     def __init__(self, model: bytes) -> None:
-        """`model`: the contents of a `.model` file. Raises RuntimeError if they are no such thing."""
+        """`model`: the contents of a `.model` file. RuntimeError or ValueError if they are no such thing."""
         self._model = model
         self._library = library = sentencepiece.SentencePieceProcessor()
         library.LoadFromSerializedProto(model)
         size = library.get_piece_size()
+        library.id_to_piece(list(range(size)))  # raises UnicodeDecodeError now, not for a sentence among thousands
         self._pieces = [
             piece
             for piece in range(size)
@@ -58,7 +59,7 @@ class SentencePieceTokenizer(Tokenizer):
         data = read_bytes(path, "the SentencePiece model", regular=True)
         try:
             return cls(data)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:  # ValueError: a piece, or what the library says, is no UTF-8
             raise DocmtError(f"{path} is damaged or not a SentencePiece model; give another .model file") from error
 
     @property
@@ -82,7 +83,7 @@ class SentencePieceTokenizer(Tokenizer):
         make_directory(directory)
         with atomic_path(directory / MODEL_FILE) as temporary:
             temporary.write_bytes(self._model)
-        write_config(directory, self.kind)
+        write_config(directory, self.kind, [MODEL_FILE])
 
     @classmethod
     def load(cls, directory: Path) -> Self:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeAlias
 
+from docmt.checksums import ENTRY, checksums
 from docmt.files import write_text
 
 CONFIG_FILE = "tokenizer_config.json"
@@ -152,6 +153,7 @@ class Tokenizer(ABC):
         return kept
 
 
-def write_config(directory: Path, kind: str) -> None:
-    """Writes the file that says which kind of tokenizer a directory holds; to be written last."""
-    write_text(directory / CONFIG_FILE, json.dumps({"kind": kind}) + "\n")
+def write_config(directory: Path, kind: str, files: Sequence[str]) -> None:
+    """Writes the file that says which kind of tokenizer a directory holds, in which files; to be written last."""
+    values = {"kind": kind, ENTRY: checksums(directory, files)}
+    write_text(directory / CONFIG_FILE, json.dumps(values) + "\n")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from docmt.errors import DocmtError
-from docmt.model_directory import read_tensors
+from docmt.model_directory import read_weights
 
 
 def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
@@ -19,10 +19,10 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     Raises DocmtError if a file is missing or damaged, or has other tensors than the first.
     """
     first, *others = paths
-    weights = read_tensors(first)
+    weights = read_weights(first)
     sums = {name: tensor.double() for name, tensor in weights.items()}
     for path in others:
-        found = read_tensors(path)
+        found = read_weights(path)
         for name in {**weights, **found}:
             if name not in found or name not in weights or found[name].shape != weights[name].shape:
                 raise DocmtError(f"{path} and {first} are not of the same model (at {name}): copy the run again")

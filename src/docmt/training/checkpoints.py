@@ -11,15 +11,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from docmt.checksums import ENTRY, checksum_of, checksums, recorded
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory, cannot_write, find_leftovers, read_json
 from docmt.model import TranslationModel
-from docmt.model_directory import WEIGHTS_FILE, load_weights, read_tensors, save_tensors
+from docmt.model_directory import STATE_FILE, WEIGHTS_FILE, load_weights, read_weights, save_tensors
 from docmt.settings import at_least, build
 from docmt.training.early_stopping import BestSoFar
 
 OPTIMIZER_FILE = "optimizer.safetensors"
-STATE_FILE = "state.json"
+_STATE = "state"  # the name of the checksum of the state itself, among those of the files
+# What every state has. Without one of these a run would silently begin something anew.
+_NEEDED = {
+    "": {"best", "data", "update", "epoch", "position", "seconds", "validated", "interval", "snapshots", "new_weights"},
+    "best": {"higher_is_better", "score", "update", "since"},
+    "interval": {"loss", "nll", "tokens", "seconds"},
+}
 
 
 @dataclass
@@ -71,7 +78,9 @@ def save_checkpoint(
         save_tensors(temporary / WEIGHTS_FILE, model.state_dict())
         if optimizer is not None:
             save_tensors(temporary / OPTIMIZER_FILE, _optimizer_tensors(model, optimizer))
-        (temporary / STATE_FILE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+        files = [WEIGHTS_FILE] if optimizer is None else [WEIGHTS_FILE, OPTIMIZER_FILE]
+        described = {**state, ENTRY: {_STATE: checksum_of(state), **checksums(temporary, files)}}
+        (temporary / STATE_FILE).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
 
 
 def load_checkpoint(directory: Path, model: TranslationModel, optimizer: torch.optim.Optimizer) -> TrainingState:
@@ -85,13 +94,17 @@ def read_state(directory: Path) -> TrainingState:
     """The state of a checkpoint. Raises DocmtError if it is damaged."""
     path = directory / STATE_FILE
     values = read_json(path)
+    sums = recorded(values, path)
+    values.pop(ENTRY, None)
     try:
-        # Without one of these the run would silently begin something anew.
-        if missing := sorted({"update", "epoch", "position", "best", "interval"} - set(values)):
-            raise DocmtError(f"it has no {missing[0]}")
         state = build(TrainingState, values, path.name)
         for name in ("update", "epoch", "position", "validated"):
             at_least(name, getattr(state, name), 0)
+        for group, needed in _NEEDED.items():
+            if missing := sorted(needed - set(values[group] if group else values)):
+                raise DocmtError(f"it has no {f'{group}.' if group else ''}{missing[0]}")
+        if sums.get(_STATE, checksum_of(values)) != checksum_of(values):
+            raise DocmtError("it is not what its checksum says")
     except DocmtError as error:
         raise DocmtError(
             f"{path} is not understood ({error}): it is damaged or written by another version of docmt; copy the run "
@@ -134,7 +147,7 @@ def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> di
 
 
 def _restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> None:
-    tensors = read_tensors(path)
+    tensors = read_weights(path)
     parameters = _trained(model)
     for full_name, tensor in tensors.items():
         name, _, key = full_name.rpartition(".")

@@ -10,7 +10,7 @@ import torch
 
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model_directory import WEIGHTS_FILE, find_model, load_model_config, load_model_tokenizer, read_tensors
+from docmt.model_directory import WEIGHTS_FILE, find_model, load_model_config, load_model_tokenizer, read_weights
 from docmt.text import Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokeniz
     _check_vocabulary(directory, tokenizer)
     started = load_model_config(directory)
     _check_architecture(directory, started, model.config)
-    pretrained = read_tensors(directory / WEIGHTS_FILE)
+    pretrained = read_weights(directory / WEIGHTS_FILE)
     own = model.state_dict()
     same = started.system == model.config.system
     new, used = [], set()

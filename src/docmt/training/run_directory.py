@@ -12,8 +12,17 @@ from typing import Any
 
 import yaml
 
-from docmt.errors import DocmtError
-from docmt.files import LOCK_FILE, atomic_path, cannot_write, find_leftovers, lock_directory, write_text
+from docmt.errors import DocmtError, printable
+from docmt.files import (
+    LOCK_FILE,
+    atomic_path,
+    cannot_write,
+    check_regular,
+    find_leftovers,
+    lock_directory,
+    read_bytes,
+    write_text,
+)
 from docmt.model_directory import RUN_MODEL
 from docmt.training.checkpoints import finish_interrupted_swaps
 from docmt.training.config import TrainConfig, first_difference
@@ -96,11 +105,12 @@ class RunDirectory:
     def remove(self) -> None:
         """Removes a run that has just been made, with all that is in it, as far as that can be done."""
         with suppress(OSError):
-            for path in self.path.iterdir():  # the directory itself may be a link
+            for path in list(self.path.iterdir()):  # the directory itself may be a link, or the current one
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path, ignore_errors=True)
                 else:
-                    path.unlink()
+                    with suppress(OSError):
+                        path.unlink()
             self.path.rmdir()
 
     def check_resumable(self, config: TrainConfig) -> None:
@@ -140,7 +150,7 @@ class RunDirectory:
         """Removes what was recorded after `update`, and a last line that a kill left half-written."""
         if not self.metrics.exists():
             return
-        *lines, _ = self.metrics.read_bytes().split(b"\n")
+        *lines, _ = read_bytes(self.metrics, regular=True).split(b"\n")
         kept, damaged = [], 0
         for line in lines:
             try:
@@ -167,6 +177,7 @@ class RunDirectory:
             yield
             return
         logger = logging.getLogger("docmt")
+        check_regular(self.log)
         try:
             handler = _LogFile(self.log, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
@@ -193,11 +204,15 @@ class _LogFile(logging.FileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         pass
 
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), kept="\n\t" if record.exc_info else "")
+
 
 def read_recipe(path: Path, run: Path) -> dict[str, Any]:
     """The configuration stored in a run. Raises DocmtError if there is none or it is damaged."""
     if not path.exists():
         raise DocmtError(f"there is no run to resume in {run} ({path.name} is missing): leave out --resume")
+    check_regular(path)
     try:
         values = read_yaml(path)
     except DocmtError as error:
