@@ -32,31 +32,11 @@ COMING: set[str] = {
     "docmt average MODEL RUN -o averaged",
     "docmt average runs/kept --best 5 -o averaged",
     "docmt completion bash > completion.bash",
-    "docmt evaluate --hypothesis out.de --reference test.de --protocol zhang2018 --language de",
     "docmt evaluate --hypothesis out.jsonl --reference test.de",
-    "docmt evaluate --model MODEL --source test.en --reference test.de --protocol gtransformer --language de",
-    "docmt evaluate --model runs/group --source test.en --reference test.de     # s-BLEU, d-BLEU, chrF with signatures",
     "docmt prepare --store stores/compressed --train train.en.gz train.de.gz --dev dev.en dev.de --source_language en --target_language de",  # noqa: E501
     "docmt prepare --store stores/named --train loose.en loose.de --train_docids train.docids --dev dev.en dev.de",
-    "docmt score runs/group test.en test.de     # log-probability of every given sentence, in its document",
-    "docmt train --resume RUN --max_steps 102",
-    "docmt train --resume runs/group            # after Ctrl-C, a crash or kill -9: the same batches, the same loss curve",  # noqa: E501
-    "docmt train --store STORE --run runs/group --devices 2 --batch_tokens 4096 --accumulate 2",
-    "docmt train --store STORE --run runs/group --preset base --device cuda --precision bfloat16",
     "docmt train --store STORE --run runs/kept --checkpoints.keep 10",
-    "docmt train --store stores/mine --run runs/context --system context --initialize_from runs/sentence --freeze loaded",  # noqa: E501
-    "docmt train --store stores/mine --run runs/finetuned --initialize_from runs/sentence --positions sentence --gate_bias 3",  # noqa: E501
-    "docmt train --store stores/mine --run runs/group --system group --preset base",
-    "docmt train --store stores/mine --run runs/sentence --system sentence --preset base",
-    "docmt train recipes/gtransformer/random-full.yaml --devices 1 --accumulate 4",
-    "docmt train small.yaml --store stores/mine --run runs/context --system context --initialize_from runs/sentence --freeze loaded --max_steps 800",  # noqa: E501
-    "docmt train small.yaml --store stores/mine --run runs/group --system group --max_steps 1200 --initialize_from runs/sentence --positions sentence --gate_bias 3 --loaded_scale 0.4 --warmup 200",  # noqa: E501
-    "docmt train small.yaml --store stores/mine --run runs/sentence --system sentence --max_steps 2000",
-    "docmt translate MODEL letter.txt --join_lines",
-    "docmt translate MODEL test.en --layout lines --format jsonl -o out.jsonl",
-    "docmt translate MODEL test.en --layout lines -o out.de",
     "docmt translate MODEL,averaged report.txt",
-    "docmt translate runs/group report.txt",
 }
 
 
