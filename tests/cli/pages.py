@@ -1,0 +1,172 @@
+"""The commands of README.md and of the pages in docs/, typed as they stand there, at sizes that take seconds.
+
+Lines of a block marked `sh` are run, in their order, in a folder with the files that the pages speak of. Lines of a
+block marked `bash` need a GPU, several machines or hours: of these every `docmt` command is parsed, so that its options
+exist. A block marked `yaml` whose first line is `# NAME.yaml` is written to that file before.
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from commands import QUICK, TINY, TINY_SENTENCE, call
+
+ROOT = Path(__file__).parents[2]
+NOT_RUN = ("make", "pip", "git")  # they are what runs the tests, or come before them
+# Settings of real models, and what makes a command quick instead.
+SMALLER = {
+    "prepare": ["--vocabulary_size", "400"],
+    "translate": QUICK,
+    "evaluate": QUICK,
+    "score": QUICK[1:],
+}
+
+# What is being built elsewhere: a page, and lines that will be understood. A test says which to take away.
+COMING: set[str] = {
+    "api.md",
+    "docmt average MODEL RUN -o averaged",
+    "docmt average runs/kept --best 5 -o averaged",
+    "docmt completion bash > completion.bash",
+    "docmt evaluate --hypothesis out.jsonl --reference test.de",
+    "docmt prepare --store stores/compressed --train train.en.gz train.de.gz --dev dev.en dev.de --source_language en --target_language de",  # noqa: E501
+    "docmt prepare --store stores/named --train loose.en loose.de --train_docids train.docids --dev dev.en dev.de",
+    "docmt train --store STORE --run runs/kept --checkpoints.keep 10",
+    "docmt translate MODEL,averaged report.txt",
+}
+
+
+class Line(NamedTuple):
+    """A command of a page."""
+
+    text: str
+    run: bool
+    """or only parsed"""
+
+
+def blocks(page):
+    """The (kind, text) of every block of code of a page."""
+    return re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def lines(page):
+    """The commands of a page."""
+    found = []
+    for kind, text in blocks(page):
+        if kind in ("sh", "bash"):
+            joined = re.sub(r"\s*\\\n\s*", " ", text)
+            found += [Line(line, kind == "sh") for line in map(str.strip, joined.splitlines()) if line]
+    return found
+
+
+def make_folder(folder, corpus, store, run):
+    """Puts the files there that pages speak of: corpora, two texts, STORE, RUN and MODEL, recipes."""
+    for path in corpus.iterdir():
+        shutil.copy(path, folder / path.name)
+    (folder / "report.txt").write_text("Anna bought a lamp yesterday.\nIt is quite cheap.\n")
+    (folder / "letter.txt").write_text("Tom found an umbrella\nin the attic. It is old.\n")
+    shutil.copytree(run / "model", folder / "MODEL")
+    shutil.copytree(run, folder / "RUN")
+    (folder / "STORE").symlink_to(store)
+    (folder / "recipes").symlink_to(ROOT / "recipes")
+    (folder / "recipe.yaml").write_text("data: STORE\nmodel: {system: group}\n")
+
+
+def write_recipes(page, folder):
+    """Writes the recipes that a page shows."""
+    for kind, text in blocks(page):
+        if kind == "yaml" and (name := re.match(r"# ([\w.-]+\.yaml)", text)):
+            (folder / name[1]).write_text(text)
+
+
+def type_line(line):
+    """Runs or parses a line of a page. Returns the outcome of its `docmt` command; fails if another command does."""
+    words = shlex.split(line.text, comments=True)
+    if words[0] in NOT_RUN:
+        return None
+    if words[0] != "docmt" and line.run:
+        subprocess.run(line.text, shell=True, check=True, executable="/bin/bash")
+        return None
+    begin = next((place for place, word in enumerate(words) if word in ("docmt", "docmt.cli.main")), None)
+    if begin is None:
+        return None
+    arguments, stdin, output = redirected(words[begin + 1 :])
+    if not line.run:
+        return call(*arguments, *parse_only(arguments))
+    outcome = call(*with_options(arguments, smaller(arguments)), stdin=stdin)
+    if output:
+        output.write_text(outcome.out)
+    return outcome
+
+
+def check(line):
+    """Types a line; it must be understood. Returns whether it was a command of docmt."""
+    outcome = type_line(line)
+    if outcome is None:
+        return False
+    if line.text in COMING:
+        assert outcome.status != 0, f"this works now, so take it out of COMING: {line.text}"
+    else:
+        assert outcome.status == 0, (line, outcome.err)
+    return True
+
+
+def parse_only(arguments):
+    """What makes the command stop when it has understood its arguments."""
+    return ["--dry_run"] if arguments[0] == "reproduce" else ["--print_config"]
+
+
+def redirected(words):
+    """The arguments without `< FILE` and `> FILE`, the bytes of the first and the path of the second."""
+    stdin, output, kept = b"", None, []
+    rest = iter(words)
+    for word in rest:
+        if word == "<":
+            stdin = Path(next(rest)).read_bytes()
+        elif word == ">":
+            output = Path(next(rest))
+        else:
+            kept.append(word)
+    return kept, stdin, output
+
+
+def smaller(arguments):
+    """The options that make a command quick."""
+    if arguments[0] != "train":
+        return SMALLER.get(arguments[0], [])
+    if "--resume" in arguments:
+        return []
+    return [*(TINY if system(arguments) == "group" else TINY_SENTENCE), "--stop.max_steps", "2"]
+
+
+def system(arguments):
+    """The system that a training is told, by an option or by its recipe."""
+    for name, value in pairwise(arguments):
+        if name in ("--model.system", "--system"):
+            return value
+    recipes = [argument for argument in arguments if argument.endswith(".yaml")]
+    found = yaml.safe_load(Path(recipes[0]).read_text()).get("model", {}) if recipes else {}
+    return found.get("system", "group")
+
+
+def with_options(arguments, options):
+    """The arguments with these options in place of their own: none may be there twice, short or in full."""
+    names = {last_word(option) for option in options if option.startswith("--")} | {"preset"}
+    kept, value_too = [], False
+    for argument in arguments:
+        if argument.startswith("--") and last_word(argument) in names:
+            value_too = "=" not in argument
+        elif value_too:
+            value_too = False
+        else:
+            kept.append(argument)
+    return [*kept, *options]
+
+
+def last_word(option):
+    """`max_steps` of `--stop.max_steps=2`."""
+    return option.partition("=")[0].lstrip("-").replace("-", "_").split(".")[-1]
