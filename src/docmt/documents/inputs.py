@@ -1,0 +1,94 @@
+"""Files to translate, of whatever kind, as documents that keep all that stands between their sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from docmt.documents.document import Document
+from docmt.documents.formats import Format, check_name, format_of
+from docmt.documents.jsonl import JsonDocument, json_documents
+from docmt.documents.layout import looks_wrapped
+from docmt.documents.lines import documents_of_lines
+from docmt.documents.plain_text import BYTE_ORDER_MARK, read_text
+from docmt.documents.verbatim import fenced, markdown_blocks
+
+Layout = Literal["auto", "text", "lines", "markdown", "jsonl"]
+
+
+@dataclass(frozen=True)
+class Input:
+    """What an input file holds."""
+
+    format: Format | Literal["lines"]
+    documents: list[Document]
+    """Their texts, joined, are the file, character for character. Of JSONL they are what a text file with the same
+    documents would hold: a sentence a line, or running text, and an empty line between documents."""
+    verbatim: dict[str, int] = field(default_factory=dict)
+    """lines that are never translated, by what they are"""
+    looks_wrapped: bool = False
+    """whether the lines of running text, each taken for itself, seem to be those of a page"""
+
+    @property
+    def by_lines(self) -> bool:
+        """Whether the file itself says what its sentences are, so that all of them must be there in the output."""
+        return self.format in ("lines", "jsonl")
+
+
+def read_input(
+    path: Path | str, *, layout: Layout = "auto", language: str = "en", join_lines: bool = False
+) -> Input:
+    """The documents of a file ("-" is standard input).
+
+    layout: "auto" looks at the file (see `docmt.documents.formats`); "text" is running text whatever it looks like,
+    "lines" a sentence a line (see `read_lines`). language, join_lines: of running text, see `Document.from_text`.
+    Raises DocmtError for a file that cannot be read, or is of a kind that cannot be translated.
+    """
+    if layout == "auto":
+        check_name(path)
+    text = read_text(path)
+    kind = format_of(path, text) if layout == "auto" else layout
+    if kind == "lines":
+        return Input("lines", documents_of_lines(text, path))
+    if kind == "jsonl":
+        return Input("jsonl", list(_of_jsonl(text, path, language, join_lines)))
+    verbatim = markdown_blocks(text) if kind == "markdown" else fenced(text) if layout == "auto" else []
+    document = Document.from_text(
+        text,
+        language=language,
+        join_lines=join_lines,
+        id=str(path),
+        verbatim=[(stretch.start, stretch.end) for stretch in verbatim],
+    )
+    lines: Counter[str] = Counter()
+    for stretch in verbatim:
+        lines[stretch.kind] += stretch.lines
+    wrapped = not join_lines and looks_wrapped(_without(text, [(v.start, v.end) for v in verbatim]), language)
+    return Input(kind, [document], dict(lines), wrapped)
+
+
+def _without(text: str, stretches: list[tuple[int, int]]) -> str:
+    borders = [0, *(place for stretch in stretches for place in stretch), len(text)]
+    return "\n".join(text[start:end] for start, end in zip(borders[::2], borders[1::2], strict=True))
+
+
+def _of_jsonl(text: str, path: Path | str, language: str, join_lines: bool) -> Iterator[Document]:
+    lines = enumerate(text.removeprefix(BYTE_ORDER_MARK).split("\n"), 1)
+    found = list(json_documents(lines, path, ["source"], running_text=True))
+    documents = [_document(one, language, join_lines) for one in found]
+    for document, following in pairwise([*documents, None]):
+        assert document is not None
+        last = document.gaps[-1]
+        border = "" if following is None else "\n"
+        end = "" if last.endswith("\n") or not (document.sentences or last) else "\n"
+        yield replace(document, gaps=(*document.gaps[:-1], last + end + border))
+
+
+def _document(found: JsonDocument, language: str, join_lines: bool) -> Document:
+    if found.text is None:
+        return Document.from_sentences(found.sides[0], id=found.id)
+    return Document.from_text(found.text, language=language, join_lines=join_lines, id=found.id)
