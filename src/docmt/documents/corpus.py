@@ -81,8 +81,8 @@ def read_parallel(
             else:
                 skipped.add("pair with an empty side", f"{source}, line {line}")
         if pairs:
-            sides = (tuple(pair[side] for pair in pairs) for side in range(2))
-            yield ParallelDocument(id, *sides, number, tuple(lines))
+            ours, theirs = (tuple(pair[side] for pair in pairs) for side in range(2))
+            yield ParallelDocument(id, ours, theirs, number, tuple(lines))
         else:
             skipped.add("document without sentences", f"{source}, line {place}")
 

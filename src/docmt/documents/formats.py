@@ -22,11 +22,16 @@ from docmt.errors import DocmtError
 Format = Literal["text", "markdown", "jsonl"]
 
 _EXTRACT = "extract the text (pandoc x -t plain does for most), and translate that"
-_SUBTITLES = "subtitles", "put their text into a file of one sentence a line, and translate that with --input.layout lines"
+_SUBTITLES = (
+    "subtitles",
+    "put their text into a file of one sentence a line, and translate that with --input.layout lines",
+)
 _PAGE = "a web page", _EXTRACT
 _XML = "XML", _EXTRACT
 _OFFICE = "an office document", _EXTRACT
-_SENTENCES = "put the sentences of one language into a file of one sentence a line, and translate that with --input.layout lines"
+_SENTENCES = (
+    "put the sentences of one language into a file of one sentence a line, and translate that with --input.layout lines"
+)
 _REFUSED = {
     **dict.fromkeys((".srt", ".vtt", ".sub", ".ass"), _SUBTITLES),
     **dict.fromkeys((".html", ".htm", ".xhtml"), _PAGE),

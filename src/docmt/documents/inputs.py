@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -33,15 +32,8 @@ class Input:
     looks_wrapped: bool = False
     """whether the lines of running text, each taken for itself, seem to be those of a page"""
 
-    @property
-    def by_lines(self) -> bool:
-        """Whether the file itself says what its sentences are, so that all of them must be there in the output."""
-        return self.format in ("lines", "jsonl")
 
-
-def read_input(
-    path: Path | str, *, layout: Layout = "auto", language: str = "en", join_lines: bool = False
-) -> Input:
+def read_input(path: Path | str, *, layout: Layout = "auto", language: str = "en", join_lines: bool = False) -> Input:
     """The documents of a file ("-" is standard input).
 
     layout: "auto" looks at the file (see `docmt.documents.formats`); "text" is running text whatever it looks like,
@@ -80,12 +72,11 @@ def _of_jsonl(text: str, path: Path | str, language: str, join_lines: bool) -> I
     lines = enumerate(text.removeprefix(BYTE_ORDER_MARK).split("\n"), 1)
     found = list(json_documents(lines, path, ["source"], running_text=True))
     documents = [_document(one, language, join_lines) for one in found]
-    for document, following in pairwise([*documents, None]):
-        assert document is not None
+    for number, document in enumerate(documents, 1):
         last = document.gaps[-1]
-        border = "" if following is None else "\n"
-        end = "" if last.endswith("\n") or not (document.sentences or last) else "\n"
-        yield replace(document, gaps=(*document.gaps[:-1], last + end + border))
+        if document.sentences and not last.endswith("\n"):
+            last += "\n"
+        yield replace(document, gaps=(*document.gaps[:-1], last + "\n" * (number < len(documents))))
 
 
 def _document(found: JsonDocument, language: str, join_lines: bool) -> Document:

@@ -12,7 +12,6 @@ import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from docmt.errors import DocmtError
 from docmt.files import atomic_path, cannot_read, read_bytes
@@ -42,7 +41,7 @@ def _raw_lines(path: Path | str) -> Iterator[bytes]:
         with Path(path).open("rb") as file:
             start = file.peek(len(_GZIP_START))
             if _is_compressed(start, path):
-                yield from io.BufferedReader(gzip.GzipFile(fileobj=file))  # type: ignore[arg-type]
+                yield from io.BufferedReader(gzip.GzipFile(fileobj=file))
             else:
                 yield from file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -70,9 +70,7 @@ def _found(text: str, markdown: bool) -> list[Verbatim]:
     return found
 
 
-def _blocks(
-    lines: list[str], number: int, markdown: bool, unclosed: dict[str, int]
-) -> Iterator[tuple[str, int]]:
+def _blocks(lines: list[str], number: int, markdown: bool, unclosed: dict[str, int]) -> Iterator[tuple[str, int]]:
     """Yields (kind, line after the last) of what begins in this line and stays as it is.
 
     `unclosed`: of each kind of fence the shortest that nothing after it closes, so that none is looked for again.

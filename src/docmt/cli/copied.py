@@ -1,0 +1,51 @@
+"""Lines without any letter (numbers, times, rows of marks), which are no language: they are copied, not translated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from docmt.decoding import TranslatedSentence, Translation, Translator
+from docmt.documents import Document
+from docmt.documents.layout import has_letters
+
+
+def translate_words(translator: Translator, documents: Sequence[Document]) -> list[Translation]:
+    """`translate_all` for documents without the sentences that have no letter and a line for themselves.
+
+    These are in the translations as they are, with score 0: no model had a choice. A number within a paragraph is
+    translated with it.
+    """
+    kept = [_to_translate(document) for document in documents]
+    words = [document.keep(numbers) for document, numbers in zip(documents, kept, strict=True)]
+    translations = translator.translate_all(words)
+    return [_with_copies(*each) for each in zip(documents, kept, translations, strict=True)]
+
+
+def _to_translate(document: Document) -> list[int]:
+    around = zip(document.sentences, document.gaps, document.gaps[1:], strict=False)
+    return [
+        number
+        for number, (sentence, before, after) in enumerate(around)
+        if has_letters(sentence) or before.rpartition("\n")[2].strip() or after.partition("\n")[0].strip()
+    ]
+
+
+def _with_copies(document: Document, kept: Sequence[int], translation: Translation) -> Translation:
+    """The translation of the sentences that were kept as one of the document."""
+    if len(kept) == len(document.sentences):
+        return translation
+    targets, scores = list(document.sentences), [0.0] * len(document.sentences)
+    for number, sentence in zip(kept, translation.sentences, strict=True):
+        targets[number], scores[number] = sentence.target, sentence.score
+    target = document.replace_sentences(targets)
+    fields = zip(document.sentences, targets, scores, document.spans(), target.spans(), strict=True)
+    return replace(
+        translation,
+        document=target,
+        sentences=tuple(TranslatedSentence(*each) for each in fields),
+        miscounted=tuple((kept[first], kept[after - 1] + 1) for first, after in translation.miscounted),
+        at_limit=tuple(kept[number] for number in translation.at_limit),
+        overlong=tuple(kept[number] for number in translation.overlong),
+        alternatives=tuple(_with_copies(document, kept, other) for other in translation.alternatives),
+    )
