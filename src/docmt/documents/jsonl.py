@@ -158,7 +158,8 @@ def _sentence(record: Record, side: str, where: str) -> str:
 
 def _sentences(record: Record, side: str, where: str) -> list[str]:
     if side not in record:
-        raise DocmtError(f"{where}: `{side}` is missing; give a list of sentences")
+        more = "; running text (`text`) can only be translated" if "text" in record else ""
+        raise DocmtError(f"{where}: `{side}` is missing; give a list of sentences{more}")
     sentences = record[side]
     if isinstance(sentences, str):
         raise DocmtError(
