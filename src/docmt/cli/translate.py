@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +26,6 @@ from docmt.files import cannot_write
 from docmt.model_directory import load_languages
 
 UNKNOWN_LANGUAGE = "en"  # whose rules also serve for languages that have none
-_log = logging.getLogger(__name__)
 GROUP = 64  # documents translated together; finished groups are written at once
 
 
@@ -196,12 +195,12 @@ def _tell(file: _File) -> None:
     """Says what was seen in a file that its user may not know."""
     if left := file.input.verbatim:
         parts = [f"{count} {'line' if count == 1 else 'lines'} of {kind}" for kind, count in left.items()]
-        _log.warning("%s: left as they are: %s", file.name, ", ".join(parts))
+        print(f"docmt: {file.name}: left as they are: {', '.join(parts)}", file=sys.stderr)
     if file.input.looks_wrapped:
-        _log.warning(
-            "%s: looks hard-wrapped (its lines end in the middle of sentences, and each is translated as a sentence): "
-            "add --input.join_lines true",
-            file.name,
+        print(
+            f"docmt: {file.name}: looks hard-wrapped (its lines end in the middle of sentences, and each is translated "
+            "as a sentence): add --input.join_lines true",
+            file=sys.stderr,
         )
 
 

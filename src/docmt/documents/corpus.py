@@ -199,10 +199,13 @@ def _check_border(paths: Sequence[Path], number: int, row: tuple[str, ...], bord
 
 
 def _stripped_lines(path: Path) -> Iterator[str]:
-    for number, line in decoded_lines(path):
-        if number == 1:
+    begins = False
+    for _, raw in decoded_lines(path):
+        line = raw.strip()
+        if line and not begins:
             check_markup(path, line)
-        yield line.strip()
+            begins = True
+        yield line
 
 
 def _read_jsonl(path: Path, sides: Sequence[str]) -> Iterator[tuple[str, int, list[_Row]]]:
