@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 
 import pytest
@@ -37,6 +38,9 @@ def test_jsonl_is_translated_to_jsonl(run, lists, tmp_path):
     outcome = call("translate", run, lists)
     assert (outcome.status, outcome.err) == (0, "")
     found = rows(outcome.out)
+    (tmp_path / "text.txt").write_text("It is cheap.\n")
+    assert call("translate", run, tmp_path / "text.txt", "-o", tmp_path / "named.jsonl").status == 0
+    assert rows((tmp_path / "named.jsonl").read_text())[0]["source"] == "It is cheap."
     assert [(row["document"], row["sentence"], row["source"]) for row in found] == [
         *[("a", 1, "It is cheap."), ("a", 2, "42"), ("a", 3, ""), ("a", 4, "It is old.")],
         *[("b", 1, "She sees the dog."), ("b", 2, "It is old."), ("c", 1, "It is cheap."), ("c", 2, "It is old.")],
@@ -133,6 +137,21 @@ def test_evaluate_writes_as_many_lines_as_the_source_has(run, tmp_path):
         for theirs, ours in zip(lines, found.removesuffix("\n").split("\n"), strict=True):
             assert (ours == "<d>") == (theirs == "<d>")
             assert bool(ours) == (bool(theirs) and not ("<d>" in text and theirs == "It is old."))
+
+
+def test_a_pipe_cannot_be_read_twice(run, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    arguments = ["--source", tmp_path / "pipe", "--reference", tmp_path / "pipe", "-o", tmp_path / "out"]
+    fails(
+        "evaluate", "--model", run, *arguments, message="with -o it is read more than once, but is a pipe; give a file"
+    )
+
+
+def test_a_language_without_rules_is_told(run, tmp_path):
+    (tmp_path / "text").write_text("It is old.\n")
+    outcome = call("translate", run, tmp_path / "text", "--input.language", "xx")
+    assert outcome.status == 0
+    assert outcome.err.startswith("docmt: --input.language xx: there are no rules for this language")
 
 
 def test_what_is_left_as_it_is_is_told_once(run, tmp_path):

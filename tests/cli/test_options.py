@@ -116,7 +116,10 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
             ["translate", "m", "f", "--search.max_length_extra", "0"],
             r"--search.max_length_extra is 0.0: choose at least 1",
         ),
-        (["translate", "m", "f", "--input.layout", "page"], r"--input.layout is 'page': choose one of auto, text, lines"),
+        (
+            ["translate", "m", "f", "--input.layout", "page"],
+            r"--input.layout is 'page': choose one of auto, text, lines",
+        ),
         (["translate", "m", "f", "-o"], r"-o has no value: give one"),
         (["score", "m", "a", "b", "--search.n_best", "2"], r"unknown option --search.n_best"),
         (

@@ -99,6 +99,8 @@ def _check(options: Any) -> None:
     elif not (options.model and options.source):
         raise DocmtError("give --hypothesis and --reference, or --model, --source and --reference")
     check_outputs(options.output, options.json)
+    if options.output:  # it is written line by line beside the source
+        check_regular(options.source, "with -o it is read more than once, but is")
 
 
 def _evaluate_file(options: Any) -> Evaluation:

@@ -21,6 +21,7 @@ from docmt.documents import Document, Input, read_input
 from docmt.documents.inputs import Layout
 from docmt.documents.jsonl import named_jsonl
 from docmt.documents.plain_text import GZIP_SUFFIX, STANDARD, write_text
+from docmt.documents.segmentation import knows_language
 from docmt.errors import DocmtError
 from docmt.files import cannot_write
 from docmt.model_directory import load_languages
@@ -96,7 +97,7 @@ def run(arguments: Sequence[str]) -> int:
         default="auto",
         help="text; jsonl: one JSON object per sentence with its score, its place in the source and target text, and "
         "warnings (sentence_count, length_limit, long_source: what is also told at the end), or error; auto: jsonl for "
-        "JSONL, else text",
+        "JSONL and into x.jsonl, else text",
     )
     add_settings(parser, InputConfig, "input", "how the files are read")
     add_settings(parser, SearchConfig, "search", SEARCH_TITLE)
@@ -105,6 +106,12 @@ def run(arguments: Sequence[str]) -> int:
     if options.search.n_best > 1 and options.format != "jsonl":
         raise DocmtError("--search.n_best above 1 needs --format jsonl: text has room for one translation")
     outputs = _outputs(options.files or [STANDARD], options.output, options.format)
+    if options.input.language and not knows_language(options.input.language):
+        print(
+            f"docmt: --input.language {options.input.language}: there are no rules for this language, and those of "
+            "English find its sentences",
+            file=sys.stderr,
+        )
     translator = translator_of(options)
     report = Report()
     language = options.input.language or load_languages(options.model)[0] or UNKNOWN_LANGUAGE
@@ -185,7 +192,9 @@ def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: l
                 raise
             failures.append(str(error))
             continue
-        chosen = format if format != "auto" else "jsonl" if found.format == "jsonl" else "text"
+        chosen = format
+        if format == "auto":
+            chosen = "jsonl" if found.format == "jsonl" or named_jsonl(output) else "text"
         files.append(_File(path, output, chosen, found))
         _tell(files[-1])
     return files
