@@ -217,6 +217,16 @@ def test_score_tells_of_long_sentences(run, tmp_path):
     assert outcome.err.startswith("docmt: 1 x source sentences longer than the instances that the model was trained on")
 
 
+@pytest.mark.parametrize("flag", ["--train_docids", "--train.docids"])
+def test_ids_of_documents_beside_a_corpus(tmp_path, flag):
+    for name, text in (("s", "It is old.\nIt is cheap.\n"), ("t", "Er ist alt.\nEr ist billig.\n"), ("ids", "a\nb\n")):
+        (tmp_path / name).write_text(text)
+    files = ["--train", tmp_path / "s", tmp_path / "t", flag, tmp_path / "ids"]
+    outcome = call("prepare", "--store", tmp_path / "store", *files, "--vocabulary_size", 270)
+    assert (outcome.status, outcome.err) == (0, "")
+    assert json.loads((tmp_path / "store" / "train" / "documents.json").read_text()) == ["a", "b"]
+
+
 def test_help_shows_a_line_of_each_form():
     for command in ("translate", "score", "prepare"):
         shown = " ".join(call(command, "--help").out.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -48,6 +49,8 @@ def run(arguments: Sequence[str]) -> int:
         parser.add_argument(f"--{name}_docids", nargs="+", type=Path, default=[], metavar="FILE", help=meaning)
     known = {*CORPORA, *(f"{name}_docids" for name in DOCUMENT_IDS)}
     add_settings(parser, PrepareConfig, None, "the store", skip=known)
-    store = prepare(parse(parser, arguments, PrepareConfig).settings)
+    # --train.docids would be an entry within --train to the parser; it is what other toolkits' users try first.
+    written = [re.sub(r"^--(train|dev|test)\.docids(?==|$)", r"--\1_docids", argument) for argument in arguments]
+    store = prepare(parse(parser, written, PrepareConfig).settings)
     print(format_statistics(store.statistics))
     return 0

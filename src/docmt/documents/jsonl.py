@@ -25,6 +25,8 @@ from docmt.errors import DocmtError
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SUFFIXES = (".jsonl", ".ndjson")
+_ONE_A_LINE = "JSONL has one object a line"
+_OR_BOTH_FILES = ", and a text corpus needs both its files named"
 _SIDES = ("source", "target")
 Record = dict[str, object]
 
@@ -73,7 +75,7 @@ def json_documents(
         if not line.strip():
             continue
         where = f"{path}, line {number}"
-        record = _parse(line, where)
+        record = _parse(line, where, _ONE_A_LINE if running_text else _ONE_A_LINE + _OR_BOTH_FILES)
         own = _name(record, "document", where)
         alone = "error" in record or any(isinstance(record.get(side), str) for side in sides)
         if own is None or not alone:
@@ -99,15 +101,12 @@ def json_documents(
         yield document
 
 
-def _parse(line: str, where: str) -> Record:
+def _parse(line: str, where: str, advice: str) -> Record:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
         reason = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
-        raise DocmtError(
-            f"{where}: not valid JSON ({reason}); a JSONL corpus has one object a line, and a text corpus needs "
-            "both its files named"
-        ) from error
+        raise DocmtError(f"{where}: not valid JSON ({reason}); {advice}") from error
     if not isinstance(record, dict):
         raise DocmtError(f"{where}: not a JSON object; give one with `source` and `target`, lists of sentences")
     return record
