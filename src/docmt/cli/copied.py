@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from docmt.decoding import TranslatedSentence, Translation, Translator
 from docmt.documents import Document
 from docmt.documents.layout import has_letters
+
+_LINE_START = re.compile(r"\n[^\S\n]*$")
+_LINE_END = re.compile(r"[^\S\n]*\n")
 
 
 def translate_words(translator: Translator, documents: Sequence[Document]) -> list[Translation]:
@@ -23,11 +27,13 @@ def translate_words(translator: Translator, documents: Sequence[Document]) -> li
 
 
 def _to_translate(document: Document) -> list[int]:
-    around = zip(document.sentences, document.gaps, document.gaps[1:], strict=False)
+    # What stands around the document ends a line as well as a line feed does.
+    gaps = [f"\n{document.gaps[0]}", *document.gaps[1:-1], f"{document.gaps[-1]}\n"] if document.sentences else []
+    around = zip(document.sentences, gaps, gaps[1:], strict=False)
     return [
         number
         for number, (sentence, before, after) in enumerate(around)
-        if has_letters(sentence) or before.rpartition("\n")[2].strip() or after.partition("\n")[0].strip()
+        if has_letters(sentence) or not (_LINE_START.search(before) and _LINE_END.match(after))
     ]
 
 
