@@ -122,7 +122,7 @@ def run(arguments: Sequence[str]) -> int:
         for file in group:
             translations = [found.get(id(document)) for document in file.documents]
             missing = translations.count(None)
-            if (not missing or missing < len(translations)) and _write(file, translations, report):
+            if missing < max(1, len(translations)) and _write(file, translations, report):
                 written += 1
                 for name, translation in zip(file.names, translations, strict=True):
                     if translation is not None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from docmt.documents.plain_text import read_text, write_text
 from docmt.documents.segmentation import sentence_spans
 from docmt.errors import DocmtError
+
+
+def between(stretches: Iterable[tuple[int, int]], end: int) -> list[tuple[int, int]]:
+    """The (start, end) of what stands before, between and after stretches of a text of this length, in order."""
+    borders = [0, *(place for stretch in stretches for place in stretch), end]
+    return list(zip(borders[::2], borders[1::2], strict=True))
 
 
 @dataclass(frozen=True)
@@ -58,8 +64,7 @@ class Document:
     def keep(self, kept: Sequence[int]) -> Document:
         """The same text with only these of its sentences (from 0, in order); the others become parts of gaps."""
         text, spans = self.text(), self.spans()
-        borders = [0, *(place for number in kept for place in spans[number]), len(text)]
-        gaps = tuple(text[start:end] for start, end in zip(borders[::2], borders[1::2], strict=True))
+        gaps = tuple(text[start:end] for start, end in between([spans[number] for number in kept], len(text)))
         return replace(self, sentences=tuple(self.sentences[number] for number in kept), gaps=gaps)
 
     @classmethod
@@ -79,8 +84,7 @@ class Document:
         end) of `verbatim`, which are in order. Raises DocmtError for lone surrogates.
         """
         sentences, gaps, position = [], [], 0
-        borders = [0, *(place for stretch in verbatim for place in stretch), len(text)]
-        for first, last in zip(borders[::2], borders[1::2], strict=True):
+        for first, last in between(verbatim, len(text)):
             for start, end in sentence_spans(text[first:last], language, join_lines):
                 gaps.append(text[position : first + start])
                 sentences.append(text[first + start : first + end])

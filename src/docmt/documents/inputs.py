@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from docmt.documents.document import Document
+from docmt.documents.document import Document, between
 from docmt.documents.formats import Format, check_name, format_of
 from docmt.documents.jsonl import JsonDocument, json_documents
 from docmt.documents.layout import looks_wrapped
@@ -49,23 +49,13 @@ def read_input(path: Path | str, *, layout: Layout = "auto", language: str = "en
     if kind == "jsonl":
         return Input("jsonl", list(_of_jsonl(text, path, language, join_lines)))
     verbatim = markdown_blocks(text) if kind == "markdown" else fenced(text) if layout == "auto" else []
-    document = Document.from_text(
-        text,
-        language=language,
-        join_lines=join_lines,
-        id=str(path),
-        verbatim=[(stretch.start, stretch.end) for stretch in verbatim],
-    )
+    stretches = [(stretch.start, stretch.end) for stretch in verbatim]
+    document = Document.from_text(text, language=language, join_lines=join_lines, id=str(path), verbatim=stretches)
     lines: Counter[str] = Counter()
     for stretch in verbatim:
         lines[stretch.kind] += stretch.lines
-    wrapped = not join_lines and looks_wrapped(_without(text, [(v.start, v.end) for v in verbatim]), language)
-    return Input(kind, [document], dict(lines), wrapped)
-
-
-def _without(text: str, stretches: list[tuple[int, int]]) -> str:
-    borders = [0, *(place for stretch in stretches for place in stretch), len(text)]
-    return "\n".join(text[start:end] for start, end in zip(borders[::2], borders[1::2], strict=True))
+    rest = "\n".join(text[start:end] for start, end in between(stretches, len(text)))
+    return Input(kind, [document], dict(lines), not join_lines and looks_wrapped(rest, language))
 
 
 def _of_jsonl(text: str, path: Path | str, language: str, join_lines: bool) -> Iterator[Document]:
