@@ -72,15 +72,46 @@ def test_translate_names_the_file(run, files, bad):
     lines = ["--input.layout", "lines", *QUICK]
     outcome = call("translate", run, files / "test.en", text, "-o", files / "out", *lines)
     assert outcome.status == 2
-    first, second, summary = errors(outcome)
+    first, second, whole = errors(outcome)
     assert first.startswith(f"error: {files}/test.en, document 2: {bad}")
     assert second.startswith(f"error: {files}/test.en, document 4: {bad}")
-    assert summary == "1 of 2 files could not be translated"
-    assert [path.name for path in (files / "out").iterdir()] == ["good.txt"]
-    (only,) = errors(call("translate", run, *lines, stdin=b"It is cheap.\n\nBAD.\n"))
-    assert only.startswith(f"error: standard input, document 2: {bad}")
+    place = files / "out" / "test.en"
+    assert whole == f"error: 2 of 4 documents have empty lines in {place} instead of their translations"
+    assert {path.name for path in (files / "out").iterdir()} == {"good.txt", "test.en"}
+    found = place.read_text().split("\n")
+    assert [bool(line) for line in found] == [True, False, False, False, False, True, True, False, False, False]
+    first, whole = errors(call("translate", run, *lines, stdin=b"It is cheap.\n\nBAD.\n"))
+    assert first.startswith(f"error: standard input, document 2: {bad}")
+    assert whole == "error: 1 of 2 documents have empty lines in standard output instead of their translations"
     (only,) = errors(call("translate", run, files / "test.en", *QUICK))
     assert only.startswith(f"error: {files}/test.en: {bad}")
+    (files / "bad.txt").write_text("BAD.\n")
+    *_, summary = errors(call("translate", run, files / "bad.txt", text, "-o", files / "two", *lines))
+    assert summary == "1 of 2 files could not be translated"
+    assert [path.name for path in (files / "two").iterdir()] == ["good.txt"]
+
+
+def test_jsonl_says_which_documents_failed(run, files, bad):
+    outcome = call("translate", run, files / "test.jsonl", *QUICK)
+    assert outcome.status == 2
+    assert errors(outcome)[0].startswith(f"error: {files}/test.jsonl, document id1: {bad}")
+    rows = [json.loads(line) for line in outcome.out.splitlines()]
+    assert [(row["document"], row["sentence"]) for row in rows] == [
+        *[("id0", 1), ("id1", 1), ("id1", 2), ("id2", 1), ("id2", 2), ("id3", 1)]
+    ]
+    for row in rows:
+        failed = row["document"] in ("id1", "id3")
+        assert ("error" in row, "target" in row) == (failed, not failed)
+        assert not failed or row["error"].startswith(bad)
+    # Read back, its translations are there and the others are empty.
+    (files / "out.jsonl").write_text(outcome.out)
+    (files / "out.txt").write_text(call("translate", run, files / "test.jsonl", "--format", "text", *QUICK).out)
+    scores = [
+        call("evaluate", "--hypothesis", files / name, "--reference", files / "test.jsonl")
+        for name in ("out.jsonl", "out.txt")
+    ]
+    assert scores[0] == scores[1]
+    assert scores[0].status == 0
 
 
 def test_score_keeps_the_lines(run, files, bad):
@@ -95,7 +126,9 @@ def test_score_keeps_the_lines(run, files, bad):
     outcome = call("score", run, files / "test.jsonl", "--format", "jsonl")
     assert outcome.status == 2
     assert errors(outcome)[0].startswith(f"error: {files}/test.jsonl, document 2 ('id1'): {bad}")
-    assert [json.loads(line)["document"] for line in outcome.out.splitlines()] == ["id0", "id2", "id2"]
+    rows = [json.loads(line) for line in outcome.out.splitlines()]
+    assert [row["document"] for row in rows if "score" in row] == ["id0", "id2", "id2"]
+    assert [row["document"] for row in rows if bad in row.get("error", "")] == ["id1", "id1", "id3"]
 
 
 @pytest.mark.parametrize("unit", ["document", "instance"])
@@ -189,13 +222,13 @@ def test_the_ones_that_fail_are_found_by_halving():
 def test_text_is_segmented_in_the_language_of_the_model(run, tmp_path, monkeypatch):
     """The model's source language, unless another is asked for; of old models, which do not say, English."""
     seen = []
-    read = Document.read
+    from_text = Document.from_text
 
-    def reading(path, *, language, join_lines):
+    def reading(text, *, language, **options):
         seen.append(language)
-        return read(path, language=language, join_lines=join_lines)
+        return from_text(text, language=language, **options)
 
-    monkeypatch.setattr(Document, "read", reading)
+    monkeypatch.setattr(Document, "from_text", reading)
     text = tmp_path / "text.txt"
     text.write_text("It is cheap.\n")
     config = run / "model" / "config.json"

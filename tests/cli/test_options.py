@@ -112,7 +112,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         (["evaluate", "a", "b"], r"unexpected argument 'a'; a whole command is: docmt evaluate --hypothesis"),
         (["score", "--target", "t", "m"], r"--target needs --model before it: name both, or neither"),
         (["prepare", "--store", "s", "--train"], r"--train has no value: give a path"),
-        (["translate", "m", "f", "--format", "xml"], r"--format is 'xml': choose one of text, jsonl"),
+        (["translate", "m", "f", "--format", "xml"], r"--format is 'xml': choose one of auto, text, jsonl"),
         (["translate", "m", "f", "--search.beam", "0"], r"--search.beam is 0: choose a number from 1 to"),
         (["translate", "m", "f", "--search.n_best", "9"], r"--search.n_best is 9: choose at most the beam of 5"),
         (["translate", "m", "f", "--search.n_best", "2"], r"--search.n_best above 1 needs --format jsonl"),
@@ -125,7 +125,10 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
             ["translate", "m", "f", "--search.max_length_extra", "0"],
             r"--search.max_length_extra is 0.0: choose at least 1",
         ),
-        (["translate", "m", "f", "--input.layout", "page"], r"--input.layout is 'page': choose one of text, lines"),
+        (
+            ["translate", "m", "f", "--input.layout", "page"],
+            r"--input.layout is 'page': choose one of auto, text, lines",
+        ),
         (["translate", "m", "f", "-o"], r"-o has no value: give one"),
         (["score", "m", "a", "b", "--search.n_best", "2"], r"unknown option --search.n_best"),
         (

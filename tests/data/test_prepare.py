@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -343,3 +344,97 @@ def test_opening_checks_every_split_and_the_tokenizer(config: PrepareConfig) -> 
     train_tokenizer("bpe", ["x"], 262).save(config.store / "tokenizer")
     with pytest.raises(DocmtError, match="not the tokenizer"):
         PreparedStore.open(config.store)
+
+
+def test_ids_of_documents_beside_the_corpora(config: PrepareConfig, tmp_path: Path) -> None:
+    lines = [f"{word} {word}" for word in ("the", "cat", "dog", "walk", "ran")]
+    more = [tmp_path / "more.en", tmp_path / "more.fr"]
+    for path in more:
+        path.write_text("".join(f"{line}\n" for line in lines))
+    ids = tmp_path / "more.ids"
+    ids.write_text("x\nx\ny\ny\ny\n")
+    store = prepare(changed(config, train=[*config.train, *more], train_docids=[Path("-"), ids]))
+    train = store.split("train")
+    assert train.document_ids[-3:] == ["train.en:60", "more.en:x", "more.en:y"]
+    assert (train.document_offsets[-2:] - train.document_offsets[-3:-1]).tolist() == [2, 3]
+    for files, message in (
+        ([ids], "--train_docids names 1 files for 2 corpora of --train; give one for each, in their order, and -"),
+        ([ids, ids], r"more\.ids ends after line 5, but \S+train\.en goes on"),
+    ):
+        with pytest.raises(DocmtError, match=message):
+            prepare(changed(config, store=tmp_path / "two", train=[*config.train, *more], train_docids=files))
+    with pytest.raises(DocmtError, match=r"--dev_docids names 1 files for 0 corpora"):
+        changed(config, dev=[], dev_docids=[ids])
+    with pytest.raises(DocmtError, match=r"dev\.jsonl is JSONL, which has its ids itself: give - instead of"):
+        prepare(changed(config, store=tmp_path / "two", dev_docids=[ids]))
+    assert not (tmp_path / "two").exists()
+
+
+def test_several_development_corpora_are_counted_by_name(config: PrepareConfig, tmp_path: Path) -> None:
+    for split in ("dev", "test"):
+        files = [
+            config.dev[0],
+            *(write_text(tmp_path / f"{split}.{side}", [["a dog", "ran"]]) for side in ("en", "fr")),
+        ]
+        store = prepare(changed(config, overwrite=True, **{split: files}))
+        own = store.statistics.splits[split].corpora
+        assert {name: (counts.documents, counts.sentences) for name, counts in own.items()} == {
+            str(files[0]): (2, 3),
+            f"{files[1]} and {files[2]}": (1, 2),
+        }
+        assert f"{split}: 2 documents, 3 sentences from {files[0]}" in format_statistics(store.statistics)
+
+
+@pytest.mark.parametrize(
+    ("documents", "kind", "message"),
+    [
+        ([201], "text", r"en and \S+fr is a single document of 201 sentences: .*empty line.* for --train_docids"),
+        ([201], "jsonl", r"long\.jsonl is a single document of 201 sentences: .* a line, or a `document` of its own"),
+        ([201], "ids", r"is a single document of 201 sentences: .* an id of its own in \S+ids"),
+        ([2, 2001], "text", r": document 2 has 2,001 sentences: if it is several, put an empty line"),
+        ([2001, 2], "jsonl", r"long\.jsonl: document doc1 has 2,001 sentences: if it is several, give each"),
+        ([2, 2001], "ids", r": document d1 has 2,001 sentences: if it is several, give each"),
+        ([200], "text", ""),
+        ([200, 2000], "jsonl", ""),
+    ],
+)
+def test_implausibly_long_documents_are_told(
+    config: PrepareConfig,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    documents: list[int],
+    kind: str,
+    message: str,
+) -> None:
+    sentences = [["the cat"] * count for count in documents]
+    ids: list[Path] = []
+    if kind == "jsonl":
+        train = [write_jsonl(tmp_path / "long.jsonl", sentences, sentences)]
+    else:
+        train = [write_text(tmp_path / f"long.{side}", sentences) for side in ("en", "fr")]
+    if kind == "ids":
+        for path in train:
+            path.write_text(path.read_text().replace("\n\n", "\n"))
+        ids = [tmp_path / "ids"]
+        ids[0].write_text("".join(f"d{number}\n" * count for number, count in enumerate(documents)))
+    prepare(changed(config, train=train, train_docids=ids, vocabulary_size=262))
+    (told,) = [record.getMessage() for record in caplog.records] or [""]
+    assert re.search(message, told) and bool(message) == bool(told)
+
+
+def test_a_language_without_rules_is_told_once(config: PrepareConfig, caplog: pytest.LogCaptureFixture) -> None:
+    prepare(changed(config, source_language="xx"))
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("--source_language xx: the segmentation of running text has no rules for this language")
+    caplog.clear()
+    prepare(changed(config, source_language="de-AT", overwrite=True))
+    assert not caplog.records
+
+
+def test_a_name_with_gz_is_a_jsonl_corpus_too(config: PrepareConfig, tmp_path: Path) -> None:
+    import gzip
+
+    dev = tmp_path / "dev.jsonl.gz"
+    dev.write_bytes(gzip.compress(config.dev[0].read_bytes()))
+    store = prepare(changed(config, dev=[config.dev[0], dev]))
+    assert [own.sentences for own in store.statistics.splits["dev"].corpora.values()] == [3, 3]

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from docmt.documents import ParallelDocument, Skipped, read_parallel
-from docmt.documents.plain_text import STANDARD
+from docmt.documents import Document, ParallelDocument, Skipped, read_parallel
+from docmt.documents.corpus import DOCUMENT_MARK
+from docmt.documents.formats import is_jsonl
+from docmt.documents.plain_text import STANDARD, decoded_lines
 from docmt.errors import DocmtError, printable
 from docmt.files import check_writable
 
@@ -78,6 +80,24 @@ def read_corpus(source: str, target: str | None) -> list[ParallelDocument]:
         places = printable("; ".join(skipped.examples[reason]))
         print(f"docmt: left out {count} x {reason} ({places}{', ...' if count > 3 else ''})", file=sys.stderr)
     return corpus
+
+
+def lines_beside(source: str, corpus: Sequence[ParallelDocument], translations: Sequence[Sequence[str]]) -> str:
+    """The translations of a corpus as text of as many lines as its source file, each beside its source.
+
+    Empty lines and document marks stand where they stand there; pairs that were left out are empty lines. A JSONL
+    file has no such lines: its documents are parted by empty lines.
+    """
+    if is_jsonl(source):
+        return "\n".join(Document.from_sentences(sentences).text() for sentences in translations)
+    found = {
+        line: sentence
+        for document, sentences in zip(corpus, translations, strict=True)
+        for line, sentence in zip(document.lines, sentences, strict=True)
+    }
+    marked = ((number, line.strip()) for number, line in decoded_lines(source))
+    lines = [found.get(number, line if line == DOCUMENT_MARK else "") for number, line in marked]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def check_outputs(*paths: str | None) -> None:

@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
+from docmt.cli.copied import translate_words
+from docmt.cli.corpora import check_outputs, document_name, each_alone, lines_beside, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report
 from docmt.decoding import SearchConfig
@@ -59,12 +60,23 @@ def run(arguments: Sequence[str]) -> int:
         common=COMMON,
     )
     parser.add_argument(
-        "--reference", type=str, metavar="FILE", help="reference sentences, one a line, an empty line between documents"
+        "--reference",
+        type=str,
+        metavar="FILE",
+        help="reference sentences, one a line, an empty line between documents, or the `target` of JSONL",
     )
-    parser.add_argument("--hypothesis", type=str, metavar="FILE", help="translated sentences in the same form")
+    parser.add_argument(
+        "--hypothesis",
+        type=str,
+        metavar="FILE",
+        help="translated sentences in the same form; of JSONL (docmt translate --format jsonl) the `target`",
+    )
     parser.add_argument("--model", type=str, metavar="DIRECTORY", help="model or run directory to translate with")
     parser.add_argument(
-        "--source", type=str, metavar="FILE", help="source sentences for --model; a JSONL corpus needs no --reference"
+        "--source",
+        type=str,
+        metavar="FILE",
+        help="source sentences for --model; JSONL with `source` and `target` needs no --reference",
     )
     parser.add_argument("-o", "--output", type=str, metavar="FILE", help="where the translations of --model go")
     parser.add_argument(
@@ -108,6 +120,8 @@ def _check(options: Any) -> None:
     elif not (options.model and options.source):
         raise DocmtError("give --hypothesis and --reference, or --model, --source and --reference")
     check_outputs(options.output, options.json)
+    if options.output:  # it is written line by line beside the source
+        check_regular(options.source, "with -o it is read more than once, but is")
 
 
 def _evaluate_file(options: Any) -> Evaluation:
@@ -133,7 +147,7 @@ def _evaluate_model(options: Any) -> int:
         for units, document in zip(found, corpus, strict=True)
     ]
     if options.output:
-        write_text(options.output, "\n".join(Document.from_sentences(sentences).text() for sentences in hypotheses))
+        write_text(options.output, lines_beside(options.source, corpus, hypotheses))
     kept = [number for number, units in enumerate(found) if units]
     if kept:
         evaluation = evaluate_documents(
@@ -159,5 +173,5 @@ def _instances(translator: Translator, document: ParallelDocument, unit: str) ->
 def _translate(translator: Translator, documents: Sequence[Sequence[Sequence[str]]]) -> list[list[Translation]]:
     """The translations of the units of every document, all searched together."""
     units = [Document.from_sentences(unit) for document in documents for unit in document]
-    translations = iter(translator.translate_all(units))
+    translations = iter(translate_words(translator, units))
     return [[next(translations) for _ in document] for document in documents]

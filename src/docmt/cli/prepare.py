@@ -11,10 +11,17 @@ from docmt.errors import printable
 
 CORPORA = {
     "train": "training corpus: a source and a target text file (one sentence a line, an empty line between documents, "
-    "or <d> lines before them), or one JSONL file with id, source and target; more pairs or .jsonl files are further "
-    "corpora",
-    "dev": "development corpus, in the same form; without one there is no validation",
-    "test": "test corpus, in the same form",
+    'or <d> lines before them), or one JSONL file (x.jsonl): a line is a document, {"id": "a", "source": ["One.", '
+    '"Two."], "target": ["Eins.", "Zwei."]}, or a sentence of one, {"document": "a", "source": "One.", "target": '
+    '"Eins."}; more pairs or .jsonl files are further corpora; all may be compressed (x.gz)',
+    "dev": "development corpora, in the same form; without one there is no validation",
+    "test": "test corpora, in the same form",
+}
+DOCUMENT_IDS = {
+    "train": "text files that name the document of each line, one file beside each corpus of --train (- for a corpus "
+    "with borders of its own); lines that follow each other with the same id are one document",
+    "dev": "the same for --dev",
+    "test": "the same for --test",
 }
 USAGE = """--store DIRECTORY --train SOURCE TARGET [SOURCE TARGET ...] [--dev SOURCE TARGET] [options]
 RECIPE.yaml [options]"""
@@ -44,6 +51,7 @@ def run(arguments: Sequence[str]) -> int:
         USAGE,
         examples=EXAMPLES,
         common=COMMON,
+        also={f"{name}.docids": f"{name}_docids" for name in DOCUMENT_IDS},  # as other toolkits have it
     )
     for name, meaning in CORPORA.items():
         required = name == "train"
@@ -56,7 +64,10 @@ def run(arguments: Sequence[str]) -> int:
             metavar="FILE",
             help=meaning,
         )
-    add_settings(parser, PrepareConfig, None, "the store", skip=set(CORPORA))
+    for name, meaning in DOCUMENT_IDS.items():
+        parser.add_argument(f"--{name}_docids", nargs="+", type=Path, default=[], metavar="FILE", help=meaning)
+    known = {*CORPORA, *(f"{name}_docids" for name in DOCUMENT_IDS)}
+    add_settings(parser, PrepareConfig, None, "the store", skip=known)
     store = prepare(parse(parser, arguments, PrepareConfig).settings)
     print(printable(format_statistics(store.statistics), kept="\n"))
     return 0

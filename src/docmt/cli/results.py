@@ -12,6 +12,7 @@ from docmt.errors import printable
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
+    from docmt.documents import Document
 
 WARNINGS = {
     "sentence_count": "places where the model gave another number of sentences than the source has: surplus sentences "
@@ -27,12 +28,21 @@ def records(translation: Translation) -> list[dict[str, Any]]:
     found = []
     for number, (sentence, warnings) in enumerate(zip(translation.sentences, translation.warnings(), strict=True)):
         record = {"document": translation.document.id, "sentence": number + 1, **sentence.to_json()}
+        record["score"] = float(sentence.score)  # of a sentence that is missing it is a sum of nothing, a whole number
         record["warnings"] = warnings
         if translation.alternatives:
             others = [alternative.sentences[number] for alternative in translation.alternatives]
             record["alternatives"] = [{"target": other.target, "score": other.score} for other in others]
         found.append(record)
     return found
+
+
+def error_records(document: Document, error: str) -> list[dict[str, Any]]:
+    """One JSON object per sentence of a document that has no translation, or no scores."""
+    return [
+        {"document": document.id, "sentence": number, "source": source, "source_span": list(span), "error": error}
+        for number, (source, span) in enumerate(zip(document.sentences, document.spans(), strict=True), 1)
+    ]
 
 
 @dataclass
@@ -72,6 +82,11 @@ class Report:
             found.append(translation if place is None else None)
         return found
 
+    def reason(self, name: str) -> str:
+        """Why the thing of that name failed."""
+        start = f"{name}: "
+        return next((failure.removeprefix(start) for failure in self.failures if failure.startswith(start)), "unknown")
+
     def print(self, total: int, done: int, things: str, undone: str) -> int:
         """Tells all on standard error, at the end how many of the `total` things ("files") were not done, and how.
 
@@ -83,7 +98,7 @@ class Report:
                 print(f"docmt: {len(found)} x {WARNINGS[warning]} ({printable(first)})", file=sys.stderr)
         for failure in self.failures:
             print(f"docmt: error: {printable(failure)}", file=sys.stderr)
-        if self.failures and total > 1:
+        if done < total and total > 1:
             print(f"docmt: {total - done} of {total} {things} could not be {undone}", file=sys.stderr)
         return 2 if self.failures else 0
 

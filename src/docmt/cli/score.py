@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
-from docmt.cli.results import Report, records
+from docmt.cli.results import Report, error_records, records
 from docmt.decoding import SearchConfig
 from docmt.documents import Document
 from docmt.documents.plain_text import write_text
@@ -35,10 +35,16 @@ def run(arguments: Sequence[str]) -> int:
         "source",
         type=str,
         metavar="SOURCE",
-        help="source sentences (one a line, empty line between documents) or JSONL",
+        help="source sentences: one a line, an empty line between documents, or the `source` of JSONL; CORPUS.jsonl "
+        'has both sides: {"id": "a", "source": ["One.", "Two."], "target": ["Eins.", "Zwei."]}, or what docmt '
+        'translate --format jsonl writes, {"document": "a", "source": "One.", "target": "Eins."}',
     )
     parser.add_argument(
-        "target", type=str, nargs="?", metavar="TARGET", help="their translations, line by line; not needed with JSONL"
+        "target",
+        type=str,
+        nargs="?",
+        metavar="TARGET",
+        help="their translations in the same form (of JSONL the `target`); not needed where SOURCE has both sides",
     )
     parser.add_argument("-o", "--output", type=str, default="-", metavar="FILE", help="output file; - for the terminal")
     parser.add_argument(
@@ -46,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
         type=Literal["text", "jsonl"],
         default="text",
         help="text: one number a line for each pair of sentences, an empty line between documents, - where a "
-        "document could not be scored; jsonl: one JSON object per pair",
+        "document could not be scored; jsonl: one JSON object per pair, with its score or with error",
     )
     # The beam and what else only a search needs are left out: nothing is searched here.
     add_settings(parser, SearchConfig, "search", SEARCH_TITLE, skip={"beam", "min_length", "n_best"})
@@ -58,10 +64,15 @@ def run(arguments: Sequence[str]) -> int:
     report, names = Report(), [document_name(options.source, document) for document in corpus]
     found = each_alone(pairs, names, translator_of(options).score_all, report.failures)
     scored = report.numbers_only(found, names)
+    for name, document in zip(names, scored, strict=True):
+        if document is not None:
+            report.collect(name, document)
     if options.format == "jsonl":
-        lines = [
-            json.dumps(record, ensure_ascii=False) for document in scored if document for record in records(document)
+        found_records = [
+            records(document) if document else error_records(source, report.reason(name))
+            for document, (source, _), name in zip(scored, pairs, names, strict=True)
         ]
+        lines = [json.dumps(record, ensure_ascii=False) for own in found_records for record in own]
         write_text(options.output, "".join(line + "\n" for line in lines))
     else:
         blocks = [_lines(document, len(pair.source)) for document, pair in zip(scored, corpus, strict=True)]

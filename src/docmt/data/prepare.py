@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Literal
@@ -14,6 +14,8 @@ from docmt.data.instances import DEFAULT_LIMIT, MARKS, cut
 from docmt.data.statistics import STATISTICS_FILE, CorpusCounts, CorpusStatistics, SplitStatistics
 from docmt.data.store import SPLIT_FILES, SPLITS, TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
 from docmt.documents.corpus import ParallelDocument, Skipped, read_parallel
+from docmt.documents.jsonl import named_jsonl
+from docmt.documents.segmentation import knows_language
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory, check_regular
 from docmt.model.systems import Needs
@@ -27,6 +29,10 @@ LARGEST_VOCABULARY = 1_000_000
 """More cannot be learned from any text; asked for much more, the libraries overflow, or compute for ever."""
 ONE_DOCUMENT = 200
 """A corpus of one document with more sentences than this most likely lacks the borders of its documents."""
+LONG_DOCUMENT = 2000
+"""One of several documents with more sentences than this most likely is several. The longest of the corpora that this
+was measured on (talks, news, parliament, manuals) has 1,575; whole novels have 2,700 to 9,600."""
+NO_IDS = "-"
 
 _log = logging.getLogger(__name__)
 
@@ -40,9 +46,16 @@ class PrepareConfig:
     train: list[Path]
     """Training corpus: the source and the target text file, or one JSONL file; several corpora one after another."""
     dev: list[Path] = field(default_factory=list)
-    """Development corpus, like `train`; without one there is no validation."""
+    """Development corpora, like `train`; without one there is no validation."""
     test: list[Path] = field(default_factory=list)
-    """Test corpus, like `train`."""
+    """Test corpora, like `train`."""
+    train_docids: list[Path] = field(default_factory=list)
+    """Text files with the id of the document of each line, one beside each corpus of `train` (- for one that has its
+    borders itself); lines that follow each other with the same id are one document."""
+    dev_docids: list[Path] = field(default_factory=list)
+    """The same for `dev`."""
+    test_docids: list[Path] = field(default_factory=list)
+    """The same for `test`."""
     source_language: str = ""
     """Code of the source language, such as "en"; written into the store and later into the model card."""
     target_language: str = ""
@@ -95,18 +108,31 @@ class PrepareConfig:
         """
         files = [Path(path) for path in getattr(self, split)]
         if len(files) == 1:
-            return [Corpus(files[0])]
+            return self._with_ids(split, [Corpus(files[0])])
         found: list[Corpus] = []
         rest = iter(files)
         for source in rest:
-            target = None if _is_jsonl(source) else next(rest, None)
-            if not _is_jsonl(source) and (target is None or _is_jsonl(target)):
+            target = None if named_jsonl(source) else next(rest, None)
+            if not named_jsonl(source) and (target is None or named_jsonl(target)):
                 raise DocmtError(
                     f"--{split} names {len(files)} files; give one JSONL file, or a source and a target file, for each "
                     f"corpus ({source} has no other side, and its name does not end in .jsonl)"
                 )
             found.append(Corpus(source, target))
-        return found
+        return self._with_ids(split, found)
+
+    def _with_ids(self, split: str, corpora: list[Corpus]) -> list[Corpus]:
+        """The corpora with the files of their document ids. Raises DocmtError for another number of these."""
+        files = [Path(path) for path in getattr(self, f"{split}_docids")]
+        if not files:
+            return corpora
+        if len(files) != len(corpora):
+            raise DocmtError(
+                f"--{split}_docids names {len(files)} files for {len(corpora)} corpora of --{split}; give one for "
+                f"each, in their order, and {NO_IDS} for one that has none"
+            )
+        pairs = zip(corpora, files, strict=True)
+        return [replace(corpus, docids=None if str(ids) == NO_IDS else ids) for corpus, ids in pairs]
 
 
 @dataclass(frozen=True)
@@ -115,17 +141,15 @@ class Corpus:
 
     source: Path
     target: Path | None = None
+    docids: Path | None = None
+    """names the document of every line"""
 
     @property
     def paths(self) -> list[Path]:
-        return [self.source] if self.target is None else [self.source, self.target]
+        return [path for path in (self.source, self.target, self.docids) if path is not None]
 
     def __str__(self) -> str:
-        return " and ".join(map(str, self.paths))
-
-
-def _is_jsonl(path: Path) -> bool:
-    return path.suffix == ".jsonl"
+        return str(self.source) if self.target is None else f"{self.source} and {self.target}"
 
 
 def prepare(config: PrepareConfig) -> PreparedStore:
@@ -135,6 +159,7 @@ def prepare(config: PrepareConfig) -> PreparedStore:
     Raises DocmtError for a store that is there already, and for corpora that are missing, broken or empty.
     """
     _check_store(config)
+    _warn_of_languages(config)
     for split in SPLITS:
         for corpus in config.corpora(split):
             for path in corpus.paths:
@@ -203,7 +228,7 @@ def _training_sentences(config: PrepareConfig) -> Iterator[tuple[Side, str]]:
 def _read(corpus: Corpus, split: str, skipped: Skipped) -> Iterator[ParallelDocument]:
     """The documents of a corpus. Raises DocmtError if there are none."""
     empty = True
-    for document in read_parallel(corpus.source, corpus.target, skipped=skipped):
+    for document in read_parallel(corpus.source, corpus.target, docids=corpus.docids, skipped=skipped):
         empty = False
         yield document
     if empty:
@@ -227,13 +252,15 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
             # Ids are those of a corpus: of several, each says which corpus it is from.
             prefix = f"{corpus.source.name}:" if len(corpora) > 1 else ""
             documents = _read(corpus, split, skipped)
+            longest = (0, "")  # sentences and id
             while batch := list(islice(documents, BATCH_DOCUMENTS)):
+                longest = max([longest, *((len(document.source), document.id) for document in batch)])
                 _write_batch(batch, tokenizer, writer, skipped, prefix)
                 bar.advance(sum(len(document.source) for document in batch), "sentences")
             own = CorpusCounts(writer.documents - before[0], writer.sentences - before[1])
             if not own.documents:
                 raise _empty(corpus, split)
-            _warn_of_one_document(corpus, own)
+            _warn_of_long_documents(corpus, own, *longest)
             counts[_unused(str(corpus), counts)] = own
     store = ParallelStore.open(directory)
     return SplitStatistics.count(
@@ -256,14 +283,30 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
     )
 
 
-def _warn_of_one_document(corpus: Corpus, counts: CorpusCounts) -> None:
+def _warn_of_long_documents(corpus: Corpus, counts: CorpusCounts, sentences: int, id: str) -> None:
     """A corpus of sentences without borders would teach a model that all of them are context of each other."""
-    if corpus.target is not None and counts.documents == 1 and counts.sentences > ONE_DOCUMENT:
+    if corpus.target is None:
+        remedy = "give each of its documents a line, or a `document` of its own"
+    elif corpus.docids is not None:
+        remedy = f"give each of its documents an id of its own in {corpus.docids}"
+    else:
+        remedy = (
+            "put an empty line (or a line <d> before each) between its documents, or name the document of every line "
+            "in a file for --train_docids (--dev_docids, --test_docids)"
+        )
+    if counts.documents == 1 and sentences > ONE_DOCUMENT:
+        _log.warning("%s is a single document of %s sentences: if it is not, %s", corpus, f"{sentences:,}", remedy)
+    elif sentences > LONG_DOCUMENT:
+        _log.warning("%s: document %s has %s sentences: if it is several, %s", corpus, id, f"{sentences:,}", remedy)
+
+
+def _warn_of_languages(config: PrepareConfig) -> None:
+    """The source language goes into the model, and decides how `docmt translate` finds sentences in running text."""
+    if config.source_language and not knows_language(config.source_language):
         _log.warning(
-            "%s is a single document of %s sentences: if it is not, put an empty line (or a line <d> before each) "
-            "between its documents",
-            corpus,
-            f"{counts.sentences:,}",
+            "--source_language %s: the segmentation of running text has no rules for this language, and docmt "
+            "translate will use those of English (files of one sentence a line need none)",
+            config.source_language,
         )
 
 

@@ -1,27 +1,27 @@
 """Parallel corpora: pairs of text files with one sentence a line, or JSONL; read and written as a stream.
 
 In text files documents are parted by empty lines, or each document is opened by a line `<d>`; a file is of the
-second kind if its first line that is not empty is `<d>`. Line n of the source file belongs to line n of the target
-file, empty lines and marks included. Only a line feed (with or without a carriage return) ends a line.
+second kind if its first line that is not empty is `<d>`. Or a third file names the document of every line. Line n of
+the source file belongs to line n of the target file, empty lines and marks included. Only a line feed (with or without
+a carriage return) ends a line. What JSONL looks like says `docmt.documents.jsonl`; one side may be JSONL and the other
+text. All may be compressed by gzip.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO
 
-from docmt.documents.plain_text import decode_utf8, open_binary
+from docmt.documents.formats import check_markup, is_jsonl
+from docmt.documents.jsonl import LONE_SURROGATE, json_documents
+from docmt.documents.plain_text import BYTE_ORDER_MARK, decoded_lines
 from docmt.errors import DocmtError
-from docmt.files import atomic_path, cannot_read
+from docmt.files import atomic_path
 
 DOCUMENT_MARK = "<d>"
-_BYTE_ORDER_MARK = "\ufeff"
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _Row = tuple[int, tuple[str, ...]]  # a line number and the sentences in that line, one for each side
 
 
@@ -37,6 +37,8 @@ class ParallelDocument:
     target: tuple[str, ...]
     number: int = field(default=0, compare=False, repr=False)
     """its place in the corpus that it was read from, counted from 1, those that were left out included"""
+    lines: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    """where each sentence stands in the source file"""
 
     def __post_init__(self) -> None:
         if len(self.source) != len(self.target):
@@ -59,40 +61,81 @@ class Skipped:
 
 
 def read_parallel(
-    source: Path, target: Path | None = None, *, skipped: Skipped | None = None
+    source: Path, target: Path | None = None, *, docids: Path | None = None, skipped: Skipped | None = None
 ) -> Iterator[ParallelDocument]:
-    """Streams the documents of a parallel corpus: two text files, or (without `target`) one JSONL file.
+    """Streams the documents of a parallel corpus: two files, or (without `target`) one JSONL file with both sides.
 
-    A JSONL line is an object with `source` and `target` (lists of sentences, equally long) and perhaps `id`;
-    without one, and for text files, the id is the ordinal number of the document ("1", "2", ...).
-    Sentences are stripped of surrounding white space. Pairs with an empty side (in files with `<d>` marks and in
-    JSONL) and documents without any pair are left out and counted in `skipped`.
+    Of text files the id of a document is its ordinal number ("1", "2", ...), or what the file `docids` says: it has
+    the name of a document beside each of its sentences. Sentences are stripped of surrounding white space. Pairs with
+    an empty side (where empty lines are no borders) and documents without any pair are left out and counted in
+    `skipped`.
     Raises DocmtError, naming the file and line, for sides that do not fit together, bad UTF-8 and bad JSON.
     """
     skipped = Skipped() if skipped is None else skipped
-    documents = _read_jsonl(source) if target is None else _read_lines((source, target))
-    for number, (id, place, rows) in enumerate(documents, 1):
-        pairs = []
+    for number, (id, place, rows) in enumerate(_parallel(source, target, docids), 1):
+        pairs, lines = [], []
         for line, pair in rows:
             if all(pair):
                 pairs.append(pair)
+                lines.append(line)
             else:
                 skipped.add("pair with an empty side", f"{source}, line {line}")
         if pairs:
-            yield ParallelDocument(id, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs), number)
+            ours, theirs = (tuple(pair[side] for pair in pairs) for side in range(2))
+            yield ParallelDocument(id, ours, theirs, number, tuple(lines))
         else:
             skipped.add("document without sentences", f"{source}, line {place}")
 
 
-def read_documents(path: Path | str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _parallel(source: Path, target: Path | None, docids: Path | None) -> Iterator[tuple[str, int, list[_Row]]]:
+    """Yields (id, line, rows) of every document of a corpus, in whatever form it is."""
+    if docids is not None and (target is None or is_jsonl(source) or is_jsonl(target)):
+        raise DocmtError(f"{source} is JSONL, which has its ids itself: give - instead of {docids}")
+    if target is None:
+        return _read_jsonl(source, ["source", "target"])
+    if docids is not None:
+        return _read_with_ids(source, target, docids)
+    if is_jsonl(source) or is_jsonl(target):
+        return _read_sides(source, target)
+    return _read_lines((source, target))
+
+
+def read_documents(path: Path | str, side: str = "source") -> Iterator[tuple[str, tuple[str, ...]]]:
     """Streams one side alone: the (id, sentences) of every document of a text file, ids as in `read_parallel`.
 
-    Empty lines within documents opened by `<d>` stay, as empty sentences, so that line numbers can be matched with
-    those of another file; documents without any line are left out. Raises DocmtError as `read_parallel` does.
+    Of a JSONL file it is the side of that name. Empty lines within documents opened by `<d>` stay, as empty sentences,
+    so that line numbers can be matched with those of another file; documents without any line are left out.
+    Raises DocmtError as `read_parallel` does.
     """
-    for id, _, rows in _read_lines((Path(path),)):
+    for id, _, rows in _side(Path(path), side):
         if rows:
             yield id, tuple(sentences[0] for _, sentences in rows)
+
+
+def _read_with_ids(source: Path, target: Path, docids: Path) -> Iterator[tuple[str, int, list[_Row]]]:
+    """Yields (id, first line, rows) of the documents of two text files with a third that names them line by line.
+
+    Lines that follow each other with the same id are one document. Lines that are empty in all files are passed over.
+    """
+    open_id, opened, rows = "", 0, list[_Row]()
+    for number, (ours, theirs, id) in _lockstep((source, target, docids)):
+        for path, line in ((source, ours), (target, theirs)):
+            if line == DOCUMENT_MARK:
+                raise DocmtError(
+                    f"{path}, line {number}: a document mark {DOCUMENT_MARK} in a corpus whose documents {docids} "
+                    "names; give only one of the two"
+                )
+        if not id and (ours or theirs):
+            raise DocmtError(f"{docids}, line {number}: there is no id beside the sentence; give one on every line")
+        if rows and id and id != open_id:
+            yield open_id, opened, rows
+            rows = []
+        if id:
+            opened = opened if rows else number
+            open_id = id
+            rows.append((number, (ours, theirs)))
+    if rows:
+        yield open_id, opened, rows
 
 
 def _read_lines(paths: Sequence[Path]) -> Iterator[tuple[str, int, list[_Row]]]:
@@ -156,78 +199,44 @@ def _check_border(paths: Sequence[Path], number: int, row: tuple[str, ...], bord
 
 
 def _stripped_lines(path: Path) -> Iterator[str]:
-    for _, line in _decoded_lines(path):
-        yield line.strip()
+    begins = False
+    for _, raw in decoded_lines(path):
+        line = raw.strip()
+        if line and not begins:
+            check_markup(path, line)
+            begins = True
+        yield line
 
 
-def _decoded_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields (number, line) split at line feeds only, without a byte-order mark at the start of the file."""
-    with open_binary(path) as file:
-        for number, raw in enumerate(_raw_lines(file, path), 1):
-            line = decode_utf8(raw, path, number)
-            yield number, line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+def _read_jsonl(path: Path, sides: Sequence[str]) -> Iterator[tuple[str, int, list[_Row]]]:
+    """Yields (id, line, rows) of every document of a JSONL file, with these sides of it."""
+    for document in json_documents(decoded_lines(path), path, sides):
+        rows = zip(document.lines, zip(*document.sides, strict=True), strict=True)
+        yield document.id, document.line, list(rows)
 
 
-def _raw_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    try:
-        yield from file
-    except OSError as error:
-        raise cannot_read(path, error) from error
+def _read_sides(source: Path, target: Path) -> Iterator[tuple[str, int, list[_Row]]]:
+    """Yields (id, line, rows) of the documents of two files of which one, at least, is JSONL."""
+    files = [_side(path, side) for path, side in ((source, "source"), (target, "target"))]
+    for number, (one, other) in enumerate(zip_longest(*files), 1):
+        if one is None or other is None:
+            shorter, longer = (source, target) if one is None else (target, source)
+            raise DocmtError(
+                f"{shorter} has {number - 1} documents, but {longer} has more; they must be the same documents in the "
+                "same order"
+            )
+        (id, line, ours), (_, _, theirs) = one, other
+        if len(ours) != len(theirs):
+            raise DocmtError(
+                f"document {number} ({id!r}) has {len(ours)} sentences in {source} and {len(theirs)} in {target}; give "
+                "one target sentence for each source sentence"
+            )
+        yield id, line, [(row[0], row[1] + their[1]) for row, their in zip(ours, theirs, strict=True)]
 
 
-def _read_jsonl(path: Path) -> Iterator[tuple[str, int, list[_Row]]]:
-    """Yields (id, line, rows) of every document; all rows of a document stand in one line of the file."""
-    count = 0
-    for number, line in _decoded_lines(path):
-        if not line.strip():
-            continue
-        count += 1
-        id, source, target = _parse_document(line, f"{path}, line {number}")
-        yield id or str(count), number, [(number, pair) for pair in zip(source, target, strict=True)]
-
-
-def _parse_document(line: str, where: str) -> tuple[str | None, list[str], list[str]]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        reason = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
-        raise DocmtError(
-            f"{where}: not valid JSON ({reason}); a JSONL corpus has one object a line, and a text corpus needs "
-            "both its files named"
-        ) from error
-    if not isinstance(record, dict):
-        raise DocmtError(f"{where}: not a JSON object; give one with `source` and `target`, lists of sentences")
-    source, target = (_sentences(record, side, where) for side in ("source", "target"))
-    if len(source) != len(target):
-        raise DocmtError(
-            f"{where}: `source` has {len(source)} sentences and `target` {len(target)}; "
-            "give one target sentence for each source sentence"
-        )
-    id = record.get("id")
-    if isinstance(id, int) and not isinstance(id, bool):
-        id = str(id)
-    if id is not None and not isinstance(id, str):
-        raise DocmtError(f"{where}: `id` is {_json_type(id)}; give a string, or leave it out")
-    if _LONE_SURROGATE.search("".join((id or "", *source, *target))):
-        raise DocmtError(f"{where}: holds a lone surrogate (\\ud800 to \\udfff), which is no character; remove it")
-    return id, source, target
-
-
-def _sentences(record: dict[str, object], side: str, where: str) -> list[str]:
-    if side not in record:
-        raise DocmtError(f"{where}: `{side}` is missing; give a list of sentences")
-    sentences = record[side]
-    if not isinstance(sentences, list):
-        raise DocmtError(f"{where}: `{side}` is {_json_type(sentences)}; give a list of sentences")
-    for index, sentence in enumerate(sentences, 1):
-        if not isinstance(sentence, str):
-            raise DocmtError(f"{where}: sentence {index} of `{side}` is {_json_type(sentence)}; give a string")
-    return [sentence.strip() for sentence in sentences]
-
-
-def _json_type(value: object) -> str:
-    names = {bool: "true or false", int: "a number", float: "a number", str: "a string", list: "a list"}
-    return names.get(type(value), "null" if value is None else "an object")
+def _side(path: Path, side: str) -> Iterator[tuple[str, int, list[_Row]]]:
+    """One side alone, of a JSONL file or of a text file."""
+    return _read_jsonl(path, [side]) if is_jsonl(path) else _read_lines((path,))
 
 
 def write_parallel(documents: Iterable[ParallelDocument], source_path: Path, target_path: Path) -> None:
@@ -262,8 +271,8 @@ def _text_lines(sentences: Sequence[str], where: str, is_first: bool) -> bytes:
     text = "".join(f"{sentence}\n" for sentence in sentences)
     if not is_first:
         text = "\n" + text
-    elif text.startswith(_BYTE_ORDER_MARK):
-        text = _BYTE_ORDER_MARK + text  # readers drop one at the start of a file
+    elif text.startswith(BYTE_ORDER_MARK):
+        text = BYTE_ORDER_MARK + text  # readers drop one at the start of a file
     return text.encode("utf-8")
 
 
@@ -272,7 +281,7 @@ def _unwritable(sentence: str) -> str | None:
         (lambda text: not text.strip(), "is empty"),
         (lambda text: "\n" in text or "\r" in text, "holds a line break"),
         (lambda text: text.strip() == DOCUMENT_MARK, f"is the document mark {DOCUMENT_MARK}"),
-        (lambda text: _LONE_SURROGATE.search(text) is not None, "holds a lone surrogate"),
+        (lambda text: LONE_SURROGATE.search(text) is not None, "holds a lone surrogate"),
     )
     return next((problem for check, problem in checks if check(sentence)), None)
 

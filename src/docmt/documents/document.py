@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from docmt.documents.plain_text import read_text, write_text
 from docmt.documents.segmentation import sentence_spans
 from docmt.errors import DocmtError
+
+
+def between(stretches: Iterable[tuple[int, int]], end: int) -> list[tuple[int, int]]:
+    """The (start, end) of what stands before, between and after stretches of a text of this length, in order."""
+    borders = [0, *(place for stretch in stretches for place in stretch), end]
+    return list(zip(borders[::2], borders[1::2], strict=True))
 
 
 @dataclass(frozen=True)
@@ -55,18 +61,34 @@ class Document:
             )
         return replace(self, sentences=tuple(sentences))
 
+    def keep(self, kept: Sequence[int]) -> Document:
+        """The same text with only these of its sentences (from 0, in order); the others become parts of gaps."""
+        text, spans = self.text(), self.spans()
+        gaps = tuple(text[start:end] for start, end in between([spans[number] for number in kept], len(text)))
+        return replace(self, sentences=tuple(self.sentences[number] for number in kept), gaps=gaps)
+
     @classmethod
-    def from_text(cls, text: str, *, language: str = "en", join_lines: bool = False, id: str = "") -> Document:
+    def from_text(
+        cls,
+        text: str,
+        *,
+        language: str = "en",
+        join_lines: bool = False,
+        id: str = "",
+        verbatim: Sequence[tuple[int, int]] = (),
+    ) -> Document:
         """Segments text into sentences.
 
         Each line ends a sentence; with `join_lines` the lines of a paragraph belong together, and a sentence may
-        hold line breaks (`one_line` removes them for translation). Raises DocmtError for lone surrogates.
+        hold line breaks (`one_line` removes them for translation). There are no sentences in the stretches (start,
+        end) of `verbatim`, which are in order. Raises DocmtError for lone surrogates.
         """
         sentences, gaps, position = [], [], 0
-        for start, end in sentence_spans(text, language, join_lines):
-            gaps.append(text[position:start])
-            sentences.append(text[start:end])
-            position = end
+        for first, last in between(verbatim, len(text)):
+            for start, end in sentence_spans(text[first:last], language, join_lines):
+                gaps.append(text[position : first + start])
+                sentences.append(text[first + start : first + end])
+                position = first + end
         gaps.append(text[position:])
         return cls(tuple(sentences), tuple(gaps), id)
 
@@ -79,6 +101,7 @@ class Document:
     def read(cls, path: Path | str, *, language: str = "en", join_lines: bool = False) -> Document:
         """Reads a UTF-8 text file ("-" is standard input) and segments it; the path becomes the id.
 
+        All of the file is taken for text; `docmt.documents.read_input` looks at what kind of file it is.
         Raises DocmtError for a file that cannot be read and for bytes that are not UTF-8.
         """
         return cls.from_text(read_text(path), language=language, join_lines=join_lines, id=str(path))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 BYTE_ORDER_MARK = "\ufeff"
 LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -33,6 +34,8 @@ _MARKS = re.compile(_MARK % "", re.VERBOSE)
 _GERMAN_MARKS = re.compile(_MARK % rf"(?! \s+ {GERMAN_ORDINAL_NOUN} )", re.VERBOSE)
 _FIRST_NUMBERS = {"1.", "1)", "(1)", "a)", "(a)", "A)", "(A)"}
 _UNDERLINE = re.compile(r"([=\-~^*\"'`#+_])\1+")
+_NARROWEST_PAGE = 30
+"""Lines that end in the middle of sentences are not wrapped at fewer characters than these."""
 _OPEN_END = re.compile(r"[^.!?…:;,。！？：；，、)\]\-–—]$")
 
 
@@ -53,8 +56,13 @@ class _Line:
 
 
 def has_words(text: str) -> bool:
-    """Whether there is anything to translate: a letter or a digit."""
+    """Whether there is anything that a sentence is made of: a letter or a digit."""
     return any(map(str.isalnum, text))
+
+
+def has_letters(text: str) -> bool:
+    """Whether there is anything to translate: a letter of any script."""
+    return any(map(str.isalpha, text))
 
 
 def blocks(text: str, language: str = "en", join_lines: bool = False) -> Iterator[tuple[int, int]]:
@@ -62,12 +70,35 @@ def blocks(text: str, language: str = "en", join_lines: bool = False) -> Iterato
 
     Each line is a block. With `join_lines` the lines of one hard-wrapped paragraph are one block, which then holds
     the line breaks; blank lines, headings, list items and quoted lines (each line that starts with `>`) end it.
+    What has no letter (numbers, times, rows of marks) is no block.
     """
     lines = _lines(text, _GERMAN_MARKS if language == "de" else _MARKS)
     if join_lines:
-        yield from _paragraphs(text, list(lines))
+        found = _paragraphs(text, list(lines))
     else:
-        yield from ((line.start, line.end) for line in lines if not line.empty)
+        found = ((line.start, line.end) for line in lines if not line.empty)
+    yield from ((start, end) for start, end in found if has_letters(text[start:end]))
+
+
+def looks_wrapped(text: str, language: str = "en") -> bool:
+    """Whether the lines of the text are those of a page, not of sentences.
+
+    They are where, of the lines that another one of their paragraph follows, at least half (and three) are broken off:
+    they end without the end of a sentence, the next one goes on in lower case, and they are about equally wide.
+    """
+    lines = list(_lines(text, _GERMAN_MARKS if language == "de" else _MARKS))
+    followed = [
+        (line, below) for line, below in pairwise(lines) if not line.empty and not below.empty and below.kind == "text"
+    ]
+    widths = sorted(
+        line.end - line.bare_start
+        for line, below in followed
+        if _OPEN_END.search(text[line.start : line.end].rstrip(",;")) and text[below.start].islower()
+    )
+    if len(widths) < max(3, len(followed) / 2):
+        return False
+    widest = widths[-1 - len(widths) // 20]
+    return widest >= _NARROWEST_PAGE and sum(3 * width >= 2 * widest for width in widths) >= 0.8 * len(widths)
 
 
 def _lines(text: str, marks: re.Pattern[str]) -> Iterator[_Line]:

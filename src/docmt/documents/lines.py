@@ -7,10 +7,9 @@ from pathlib import Path
 
 from docmt.documents.corpus import DOCUMENT_MARK, stray_mark
 from docmt.documents.document import Document
-from docmt.documents.plain_text import read_text
+from docmt.documents.plain_text import BYTE_ORDER_MARK, read_text
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_BYTE_ORDER_MARK = "\ufeff"
 
 
 def read_lines(path: Path | str) -> list[Document]:
@@ -20,7 +19,11 @@ def read_lines(path: Path | str) -> list[Document]:
     are the file, character for character. At least one document, though it may have no sentences.
     Raises DocmtError for a file that cannot be read and for a document mark in a file that does not begin with one.
     """
-    text = read_text(path)
+    return documents_of_lines(read_text(path), path)
+
+
+def documents_of_lines(text: str, path: Path | str) -> list[Document]:
+    """Like `read_lines`, of the text of that file."""
     documents: list[Document] = []
     sentences: list[str] = []
     gaps: list[str] = []
@@ -36,7 +39,7 @@ def read_lines(path: Path | str) -> list[Document]:
         position = end
 
     for number, line in enumerate(_LINE.finditer(text), 1):
-        raw = line[0].removeprefix(_BYTE_ORDER_MARK) if number == 1 else line[0]
+        raw = line[0].removeprefix(BYTE_ORDER_MARK) if number == 1 else line[0]
         sentence = raw.strip()
         if marked is None and sentence:
             marked = sentence == DOCUMENT_MARK

@@ -1,45 +1,95 @@
-"""Plain text in and out: UTF-8, byte for byte, with errors that say where the bytes are bad and what to do."""
+"""Plain text in and out: UTF-8, byte for byte, with errors that say where the bytes are bad and what to do.
+
+What is compressed by gzip is read as what it holds, whatever its name; what is written to a name in .gz is compressed.
+"""
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import sys
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from docmt.errors import DocmtError
-from docmt.files import cannot_read, read_bytes
+from docmt.files import atomic_path, cannot_read, read_bytes
 from docmt.files import write_text as write_text_atomically
 
 STANDARD = "-"
 """The path that stands for standard input when reading and standard output when writing."""
 
 
-def open_binary(path: Path | str) -> BinaryIO:
-    """Opens a file for reading bytes. Raises DocmtError if it is missing, a directory or not readable."""
+BYTE_ORDER_MARK = "\ufeff"
+GZIP_SUFFIX = ".gz"
+_GZIP_START = b"\x1f\x8b"
+
+
+def decoded_lines(path: Path | str) -> Iterator[tuple[int, str]]:
+    """Streams (number, line) of a UTF-8 file, split at line feeds only, without a byte-order mark at its start.
+
+    Raises DocmtError, naming the line, as `read_text` does.
+    """
+    for number, raw in enumerate(_raw_lines(path), 1):
+        line = decode_utf8(raw, path, number)
+        yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+
+
+def _raw_lines(path: Path | str) -> Iterator[bytes]:
     try:
-        return Path(path).open("rb")
+        with Path(path).open("rb") as file:
+            start = file.peek(len(_GZIP_START))
+            if _is_compressed(start, path):
+                yield from io.BufferedReader(gzip.GzipFile(fileobj=file))
+            else:
+                yield from file
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _damaged(path) from error
     except (OSError, ValueError) as error:
         raise cannot_read(path, error) from error
+
+
+def _is_compressed(data: bytes, path: Path | str) -> bool:
+    """Whether these first bytes are those of gzip. Raises DocmtError if they are not, though the name says so."""
+    if data.startswith(_GZIP_START):
+        return True
+    if str(path).endswith(GZIP_SUFFIX):
+        raise _damaged(path)
+    return False
+
+
+def _damaged(path: Path | str) -> DocmtError:
+    return DocmtError(f"{path} is damaged or cut off, or was not compressed by gzip: copy or compress it again")
 
 
 def read_text(path: Path | str) -> str:
     """Reads UTF-8 text exactly as it stands (byte-order mark, CRLF and all); "-" is standard input.
 
+    What is compressed by gzip is decompressed.
     Raises DocmtError for a file that cannot be read and for bytes that are not UTF-8.
     """
     if str(path) == STANDARD:
         if sys.stdin is None:
             raise DocmtError("cannot read standard input: it is closed; name a file")
-        return decode_utf8(sys.stdin.buffer.read(), "standard input")
-    return decode_utf8(read_bytes(path), path)
+        return decode_utf8(_decompressed(sys.stdin.buffer.read(), "standard input"), "standard input")
+    return decode_utf8(_decompressed(read_bytes(path), path), path)
+
+
+def _decompressed(data: bytes, path: Path | str) -> bytes:
+    if not _is_compressed(data, path):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _damaged(path) from error
 
 
 def write_text(path: Path | str, text: str) -> None:
     """Writes text as UTF-8 with no newline translation: atomically to a file, or to standard output for "-".
 
-    A reader that closes the pipe early (`| head`) ends the writing quietly. Raises DocmtError for lone
-    surrogates and for operating system errors.
+    A file whose name ends in .gz is compressed. A reader that closes the pipe early (`| head`) ends the writing
+    quietly. Raises DocmtError for lone surrogates and for operating system errors.
     """
     try:
         data = text.encode("utf-8")
@@ -60,6 +110,10 @@ def write_text(path: Path | str, text: str) -> None:
             path.write_bytes(data)
         except OSError as error:
             raise DocmtError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+        return
+    if path.suffix == GZIP_SUFFIX:
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(gzip.compress(data, mtime=0))  # without the time: equal texts are equal files
         return
     write_text_atomically(path, text)
 
@@ -85,6 +139,10 @@ def _advice(data: bytes, error: UnicodeDecodeError) -> str:
         return _looks_like("UTF-32", "utf-32")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return _looks_like("UTF-16", "utf-16")
+    if data.startswith(b"PK\x03\x04"):
+        return "it looks like a zip archive or an office document; extract its text, and give that"
+    if data.startswith(b"%PDF-"):
+        return "it looks like a PDF document; extract its text (pdftotext does), and give that"
     if error.reason == "unexpected end of data":
         return "the last character is cut off; fetch or copy the file again"
     if b"\x00" in data:

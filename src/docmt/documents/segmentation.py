@@ -18,6 +18,18 @@ _MARGIN = 500
 # sentencex 1.0.32 panics on a capital, white space outside ASCII and a full stop ("B\u00a0."): show it plain spaces.
 _WHITE_SPACE = re.compile(r"\s")
 
+# The languages that sentencex 1.0.32 has rules for (Chinese ends of sentences it knows everywhere), and those that it
+# treats as one of them, as Czech as Slovak: tried out with the abbreviations of each language.
+_OWN_RULES = "am ar bg bn ca da de el en es fi fr gu hi hy it ja kk kn ml mr my nl pa pl pt ru sk ta te uk zh"
+_RULES_OF_ANOTHER = """
+    ab an av ay ba bm ce co cs cv gl gn ht kl kv lb li ln mg oc os qu rm sg tt ty wa wo
+    aae als alt arn ast atj avk bar bci bxr csb dsb dua egl eml ext fit fon frc frp frr fur gcf gcr gld gsw guc hke hrx
+    hsb hyw inh jut kaa kab kbp kea kjh koi krc krl ksh kum lad lbe lez lij lld lmo lua mdf mhr mrj mwl myv nah nap nds
+    olo pcd pdc pdt pfl pms pnt qug rgn rue rut sah scn sdc ses shy sjd sli smn srn sro stq sty szl tet tyv udm vec vls
+    vmf vmw vot wls xal
+"""
+_KNOWN_LANGUAGES = frozenset(f"{_OWN_RULES} {_RULES_OF_ANOTHER}".split())
+
 _LAST_INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.$")
 _LAST_WORD = re.compile(r"(?<!\w)(\w+)\.$")
 _GERMAN_ORDINAL = re.compile(r"(?<![\w.,])\d{1,2}\.$")
@@ -46,7 +58,7 @@ def sentence_spans(text: str, language: str = "en", join_lines: bool = False) ->
     `language` is a code such as "de" or "de-AT"; English rules serve for languages that sentencex does not know.
     `join_lines`: see `layout.blocks`. Raises DocmtError for lone surrogates.
     """
-    language = re.split("[-_]", language.lower(), maxsplit=1)[0]
+    language = _base(language)
     spans: list[tuple[int, int]] = []
     for block_start, block_end in blocks(text, language, join_lines):
         block = text[block_start:block_end]
@@ -58,6 +70,16 @@ def sentence_spans(text: str, language: str = "en", join_lines: bool = False) ->
                 spans.append((first, first + len(piece.strip())))
             start = end
     return spans
+
+
+def knows_language(language: str) -> bool:
+    """Whether there are rules for this language; without any, those of English serve."""
+    return _base(language) in _KNOWN_LANGUAGES
+
+
+def _base(language: str) -> str:
+    """The code of a language without that of its country or script."""
+    return re.split("[-_]", language.lower(), maxsplit=1)[0]
 
 
 def one_line(sentence: str) -> str:

@@ -1,19 +1,23 @@
-"""Reading a hypothesis file beside its reference, where an empty line is a border or an empty sentence."""
+"""Reading a hypothesis file beside its reference, where an empty line is a border or an empty sentence.
+
+Either may be JSONL, of which the `target` is read, and which says itself what its sentences are.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from docmt.documents.corpus import DOCUMENT_MARK, read_documents
-from docmt.documents.plain_text import read_text
+from docmt.documents.formats import is_jsonl
+from docmt.documents.plain_text import BYTE_ORDER_MARK, read_text
 
 Corpus = list[tuple[str, ...]]
 """Documents of sentences."""
 
 
 def read_reference(path: Path) -> Corpus:
-    """The documents of a file of one sentence a line with document marks."""
-    return [sentences for _, sentences in read_documents(path)]
+    """The documents of a file of one sentence a line with document marks, or of JSONL."""
+    return [sentences for _, sentences in read_documents(path, "target")]
 
 
 def read_hypothesis(path: Path, reference_path: Path, references: Corpus) -> Corpus:
@@ -23,7 +27,10 @@ def read_hypothesis(path: Path, reference_path: Path, references: Corpus) -> Cor
     hypothesis's own document marks, as for a system that keeps documents but not sentences.
     Raises DocmtError for a file that cannot be read.
     """
-    aligned = align_lines(_lines(path), _lines(reference_path), references)
+    if is_jsonl(path):
+        return read_reference(path)
+    reference = _lines_of(references) if is_jsonl(reference_path) else _lines(reference_path)
+    aligned = align_lines(_lines(path), reference, references)
     return aligned if aligned is not None else read_reference(path)
 
 
@@ -54,6 +61,12 @@ def align_lines(hypothesis: list[str], reference: list[str], references: Corpus)
     return [tuple(next(remaining) for _ in document) for document in references]
 
 
+def _lines_of(documents: Corpus) -> list[str]:
+    """The lines of a text file with these documents, parted by empty lines."""
+    lines = [line for document in documents for line in (*document, "")]
+    return lines[:-1]
+
+
 def _lines(path: Path) -> list[str]:
-    lines = read_text(path).removeprefix("\ufeff").split("\n")
+    lines = read_text(path).removeprefix(BYTE_ORDER_MARK).split("\n")
     return lines[:-1] if lines[-1] == "" else lines

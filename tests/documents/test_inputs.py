@@ -1,0 +1,376 @@
+"""Files of every kind: told apart in one place, and nothing of them is lost."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from docmt.documents import Document, read_documents, read_input, read_parallel
+from docmt.documents.layout import has_letters
+from docmt.documents.plain_text import read_text, write_text
+from docmt.documents.segmentation import knows_language
+from docmt.documents.verbatim import fenced, markdown_blocks
+from docmt.errors import DocmtError
+
+LIST = {"id": "a", "source": ["One.", " Two. "]}
+FIRST, SECOND = ({"document": "b", "sentence": number, "source": f"Go {number}."} for number in (1, 2))
+TEXT = {"id": "c", "text": "One here. Two there.\nThree."}
+
+
+def write(path: Path, *rows: object) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def plain(path: Path, **options: object) -> list[tuple[str, tuple[str, ...]]]:
+    return [(document.id, document.sentences) for document in read_input(path, **options).documents]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.ndjson", "x.JSONL", "x.txt", "x"])
+def test_jsonl_in_all_its_forms(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, LIST, FIRST, SECOND, TEXT, {"source": "Four. Five."}, {"source": ["Six."]})
+    found = read_input(path)
+    assert found.format == "jsonl"
+    assert plain(path) == [
+        ("a", ("One.", "Two.")),
+        ("b", ("Go 1.", "Go 2.")),
+        ("c", ("One here.", "Two there.", "Three.")),
+        ("4", ("Four.", "Five.")),
+        ("5", ("Six.",)),
+    ]
+    joined = "".join(document.text() for document in found.documents)
+    assert joined == "One.\nTwo.\n\nGo 1.\nGo 2.\n\nOne here. Two there.\nThree.\n\nFour. Five.\n\nSix.\n"
+    assert plain(path, layout="text") != plain(path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "documents"),
+    [
+        ([FIRST, SECOND, FIRST], [("b", ("Go 1.", "Go 2.")), ("b", ("Go 1.",))]),
+        ([FIRST, {**SECOND, "document": "x"}], [("b", ("Go 1.",)), ("x", ("Go 2.",))]),
+        ([FIRST, LIST, SECOND], [("b", ("Go 1.",)), ("a", ("One.", "Two.")), ("b", ("Go 2.",))]),
+        ([{"document": 7, "source": "A."}, {"document": "7", "source": "B."}], [("7", ("A.", "B."))]),
+        ([{"document": "x", "source": ""}, {"document": "x", "source": "B."}], [("x", ("", "B."))]),
+        ([{"document": "x", "source": "A.", "error": "no"}], [("x", ("A.",))]),
+        ([{"id": "x", "source": []}], [("x", ())]),
+        ([], []),
+    ],
+)
+def test_where_documents_of_single_sentences_begin(
+    tmp_path: Path, rows: list[object], documents: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    assert plain(write(tmp_path / "x.jsonl", *rows)) == documents
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"id": "x"}, "line 2: `source` is missing; give a list of sentences$"),
+        ({"document": "b", "source": None}, "line 2: `source` is null; give a list"),
+        ({"document": True, "source": "A."}, "line 2: `document` is true or false"),
+        ({"document": "b", "source": "\ud800"}, "line 2: holds a lone surrogate"),
+        ({"text": "\ud800"}, "line 2: holds a lone surrogate"),
+        (["a"], "line 2: not a JSON object"),
+    ],
+)
+def test_bad_jsonl_names_the_line(tmp_path: Path, row: object, message: str) -> None:
+    with pytest.raises(DocmtError, match=message):
+        read_input(write(tmp_path / "x.jsonl", FIRST, row))
+
+
+def test_both_sides_of_jsonl_in_one_or_two_files(tmp_path: Path) -> None:
+    both = [{"document": "b", "source": "A.", "target": "X."}, {"document": "b", "source": "B.", "target": "Y."}]
+    lists = {"id": "l", "source": ["C.", "D."], "target": ["Z.", ""]}
+    path = write(tmp_path / "both.jsonl", *both, lists)
+    expected = [("b", ("A.", "B."), ("X.", "Y.")), ("l", ("C.",), ("Z.",))]
+    assert [(d.id, d.source, d.target) for d in read_parallel(path)] == expected
+    assert [(d.id, d.source, d.target) for d in read_parallel(path, path)] == expected
+    assert list(read_documents(path, "target")) == [("b", ("X.", "Y.")), ("l", ("Z.", ""))]
+    text = tmp_path / "text.de"
+    text.write_text("X.\nY.\n\nZ.\nQ.\n")
+    assert [d.target for d in read_parallel(path, text)] == [("X.", "Y."), ("Z.", "Q.")]
+    text.write_text("X.\nY.\n\nZ.\n")
+    with pytest.raises(DocmtError, match=r"document 2 \('l'\) has 2 sentences in \S+both.jsonl and 1 in \S+text.de"):
+        list(read_parallel(path, text))
+    text.write_text("X.\nY.\n")
+    with pytest.raises(DocmtError, match=r"text\.de has 1 documents, but \S+both\.jsonl has more"):
+        list(read_parallel(path, text))
+    with pytest.raises(DocmtError, match=r"line 1: `source` is a string; give a list of sentences, or with each"):
+        list(read_parallel(write(tmp_path / "x.jsonl", {"source": "A.", "target": "X."})))
+    with pytest.raises(DocmtError, match=r"`source` is missing.*running text \(`text`\) can only be translated"):
+        list(read_parallel(write(tmp_path / "x.jsonl", TEXT)))
+
+
+def test_what_is_compressed_is_read_as_what_it_holds(tmp_path: Path) -> None:
+    for name in ("x.txt", "x.jsonl", "x.md"):
+        path = tmp_path / name
+        content = f"{json.dumps(LIST)}\n" if name == "x.jsonl" else "One.\r\n\n```\ncode\n```\nTwo.\n"
+        path.write_bytes(content.encode())
+        expected = read_input(path)
+        for other in (f"{name}.gz", f"gz-{name}"):
+            (tmp_path / other).write_bytes(gzip.compress(content.encode()))
+            found = read_input(tmp_path / other)
+            assert (found.format, found.verbatim) == (expected.format, expected.verbatim)
+            assert [d.text() for d in found.documents] == [d.text() for d in expected.documents]
+    sides = [tmp_path / name for name in ("c.en.gz", "c.de.gz")]
+    for side in sides:
+        side.write_bytes(gzip.compress("\ufeffA\n\nB\n".encode()))
+    assert [d.source for d in read_parallel(*sides)] == [("A",), ("B",)]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-9], lambda data: data[:30], lambda data: b"A\n", lambda data: b""]
+)
+def test_damaged_compression_names_the_file(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
+    good = gzip.compress(b"".join(b"%d is a number.\n" % number for number in range(999)))
+    path = tmp_path / "x.gz"
+    path.write_bytes(damage(good))
+    for read in (read_text, lambda path: list(read_parallel(path, path)), read_input):
+        with pytest.raises(DocmtError, match=r"x\.gz is damaged or cut off, or was not compressed by gzip: copy"):
+            read(path)  # type: ignore[operator]
+    path.write_bytes(good[:40] + b"\0\0\0\0" + good[44:])
+    with pytest.raises(DocmtError, match=r"x\.gz is damaged"):
+        read_text(path)
+
+
+def test_compressed_output(tmp_path: Path) -> None:
+    for name in ("one.gz", "two.gz"):
+        write_text(tmp_path / name, "Grüße\r\n")
+    assert gzip.decompress((tmp_path / "one.gz").read_bytes()).decode() == "Grüße\r\n"
+    assert (tmp_path / "one.gz").read_bytes() == (tmp_path / "two.gz").read_bytes()
+
+
+REFUSED = {
+    "x.srt": "Hi.",
+    "x.vtt": "Hi.",
+    "x.HTML": "Hi.",
+    "x.htm.gz": "Hi.",
+    "x.docx": "Hi.",
+    "x.pdf": "Hi.",
+    "x.po": "Hi.",
+    "x.tmx": "Hi.",
+    "x.xliff": "Hi.",
+    "x.json": "Hi.",
+    "subtitles": "1\r\n00:00:01,000 --> 00:00:02,000\r\nHi.\r\n",
+    "vtt": "WEBVTT\n\n00:01.000 --> 00:02.000\nHi.\n",
+    "page": "\n<!DOCTYPE html>\n<p>Hi.</p>",
+    "page2": "<html lang='en'>\n",
+    "xml": "\ufeff<?xml version='1.0'?>\n<x/>",
+    "pdf": "%PDF-1.4\n",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_formats_that_are_refused(tmp_path: Path, name: str) -> None:
+    data = REFUSED[name].encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    with pytest.raises(
+        DocmtError, match=rf"{name}: this is [^:]+, which docmt does not read: \S+.*--input\.layout text"
+    ):
+        read_input(tmp_path / name)
+    (document,) = read_input(tmp_path / name, layout="text").documents
+    assert document.text() == REFUSED[name]
+    if name in ("page", "page2", "xml", "vtt"):
+        sides = [tmp_path / name] * 2
+        with pytest.raises(DocmtError, match=r"this is [^:]+, which docmt does not read: [^()]+"):
+            list(read_parallel(*sides))
+
+
+def test_office_documents_without_their_name(tmp_path: Path) -> None:
+    for start, message in (
+        (b"PK\x03\x04\x14\0\xff", "zip archive or an office"),
+        (b"%PDF-1.7\n%\xe2\xe3", "looks like a PDF"),
+    ):
+        (tmp_path / "x").write_bytes(start)
+        with pytest.raises(DocmtError, match=message):
+            read_input(tmp_path / "x")
+
+
+MARKDOWN = """\
+---
+title: A page
+---
+# The page
+
+Before. After.
+```python
+print("no")
+```
+
+| Head | Line |
+|------|:----:|
+| cell | cell |
+Text again | with a bar.
+
+* A list.
+
+  ~~~
+  code
+  ~~~
+<!-- a
+comment --> more
+<div>
+html
+
+Text <b>with</b> tags. <https://example.org>
+
+[name]: https://example.org "Title"
+[^1]: A note.
+
+~~~
+open to the end
+"""
+
+
+def test_markdown_keeps_what_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "x.md"
+    path.write_text(MARKDOWN)
+    found = read_input(path)
+    assert found.verbatim == {"front matter": 3, "code": 8, "tables": 4, "HTML": 4, "link definitions": 1}
+    (document,) = found.documents
+    assert document.text() == MARKDOWN
+    assert document.sentences == (
+        *("The page", "Before.", "After.", "A list.", "Text <b>with</b> tags.", "<https://example.org>"),
+        "[^1]: A note.",
+    )
+    path = tmp_path / "x.txt"
+    path.write_text(MARKDOWN)
+    assert read_input(path).verbatim == {"code": 3}
+    assert read_input(path, layout="markdown").verbatim == found.verbatim
+    assert read_input(path, layout="text").verbatim == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Title\n~~~~~\n\nText here.\n\nOther\n~~~~~\n",  # headings
+        "```\nnever closed\n",
+        "A ``` in a line.\n```\n",
+    ],
+)
+def test_what_is_no_code_in_plain_text(text: str) -> None:
+    assert fenced(text) == []
+    assert fenced("~~~ sh\nls\n~~~\n")[0].lines == 3
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["```", "~~~", "````x", "> ```", "- ~~~", "|a|b|", "|-|-|", "<p>", "<!--", "-->", "[a]: b", "---", ""]
+        )
+        | st.text("ab|<>-`~ ", max_size=6),
+        max_size=15,
+    )
+)
+@example(["---", "a"])
+@example(["|a|", "|-|"])
+def test_verbatim_lines_are_whole_lines_in_order(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    for found in (fenced(text), markdown_blocks(text)):
+        position = 0
+        for stretch in found:
+            assert position <= stretch.start < stretch.end <= len(text)
+            assert stretch.start == 0 or text[stretch.start - 1] == "\n"
+            assert stretch.end == len(text) or text[stretch.end - 1] == "\n"
+            assert len(text[stretch.start : stretch.end].removesuffix("\n").split("\n")) == stretch.lines
+            position = stretch.end
+        spans = [(stretch.start, stretch.end) for stretch in found]
+        document = Document.from_text(text, verbatim=spans)
+        assert document.text() == text
+        for start, end in document.spans():
+            assert not any(start < after and before < end for before, after in spans)
+
+
+def test_many_open_fences_take_linear_time() -> None:
+    assert fenced("".join(f"```{number}\n" for number in range(50_000))) == []
+
+
+@pytest.mark.parametrize("join_lines", [False, True])
+def test_lines_without_letters_are_gaps(join_lines: bool) -> None:
+    text = "One.\n\n42\n\n00:01:02,000 --> 00:02\n\n***\n\n1. 2.\n\nHe was 42. 1984. Yes.\n"
+    document = Document.from_text(text, join_lines=join_lines)
+    assert document.text() == text
+    assert document.sentences == ("One.", "He was 42.", "1984.", "Yes.")
+    assert all(map(has_letters, ("é", "я", "中", "ا", "한")))
+    assert not any(map(has_letters, ("", "12", "½", "Ⅳ", "①", "—", "😀", "٣")))
+
+
+def test_a_line_without_letters_inside_of_a_paragraph_is_a_part_of_it() -> None:
+    text = "He was born in\n1984.\nThen he left.\n"
+    assert Document.from_text(text, join_lines=True).sentences == ("He was born in\n1984.", "Then he left.")
+
+
+WRAPPED = """\
+It is a truth universally acknowledged, that a single man
+in possession of a good fortune, must be in want of a wife.
+However little known the feelings or views of such a man
+may be on his first entering a neighbourhood, this truth is
+so well fixed in the minds of the surrounding families, that
+he is considered as the rightful property of some one.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "wrapped"),
+    [
+        (WRAPPED, True),
+        (f"# Title\n\n{WRAPPED}\n- item\n", True),
+        (f"> {WRAPPED}", True),
+        (WRAPPED.replace("\n", " "), False),
+        ("One sentence here that goes on.\nAnother sentence that stands alone.\n" * 9, False),
+        ("apple\npear and other things that are\nplum\nfig\ncherry\n" * 5, False),
+        ("\n\n".join(WRAPPED.splitlines()), False),
+        (f"```\n{WRAPPED}```\n", False),
+        ("", False),
+    ],
+)
+def test_wrapped_text_is_noticed(tmp_path: Path, text: str, wrapped: bool) -> None:
+    (tmp_path / "x").write_text(text)
+    assert read_input(tmp_path / "x").looks_wrapped == wrapped
+    assert not read_input(tmp_path / "x", join_lines=True).looks_wrapped
+
+
+@given(st.data())
+def test_fewer_sentences_of_the_same_text(data: st.DataObject) -> None:
+    sentences = data.draw(st.lists(st.sampled_from(["A b.", "42", ""]), max_size=6))
+    document = Document.from_sentences(sentences, id="x")
+    kept = sorted(data.draw(st.sets(st.integers(0, len(sentences) - 1)))) if sentences else []
+    fewer = document.keep(kept)
+    assert (fewer.text(), fewer.id) == (document.text(), "x")
+    assert fewer.sentences == tuple(sentences[number] for number in kept)
+
+
+def test_languages_with_rules() -> None:
+    assert all(map(knows_language, ("en", "de-AT", "DE", "zh_Hant", "gsw", "cs")))
+    assert not any(map(knows_language, ("xx", "", "sv", "klingon")))
+
+
+def test_document_ids_beside_a_corpus(tmp_path: Path) -> None:
+    def read(source: str, target: str, ids: str) -> list[tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, ...]]]:
+        for name, text in (("s", source), ("t", target), ("i", ids)):
+            (tmp_path / name).write_text(text)
+        found = read_parallel(tmp_path / "s", tmp_path / "t", docids=tmp_path / "i")
+        return [(d.id, d.source, d.target, d.lines) for d in found]
+
+    assert read("a\nb\nc\n", "A\nB\nC\n", "x\nx\ny\n") == [
+        ("x", ("a", "b"), ("A", "B"), (1, 2)),
+        ("y", ("c",), ("C",), (3,)),
+    ]
+    # A line that is empty in all files is no border; one with an id is a pair without sides.
+    assert read("a\n\nb\n\nc\n", "A\n\nB\n\n\n", "x\n\nx\nx\ny\n") == [("x", ("a", "b"), ("A", "B"), (1, 3))]
+    assert [id for id, *_ in read("a\nb\na\n", "A\nB\nA\n", "x\ny\nx")] == ["x", "y", "x"]
+    for files, message in (
+        (("a\nb\n", "A\nB\n", "x\n"), r"i ends after line 1, but \S+s goes on \(line 2\)"),
+        (("a\n", "A\n", "x\nx\n"), r"s ends after line 1, but \S+i goes on \(line 2\)"),
+        (("a\nb\n", "A\nB\n", "x\n\n"), r"i, line 2: there is no id beside the sentence"),
+        (("<d>\na\n", "<d>\nA\n", "x\nx\n"), r"s, line 1: a document mark <d> in a corpus whose documents \S+i names"),
+    ):
+        with pytest.raises(DocmtError, match=message):
+            read(*files)
+    with pytest.raises(DocmtError, match=r"x\.jsonl is JSONL, which has its ids itself: give - instead of \S+i"):
+        list(read_parallel(write(tmp_path / "x.jsonl", LIST), docids=tmp_path / "i"))
