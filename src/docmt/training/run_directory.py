@@ -30,8 +30,9 @@ class RunDirectory:
     train.log          what happened, for people
     checkpoints/last   weights, optimiser and state: where a resumed run goes on
     checkpoints/best   weights of the best validation
-    checkpoints/update-N   weights kept for the average
-    model              the final model directory
+    checkpoints/update-N   weights kept for an average
+    model              the final model; each of these is a complete model directory
+    tensorboard        the metrics once more, for TensorBoard
     .lock              which process trains it
     """
 
@@ -44,6 +45,7 @@ class RunDirectory:
         self.last = self.checkpoints / "last"
         self.best = self.checkpoints / "best"
         self.model = path / RUN_MODEL
+        self.tensorboard = path / "tensorboard"
 
     def snapshot(self, update: int) -> Path:
         """Where the weights after `update` are kept for the average."""
