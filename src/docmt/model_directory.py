@@ -269,6 +269,15 @@ def tell_if_unfinished(asked: Path, found: Path) -> None:
     _log.warning("the run %s is not finished: taking %s (update %s)", asked, _RUN_CHECKPOINTS[name], update)
 
 
+@while_replaced
+def read_weights(directory: Path | str) -> dict[str, Tensor]:
+    """The weights of a model directory or of a run, by name. Raises DocmtError if they are missing or damaged."""
+    found = find_model(directory)
+    weights = read_tensors(found / WEIGHTS_FILE)
+    tell_if_unfinished(Path(directory), found)
+    return weights
+
+
 def load_weights(model: TranslationModel, path: Path) -> None:
     """Copies the tensors of a safetensors file into `model`.
 

@@ -10,6 +10,7 @@ from docmt.cli.parsing import add_settings, make_parser, parse
 from docmt.cli.recipes import is_recipe
 from docmt.errors import DocmtError
 from docmt.training import TrainConfig, train
+from docmt.training.run_directory import find_again
 
 INTERRUPTED = 130
 USAGE = """RECIPE.yaml [options]
@@ -29,8 +30,8 @@ def run(arguments: Sequence[str]) -> int:
         "--resume",
         type=Path,
         metavar="RUN",
-        help="run directory to go on with; its own recipe is used, and only stop limits, device, log_every and the "
-        "place of the data may be changed",
+        help="run directory to go on with; its own recipe is used, and only stop limits, device, log_every, "
+        "tensorboard, checkpoints.keep and the place of the data may be changed",
     )
     add_settings(parser, TrainConfig, None, "the run")
     options = parse(parser, _with_stored_recipe(list(arguments)), TrainConfig)
@@ -38,7 +39,8 @@ def run(arguments: Sequence[str]) -> int:
     if result.interrupted:
         if result.leads:
             print(
-                f"docmt: interrupted after update {result.update}; go on with: docmt train --resume {result.run}",
+                f"docmt: interrupted after update {result.update}; go on with: docmt train --resume {result.run}\n"
+                f"docmt: its best model so far can be used already: docmt translate {result.run} FILE",
                 file=sys.stderr,
             )
         return INTERRUPTED
@@ -60,7 +62,10 @@ def _with_stored_recipe(arguments: list[str]) -> list[str]:
         raise DocmtError(f"--resume names {run} and --run {other}: give --resume alone to go on with a run")
     if is_recipe(arguments[0]):
         arguments = ["--config", *arguments]
-    return ["--config", str(recipe), *arguments, *([] if other else [f"--run={run}"])]
+    given = {name for name in ("--data", "--store") if _value_of(name, arguments) is not None}
+    places = {} if given else find_again(Path(run))
+    found = [f"--{name}={place}" for name, place in places.items() if _value_of(f"--{name}", arguments) is None]
+    return ["--config", str(recipe), *found, *arguments, *([] if other else [f"--run={run}"])]
 
 
 def _value_of(flag: str, arguments: Sequence[str]) -> str | None:

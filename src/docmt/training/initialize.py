@@ -10,15 +10,7 @@ import torch
 
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model_directory import (
-    WEIGHTS_FILE,
-    find_model,
-    load_model_config,
-    load_model_tokenizer,
-    read_tensors,
-    tell_if_unfinished,
-    while_replaced,
-)
+from docmt.model_directory import load_model_config, load_model_tokenizer, read_weights
 from docmt.text import Tokenizer
 from docmt.training.summary import new_weights_in_words
 
@@ -35,7 +27,7 @@ def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokeniz
     _check_vocabulary(directory, tokenizer)
     started = load_model_config(directory)
     _check_architecture(directory, started, model.config)
-    pretrained = _weights_of(directory)
+    pretrained = read_weights(directory)
     own = model.state_dict()
     same = started.system == model.config.system
     new, used = [], set()
@@ -62,14 +54,6 @@ def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokeniz
     if new:
         _log.info("%s", new_weights_in_words(new, model))
     return new
-
-
-@while_replaced
-def _weights_of(directory: Path | str) -> dict[str, torch.Tensor]:
-    found = find_model(directory)
-    weights = read_tensors(found / WEIGHTS_FILE)
-    tell_if_unfinished(Path(directory), found)
-    return weights
 
 
 def _origin(name: str, model: TranslationModel, pretrained: Mapping[str, torch.Tensor], same: bool) -> str | None:

@@ -55,12 +55,12 @@ def _amount(split: Split) -> str:
 
 def _limits(stop: StopConfig) -> str:
     limits = {
-        "updates": stop.max_steps,
-        "epochs": stop.max_epochs,
-        "minutes": stop.max_minutes,
-        "validations without improvement": stop.patience,
+        "update(s)": stop.max_steps,
+        "epoch(s)": stop.max_epochs,
+        "minute(s)": stop.max_minutes,
+        "validation(s) without improvement": stop.patience,
     }
-    return " or ".join(f"{limit:,g} {what}" for what, limit in limits.items() if limit)
+    return " or ".join(f"{limit:,.12g} {what}" for what, limit in limits.items() if limit)
 
 
 def new_weights_in_words(names: Collection[str], model: nn.Module) -> str:
@@ -79,7 +79,7 @@ def new_weights_in_words(names: Collection[str], model: nn.Module) -> str:
         layers.setdefault((stack, part), set()).update([int(number)] if number else [])
     places: dict[str, list[str]] = {}
     for (stack, part), numbers in layers.items():
-        place = f"{stack} layers {_ranges(numbers)}" if numbers else stack
+        place = f"{stack} layer{'s' if len(numbers) > 1 else ''} {_ranges(numbers)}" if numbers else stack
         words = places.setdefault(place, [])
         if part and (word := _WORDS.get(part, part)) not in words:
             words.append(word)
