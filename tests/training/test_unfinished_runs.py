@@ -3,13 +3,15 @@
 import os
 import shutil
 import threading
+import time
+from pathlib import Path
 
 import pytest
 import torch
 from runs import Killed, kill_before
 from safetensors.torch import load_file
 
-from docmt import Document, SearchConfig, Translator
+from docmt import Document, SearchConfig, Translator, model_directory
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model_directory import (
@@ -95,8 +97,18 @@ def test_checkpoints_of_weights_alone_are_no_models(unfinished):
         load_model(unfinished / "checkpoints" / "best")
 
 
-def test_reading_while_a_training_replaces_the_best(unfinished, store):
-    """Every model that is read is one of those that were written, whole."""
+def test_reading_while_a_training_replaces_the_best(unfinished, store, monkeypatch):
+    """Every model that is read is one of those that were written, whole, though moments are made longer in which
+    there is none at its place."""
+    original = Path.replace
+
+    def slow(self, target):
+        original(self, target)
+        if Path(target).suffix == ".old":
+            time.sleep(0.01)
+
+    monkeypatch.setattr(Path, "replace", slow)
+    shutil.rmtree(unfinished / "checkpoints" / "last")
     best = unfinished / "checkpoints" / "best"
     models = [load_model(best), load_model(best)]
     with torch.no_grad():
@@ -133,3 +145,22 @@ def test_real_damage_is_told_at_once(unfinished):
         save_tensors(unfinished / "checkpoints" / name / "model.safetensors", {"other": torch.zeros(1)})
     with pytest.raises(DocmtError, match="it belongs to another model"):
         load_model(unfinished)
+
+
+def test_a_reader_begins_again_when_its_model_is_replaced(unfinished, monkeypatch):
+    best, original, seen = unfinished / "checkpoints" / "best", model_directory.read_tensors, []
+
+    def in_the_gap(path):
+        seen.append(path)
+        if len(seen) > 1:
+            return original(path)
+        aside = best.rename(best.with_name(f".best.{os.getpid()}-00000000.abcd.old"))
+        try:
+            return original(path)
+        finally:
+            shutil.copytree(aside, best)
+            shutil.rmtree(aside)
+
+    monkeypatch.setattr(model_directory, "read_tensors", in_the_gap)
+    load_model(unfinished)
+    assert len(seen) == 2

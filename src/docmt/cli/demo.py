@@ -42,7 +42,7 @@ from docmt.training.run_directory import RunDirectory
 
 SYSTEMS: tuple[Literal["sentence", "group"], ...] = ("sentence", "group")
 RESULTS = "results.json"
-QUICK = {"documents": 2000, "steps": 300}
+QUICK = {"documents": 2000, "steps": 200}
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class DemoConfig:
     """folder for the corpus, the models and results.json, made new; a demonstration that was interrupted there goes
     on"""
     quick: bool = False
-    """take about a minute, for rough results: 2000 documents and 300 updates, unless they are given"""
+    """take about a minute, for rough results: 2000 documents and 200 updates, unless they are given"""
     documents: int | None = None
     """synthetic training documents (default: 8000)"""
     steps: int | None = None
@@ -213,7 +213,7 @@ def _recipe(config: _Sized, system: Literal["sentence", "group"]) -> TrainConfig
         ),
         batches=BatchConfig(batch_tokens=1536),
         objective=ObjectiveConfig(label_smoothing=0.1),
-        optimizer=OptimizerConfig(learning_rate=2e-3, warmup=100 if config.quick else 200),
+        optimizer=OptimizerConfig(learning_rate=2e-3, warmup=80 if config.quick else 200),
         validation=ValidationConfig(every=300),
         stop=StopConfig(max_steps=config.steps, patience=0),
         checkpoints=CheckpointConfig(every=100),
