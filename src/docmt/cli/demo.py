@@ -42,7 +42,7 @@ from docmt.training.run_directory import RunDirectory
 
 SYSTEMS: tuple[Literal["sentence", "group"], ...] = ("sentence", "group")
 RESULTS = "results.json"
-QUICK = {"documents": 2000, "steps": 200}
+QUICK = {"documents": 2000, "steps": 300}
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class DemoConfig:
     """folder for the corpus, the models and results.json, made new; a demonstration that was interrupted there goes
     on"""
     quick: bool = False
-    """take about a minute, for rough results: 2000 documents and 200 updates, unless they are given"""
+    """take about a minute, for rough results: 2000 documents and 300 smaller updates, unless they are given"""
     documents: int | None = None
     """synthetic training documents (default: 8000)"""
     steps: int | None = None
@@ -106,7 +106,7 @@ def _compare(config: _Sized, console: Console) -> None:
         translations[system] = translator.translate_all(sources)
         results[system] = _scores(tests, translations[system])
     _show_document(console, tests, translations)
-    _show_table(console, results)
+    _show_table(console, results, f"{len(tests)} unseen documents")
     write_text(config.output / RESULTS, json.dumps(results, indent=2) + "\n")
 
 
@@ -138,7 +138,8 @@ def _make_models(config: _Sized, console: Console) -> None:
             _say(
                 console, f"writing {config.documents} English-German documents; the German word for 'it' needs context"
             )
-            write_corpus(config.output / "corpus", train=config.documents, dev=100, test=100, seed=config.seed)
+            tests = 40 if config.quick else 100
+            write_corpus(config.output / "corpus", train=config.documents, dev=tests, test=tests, seed=config.seed)
             _prepare(config)
         except BaseException:
             shutil.rmtree(config.output, ignore_errors=True)  # of these few seconds nothing is worth keeping
@@ -211,9 +212,9 @@ def _recipe(config: _Sized, system: Literal["sentence", "group"]) -> TrainConfig
             decoder_layers=2,
             dropout=0.0,
         ),
-        batches=BatchConfig(batch_tokens=1536),
+        batches=BatchConfig(batch_tokens=1024 if config.quick else 1536),
         objective=ObjectiveConfig(label_smoothing=0.1),
-        optimizer=OptimizerConfig(learning_rate=2e-3, warmup=80 if config.quick else 200),
+        optimizer=OptimizerConfig(learning_rate=2e-3, warmup=100 if config.quick else 200),
         validation=ValidationConfig(every=300),
         stop=StopConfig(max_steps=config.steps, patience=0),
         checkpoints=CheckpointConfig(every=100),
@@ -267,8 +268,8 @@ def _marked(sentence: str, test: SyntheticDocument, row: int) -> Text:
     return text
 
 
-def _show_table(console: Console, results: dict[str, dict[str, float]]) -> None:
-    table = Table(title="100 unseen documents")
+def _show_table(console: Console, results: dict[str, dict[str, float]], title: str) -> None:
+    table = Table(title=title)
     for heading in ("system", "s-BLEU", "d-BLEU", "pronouns right"):
         table.add_column(heading, justify="left" if heading == "system" else "right")
     for system, scores in results.items():
