@@ -176,6 +176,11 @@ def _train(config: _Sized, system: Literal["sentence", "group"]) -> bool:
     """Trains one model, or goes on with it, in a process of its own; returns whether it was interrupted."""
     torch.set_num_threads(1)
     sys.stderr = _Prefixed(f"{system:<8} ", sys.stderr)
+    return _train_here(config, system)
+
+
+def _train_here(config: _Sized, system: Literal["sentence", "group"]) -> bool:
+    """The same in this process."""
     recipe = _recipe(config, system)
     run = RunDirectory(recipe.run)
     return not run.model.exists() and train(recipe, resume=run.recipe.exists()).interrupted

@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
         if result.leads:
             print(
                 f"docmt: interrupted after update {result.update}; go on with: docmt train --resume {result.run}\n"
-                f"docmt: its best model so far can be used already: docmt translate {result.run} FILE",
+                f"docmt: its model so far can be used already: docmt translate {result.run} FILE",
                 file=sys.stderr,
             )
         return INTERRUPTED
