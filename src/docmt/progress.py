@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from docmt.streams import forgiving
+from docmt.streams import forgiving, is_quiet
 
 PLAIN_INTERVAL_SECONDS = 10.0
 
@@ -44,7 +44,7 @@ class Bar:
         self._left = left
         if self._display is not None and self._task is not None:
             self._display.update(self._task, advance=count, note=note, left=left)
-        elif time.monotonic() - self._printed >= PLAIN_INTERVAL_SECONDS:
+        elif not is_quiet() and time.monotonic() - self._printed >= PLAIN_INTERVAL_SECONDS:
             self._printed = time.monotonic()
             self._print_line(note)
 
@@ -77,7 +77,7 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
     What cannot be shown (a closed pipe, a terminal that is gone) is dropped: the work goes on.
     """
     console = Console(file=forgiving(sys.stderr))
-    if not console.is_terminal:
+    if is_quiet() or not console.is_terminal:
         bar = Bar(title, total, None)
         bar.done = done
         yield bar

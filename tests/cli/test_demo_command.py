@@ -68,12 +68,12 @@ def test_an_interrupted_training_goes_on(tmp_path, monkeypatch, three_tests):
     output = tmp_path / "demo"
     with monkeypatch.context() as patch:
         patch.setattr(Training, "_reason_to_stop", at_once)
-        outcome = call("demo", *SMALL, "--quick", "true", "--output", output)
+        outcome = call("demo", *SMALL, "--quick", "--output", output)
     assert outcome.status == 130, outcome.err
     state = output / "sentence" / "checkpoints" / "last" / "state.json"
     assert json.loads(state.read_text())["update"] == 1
     corpus = (output / "corpus" / "train.en").stat().st_mtime_ns
-    outcome = call("demo", *SMALL, "--quick", "true", "--output", output)
+    outcome = call("demo", *SMALL, "--quick", "--output", output)
     assert outcome.status == 0, outcome.err
     assert "training from update 1" in (output / "sentence" / "train.log").read_text()
     assert (output / "corpus" / "train.en").stat().st_mtime_ns == corpus

@@ -13,6 +13,10 @@ from docmt.settings import at_least
 USAGE = """MODEL MODEL ... -o DIRECTORY
 RUN ... --last N -o DIRECTORY
 RUN ... --best N -o DIRECTORY"""
+EXAMPLES = (
+    "docmt average runs/group --last 5 -o models/mean",
+    "docmt average models/one models/two -o models/mean",
+)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -22,6 +26,7 @@ def run(arguments: Sequence[str]) -> int:
         "Writes a model whose weights are the mean of those of several: of models of one architecture and vocabulary, "
         "or of checkpoints that runs have kept (train them with --checkpoints.keep).",
         USAGE,
+        examples=EXAMPLES,
     )
     parser.add_argument(
         "models",
