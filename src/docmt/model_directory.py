@@ -270,7 +270,7 @@ def tell_if_unfinished(asked: Path, found: Path) -> None:
 
 
 @while_replaced
-def read_weights(directory: Path | str) -> dict[str, Tensor]:
+def load_model_weights(directory: Path | str) -> dict[str, Tensor]:
     """The weights of a model directory or of a run, by name. Raises DocmtError if they are missing or damaged."""
     found = find_model(directory)
     weights = read_tensors(found / WEIGHTS_FILE)

@@ -16,8 +16,8 @@ from docmt.model_directory import (
     load_model,
     load_model_config,
     load_model_tokenizer,
+    load_model_weights,
     read_tensors,
-    read_weights,
     save_model,
 )
 from docmt.settings import difference, plain
@@ -42,7 +42,7 @@ def average_models(models: Sequence[Path | str], output: Path) -> None:
     languages = {load_languages(model) for model in models}
     source, target = languages.pop() if len(languages) == 1 else ("", "")
     model = load_model(first)
-    model.load_state_dict(_mean((str(model), read_weights(model)) for model in models))
+    model.load_state_dict(_mean((str(model), load_model_weights(model)) for model in models))
     facts = {"weights": f"mean of those of {len(models)} models", "averaged": ", ".join(map(str, models))}
     card = ModelCard(output.resolve().name, source_language=source, target_language=target, training=facts)
     save_model(output, model, load_model_tokenizer(first), card)

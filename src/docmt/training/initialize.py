@@ -10,7 +10,7 @@ import torch
 
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model_directory import load_model_config, load_model_tokenizer, read_weights
+from docmt.model_directory import load_model_config, load_model_tokenizer, load_model_weights
 from docmt.text import Tokenizer
 from docmt.training.summary import new_weights_in_words
 
@@ -27,7 +27,7 @@ def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokeniz
     _check_vocabulary(directory, tokenizer)
     started = load_model_config(directory)
     _check_architecture(directory, started, model.config)
-    pretrained = read_weights(directory)
+    pretrained = load_model_weights(directory)
     own = model.state_dict()
     same = started.system == model.config.system
     new, used = [], set()
