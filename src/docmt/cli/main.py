@@ -19,6 +19,7 @@ COMMANDS = {
     "translate": "text files -> translated text files",
     "score": "log-probability of given translations",
     "evaluate": "s-BLEU, d-BLEU and chrF of translations or of a model",
+    "average": "several models of one kind -> a model with the mean of their weights",
     "convert": "checkpoint of another toolkit -> model directory",
     "reproduce": "published table or figure -> every run of it, the table and the figure",
     "demo": "trains two small models on a synthetic corpus and shows what context gives",

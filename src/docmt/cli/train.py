@@ -52,8 +52,8 @@ def run(arguments: Sequence[str]) -> int:
         "--resume",
         type=Path,
         metavar="RUN",
-        help="run directory to go on with; its own recipe is used, and only stop limits, device, log_every and the "
-        "place of the data may be changed",
+        help="run directory to go on with; its own recipe is used, and only stop limits, device, log_every, "
+        "tensorboard, checkpoints.keep and the place of the data may be changed",
     )
     add_settings(parser, TrainConfig, None, "the run")
     options = parse(parser, _with_stored_recipe(list(arguments)), TrainConfig)
@@ -62,7 +62,8 @@ def run(arguments: Sequence[str]) -> int:
         if result.leads:
             run = printable(str(result.run))
             print(
-                f"docmt: interrupted after update {result.update}; go on with: docmt train --resume {run}",
+                f"docmt: interrupted after update {result.update}; go on with: docmt train --resume {run}\n"
+                f"docmt: its model so far can be used already: docmt translate {run} FILE",
                 file=sys.stderr,
             )
         return INTERRUPTED
@@ -85,7 +86,12 @@ def _with_stored_recipe(arguments: list[str]) -> list[str]:
         raise DocmtError(f"--resume names {run} and --run {other}: give --resume alone to go on with a run")
     if is_recipe(arguments[0]):
         arguments = ["--config", *arguments]
-    return ["--config", str(recipe), *arguments, *([] if other else [f"--run={run}"])]
+    from docmt.training.run_directory import find_again  # torch takes a while to load
+
+    given = {argument.partition("=")[0].lstrip("-").replace("-", "_") for argument in arguments}
+    places = {} if given & {"data", "store"} else find_again(Path(run))
+    found = [f"--{name}={place}" for name, place in places.items() if name not in given]
+    return ["--config", str(recipe), *found, *arguments, *([] if other else [f"--run={run}"])]
 
 
 def _as_paths(flag: str, arguments: Sequence[str]) -> list[str]:

@@ -20,11 +20,11 @@ class Group(System):
     """Group attention in every layer; in the top layers global attention as well. The ablations are options."""
 
     encoder_layers: int = 2
-    """top encoder layers whose self-attention combines group and global attention"""
+    """top encoder layers whose self-attention combines group and global attention; 2 means all of fewer layers"""
     decoder_layers: int = 2
-    """top decoder layers whose self-attention combines group and global attention"""
+    """top decoder layers whose self-attention combines group and global attention; 2 means all of fewer layers"""
     cross_layers: int = 2
-    """top decoder layers whose cross-attention combines group and global attention"""
+    """top decoder layers whose cross-attention combines group and global attention; 2 means all of fewer layers"""
     top: Literal["combined", "group", "global"] = "combined"
     """what the top layers do: combined (published), only group, or only global attention"""
     self_locality: bool = True
@@ -63,7 +63,8 @@ class Group(System):
             ("decoder_layers", sizes.decoder_layers),
             ("cross_layers", sizes.decoder_layers),
         ):
-            if not 0 <= getattr(self, name) <= total:
+            # The default serves models of one layer, too.
+            if not 0 <= getattr(self, name) <= max(total, getattr(Group, name)):
                 raise DocmtError(
                     f"model.group.{name} is {getattr(self, name)}: choose from 0 to the {total} layers there are"
                 )
