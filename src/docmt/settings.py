@@ -230,3 +230,17 @@ def first_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any], but: 
         if name not in but and name.split(".")[0] not in but:
             return f"{name} is {new!r} but was {old!r}"
     return None
+
+
+def brief(settings: Any) -> str:
+    """A repr of settings that tells only what differs from the defaults."""
+    given = [
+        f"{field.name}={brief(value) if is_dataclass(value) else repr(value)}"
+        for field in fields(settings)
+        if (value := getattr(settings, field.name)) != _default(field)
+    ]
+    return f"{type(settings).__name__}({', '.join(given)})"
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default_factory() if field.default_factory is not MISSING else field.default

@@ -260,7 +260,10 @@ def _type_of(option: argparse.Action | None) -> Any:
 def add_model_options(parser: ArgumentParser) -> None:
     """Where and how a model runs."""
     parser.add_argument(
-        "--device", type=str, default="cpu", help="where to compute: cpu, cuda, or cuda:1 for another GPU"
+        "--device",
+        type=str,
+        default="auto",
+        help="where to compute: cpu, cuda, cuda:1 for another GPU, or auto for a GPU if there is one that works",
     )
     parser.add_argument(
         "--precision",
@@ -271,7 +274,7 @@ def add_model_options(parser: ArgumentParser) -> None:
 
 
 def translator_of(options: Any) -> Translator:
-    """The translator that the options name."""
+    """The translator that the options name; models with commas between them translate as one (`Ensemble`)."""
     from docmt.decoding import Translator
 
     return Translator(options.model, device=options.device, search=options.search, precision=options.precision)

@@ -18,7 +18,6 @@ from docmt.documents import Document, read_lines
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError
 from docmt.files import cannot_write
-from docmt.model_directory import load_languages
 
 UNKNOWN_LANGUAGE = "en"  # whose rules also serve for languages that have none
 GROUP = 64  # documents translated together; finished groups are written at once
@@ -87,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
     outputs = _outputs(options.files or [STANDARD], options.output)
     translator = translator_of(options)
     report = Report()
-    language = options.input.language or load_languages(options.model)[0] or UNKNOWN_LANGUAGE
+    language = options.input.language or translator.languages[0] or UNKNOWN_LANGUAGE
     files = _read(outputs, replace(options.input, language=language), report.failures)
     written = 0
     for group in _groups(files):
