@@ -138,7 +138,7 @@ def choose_device(device: torch.device | str) -> torch.device:
         try:
             return check_device("cuda")
         except DocmtError as error:
-            _log.warning("%s; going on there", error)
+            _log.warning("%s: going on with the CPU", str(error).partition(": ")[0])
     return torch.device("cpu")
 
 
