@@ -96,6 +96,8 @@ def test_a_path_is_no_text(translator, tmp_path):
         for one in ("text", docmt.Document.from_text("text")):
             with pytest.raises(DocmtError, match="one document is no list of documents"):
                 call(one)
+        with pytest.raises(DocmtError, match="int is no list of documents"):
+            call(3)
 
 
 def test_options_of_the_search(directory):
@@ -215,6 +217,8 @@ def test_what_exists_with_a_comma_is_one_model(directory, tmp_path):
     [
         ("{model},", "lacks the name of a model"),
         ([], "lacks the name of a model"),
+        (5, "5 is no model: give the path"),
+        (["{model}", None], "None is no model: give the path"),
         ("{model},{folder}/none", "there is no directory .*none"),
         ("{model},{folder}/words", "model and .*words cannot translate as one: their tokenizers differ"),
         ("{model},{folder}/french", "model and .*french cannot translate as one: they are for en-de and en-fr"),
@@ -226,7 +230,7 @@ def test_names_that_make_no_ensemble(directory, tmp_path, names, message):
     save(tmp_path / "french", languages=("en", "fr"))
     save(tmp_path / "sentence", system="sentence")
     with pytest.raises(DocmtError, match=message) as caught:
-        docmt.Translator(names.format(model=directory, folder=tmp_path) if names else names)
+        docmt.Translator(names.format(model=directory, folder=tmp_path) if isinstance(names, str) else names)
     assert "\n" not in str(caught.value)
 
 

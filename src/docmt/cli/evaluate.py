@@ -41,7 +41,12 @@ def run(arguments: Sequence[str]) -> int:
         "--reference", type=str, metavar="FILE", help="reference sentences, one a line, an empty line between documents"
     )
     parser.add_argument("--hypothesis", type=str, metavar="FILE", help="translated sentences in the same form")
-    parser.add_argument("--model", type=str, metavar="DIRECTORY", help="model or run directory to translate with")
+    parser.add_argument(
+        "--model",
+        type=str,
+        metavar="DIRECTORY",
+        help="model or run directory to translate with; M1,M2 is an ensemble",
+    )
     parser.add_argument(
         "--source", type=str, metavar="FILE", help="source sentences for --model; a JSONL corpus needs no --reference"
     )

@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
         "of their document.",
         "MODEL SOURCE TARGET [options]\nMODEL CORPUS.jsonl [options]",
     )
-    parser.add_argument("model", type=str, metavar="MODEL", help="model directory or run directory")
+    parser.add_argument("model", type=str, metavar="MODEL", help="model or run directory; M1,M2 is an ensemble")
     parser.add_argument(
         "source",
         type=str,

@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
         "Translates documents, one target sentence for each source sentence; blank lines and layout are kept.",
         "MODEL [FILE ...] [options]",
     )
-    parser.add_argument("model", type=str, metavar="MODEL", help="model directory or run directory")
+    parser.add_argument("model", type=str, metavar="MODEL", help="model or run directory; M1,M2 is an ensemble")
     parser.add_argument("files", nargs="*", type=str, metavar="FILE", help="text files; none, or -, is standard input")
     parser.add_argument(
         "-o",

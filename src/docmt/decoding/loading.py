@@ -29,8 +29,12 @@ class Loaded(NamedTuple):
 def model_paths(model: Path | str | Sequence[Path | str]) -> list[Path]:
     """The directories meant by a path, by several with commas between them, or by a list.
 
-    What exists with a comma in its name is one directory. Raises DocmtError where there is a comma but no name.
+    What exists with a comma in its name is one directory. Raises DocmtError where there is a comma but no name, and
+    for what is no path.
     """
+    for name in model if isinstance(model, list | tuple) else [model]:
+        if not isinstance(name, str | Path):
+            raise DocmtError(f"{name!r} is no model: give the path of a model or run directory, or a list of such")
     if isinstance(model, Path) or (isinstance(model, str) and ("," not in model or Path(model).exists())):
         return [Path(model)]
     names = [str(name).strip() for name in (model.split(",") if isinstance(model, str) else model)]

@@ -184,8 +184,13 @@ class Translator:
         """The instances (ranges of sentences) of a parallel document as in training: the published units of d-BLEU."""
         encoded = self._encode(source, "source"), self._encode(target, "target")
         source_lengths, target_lengths = ([len(ids) for ids in sentences] for sentences in encoded)
-        smallest = min((member.config for member in self.models), key=lambda config: config.instance_tokens)
-        return packed_units(smallest, source_lengths, target_lengths, [0, len(source)])[0]
+        configs = [member.config for member in self.models]
+        least = replace(
+            configs[0],
+            instance_tokens=min(config.instance_tokens for config in configs),
+            instance_sentences=min(config.instance_sentences for config in configs),
+        )
+        return packed_units(least, source_lengths, target_lengths, [0, len(source)])[0]
 
     def _title(self, work: str) -> str:
         """Of the progress, which tells where the work is done, as `auto` chooses that."""
@@ -250,7 +255,9 @@ def _with_options(search: SearchConfig, options: dict[str, Any]) -> SearchConfig
 
 
 def _several(documents: Iterable[Document | str]) -> Iterable[Document | str]:
-    """The documents. Raises DocmtError for a single one: its parts are no documents."""
+    """The documents. Raises DocmtError for a single one, whose parts are no documents, and for what has no parts."""
     if isinstance(documents, str | Document):
         raise DocmtError("one document is no list of documents: put it into a list, or call translate")
+    if not isinstance(documents, Iterable):
+        raise DocmtError(f"{type(documents).__name__} is no list of documents: give texts or Documents")
     return documents
