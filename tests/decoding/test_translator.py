@@ -202,7 +202,7 @@ def test_an_ensemble_by_name(directory, tmp_path):
     assert worst < scored.score < best or scored.score == pytest.approx(best, abs=0.1)
     with pytest.raises(DocmtError, match="this translator has 2 models: use `models`"):
         _ = named.model
-    assert repr(named).startswith(f"<Translator '{directory},{other}': group + group model on cpu in float32, ")
+    assert repr(named).startswith(f"<Translator: {directory},{other} (group + group) on cpu in float32, ")
     assert named.instances(["a"] * 3, ["a"] * 3) == one.instances(["a"] * 3, ["a"] * 3)
 
 
@@ -238,7 +238,7 @@ def test_a_device_is_chosen_and_told(directory, monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with caplog.at_level(logging.INFO, "docmt"):
         assert docmt.Translator(directory).device == torch.device("cpu")
-    assert caplog.messages == ["translating on cpu in float32"]
+    assert caplog.messages == [f"{directory} (group) on cpu in float32"]
     assert docmt.load_model(directory, device="auto").device == torch.device("cpu")
 
 

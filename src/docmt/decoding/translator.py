@@ -63,12 +63,16 @@ class Translator:
         self.precision = precision
         self._paths = model_paths(model)
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
-        _log.info("translating on %s in %s", self.device, precision)
+        _log.info("%s", self._summary())
 
     def __repr__(self) -> str:
+        return f"<Translator: {self._summary()}, {self.search}>"
+
+    def _summary(self) -> str:
+        """What it computes with, and where, as `auto` chooses that."""
         names = ",".join(map(str, self._paths))
         kinds = " + ".join(member.config.system for member in self.models)
-        return f"<Translator {names!r}: {kinds} model on {self.device} in {self.precision}, {self.search}>"
+        return f"{names} ({kinds}) on {self.device} in {self.precision}"
 
     @property
     def models(self) -> tuple[TranslationModel, ...]:
@@ -193,7 +197,7 @@ class Translator:
         return packed_units(least, source_lengths, target_lengths, [0, len(source)])[0]
 
     def _title(self, work: str) -> str:
-        """Of the progress, which tells where the work is done, as `auto` chooses that."""
+        """Of the progress, which tells where the work is done."""
         return f"{work} on {self.device} in {self.precision} (sentences)"
 
     def _document(self, given: Document | str, side: Side) -> Document:
