@@ -64,6 +64,16 @@ def test_a_list_for_a_list(translator):
     assert translator.translate([]) == translator.translate_all([]) == []
 
 
+def test_what_may_be_wrong_with_a_text_is_logged(directory, caplog):
+    """A text has no place for warnings; a Translation has."""
+    translator = docmt.Translator(directory, beam=1, max_length_ratio=0, max_length_extra=1)
+    translations = translator.translate_all([TEXT, "It is here."])
+    assert [own for translation in translations for own in translation.warnings()] == [["length_limit"]] * 5
+    assert caplog.messages == []
+    translator.translate([TEXT, docmt.Document.from_text(TEXT), "It is here."])
+    assert caplog.messages == ["5 x length_limit: translate a Document to see where (Translation.warnings)"]
+
+
 @pytest.mark.parametrize("text", ["", " ", "\n", " \t\n\n ", "---\n"])
 def test_text_without_words_stays_as_it_is(translator, text):
     assert translator.translate(text) == text

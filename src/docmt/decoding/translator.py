@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import count, islice
@@ -103,11 +104,13 @@ class Translator:
         """What is given, translated: text for text, a Translation for a Document, a list for a list or tuple.
 
         A text is a document of its own, of any number of sentences and paragraphs, and so is each text of a list; the
-        sentences of one document are `Document.from_sentences([...])`. Raises DocmtError for anything else.
+        sentences of one document are `Document.from_sentences([...])`. What may be wrong with a text (see
+        `Translation.warnings`) is logged, as text has no place for it. Raises DocmtError for anything else.
         """
         if not isinstance(given, list | tuple):
             return self.translate([given])[0]
         translations = self.translate_all(given)
+        _warn(own for own, text in zip(translations, given, strict=True) if isinstance(text, str))
         return [
             translation.text() if isinstance(own, str) else translation
             for own, translation in zip(given, translations, strict=True)
@@ -256,6 +259,14 @@ def _with_options(search: SearchConfig, options: dict[str, Any]) -> SearchConfig
                 f"Translator has no option {name!r}: choose from device, precision, search, {', '.join(known)}"
             )
     return build(SearchConfig, {**asdict(search), **options}, "Translator", "search.")
+
+
+def _warn(translations: Iterable[Translation]) -> None:
+    """Logs what may be wrong with them, by the names that it has in `Translation.warnings`."""
+    counts = Counter(name for own in translations for warnings in own.warnings() for name in warnings)
+    if counts:
+        found = ", ".join(f"{count} x {name}" for name, count in counts.items())
+        _log.warning("%s: translate a Document to see where (Translation.warnings)", found)
 
 
 def _several(documents: Iterable[Document | str]) -> Iterable[Document | str]:
