@@ -18,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from docmt.streams import forgiving
+from docmt.streams import forgiving, is_quiet
 
 PLAIN_INTERVAL_SECONDS = 10.0
 
@@ -37,7 +37,7 @@ class Bar:
         self.done += count
         if self._display is not None and self._task is not None:
             self._display.update(self._task, advance=count, note=note)
-        elif time.monotonic() - self._printed >= PLAIN_INTERVAL_SECONDS:
+        elif not is_quiet() and time.monotonic() - self._printed >= PLAIN_INTERVAL_SECONDS:
             self._printed = time.monotonic()
             self._print_line(note)
 
@@ -62,7 +62,7 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
     What cannot be shown (a closed pipe, a terminal that is gone) is dropped: the work goes on.
     """
     console = Console(file=forgiving(sys.stderr))
-    if not console.is_terminal:
+    if is_quiet() or not console.is_terminal:
         bar = Bar(title, total, None)
         bar.done = done
         yield bar

@@ -12,19 +12,17 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-import torch
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from docmt import data, decoding, evaluation, training
 from docmt.cli.parsing import make_parser, parse
-from docmt.data import PrepareConfig, prepare
-from docmt.decoding import SearchConfig, Translation, Translator
+from docmt.decoding import SearchConfig
 from docmt.documents import Document
 from docmt.errors import DocmtError
-from docmt.evaluation import evaluate_documents
 from docmt.files import write_text
 from docmt.model import ModelConfig
 from docmt.synthetic import SyntheticDocument, pronoun_accuracy, read_pronouns, write_corpus
@@ -35,8 +33,10 @@ from docmt.training import (
     StopConfig,
     TrainConfig,
     ValidationConfig,
-    train,
 )
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation
 
 SYSTEMS: tuple[Literal["sentence", "group"], ...] = ("sentence", "group")
 
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
     translations: dict[str, list[Translation]] = {}
     tests = read_pronouns(config.output / "corpus" / "test.pronouns.jsonl")
     for system in SYSTEMS:
-        translator = Translator(config.output / system, search=SearchConfig(beam=4))
+        translator = decoding.Translator(config.output / system, search=SearchConfig(beam=4))
         sources = [Document.from_sentences(test.document.source, id=test.document.id) for test in tests]
         translations[system] = translator.translate_all(sources)
         results[system] = _scores(tests, translations[system])
@@ -93,8 +93,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _prepare(config: DemoConfig) -> None:
     corpus = config.output / "corpus"
-    prepare(
-        PrepareConfig(
+    data.prepare(
+        data.PrepareConfig(
             store=config.output / "store",
             train=[corpus / "train.en", corpus / "train.de"],
             dev=[corpus / "dev.en", corpus / "dev.de"],
@@ -107,6 +107,8 @@ def _prepare(config: DemoConfig) -> None:
 
 def _train_side_by_side(config: DemoConfig) -> None:
     """One process and one thread for each model: their tensors are too small to gain from more."""
+    import torch
+
     torch.set_num_threads(1)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(len(SYSTEMS), mp_context=spawn) as pool:
@@ -117,9 +119,11 @@ def _train_side_by_side(config: DemoConfig) -> None:
 
 def _train(config: DemoConfig, system: Literal["sentence", "group"]) -> bool:
     """Trains one model in a process of its own; returns whether it was interrupted."""
+    import torch
+
     torch.set_num_threads(1)
     sys.stderr = _Prefixed(f"{system:<8} ", sys.stderr)
-    return train(_recipe(config, system)).interrupted
+    return training.train(_recipe(config, system)).interrupted
 
 
 class _Prefixed(io.TextIOBase):
@@ -165,11 +169,11 @@ def _recipe(config: DemoConfig, system: Literal["sentence", "group"]) -> TrainCo
 
 def _scores(tests: Sequence[SyntheticDocument], translations: Sequence[Translation]) -> dict[str, float]:
     hypotheses = [translation.document.sentences for translation in translations]
-    evaluation = evaluate_documents(hypotheses, [test.document.target for test in tests])
-    assert evaluation.s_bleu is not None  # both systems give one target sentence per source sentence
+    scores = evaluation.evaluate_documents(hypotheses, [test.document.target for test in tests])
+    assert scores.s_bleu is not None  # both systems give one target sentence per source sentence
     return {
-        "s_bleu": round(evaluation.s_bleu.score, 2),
-        "d_bleu": round(evaluation.d_bleu.score, 2),
+        "s_bleu": round(scores.s_bleu.score, 2),
+        "d_bleu": round(scores.d_bleu.score, 2),
         "pronoun_accuracy": round(100 * pronoun_accuracy(tests, hypotheses).accuracy, 2),
     }
 

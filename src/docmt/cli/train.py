@@ -6,15 +6,35 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from docmt import training
 from docmt.cli.parsing import add_settings, make_parser, parse
 from docmt.cli.recipes import is_recipe
 from docmt.errors import DocmtError
-from docmt.training import TrainConfig, train
+from docmt.training import TrainConfig
 
 INTERRUPTED = 130
 USAGE = """RECIPE.yaml [options]
---data STORE --run DIRECTORY [options]
---resume RUN [--stop.max_steps N ...]"""
+--store STORE --run DIRECTORY [options]
+--resume RUN [--max_steps N ...]"""
+EXAMPLES = (
+    "docmt train --store stores/mine --run runs/group --system group --preset base --patience 10",
+    "docmt train --store stores/mine --run runs/context --system context --initialize_from runs/sentence "
+    "--freeze loaded",
+    "docmt train --resume runs/group",
+)
+COMMON = (
+    "data",
+    "run",
+    "resume",
+    "model.system",
+    "model.preset",
+    "batches.batch_tokens",
+    "optimizer.learning_rate",
+    "stop.max_steps",
+    "stop.patience",
+    "initialize_from",
+)
+ALSO = {"store": "data"}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -24,6 +44,9 @@ def run(arguments: Sequence[str]) -> int:
         "Trains a model on a prepared store (see docmt prepare). A training that was interrupted or killed goes on "
         "with --resume from its last checkpoint.",
         USAGE,
+        examples=EXAMPLES,
+        common=COMMON,
+        also=ALSO,
     )
     parser.add_argument(
         "--resume",
@@ -34,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     add_settings(parser, TrainConfig, None, "the run")
     options = parse(parser, _with_stored_recipe(list(arguments)), TrainConfig)
-    result = train(options.settings, resume=options.resume is not None)
+    result = training.train(options.settings, resume=options.resume is not None)
     if result.interrupted:
         if result.leads:
             print(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from docmt.errors import DocmtError
-from docmt.model.attention import GroupAttention
-from docmt.model.parts import Parts
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
 from docmt.model.systems.base import Needs, Order, System
+
+if TYPE_CHECKING:
+    from docmt.model.attention import GroupAttention
+    from docmt.model.parts import Parts
 
 
 @dataclass(frozen=True)
@@ -72,17 +74,17 @@ class Group(System):
         """Group attention, in the top layers what `top` says, and without locality attention over the document."""
         whole = replace(sight, part="document")
         if not (self.self_locality if sight.memory == "self" else self.cross_locality):
-            return GroupAttention(whole=parts.attention(whole))
+            return parts.group_attention(whole=whole)
         total, top = parts.sizes.decoder_layers, self.cross_layers
         if sight.memory == "self":
             total, top = (
                 (total, self.decoder_layers) if sight.causal else (parts.sizes.encoder_layers, self.encoder_layers)
             )
         if number < total - top or self.top == "group":
-            return GroupAttention(local=parts.attention(sight))
+            return parts.group_attention(local=sight)
         if self.top == "global":
-            return GroupAttention(whole=parts.attention(whole))
-        return GroupAttention(parts.attention(sight), parts.attention(whole), parts.gate(self.gate_bias))
+            return parts.group_attention(whole=whole)
+        return parts.group_attention(local=sight, whole=whole, gate_bias=self.gate_bias)
 
     def origin(self, name: str) -> str | None:
         """Group attention starts from that of the sentence model; gates and global attention are new, or its copy."""
