@@ -55,6 +55,11 @@ class Bar:
         )
 
 
+def on_terminal() -> bool:
+    """Whether standard error is shown to somebody at once."""
+    return Console(file=forgiving(sys.stderr)).is_terminal
+
+
 @contextmanager
 def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Bar]:
     """Shows progress on standard error while the block runs; `done` items count as finished before it starts.

@@ -71,3 +71,11 @@ def test_the_device_is_chosen_by_itself(run, corpus):
         assert call(*command, "--device", "auto", *QUICK[1:]) == call(*command, *QUICK[1:])
         assert "--device" in call(command[0], "--help").out
     assert "(default: auto)" in call("translate", "--help").out.partition("--device")[2].partition("--precision")[0]
+
+
+@pytest.mark.parametrize("quiet", [[], ["-q"]])
+def test_a_terminal_is_told_the_device(run, corpus, monkeypatch, quiet):
+    monkeypatch.setattr("docmt.progress.on_terminal", lambda: True)
+    outcome = call("score", run, corpus / "test.en", corpus / "test.de", *quiet)
+    assert outcome.status == 0
+    assert outcome.err == ("" if quiet else "docmt: computing on cpu in float32\n")

@@ -20,7 +20,7 @@ from jsonargparse import ArgumentParser, _postponed_annotations, set_parsing_set
 from docmt.cli.recipes import group_names, is_recipe, read_recipe
 from docmt.cli.spelling import closest, is_switch, short_name, spelled_out, type_of
 from docmt.errors import DocmtError
-from docmt.streams import hush
+from docmt.streams import hush, tell
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -334,5 +334,9 @@ def add_model_options(parser: Parser) -> None:
 def translator_of(options: Any) -> Translator:
     """The translator that the options name; models with commas between them translate as one (`Ensemble`)."""
     from docmt.decoding import Translator
+    from docmt.progress import on_terminal
 
-    return Translator(options.model, device=options.device, search=options.search, precision=options.precision)
+    translator = Translator(options.model, device=options.device, search=options.search, precision=options.precision)
+    if on_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
+        tell(f"computing on {translator.device} in {translator.precision}")
+    return translator

@@ -64,7 +64,7 @@ class Translator:
         self.precision = precision
         self._paths = model_paths(model)
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
-        """the languages: codes of those it translates from and to, empty where the model does not say"""
+        # The languages: codes of those it translates from and to, empty where the model does not say.
         _log.info("%s", self._summary())
 
     def __repr__(self) -> str:
