@@ -156,7 +156,7 @@ def load_model(directory: Path | str, device: torch.device | str = "cpu") -> Tra
 
     Raises DocmtError when files are missing, damaged, or do not fit together, and for a device that is not there.
     """
-    check_device(device)
+    device = choose_device(device)
     found = find_model(directory)
     model = model_without_weights(load_model_config(found), found / WEIGHTS_FILE)
     model.to_empty(device=device)
@@ -204,14 +204,31 @@ class _Unfilled(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def check_device(device: torch.device | str) -> None:
-    """Raises DocmtError for a device that is not there."""
+def choose_device(device: torch.device | str) -> torch.device:
+    """The device of that name; "auto" is the GPU if there is one that works, and otherwise the CPU.
+
+    Raises DocmtError for a device that is not there.
+    """
+    if str(device) != "auto":
+        return check_device(device)
+    if torch.cuda.is_available():
+        try:
+            return check_device("cuda")
+        except DocmtError as error:
+            _log.warning("%s: going on with the CPU", str(error).partition(": ")[0])
+    return torch.device("cpu")
+
+
+def check_device(device: torch.device | str) -> torch.device:
+    """The device of that name. Raises DocmtError if it is not there or does not work."""
     try:
-        torch.zeros(1, device=device).tolist()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        tensor = torch.zeros(1, device=device)
+        tensor.tolist()
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
         no_gpu = str(device).startswith("cuda") and not torch.cuda.is_available()
         reason = "PyTorch sees no GPU" if no_gpu else "no such device"
         raise DocmtError(f"device {device} cannot be used here ({reason}): choose cpu") from error
+    return tensor.device
 
 
 @while_replaced

@@ -70,6 +70,11 @@ class _TimeLeft(TimeRemainingColumn):
         return super().render(task) if left is None else Text(_clock(left), style="progress.remaining")
 
 
+def on_terminal() -> bool:
+    """Whether standard error is shown to somebody at once."""
+    return Console(file=forgiving(sys.stderr)).is_terminal
+
+
 @contextmanager
 def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Bar]:
     """Shows progress on standard error while the block runs; `done` items count as finished before it starts.

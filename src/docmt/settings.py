@@ -235,3 +235,17 @@ def first_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any], but: 
 def is_among(name: str, names: Sequence[str]) -> bool:
     """Whether a setting, by its dotted name, is one of those named, or in a group that is."""
     return name in names or name.split(".")[0] in names
+
+
+def brief(settings: Any) -> str:
+    """A repr of settings that tells only what differs from the defaults."""
+    given = [
+        f"{field.name}={brief(value) if is_dataclass(value) else repr(value)}"
+        for field in fields(settings)
+        if (value := getattr(settings, field.name)) != _default(field)
+    ]
+    return f"{type(settings).__name__}({', '.join(given)})"
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default_factory() if field.default_factory is not MISSING else field.default

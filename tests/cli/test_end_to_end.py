@@ -143,7 +143,9 @@ def test_jsonl_has_a_record_for_every_sentence(run, report):
         assert text[slice(*record["target_span"])] == record["target"]
         assert record["score"] < 0
         assert len(record["alternatives"]) == 2
-        assert all(set(other) == {"target", "score"} for other in record["alternatives"])
+        assert all(set(other) == {"target", "score", "rank_score"} for other in record["alternatives"])
+        ranks = [record["rank_score"], *(other["rank_score"] for other in record["alternatives"])]
+        assert ranks == sorted(ranks, reverse=True)
     total = [sum(record["score"] for record in found)]
     total += [sum(record["alternatives"][rank]["score"] for record in found) for rank in range(2)]
     assert len(set(total)) == 3
@@ -272,7 +274,9 @@ def test_progress_off_a_terminal_is_plain_lines_on_standard_error(run, report, m
     assert outcome.out == silent.out
     assert re.fullmatch(r"docmt: 8 x sentences ended by the length limit, [^\n]+\n", silent.err)
     progress = outcome.err.removesuffix(silent.err)
-    assert re.fullmatch(r"(translating \(sentences\): \d of 8  \([\d:]+(, [\d:]+ left)?\)\n)+", progress)
+    assert re.fullmatch(
+        r"(translating on cpu in float32 \(sentences\): \d of 8  \([\d:]+(, [\d:]+ left)?\)\n)+", progress
+    )
 
 
 def test_log_lines_go_where_standard_error_is_now(monkeypatch):

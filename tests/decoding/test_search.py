@@ -1,30 +1,32 @@
 """The search against a plain one that recomputes everything; frames, limits, batches, scores, orders of decoding."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import pytest
 import torch
+from plain_search import (
+    DOCUMENTS,
+    SHORT,
+    SPECIALS,
+    Piece,
+    build,
+    greedy,
+    marked,
+    plain_beam_search,
+    plainly_translated,
+    search_documents,
+    words_of,
+)
 
 from docmt.data import cut
-from docmt.decoding import SearchConfig, score_documents, search, translate_documents
+from docmt.decoding import SearchConfig, score_documents, translate_documents
 from docmt.decoding.frame import Row
-from docmt.decoding.search import split_stream
 from docmt.decoding.step import StepView
 from docmt.decoding.task import Task
 from docmt.errors import DocmtError
-from docmt.model import ModelConfig, Reading, TranslationModel, pack
+from docmt.model import Reading, pack
 from docmt.model.systems import Concat, Needs
-from docmt.text import SpecialTokens
 from variants import FRAMED, ONE_OF_EACH_ORDER, SYSTEMS, context
 
-SPECIALS = SpecialTokens(vocabulary_size=30)
-SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 3, "vocabulary_size": 30}
-DOCUMENTS = [
-    [[5, 6, 7], [8], [9, 10, 11, 12]],
-    [[13, 14]],
-    [[4, 5], [6, 7, 8, 9, 10, 11], [12], [13, 14, 15], [16, 17]],
-]
 # Other marks around sentences, with the systems that the family has.
 WITH_FAMILIES = {
     **SYSTEMS,
@@ -32,145 +34,6 @@ WITH_FAMILIES = {
     "context, thumt": {"family": "thumt", **context(branch="published")},
     "context lstm, thumt": {"family": "thumt", **context(representation="bilstm")},
 }
-SHORT = {"max_length_ratio": 1.0, "max_length_extra": 3.0}
-
-
-def build(seed: int = 1, **options) -> TranslationModel:
-    torch.manual_seed(seed)
-    model = TranslationModel(ModelConfig(**{**SIZES, "dropout": 0.0, **options}))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return model.eval()
-
-
-def marked(document):
-    return [[SPECIALS.bos, *sentence, SPECIALS.eos] for sentence in document]
-
-
-def search_documents(model, documents, config):
-    """Every document as a row of one search."""
-    reading = Reading(pack([marked(document) for document in documents]), torch.arange(sum(map(len, documents))))
-    rows, first = [], 0
-    for document in documents:
-        rows.append(Row(range(first, first + len(document)), [len(sentence) for sentence in document]))
-        first += len(document)
-    return search(model, model.memories(reading), rows, SPECIALS, config)
-
-
-@dataclass
-class Piece:
-    """What one plain search translates: some sentences of a source, after a forced prefix."""
-
-    source: list
-    aligned: list[int]
-    prefix: list = field(default_factory=list)
-
-    @classmethod
-    def whole(cls, document):
-        return cls(document, list(range(len(document))))
-
-    @property
-    def forced(self):
-        return [token for sentence in self.prefix for token in (*sentence, SPECIALS.eos, SPECIALS.bos)]
-
-
-def next_scores(model, piece, said):
-    """Log-probabilities of every next token after the stream `said`, by the full forward pass."""
-    sentences = []
-    for token in [SPECIALS.bos, *said]:
-        if token == SPECIALS.bos:
-            sentences.append([])
-        sentences[-1].append(token)
-    # The forward pass wants as many target sentences as are aligned; those not yet begun must not matter.
-    sentences += [[SPECIALS.bos]] * (len(piece.aligned) - len(sentences))
-    aligned = torch.tensor(piece.aligned)
-    states = model(Reading(pack([marked(piece.source)]), aligned, pack([sentences])))
-    return model.project(states[len(said)]).log_softmax(-1)
-
-
-def plain_rules(model, piece, said, config):
-    """What must come next, or None; and what may not."""
-    limits = [config.sentence_limit(len(piece.source[number])) for number in piece.aligned]
-    if model.system.rules == "open":
-        full = len(said) >= sum(limits) + 2 * len(limits)
-        others = [token for token in range(SPECIALS.vocabulary_size) if token != SPECIALS.eod]
-        return None, others if full else [SPECIALS.pad, SPECIALS.unk, SPECIALS.mask]
-    if len(said) < len(piece.forced):
-        return piece.forced[len(said)], []
-    number = said.count(SPECIALS.bos)
-    words = len(said) - (max(i for i, t in enumerate(said) if t == SPECIALS.bos) + 1 if number else 0)
-    if said and said[-1] == SPECIALS.eos:
-        return SPECIALS.bos if number + 1 < len(limits) else SPECIALS.eod, []
-    if words == limits[number]:
-        return SPECIALS.eos, []
-    never = [SPECIALS.bos, SPECIALS.pad, SPECIALS.unk, SPECIALS.eod, SPECIALS.mask]
-    return None, [*never, SPECIALS.eos] if words < config.min_length else never
-
-
-@torch.no_grad()
-def plain_beam_search(model, piece, config):
-    """Beam search over one piece that recomputes every prefix; returns (score, tokens) best first."""
-    beams, ended = [(0.0, 0, [])], []
-    while beams and len(ended) < config.beam:
-        candidates = []
-        for total, free, said in beams:
-            forced, never = plain_rules(model, piece, said, config)
-            if forced is not None:
-                candidates.append((total, free, [*said, forced]))
-                continue
-            scores = next_scores(model, piece, said)
-            scores[never] = -torch.inf
-            values, tokens = scores.topk(2 * config.beam)
-            candidates += [
-                (total + v, free + 1, [*said, t])
-                for v, t in zip(values.tolist(), tokens.tolist(), strict=True)
-                if v > -float("inf")
-            ]
-        candidates = sorted(candidates, key=lambda c: -c[0])[: 2 * config.beam]
-        for i, (total, free, said) in enumerate(candidates):
-            if said[-1] == SPECIALS.eod and i < config.beam:
-                ended.append((total / free**config.length_penalty, said))
-        beams = [c for c in candidates if c[2][-1] != SPECIALS.eod][: config.beam]
-    return sorted(ended[: config.beam], key=lambda e: -e[0])
-
-
-@torch.no_grad()
-def greedy(model, piece, config):
-    """The best next token again and again, written down without beams."""
-    said = []
-    while not said or said[-1] != SPECIALS.eod:
-        forced, never = plain_rules(model, piece, said, config)
-        if forced is None:
-            scores = next_scores(model, piece, said)
-            scores[never] = -torch.inf
-            forced = int(scores.argmax())
-        said.append(forced)
-    return said
-
-
-def words_of(said):
-    return split_stream(said, [0.0] * len(said), SPECIALS)[0]
-
-
-def plainly_translated(model, document, find):
-    """A document in the order of its system; `find` gives the stream of tokens that translates a piece.
-
-    Written down from what each system is: the whole document; each sentence, with those before it to look at;
-    windows of which only the last sentence is kept; or windows whose first sentences are the document's own so far.
-    """
-    if model.system.order == "documents":
-        return words_of(find(Piece.whole(document)))
-    said = []
-    for number in range(len(document)):
-        if model.system.order == "sentences":
-            said.append(words_of(find(Piece(document[: number + 1], [number])))[0])
-            continue
-        first = max(number + 1 - model.system.sentences, 0)
-        piece = Piece.whole(document[first : number + 1])
-        piece.prefix = said[first:] if model.system.order == "in turn" else []
-        said.append(words_of(find(piece))[-1])
-    return said
 
 
 @pytest.mark.parametrize("system", FRAMED)

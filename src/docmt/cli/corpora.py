@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from docmt.decoding.alone import each_or_error
 from docmt.documents import Document, ParallelDocument, Skipped, read_parallel
 from docmt.documents.corpus import DOCUMENT_MARK
 from docmt.documents.formats import is_jsonl
@@ -17,8 +18,6 @@ from docmt.files import check_writable
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-OUT_OF_MEMORY = "out of memory: split its long sentences, or use smaller batches (--search.batch_tokens)"
-
 
 def each_alone(
     items: Sequence[Item],
@@ -26,38 +25,10 @@ def each_alone(
     work: Callable[[Sequence[Item]], Sequence[Result]],
     failures: list[str],
 ) -> list[Result | None]:
-    """What `work` makes of all items; of one that cannot be done there is None, and a sentence in `failures`.
-
-    The items (documents, most often) are done together, as that is fastest. Where it fails they are halved until the
-    one is alone that fails, so that it does not stop the others. What fails: DocmtError, and memory that is not there.
-    """
-    done = _attempt(items, work) if items else []
-    if not isinstance(done, str):
-        return list(done)
-    if len(items) == 1:
-        failures.append(f"{names[0]}: {done}")
-        return [None]
-    half = len(items) // 2
-    first, second = slice(half), slice(half, None)
-    return [
-        *each_alone(items[first], names[first], work, failures),
-        *each_alone(items[second], names[second], work, failures),
-    ]
-
-
-def _attempt(items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Result]]) -> Sequence[Result] | str:
-    """What `work` makes of the items, or why it cannot. With the error the tensors of its frames are let go."""
-    try:
-        return work(items)
-    except DocmtError as error:
-        return str(error)
-    except MemoryError:
-        return OUT_OF_MEMORY
-    except RuntimeError as error:
-        # What torch raises where there is no memory left, on a GPU and on the CPU.
-        if type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error):
-            return OUT_OF_MEMORY
-        raise
+    """What `work` makes of all items; of one that cannot be done there is None, and a sentence in `failures`."""
+    found = each_or_error(items, work)
+    failures += [f"{name}: {done}" for name, done in zip(names, found, strict=True) if isinstance(done, DocmtError)]
+    return [None if isinstance(done, DocmtError) else done for done in found]
 
 
 def document_name(file: str, document: ParallelDocument) -> str:

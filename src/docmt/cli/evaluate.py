@@ -71,7 +71,12 @@ def run(arguments: Sequence[str]) -> int:
         metavar="FILE",
         help="translated sentences in the same form; of JSONL (docmt translate --format jsonl) the `target`",
     )
-    parser.add_argument("--model", type=str, metavar="DIRECTORY", help="model or run directory to translate with")
+    parser.add_argument(
+        "--model",
+        type=str,
+        metavar="DIRECTORY",
+        help="model or run directory to translate with; M1,M2 is an ensemble",
+    )
     parser.add_argument(
         "--source",
         type=str,

@@ -22,7 +22,7 @@ from jsonargparse._loaders_dumpers import yaml_load
 from docmt.cli.recipes import group_names, is_recipe, read_recipe
 from docmt.cli.spelling import closest, is_switch, short_name, spelled_out, type_of
 from docmt.errors import DocmtError
-from docmt.streams import hush
+from docmt.streams import hush, tell
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -329,7 +329,10 @@ def _allowed(option: argparse.Action | None) -> str:
 def add_model_options(parser: Parser) -> None:
     """Where and how a model runs."""
     parser.add_argument(
-        "--device", type=str, default="cpu", help="where to compute: cpu, cuda, or cuda:1 for another GPU"
+        "--device",
+        type=str,
+        default="auto",
+        help="where to compute: cpu, cuda, cuda:1 for another GPU, or auto for a GPU if there is one that works",
     )
     parser.add_argument(
         "--precision",
@@ -340,7 +343,11 @@ def add_model_options(parser: Parser) -> None:
 
 
 def translator_of(options: Any) -> Translator:
-    """The translator that the options name."""
+    """The translator that the options name; models with commas between them translate as one (`Ensemble`)."""
     from docmt.decoding import Translator
+    from docmt.progress import on_terminal
 
-    return Translator(options.model, device=options.device, search=options.search, precision=options.precision)
+    translator = Translator(options.model, device=options.device, search=options.search, precision=options.precision)
+    if on_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
+        tell(f"computing on {translator.device} in {translator.precision}")
+    return translator

@@ -32,7 +32,10 @@ def records(translation: Translation) -> list[dict[str, Any]]:
         record["warnings"] = warnings
         if translation.alternatives:
             others = [alternative.sentences[number] for alternative in translation.alternatives]
-            record["alternatives"] = [{"target": other.target, "score": other.score} for other in others]
+            record["rank_score"] = sentence.rank_score
+            record["alternatives"] = [
+                {"target": other.target, "score": other.score, "rank_score": other.rank_score} for other in others
+            ]
         found.append(record)
     return found
 

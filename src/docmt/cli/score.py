@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
         examples=("docmt score MODEL test.en test.de", "docmt score MODEL test.jsonl --format jsonl -o scores.jsonl"),
         common=("output", "format", "search.batch_tokens", "search.length_penalty", "device", "precision"),
     )
-    parser.add_argument("model", type=str, metavar="MODEL", help="model directory or run directory")
+    parser.add_argument("model", type=str, metavar="MODEL", help="model or run directory; M1,M2 is an ensemble")
     parser.add_argument(
         "source",
         type=str,

@@ -103,7 +103,7 @@ def run(arguments: Sequence[str]) -> int:
         examples=EXAMPLES,
         common=COMMON,
     )
-    parser.add_argument("model", type=str, metavar="MODEL", help="model directory or run directory")
+    parser.add_argument("model", type=str, metavar="MODEL", help="model or run directory; M1,M2 is an ensemble")
     parser.add_argument("files", nargs="*", type=str, metavar="FILE", help="files; none, or -, is standard input")
     parser.add_argument(
         "-o",

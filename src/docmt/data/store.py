@@ -129,6 +129,10 @@ class PreparedStore:
         """Opens a store and checks every file of it. Raises DocmtError if one is missing or damaged."""
         return cls(directory)
 
+    def __repr__(self) -> str:
+        sizes = [f"{name} {len(self.split(name).document_ids)} documents" for name in self.splits]
+        return f"<PreparedStore {str(self.directory)!r}: {', '.join(sizes)}>"
+
     @property
     def splits(self) -> tuple[str, ...]:
         """The names of the splits it has: "train", "dev" and perhaps "test"."""

@@ -1,5 +1,6 @@
 from .config import SearchConfig as SearchConfig
 from .document import DocumentHypothesis as DocumentHypothesis
+from .ensemble import Ensemble as Ensemble
 from .orders import translate_documents as translate_documents
 from .orders import translate_ids as translate_ids
 from .scoring import score_documents as score_documents

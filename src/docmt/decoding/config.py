@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from docmt.errors import DocmtError
-from docmt.settings import check_choices
+from docmt.settings import brief, check_choices
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +51,7 @@ class SearchConfig:
     (published: beam 4, length_penalty 0.6, max_length_ratio 1, max_length_extra 50); none: the rules described here"""
     n_best: int = 1
     """translations returned for each part that is searched (instance, window or sentence), in the order of the search,
-    which is that of scores normalised by length (at most beam)"""
+    which is that of its scores normalised by length, `rank_score` (at most beam)"""
     batch_tokens: int = 8192
     """source tokens searched together, padding included"""
 
@@ -69,6 +69,9 @@ class SearchConfig:
                 f"search.max_length_extra is {self.max_length_extra}: choose at least {max(self.min_length, 1)}, "
                 "the least number of tokens of a sentence"
             )
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def sentence_limit(self, source_tokens: int) -> int:
         """Most tokens of the translation of a sentence of `source_tokens` tokens (marks not counted)."""

@@ -36,21 +36,26 @@ class DocumentHypothesis:
     at_limit: list[int] = field(default_factory=list)
     """sentences (from 0) that the length limit ended, so that words may be missing (of the plain document system the
     last sentence of an instance)"""
+    rank_scores: list[float] = field(default_factory=list)
+    """for each sentence the score by which the search ranked the part that it was found in, among the others of the
+    same part: log-probability normalised by length"""
 
     def spread(self, places: Sequence[int], count: int) -> DocumentHypothesis:
         """The same for a document of `count` sentences, of which the model saw those at `places`; others are empty."""
         if len(places) == count:
             return self
         sentences: list[list[int]] = [[] for _ in range(count)]
-        scores = [0.0] * count
-        for place, sentence, score in zip(places, self.sentences, self.sentence_scores, strict=True):
-            sentences[place], scores[place] = sentence, score
+        scores, rank_scores = [0.0] * count, [0.0] * count
+        own = zip(places, self.sentences, self.sentence_scores, self.rank_scores, strict=True)
+        for place, sentence, score, rank_score in own:
+            sentences[place], scores[place], rank_scores[place] = sentence, score, rank_score
         return replace(
             self,
             sentences=sentences,
             sentence_scores=scores,
             miscounted=[(places[first], places[last - 1] + 1) for first, last in self.miscounted],
             at_limit=[places[number] for number in self.at_limit],
+            rank_scores=rank_scores,
         )
 
 
@@ -85,7 +90,13 @@ def join(parts: Sequence[Part], config: SearchConfig) -> DocumentHypothesis:
         sentences += own
         scores += own_scores[:count]
     free = sum(part.hypothesis.free_tokens for part in parts)
-    return DocumentHypothesis(sentences, scores, config.normalized(sum(scores), free), miscounted)
+    return DocumentHypothesis(
+        sentences,
+        scores,
+        config.normalized(sum(scores), free),
+        miscounted,
+        rank_scores=[part.hypothesis.score for part in parts for _ in range(part.first, part.last)],
+    )
 
 
 def ended_by_limit(

@@ -14,11 +14,11 @@ import torch
 from docmt.data.instances import MARKS
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis, Part, ended_by_limit, join, ranked
+from docmt.decoding.ensemble import Model
 from docmt.decoding.frame import RULES, Row, WordIds
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.search import Hypothesis, search
 from docmt.decoding.task import Task, batches_of, filled_places
-from docmt.model import TranslationModel
 from docmt.text import SpecialTokens
 
 _POOL = 4  # times as many tokens are read together as are searched: more sentences to find similar ones among
@@ -27,7 +27,7 @@ Found = dict[tuple[int, int], list[Part]]
 
 
 def translate_documents(
-    model: TranslationModel,
+    model: Model,
     documents: Sequence[WordIds],
     specials: SpecialTokens,
     config: SearchConfig,
@@ -163,7 +163,7 @@ _ORDERS: dict[str, Callable[[Task, Callable[[int], object]], Found]] = {
 
 
 def translate_ids(
-    model: TranslationModel, documents: Sequence[WordIds], specials: SpecialTokens, config: SearchConfig
+    model: Model, documents: Sequence[WordIds], specials: SpecialTokens, config: SearchConfig
 ) -> list[list[list[int]]]:
     """The best translation of each document: one list of word ids per source sentence."""
     return [found[0].sentences for found in translate_documents(model, documents, specials, config)]

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from docmt.decoding.ensemble import Model
 from docmt.model import TranslationModel
 
 Precision = Literal["float32", "bfloat16"]
@@ -59,8 +60,8 @@ def lower_precision(model: TranslationModel, precision: Precision) -> Translatio
     return model
 
 
-def computing_in(model: TranslationModel, precision: Precision) -> AbstractContextManager[object]:
-    """The context in which such a model is run."""
+def computing_in(model: Model, precision: Precision) -> AbstractContextManager[object]:
+    """The context in which such a model, or an ensemble of such, is run."""
     if precision == "float32":
         return nullcontext()
     return torch.autocast(model.device.type, dtype=torch.bfloat16)

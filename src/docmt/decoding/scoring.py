@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from docmt.data import Batch, Words, collate
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis, Part, join, ranked
+from docmt.decoding.ensemble import Model, mean_probability, members_of
 from docmt.decoding.frame import RULES, WordIds
 from docmt.decoding.search import Hypothesis, not_numbers, split_stream
 from docmt.decoding.task import Task
@@ -23,7 +24,7 @@ _CHUNK = 512  # tokens that are projected to the vocabulary at a time
 
 @torch.inference_mode()
 def score_documents(
-    model: TranslationModel,
+    model: Model,
     sources: Sequence[WordIds],
     targets: Sequence[WordIds],
     specials: SpecialTokens,
@@ -62,7 +63,9 @@ def score_documents(
 
 def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int]) -> list[Hypothesis]:
     """Force decoding of the own sentences of one batch of instances."""
-    scores = _label_scores(task.model, batch, task.config.temperature)
+    scores = mean_probability(
+        [_label_scores(member, batch, task.config.temperature) for member in members_of(task.model)]
+    )
     frame, rules, config = task.model.parts.frame, RULES[task.model.system.rules], task.config
     marks = 1 + frame.target_goes_on
     hypotheses, reached = [], 0
@@ -88,7 +91,7 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int]) -> l
 
 
 def _label_scores(model: TranslationModel, batch: Batch, temperature: float) -> Tensor:
-    """[n] log-probability of each label."""
+    """[n] log-probability of each label, by one model."""
     states = model(batch.reading)  # [n, d]
     return torch.cat(
         [

@@ -6,19 +6,18 @@ document is done when B of its hypotheses have ended, and leaves the batch at on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from docmt.decoding.config import SearchConfig
+from docmt.decoding.ensemble import Memories, Model, members_of
 from docmt.decoding.frame import RULES, Progress, Row
-from docmt.decoding.step import StepView
+from docmt.decoding.step import Steps
 from docmt.decoding.thumt import ThumtSearch
 from docmt.errors import DocmtError
-from docmt.model import TranslationModel
-from docmt.model.view import Memory
 from docmt.text import SpecialTokens
 
 _SHARE_EVERY = 16  # steps between two looks for positions that all beams have in common, which move by as many
@@ -46,8 +45,8 @@ class Hypothesis:
 
 @torch.inference_mode()
 def search(
-    model: TranslationModel,
-    memories: Mapping[str, Memory],
+    model: Model,
+    memories: Memories,
     rows: Sequence[Row],
     specials: SpecialTokens,
     config: SearchConfig,
@@ -66,8 +65,8 @@ def search(
 
 
 def _thumt_search(
-    model: TranslationModel,
-    memories: Mapping[str, Memory],
+    model: Model,
+    memories: Memories,
     rows: Sequence[Row],
     specials: SpecialTokens,
     config: SearchConfig,
@@ -90,15 +89,16 @@ class _Beams:
 
     def __init__(
         self,
-        model: TranslationModel,
-        memories: Mapping[str, Memory],
+        model: Model,
+        memories: Memories,
         rows: Sequence[Row],
         specials: SpecialTokens,
         config: SearchConfig,
     ) -> None:
         device = model.device
-        self.model, self.specials, self.config = model, specials, config
-        self.view = StepView(model, memories, rows, config.beam)
+        self.specials, self.config = specials, config
+        self.vocabulary_size = members_of(model)[0].config.vocabulary_size
+        self.decoder = Steps(model, memories, rows, config.beam)
         self.rules = RULES[model.system.rules](rows, config, specials, device)
         self.documents = list(range(len(rows)))  # those still searched, by their number in the batch
         self.found: list[list[Hypothesis]] = [[] for _ in rows]
@@ -135,7 +135,7 @@ class _Beams:
         self.said = torch.cat((self.said[rows], added[:, None]), dim=1)
         self.worth = torch.cat((self.worth[rows], worth[:, None]), dim=1)
         if beam > 1:
-            self.view.reorder(rows)
+            self.decoder.reorder(rows)
             if self.said.shape[1] % _SHARE_EVERY == 0:
                 self._share()
         self._drop_finished()
@@ -148,20 +148,19 @@ class _Beams:
         """Log-probabilities and ids [R, C] of each row's C best next tokens, and which rows are forced [R]."""
         progress, document = self.progress, self._document()
         step = self.said.shape[1]
-        self.view.begin(progress.offset, self.numbers[document, progress.sentence])
-        positions = progress.offset if self.model.config.restarts else torch.full_like(progress.offset, step)
-        states = self.model.decode(self.model.embed_step(progress.last, positions), self.view)
+        sentences = self.numbers[document, progress.sentence]
+        states = self.decoder.read(progress.last, progress.offset, step, sentences)  # [R, d] of each member
         forced_token = self.rules.forced(progress, document, step)
         forced = forced_token >= 0
         # A single beam needs no second candidate: when its best one ends the document, the search is over.
-        count = min(2 * self.config.beam if self.config.beam > 1 else 1, self.model.config.vocabulary_size)
-        scores = torch.full((len(states), count), -torch.inf, device=states.device)
+        count = min(2 * self.config.beam if self.config.beam > 1 else 1, self.vocabulary_size)
+        scores = torch.full((len(forced), count), -torch.inf, device=forced.device)
         tokens = torch.full_like(scores, self.specials.pad, dtype=torch.int64)
         scores[:, 0] = 0.0
         tokens[:, 0] = forced_token
         free = (~forced).nonzero().flatten()
         if len(free):  # forced rows need no projection to the vocabulary
-            logits = self.model.project(states[free]).float() / self.config.temperature
+            logits = self.decoder.logits([own[free] for own in states], self.config.temperature)
             normalizer = logits.logsumexp(-1, keepdim=True)
             self.rules.restrict(logits, progress.select(free), document[free])
             values, tokens[free] = logits.topk(count, dim=-1) if count > 1 else logits.max(-1, keepdim=True)
@@ -192,7 +191,7 @@ class _Beams:
         # The decoder has read the first <s> and all but the last token said.
         common = (min(agreed + 1, said.shape[2]) - self.shared) // _SHARE_EVERY * _SHARE_EVERY
         if common:
-            self.view.share(common)
+            self.decoder.share(common)
             self.shared += common
 
     def _drop_finished(self) -> None:
@@ -213,7 +212,7 @@ class _Beams:
         self.said, self.worth, self.total = self.said[rows], self.worth[rows], self.total[documents]
         self.counts, self.numbers = self.counts[documents], self.numbers[documents]
         self.rules.keep(documents)
-        self.view.keep(rows, documents)
+        self.decoder.keep(rows, documents)
 
 
 def not_numbers() -> DocmtError:

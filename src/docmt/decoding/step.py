@@ -14,12 +14,56 @@ from docmt.decoding.caches import (
     SentenceCrossCache,
     SentenceSelfCache,
 )
+from docmt.decoding.ensemble import Memories, Model, mean_probability, members_of
 from docmt.decoding.frame import Row
 from docmt.model.attention import Attention
 from docmt.model.sight import Sight
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
 from docmt.model.view import Memory
+
+
+class Steps:
+    """A model, or every member of an ensemble, that reads one token of R = D * B hypotheses at a time."""
+
+    def __init__(self, model: Model, memories: Memories, rows: Sequence[Row], beams: int) -> None:
+        """memories: as `model.memories` gives them; rows: one for each of the D documents of the search."""
+        self.members = members_of(model)
+        own = [memories] if isinstance(memories, Mapping) else memories
+        self.views = [StepView(member, seen, rows, beams) for member, seen in zip(self.members, own, strict=True)]
+
+    def read(self, tokens: Tensor, offsets: Tensor, step: int, sentences: Tensor) -> list[Tensor]:
+        """Decoder states [R, d] of each member after tokens [R].
+
+        offsets [R]: position of the token in its sentence; step: in all that was said; sentences [R]: number of its
+        source sentence in the packed source.
+        """
+        states = []
+        for member, view in zip(self.members, self.views, strict=True):
+            view.begin(offsets, sentences)
+            positions = offsets if member.config.restarts else torch.full_like(offsets, step)
+            states.append(member.decode(member.embed_step(tokens, positions), view))
+        return states
+
+    def logits(self, states: Sequence[Tensor], temperature: float) -> Tensor:
+        """[n, V] float32, whose softmax are the probabilities of the next token after states [n, d] of each member."""
+        logits = [member.project(own).float() / temperature for member, own in zip(self.members, states, strict=True)]
+        return logits[0] if len(logits) == 1 else mean_probability([own.log_softmax(-1) for own in logits])
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i goes on from hypothesis rows[i], one of the same document."""
+        for view in self.views:
+            view.reorder(rows)
+
+    def share(self, common: int) -> None:
+        """The next `common` positions not yet shared are the same in all beams of each document."""
+        for view in self.views:
+            view.share(common)
+
+    def keep(self, rows: Tensor, documents: Tensor) -> None:
+        """Goes on with these documents (numbers as of now) and their rows only."""
+        for view in self.views:
+            view.keep(rows, documents)
 
 
 class StepView:

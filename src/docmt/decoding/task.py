@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from docmt.data import Instances, Words, cut, read_source
 from docmt.data.instances import MARKS, instance_lengths, lengths_before, place_of
 from docmt.decoding.config import SearchConfig
+from docmt.decoding.ensemble import Model, common_needs, members_of
 from docmt.decoding.frame import WordIds
 from docmt.errors import DocmtError
-from docmt.model import ModelConfig, Reading, TranslationModel
+from docmt.model import ModelConfig, Reading
 from docmt.model.systems import Needs
 from docmt.text import SpecialTokens
 
@@ -22,7 +23,7 @@ from docmt.text import SpecialTokens
 class Task:
     """Documents without empty sentences and their instances; sentences are numbered through all documents."""
 
-    model: TranslationModel
+    model: Model
     words: Words
     """of the source"""
     offsets: NDArray[np.int64]
@@ -34,14 +35,14 @@ class Task:
     @classmethod
     def of(
         cls,
-        model: TranslationModel,
+        model: Model,
         documents: Sequence[WordIds],
         specials: SpecialTokens,
         config: SearchConfig,
     ) -> Task:
         """Cuts the documents. Raises DocmtError where a sentence cannot fit."""
         words, offsets = Words.of(documents), np.cumsum([0, *map(len, documents)])
-        return cls(model, words, offsets, cut_source(words, offsets, model.config, config), specials, config)
+        return cls(model, words, offsets, cut_source(words, offsets, model, config), specials, config)
 
     def batches(self, chosen: Sequence[int] | None = None, times: int = 1) -> Iterator[list[int]]:
         """Instances (all, or those chosen) of similar length together, longest first; see `batches_of`.
@@ -69,32 +70,35 @@ def filled_places(documents: Sequence[WordIds]) -> tuple[list[list[int]], list[W
     return places, [[document[i] for i in own] for document, own in zip(documents, places, strict=True)]
 
 
-def cut_source(
-    words: Words, document_offsets: NDArray[np.int64], model: ModelConfig, config: SearchConfig
-) -> Instances:
-    """Cuts documents by the rule of training. Raises DocmtError where a sentence cannot fit."""
-    needs, reserve = model.chosen.needs(), None
-    if (positions := model.position_limit) is not None and len(words.lengths):
+def cut_source(words: Words, document_offsets: NDArray[np.int64], model: Model, config: SearchConfig) -> Instances:
+    """Cuts documents by the rule of training, in an ensemble by the least limits of its members.
+
+    Raises DocmtError where a sentence cannot fit.
+    """
+    needs, reserve = common_needs(model), None
+    configs = [member.config for member in members_of(model)]
+    limits = [own.position_limit for own in configs if own.position_limit is not None]
+    if limits and len(words.lengths):
         # The longest translation that the search may try must have positions too.
         longest = np.maximum(words.lengths, [config.sentence_limit(int(n)) for n in words.lengths])
         sizes = np.maximum(longest + MARKS, lengths_before(words.lengths, document_offsets, needs.before))
         number = int(sizes.argmax())
-        if sizes[number] > positions:
+        if sizes[number] > min(limits):
             _, place = place_of(number, document_offsets)
             raise DocmtError(
                 f"sentence {place + 1} of the document may need "
-                f"{sizes[number]} positions, but the model has {positions}: split the sentence, or use a "
+                f"{sizes[number]} positions, but the model has {min(limits)}: split the sentence, or use a "
                 "model with sinusoidal positions"
             )
-        if not model.restarts:
-            reserve = longest, positions + 1
+        if not all(own.restarts for own in configs if own.position_limit is not None):
+            reserve = longest, min(limits) + 1
     return cut(
         words.lengths,
         None,
         document_offsets,
         needs,
-        limit=model.instance_tokens,
-        max_sentences=model.instance_sentences,
+        limit=min(own.instance_tokens for own in configs),
+        max_sentences=min(own.instance_sentences for own in configs),
         reserve=reserve,
     )
 

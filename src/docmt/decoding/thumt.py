@@ -9,16 +9,15 @@ Notation as in `search`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from docmt.decoding.config import SearchConfig
+from docmt.decoding.ensemble import Memories, Model
 from docmt.decoding.frame import Row
-from docmt.decoding.step import StepView
-from docmt.model import TranslationModel
-from docmt.model.view import Memory
+from docmt.decoding.step import Steps
 from docmt.text import SpecialTokens
 
 _NONE = -torch.inf
@@ -29,15 +28,15 @@ class ThumtSearch:
 
     def __init__(
         self,
-        model: TranslationModel,
-        memories: Mapping[str, Memory],
+        model: Model,
+        memories: Memories,
         rows: Sequence[Row],
         specials: SpecialTokens,
         config: SearchConfig,
     ) -> None:
         device, beam = model.device, config.beam
-        self.model, self.specials, self.config = model, specials, config
-        self.view = StepView(model, memories, rows, beam)
+        self.specials, self.config = specials, config
+        self.decoder = Steps(model, memories, rows, beam)
         self.sentences = torch.tensor([row.sentences[0] for row in rows], device=device).repeat_interleave(beam)
         # The longest source of the batch limits all of its sentences.
         self.limit = max(max(config.sentence_limit(row.lengths[0]) for row in rows), 0)
@@ -66,9 +65,8 @@ class ThumtSearch:
         documents, beam, step = self.said.shape
         last = self.said[:, :, -1].flatten() if step else torch.full_like(self.sentences, self.specials.bos)
         offsets = torch.full_like(last, step)
-        self.view.begin(offsets, self.sentences)
-        states = self.model.decode(self.model.embed_step(last, offsets), self.view)
-        scores = (self.model.project(states).float() / self.config.temperature).log_softmax(-1)
+        states = self.decoder.read(last, offsets, step, self.sentences)
+        scores = self.decoder.logits(states, self.config.temperature).log_softmax(-1)
         totals = (self.total.flatten()[:, None] + scores).view(documents, -1)  # [D, B * V]
         best, index = totals.topk(min(2 * beam, totals.shape[1]), dim=1)  # [D, 2 B]
         parents, chosen = index // scores.shape[1], index % scores.shape[1]
@@ -78,7 +76,7 @@ class ThumtSearch:
         self.total, kept = best.masked_fill(ends, _NONE).topk(beam, dim=1)  # [D, B]
         self.said = said.gather(1, kept[:, :, None].expand(-1, -1, step + 1))
         first = torch.arange(documents, device=kept.device)[:, None] * beam
-        self.view.reorder((parents.gather(1, kept) + first).flatten())
+        self.decoder.reorder((parents.gather(1, kept) + first).flatten())
 
     def _take_ended(self, totals: Tensor, said: Tensor) -> None:
         """The B best that ended before and now; totals [D, 2 B] (minus infinity: goes on), said [D, 2 B, n]."""

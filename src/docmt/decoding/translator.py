@@ -2,153 +2,217 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, fields, replace
+from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
+
+import torch
 
 from docmt.data.instances import MARKS
+from docmt.decoding.alone import each_or_error
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis
+from docmt.decoding.ensemble import members_of
 from docmt.decoding.frame import WordIds
+from docmt.decoding.loading import load_members, model_paths
 from docmt.decoding.orders import translate_documents
-from docmt.decoding.precision import Precision, computing_in, lower_precision
+from docmt.decoding.precision import Precision, computing_in
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.task import packed_units
+from docmt.decoding.translation import TranslatedSentence, Translation
 from docmt.documents import Document, one_line
 from docmt.errors import DocmtError
-from docmt.model_directory import load_languages, load_model, load_model_tokenizer
+from docmt.model import TranslationModel
 from docmt.progress import progress
+from docmt.settings import build
 from docmt.text import Side
 
+__all__ = ["TranslatedSentence", "Translation", "Translator"]
 
-@dataclass(frozen=True)
-class TranslatedSentence:
-    """One source sentence and what became of it."""
-
-    source: str
-    target: str
-    score: float
-    """log-probability (nats) of the target sentence"""
-    source_span: tuple[int, int]
-    """first character and the one after the last, in the source text"""
-    target_span: tuple[int, int]
-    """the same in the target text"""
-
-    def to_json(self) -> dict[str, Any]:
-        """For one line of JSONL."""
-        return {
-            "source": self.source,
-            "target": self.target,
-            "score": self.score,
-            "source_span": list(self.source_span),
-            "target_span": list(self.target_span),
-        }
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A translated document: the gaps of the source around one target sentence per source sentence."""
-
-    document: Document
-    sentences: tuple[TranslatedSentence, ...]
-    score: float
-    """log-probability of the whole, normalised by length as in the search"""
-    miscounted: tuple[tuple[int, int], ...] = ()
-    """ranges of source sentences (first, after last) where the model gave another number of sentences: only the plain
-    document system can; surplus sentences were joined to the last of the range, missing ones are empty"""
-    at_limit: tuple[int, ...] = ()
-    """sentences (from 0) that the length limit of the search ended, so that words may be missing"""
-    overlong: tuple[int, ...] = ()
-    """source sentences (from 0) of as many tokens as an instance of the training had at most, or more; each was
-    translated alone"""
-    alternatives: tuple[Translation, ...] = ()
-    """further translations, best first, when n_best is above 1"""
-
-    def text(self) -> str:
-        """The translated text, laid out as the source was."""
-        return self.document.text()
-
-    def warnings(self) -> list[list[str]]:
-        """What may be wrong with each sentence: `sentence_count`, `length_limit`, `long_source`, or nothing."""
-        found: list[list[str]] = [[] for _ in self.sentences]
-        joined = [number for first, last in self.miscounted for number in range(first, last)]
-        for name, numbers in (
-            ("sentence_count", joined),
-            ("length_limit", self.at_limit),
-            ("long_source", self.overlong),
-        ):
-            for number in numbers:
-                found[number].append(name)
-        return found
+UNKNOWN_LANGUAGE = "en"
+"""Whose segmentation serves for models that do not say what they translate from."""
+_log = logging.getLogger(__name__)
 
 
 class Translator:
-    """A model directory ready to translate and score documents."""
+    """A model, or several as an ensemble, ready to translate and score documents.
+
+    Wherever a document is asked for, text will do: it is segmented by the rules of the model's language.
+    """
 
     def __init__(
         self,
-        directory: Path | str,
+        model: Path | str | Sequence[Path | str],
         *,
-        device: str = "cpu",
+        device: torch.device | str = "auto",
         search: SearchConfig | None = None,
         precision: Precision = "float32",
+        **options: Any,
     ) -> None:
-        """Loads the model. Raises DocmtError when the directory is missing, incomplete or damaged."""
-        self.search = search or SearchConfig()
+        """Loads the model.
+
+        model: a model or run directory; a list of them, or a text with commas between them, is an ensemble. device:
+        cpu, cuda, cuda:1, or auto for a GPU if there is one that works. options: fields of SearchConfig, such as
+        `beam=3`, which replace those of `search`. Raises DocmtError when a directory is missing, incomplete or
+        damaged, and for options that there are not or that have no such value.
+        """
+        self.search = _with_options(search or SearchConfig(), options)
         self.precision = precision
-        self.tokenizer = load_model_tokenizer(Path(directory))
-        self.languages = load_languages(directory)
-        """codes of the languages it translates from and to, empty where the model does not say"""
-        self.model = lower_precision(load_model(Path(directory), device=device), precision)
-        if self.tokenizer.vocabulary_size != self.model.config.vocabulary_size:
-            raise DocmtError(
-                f"the tokenizer in {directory} has {self.tokenizer.vocabulary_size} entries, but the model "
-                f"{self.model.config.vocabulary_size}: they do not belong together, copy the directory again"
-            )
+        self._paths = model_paths(model)
+        self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
+        # The languages: codes of those it translates from and to, empty where the model does not say.
+        _log.info("%s", self._summary())
 
-    def translate(self, document: Document) -> Translation:
-        """The translation of one document."""
-        return self.translate_all([document])[0]
+    def __repr__(self) -> str:
+        return f"<Translator: {self._summary()}, {self.search}>"
 
-    def translate_all(self, documents: Sequence[Document]) -> list[Translation]:
+    def _summary(self) -> str:
+        """What it computes with, and where, as `auto` chooses that."""
+        names = ",".join(map(str, self._paths))
+        kinds = " + ".join(member.config.system for member in self.models)
+        return f"{names} ({kinds}) on {self.device} in {self.precision}"
+
+    @property
+    def models(self) -> tuple[TranslationModel, ...]:
+        """The PyTorch modules: one, or all members of an ensemble."""
+        return members_of(self._model)
+
+    @property
+    def model(self) -> TranslationModel:
+        """The PyTorch module. Raises DocmtError for an ensemble, which has several."""
+        if len(self.models) > 1:
+            raise DocmtError(f"this translator has {len(self.models)} models: use `models`")
+        return self.models[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self._model.device
+
+    @overload
+    def translate(self, given: str) -> str: ...
+    @overload
+    def translate(self, given: Document) -> Translation: ...
+    @overload
+    def translate(self, given: list[str] | tuple[str, ...]) -> list[str]: ...
+    @overload
+    def translate(self, given: list[Document] | tuple[Document, ...]) -> list[Translation]: ...
+    def translate(self, given: Any) -> Any:
+        """What is given, translated: text for text, a Translation for a Document, a list for a list or tuple.
+
+        A text is a document of its own, of any number of sentences and paragraphs, and so is each text of a list; the
+        sentences of one document are `Document.from_sentences([...])`. What may be wrong with a text (see
+        `Translation.warnings`) is logged, as text has no place for it. Raises DocmtError for anything else.
+        """
+        if not isinstance(given, list | tuple):
+            return self.translate([given])[0]
+        translations = self.translate_all(given)
+        _warn(own for own, text in zip(translations, given, strict=True) if isinstance(text, str))
+        return [
+            translation.text() if isinstance(own, str) else translation
+            for own, translation in zip(given, translations, strict=True)
+        ]
+
+    def translate_all(self, documents: Sequence[Document | str]) -> list[Translation]:
         """Translations in the order of the documents, searched together in batches of similar length."""
-        sources = [self._encode(document.sentences, "source") for document in documents]
+        own = [self._document(document, "source") for document in _several(documents)]
+        sources = [self._encode(document.sentences, "source") for document in own]
         total = sum(map(len, sources))
-        with computing_in(self.model, self.precision), progress("translating (sentences)", total) as bar:
-            found = translate_documents(self.model, sources, self.tokenizer.specials, self.search, bar.advance)
+        with computing_in(self._model, self.precision), progress(self._title("translating"), total) as bar:
+            found = translate_documents(self._model, sources, self.tokenizer.specials, self.search, bar.advance)
         translations = []
-        for document, source, hypotheses in zip(documents, sources, found, strict=True):
+        for document, source, hypotheses in zip(own, sources, found, strict=True):
             best, *others = [self._translation(document, source, hypothesis) for hypothesis in hypotheses]
             translations.append(replace(best, alternatives=tuple(others)))
         return translations
 
-    def score(self, source: Document, target: Document) -> Translation:
+    @overload
+    def stream(
+        self, documents: Iterable[Document | str], *, group: int = 64, errors: Literal["raise"] = "raise"
+    ) -> Iterator[Translation]: ...
+    @overload
+    def stream(
+        self, documents: Iterable[Document | str], *, group: int = 64, errors: Literal["yield"]
+    ) -> Iterator[Translation | DocmtError]: ...
+    def stream(
+        self, documents: Iterable[Document | str], *, group: int = 64, errors: Literal["raise", "yield"] = "raise"
+    ) -> Iterator[Translation | DocmtError]:
+        """Translations in the order of the documents, which are read as they are needed, `group` at a time.
+
+        A document that cannot be translated does not stop the others: with errors="yield" its DocmtError comes in
+        its place; with "raise" it is raised there, after all documents before it.
+        """
+        if errors not in ("raise", "yield"):
+            raise DocmtError(f"errors is {errors!r}: choose raise or yield")
+        if group < 1:
+            raise DocmtError(f"group is {group}: choose at least 1 document")
+        return self._stream(iter(_several(documents)), group, errors)
+
+    def _stream(
+        self, documents: Iterator[Document | str], group: int, errors: str
+    ) -> Iterator[Translation | DocmtError]:
+        numbers = count(1)
+        while items := list(islice(documents, group)):
+            for item, number, found in zip(items, numbers, each_or_error(items, self.translate_all), strict=False):
+                if isinstance(found, DocmtError):
+                    id = f" ({item.id})" if isinstance(item, Document) and item.id else ""
+                    found = DocmtError(f"document {number}{id}: {found}")
+                    if errors == "raise":
+                        raise found
+                yield found
+
+    def score(self, source: Document | str, target: Document | str) -> Translation:
         """The given translation, sentence by sentence, with its log-probabilities."""
         return self.score_all([(source, target)])[0]
 
-    def score_all(self, pairs: Sequence[tuple[Document, Document]]) -> list[Translation]:
+    def score_all(self, pairs: Sequence[tuple[Document | str, Document | str]]) -> list[Translation]:
         """Like `score` for many documents. Raises DocmtError where a pair has unequal numbers of sentences."""
-        for source, target in pairs:
+        own = [(self._document(source, "source"), self._document(target, "target")) for source, target in pairs]
+        for source, target in own:
             if len(source.sentences) != len(target.sentences):
                 raise DocmtError(
                     f"document {source.id or '?'} has {len(source.sentences)} source but {len(target.sentences)} "
                     "target sentences: give one target sentence for each"
                 )
-        sources = [self._encode(source.sentences, "source") for source, _ in pairs]
-        targets = [self._encode(target.sentences, "target") for _, target in pairs]
-        with computing_in(self.model, self.precision), progress("scoring (sentences)", sum(map(len, sources))) as bar:
-            scored = score_documents(self.model, sources, targets, self.tokenizer.specials, self.search, bar.advance)
+        sources = [self._encode(source.sentences, "source") for source, _ in own]
+        targets = [self._encode(target.sentences, "target") for _, target in own]
+        total = sum(map(len, sources))
+        with computing_in(self._model, self.precision), progress(self._title("scoring"), total) as bar:
+            scored = score_documents(self._model, sources, targets, self.tokenizer.specials, self.search, bar.advance)
         return [
             self._with_scores(*pair, ids, hypothesis)
-            for pair, ids, hypothesis in zip(pairs, sources, scored, strict=True)
+            for pair, ids, hypothesis in zip(own, sources, scored, strict=True)
         ]
 
     def instances(self, source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
         """The instances (ranges of sentences) of a parallel document as in training: the published units of d-BLEU."""
         encoded = self._encode(source, "source"), self._encode(target, "target")
         source_lengths, target_lengths = ([len(ids) for ids in sentences] for sentences in encoded)
-        return packed_units(self.model.config, source_lengths, target_lengths, [0, len(source)])[0]
+        configs = [member.config for member in self.models]
+        least = replace(
+            configs[0],
+            instance_tokens=min(config.instance_tokens for config in configs),
+            instance_sentences=min(config.instance_sentences for config in configs),
+        )
+        return packed_units(least, source_lengths, target_lengths, [0, len(source)])[0]
+
+    def _title(self, work: str) -> str:
+        """Of the progress, which tells where the work is done."""
+        return f"{work} on {self.device} in {self.precision} (sentences)"
+
+    def _document(self, given: Document | str, side: Side) -> Document:
+        """What is given as a document."""
+        if isinstance(given, Document):
+            return given
+        if isinstance(given, str):
+            language = self.languages[0 if side == "source" else 1]
+            return Document.from_text(given, language=language or UNKNOWN_LANGUAGE)
+        hint = "; Document.read reads a file" if isinstance(given, Path) else ""
+        raise DocmtError(f"{type(given).__name__} is no document: give text, a Document, or a list of them{hint}")
 
     def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
         # Hard-wrapped lines inside a sentence are one line to the model.
@@ -170,10 +234,11 @@ class Translator:
                 hypothesis.sentence_scores,
                 source.spans(),
                 target.spans(),
+                hypothesis.rank_scores,
                 strict=True,
             )
         )
-        limit = self.model.config.instance_tokens
+        limit = min(member.config.instance_tokens for member in self.models)
         return Translation(
             target,
             sentences,
@@ -182,3 +247,33 @@ class Translator:
             at_limit=tuple(hypothesis.at_limit),
             overlong=tuple(number for number, words in enumerate(ids) if len(words) + MARKS >= limit),
         )
+
+
+def _with_options(search: SearchConfig, options: dict[str, Any]) -> SearchConfig:
+    """The search with these fields replaced. Raises DocmtError for what is no field, or not its value."""
+    if not options:
+        return search
+    known = [field.name for field in fields(SearchConfig)]
+    for name in options:
+        if name not in known:
+            raise DocmtError(
+                f"Translator has no option {name!r}: choose from device, precision, search, {', '.join(known)}"
+            )
+    return build(SearchConfig, {**asdict(search), **options}, "Translator", "search.")
+
+
+def _warn(translations: Iterable[Translation]) -> None:
+    """Logs what may be wrong with them, by the names that it has in `Translation.warnings`."""
+    counts = Counter(name for own in translations for warnings in own.warnings() for name in warnings)
+    if counts:
+        found = ", ".join(f"{count} x {name}" for name, count in counts.items())
+        _log.warning("%s: translate a Document to see where (Translation.warnings)", found)
+
+
+def _several(documents: Iterable[Document | str]) -> Iterable[Document | str]:
+    """The documents. Raises DocmtError for a single one, whose parts are no documents, and for what has no parts."""
+    if isinstance(documents, str | Document):
+        raise DocmtError("one document is no list of documents: put it into a list, or call translate")
+    if not isinstance(documents, Iterable):
+        raise DocmtError(f"{type(documents).__name__} is no list of documents: give texts or Documents")
+    return documents

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
+from docmt.documents.document import brief
 from docmt.documents.formats import check_markup, is_jsonl
 from docmt.documents.jsonl import LONE_SURROGATE, json_documents
 from docmt.documents.plain_text import BYTE_ORDER_MARK, decoded_lines
@@ -43,6 +44,17 @@ class ParallelDocument:
     def __post_init__(self) -> None:
         if len(self.source) != len(self.target):
             raise ValueError(f"{len(self.source)} source sentences, {len(self.target)} target sentences")
+
+    def __repr__(self) -> str:
+        return brief(self, self.id, self.source)
+
+    def __len__(self) -> int:
+        """The number of pairs of sentences."""
+        return len(self.source)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """The pairs of source and target sentence."""
+        return zip(self.source, self.target, strict=True)
 
 
 @dataclass

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from docmt.documents.plain_text import read_text, write_text
 from docmt.documents.segmentation import sentence_spans
 from docmt.errors import DocmtError
+
+_SHOWN = 40
 
 
 def between(stretches: Iterable[tuple[int, int]], end: int) -> list[tuple[int, int]]:
@@ -34,6 +36,20 @@ class Document:
     def __post_init__(self) -> None:
         if len(self.gaps) != len(self.sentences) + 1:
             raise ValueError(f"{len(self.sentences)} sentences need one gap more, not {len(self.gaps)} gaps")
+
+    def __repr__(self) -> str:
+        return brief(self, self.id, self.sentences)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __len__(self) -> int:
+        """The number of sentences."""
+        return len(self.sentences)
+
+    def __iter__(self) -> Iterator[str]:
+        """The sentences."""
+        return iter(self.sentences)
 
     def text(self) -> str:
         """The whole text."""
@@ -112,3 +128,15 @@ class Document:
         Raises DocmtError for operating system errors and for text that UTF-8 cannot hold.
         """
         write_text(path, self.text())
+
+
+def brief(shown: object, id: str, sentences: Sequence[str]) -> str:
+    """A repr in one line for what holds sentences: its id, how many there are, and how the first begins."""
+    count = f"{len(sentences)} sentence{'' if len(sentences) == 1 else 's'}"
+    name = f" {shorten(id)}" if id else ""
+    return f"<{type(shown).__name__}{name}: {count}{f', {shorten(sentences[0])}' if sentences else ''}>"
+
+
+def shorten(text: str) -> str:
+    """The text in quotes, its end left out where it is long."""
+    return repr(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…")

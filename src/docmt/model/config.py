@@ -9,7 +9,7 @@ from typing import Any, Literal
 from docmt.errors import DocmtError
 from docmt.model.sizes import PRESETS, Sizes
 from docmt.model.systems import SYSTEMS, Concat, Context, Group, System
-from docmt.settings import build, check_choices, flat, plain
+from docmt.settings import brief, build, check_choices, flat, plain
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,9 @@ class ModelConfig(Sizes):
                 f"model.family thumt is for systems that translate sentence by sentence, without "
                 f"model.embedding_normalization, not for this {self.system} model: choose docmt"
             )
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def filled(self) -> ModelConfig:
         """The same with every size left at 0 taken from the preset; what a model holds as its config."""

@@ -23,6 +23,10 @@ class Packed:
     sentences: Spans
     documents: Spans
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.tokens)} tokens, {len(self.sentences)} sentences, {len(self.documents)} documents"
+        return f"<Packed: {sizes}>"
+
     def to(self, device: torch.device | str) -> Packed:
         """The same with the tokens on `device` (spans stay on the host)."""
         return replace(self, tokens=self.tokens.to(device))

@@ -45,6 +45,10 @@ class TranslationModel(nn.Module):
         # Stands in for the product with the head where a translator has rearranged its weights.
         self.projection: nn.Module | None = None
 
+    def __repr__(self) -> str:
+        millions = sum(weights.numel() for weights in self.parameters()) / 1e6
+        return f"<TranslationModel: {millions:.1f} million parameters on {self.device}, {self.config}>"
+
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
