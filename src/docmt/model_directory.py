@@ -134,7 +134,8 @@ def while_replaced(
             try:
                 return read(directory, *args, **kwargs)
             except DocmtError:
-                if _identity(directory) == before:
+                is_run = Path(directory, "checkpoints").is_dir()  # whose checkpoints may just be missed
+                if _identity(directory) == before and not (is_run and before is None):
                     raise
         return read(directory, *args, **kwargs)
 
@@ -328,10 +329,10 @@ def tell_if_unfinished(asked: Path, found: Path) -> None:
     if found.parent != asked / "checkpoints":
         return
     name = found.name.strip(".").partition(".")[0]  # also of an old directory that has stepped aside
-    update = "?"
+    update = ""
     with suppress(DocmtError):  # it may be gone by now
-        update = read_json(found / STATE_FILE).get("update", update)
-    _log.warning("the run %s is not finished: taking %s (update %s)", asked, _RUN_CHECKPOINTS[name], update)
+        update = f" (update {read_json(found / STATE_FILE).get('update')})"
+    _log.warning("the run %s is not finished: taking %s%s", asked, _RUN_CHECKPOINTS[name], update)
 
 
 @while_replaced
