@@ -13,7 +13,7 @@ LONGEST_FILE = 450
 # A module imports from rooms of a lower rank or from its own room. Rooms of equal rank do not know each other.
 # A file beside the rooms (docmt/errors.py) is a room of one module.
 RANKS = {
-    "errors": 0,
+    "errors": -1,
     "streams": 0,
     "files": 1,
     "checksums": 2,

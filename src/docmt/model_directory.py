@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import logging
 import math
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -21,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from docmt.checksums import ENTRY, check_beside, checksum_of, checksums, recorded
 from docmt.errors import DocmtError
-from docmt.files import atomic_directory, check_regular, read_json
+from docmt.files import atomic_directory, check_regular, find_leftovers, read_json
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import Tokenizer, load_tokenizer
 
@@ -40,6 +42,12 @@ Every other one says what the weights mean. Many of those, such as the number of
 so that a config with another value would be loaded and translate badly: they have a checksum of their own."""
 _ARCHITECTURE = "architecture"  # the name of that checksum
 _NUMBERS = ("F32", "F16", "BF16", "F64")  # kinds of weights, in the words of safetensors
+_RUN_CHECKPOINTS = {"best": "its best model so far", "last": "its last checkpoint"}
+_REPLACEMENTS = 20  # while a model is read; a training makes one in minutes
+
+_log = logging.getLogger(__name__)
+_Arguments = ParamSpec("_Arguments")
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -94,31 +102,66 @@ def save_model(
     """
     if not isinstance(card, ModelCard):
         card = ModelCard(**(card or {}))
-    parameters = sum(parameter.numel() for parameter in model.parameters())
     with atomic_directory(directory) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, model.state_dict())
-        config: dict[str, Any] = {
-            "docmt_version": DOCMT_VERSION,
-            "source_language": card.source_language,
-            "target_language": card.target_language,
-            "model": asdict(model.config),
-        }
-        config[ENTRY] = {_ARCHITECTURE: _architecture(config["model"]), **checksums(temporary, [WEIGHTS_FILE])}
-        (temporary / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        tokenizer.save(temporary)
-        (temporary / CARD_FILE).write_text(card.markdown(model.config, parameters), encoding="utf-8")
+        describe_model(temporary, model, tokenizer, card)
 
 
+def describe_model(folder: Path, model: TranslationModel, tokenizer: Tokenizer, card: ModelCard) -> None:
+    """Writes what makes a folder with weights a model directory: config, tokenizer and card (not atomic)."""
+    config: dict[str, Any] = {
+        "docmt_version": DOCMT_VERSION,
+        "source_language": card.source_language,
+        "target_language": card.target_language,
+        "model": asdict(model.config),
+    }
+    config[ENTRY] = {_ARCHITECTURE: _architecture(config["model"]), **checksums(folder, [WEIGHTS_FILE])}
+    (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    tokenizer.save(folder)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    (folder / CARD_FILE).write_text(card.markdown(model.config, parameters), encoding="utf-8")
+
+
+def while_replaced(
+    read: Callable[Concatenate[Path | str, _Arguments], _Found],
+) -> Callable[Concatenate[Path | str, _Arguments], _Found]:
+    """A reader of a model directory that begins again if a training replaced the directory in the meantime."""
+
+    @functools.wraps(read)
+    def reading(directory: Path | str, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Found:
+        for _ in range(_REPLACEMENTS):
+            before = _identity(directory)
+            try:
+                return read(directory, *args, **kwargs)
+            except DocmtError:
+                if _identity(directory) == before:
+                    raise
+        return read(directory, *args, **kwargs)
+
+    return reading  # type: ignore[return-value]  # a directory may also be given by name
+
+
+def _identity(directory: Path | str) -> tuple[Path, int, int] | None:
+    """Which directory on the disk is meant at the moment; None if there is none."""
+    with suppress(DocmtError, OSError):
+        found = find_model(directory)
+        stat = found.stat()
+        return found, stat.st_ino, stat.st_ctime_ns
+    return None
+
+
+@while_replaced
 def load_model(directory: Path | str, device: torch.device | str = "cpu") -> TranslationModel:
-    """The model of a model directory (or of a run directory's `model`), ready to translate (eval mode).
+    """The model of a model directory or of a run (see `find_model`), ready to translate (eval mode).
 
     Raises DocmtError when files are missing, damaged, or do not fit together, and for a device that is not there.
     """
     check_device(device)
-    directory = find_model(directory)
-    model = model_without_weights(load_model_config(directory), directory / WEIGHTS_FILE)
+    found = find_model(directory)
+    model = model_without_weights(load_model_config(found), found / WEIGHTS_FILE)
     model.to_empty(device=device)
-    load_weights(model, directory / WEIGHTS_FILE)
+    load_weights(model, found / WEIGHTS_FILE)
+    tell_if_unfinished(Path(directory), found)
     return model.eval()
 
 
@@ -128,7 +171,8 @@ def model_without_weights(config: ModelConfig, path: Path) -> TranslationModel:
     Raises DocmtError if they are other weights than the config asks for; also at once, however many those would be.
     """
     shapes = read_shapes(path)
-    model = model_on_meta(config, shapes, f"{path} has", "the config asks for", "copy the directory again")
+    advice = "it belongs to another model, copy the directory again"
+    model = model_on_meta(config, shapes, f"{path} has", "the config asks for", advice)
     check_shapes(model, shapes, path)
     return model
 
@@ -141,10 +185,10 @@ def model_on_meta(config: ModelConfig, names: Collection[str], has: str, asks: s
     for side, wanted in (("encoder", config.filled().encoder_layers), ("decoder", config.filled().decoder_layers)):
         found = len({name.split(".")[1] for name in names if name.startswith(f"{side}.") and name.count(".") > 1})
         if found != wanted:
-            raise DocmtError(f"{has} {found} layers of the {side} where {asks} {wanted}: they do not fit, {advice}")
+            raise DocmtError(f"{has} {found} layers of the {side} where {asks} {wanted}: {advice}")
     for name, wanted in vars(config.chosen).items():
         if name.endswith("layers") and wanted > len(names):
-            raise DocmtError(f"{has} {len(names)} weights where {asks} {wanted} {name}: they do not fit, {advice}")
+            raise DocmtError(f"{has} {len(names)} weights where {asks} {wanted} {name}: {advice}")
     with torch.device("meta"), _Unfilled():
         return TranslationModel(config)
 
@@ -171,11 +215,13 @@ def check_device(device: torch.device | str) -> None:
         raise DocmtError(f"device {device} cannot be used here ({reason}): choose cpu") from error
 
 
+@while_replaced
 def load_model_tokenizer(directory: Path | str) -> Tokenizer:
     """The tokenizer of a model directory. Raises DocmtError if it is missing or damaged."""
     return load_tokenizer(find_model(directory))
 
 
+@while_replaced
 def load_model_config(directory: Path | str) -> ModelConfig:
     """The architecture stored in a model directory. Raises DocmtError if the file is missing or not understood."""
     path = find_model(directory) / CONFIG_FILE
@@ -204,6 +250,7 @@ def _architecture(values: Mapping[str, Any]) -> str:
     return checksum_of({name: value for name, value in values.items() if name not in FREE})
 
 
+@while_replaced
 def load_languages(directory: Path | str) -> tuple[str, str]:
     """Codes of the languages that a model translates from and to; empty where the directory does not say.
 
@@ -219,25 +266,65 @@ def load_languages(directory: Path | str) -> tuple[str, str]:
 
 
 def find_model(directory: Path | str) -> Path:
-    """The model directory meant: `directory` itself, or `model` inside of a run directory.
+    """The model directory meant: `directory` itself, or the model of a run directory.
 
+    That is `model` in it, or, while the run is not finished, its best checkpoint, or else its last.
     Raises DocmtError saying what was looked for.
     """
     directory = Path(directory)
-    for candidate in (directory, directory / RUN_MODEL):
-        if (candidate / CONFIG_FILE).is_file() or (candidate / WEIGHTS_FILE).is_file():
-            return candidate
+    checkpoints = directory / "checkpoints"
+    for place in (directory, directory / RUN_MODEL):
+        if found := _standing(place, (CONFIG_FILE, WEIGHTS_FILE)):
+            return found
+    for name in _RUN_CHECKPOINTS:  # those of earlier versions had weights alone
+        if found := _standing(checkpoints / name, (CONFIG_FILE,)):
+            return found
     if not directory.exists():
         raise DocmtError(f"there is no directory {directory}: give a model directory or a run directory")
-    if (directory / "checkpoints").is_dir():
+    if checkpoints.is_dir():
         raise DocmtError(
-            f"the run {directory} has no finished model yet ({directory / RUN_MODEL} is missing): "
-            "resume the training to its end"
+            f"the run {directory} has no finished model yet ({directory / RUN_MODEL} is missing), nor a checkpoint "
+            f"with a {CONFIG_FILE}: go on with the training"
         )
     raise DocmtError(
         f"{directory} is not a model directory: neither {CONFIG_FILE} and {WEIGHTS_FILE} nor "
         f"a folder '{RUN_MODEL}' with them is in it"
     )
+
+
+def _standing(place: Path, files: Sequence[str]) -> Path | None:
+    """`place` if one of the files is in it; while it is replaced, the old directory, which has stepped aside."""
+    if _has_any(place, files):
+        return place
+    with suppress(OSError):
+        for leftover in find_leftovers(place.parent, f".{place.name}."):
+            if leftover.aside and leftover.target == place.name and _has_any(leftover.path, files):
+                return leftover.path
+    return place if _has_any(place, files) else None  # the new one may have come between the two looks
+
+
+def _has_any(place: Path, files: Sequence[str]) -> bool:
+    return any((place / file).is_file() for file in files)
+
+
+def tell_if_unfinished(asked: Path, found: Path) -> None:
+    """Says, once for each model that is loaded, that it is that of a run which is not finished."""
+    if found.parent != asked / "checkpoints":
+        return
+    name = found.name.strip(".").partition(".")[0]  # also of an old directory that has stepped aside
+    update = "?"
+    with suppress(DocmtError):  # it may be gone by now
+        update = read_json(found / "state.json").get("update", update)
+    _log.warning("the run %s is not finished: taking %s (update %s)", asked, _RUN_CHECKPOINTS[name], update)
+
+
+@while_replaced
+def load_model_weights(directory: Path | str) -> dict[str, Tensor]:
+    """The weights of a model directory or of a run, by name. Raises DocmtError if they are missing or damaged."""
+    found = find_model(directory)
+    weights = read_weights(found / WEIGHTS_FILE)
+    tell_if_unfinished(Path(directory), found)
+    return weights
 
 
 def load_weights(model: TranslationModel, path: Path) -> None:

@@ -13,12 +13,14 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
-from docmt.streams import forgiving
+from docmt.streams import forgiving, is_quiet
 
 PLAIN_INTERVAL_SECONDS = 10.0
 
@@ -29,30 +31,43 @@ class Bar:
     def __init__(self, title: str, total: int | None, display: Progress | None) -> None:
         self.title, self.total, self.done = title, total, 0
         self._display = display
-        self._task = display.add_task(title, total=total, note="") if display else None
+        self._task = display.add_task(title, total=total, note="", left=None) if display else None
+        self._left: float | None = None
         self._started = self._printed = time.monotonic()
 
-    def advance(self, count: int = 1, note: str = "") -> None:
-        """Counts `count` more items as done and shows `note` beside the bar."""
+    def advance(self, count: int = 1, note: str = "", left: float | None = None) -> None:
+        """Counts `count` more items as done and shows `note` beside the bar.
+
+        left: seconds until the end, where that is not a matter of the items alone.
+        """
         self.done += count
+        self._left = left
         if self._display is not None and self._task is not None:
-            self._display.update(self._task, advance=count, note=note)
-        elif time.monotonic() - self._printed >= PLAIN_INTERVAL_SECONDS:
+            self._display.update(self._task, advance=count, note=note, left=left)
+        elif not is_quiet() and time.monotonic() - self._printed >= PLAIN_INTERVAL_SECONDS:
             self._printed = time.monotonic()
             self._print_line(note)
 
     def _print_line(self, note: str) -> None:
         elapsed = time.monotonic() - self._started
-        of_total, left = "", ""
-        if self.total:
-            of_total = f" of {self.total}"
-            if 0 < self.done <= self.total:
-                left = f", {_clock(elapsed * (self.total - self.done) / self.done)} left"
+        of_total, left = f" of {self.total}" if self.total else "", self._left
+        if left is None and self.total and 0 < self.done <= self.total:
+            left = elapsed * (self.total - self.done) / self.done
+        shown = "" if left is None else f", {_clock(left)} left"
         print(
-            f"{self.title}: {self.done}{of_total} {note} ({_clock(elapsed)}{left})",
+            f"{self.title}: {self.done}{of_total} {note} ({_clock(elapsed)}{shown})",
             file=forgiving(sys.stderr),
             flush=True,
         )
+
+
+class _TimeLeft(TimeRemainingColumn):
+    """The time left that the work gives, or else what the speed so far lets expect."""
+
+    def render(self, task: Task) -> Text:
+        """The clock."""
+        left = task.fields["left"]
+        return super().render(task) if left is None else Text(_clock(left), style="progress.remaining")
 
 
 @contextmanager
@@ -62,7 +77,7 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
     What cannot be shown (a closed pipe, a terminal that is gone) is dropped: the work goes on.
     """
     console = Console(file=forgiving(sys.stderr))
-    if not console.is_terminal:
+    if is_quiet() or not console.is_terminal:
         bar = Bar(title, total, None)
         bar.done = done
         yield bar
@@ -74,7 +89,7 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        _TimeLeft(),
     )
     with Progress(*columns, console=console, transient=True) as display:
         bar = Bar(title, total, display)

@@ -227,6 +227,11 @@ def difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator
 def first_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any], but: Sequence[str] = ()) -> str | None:
     """The first setting in which two configurations differ, in words. `but`: names or groups that do not count."""
     for name, old, new in difference(stored, wanted):
-        if name not in but and name.split(".")[0] not in but:
+        if not is_among(name, but):
             return f"{name} is {new!r} but was {old!r}"
     return None
+
+
+def is_among(name: str, names: Sequence[str]) -> bool:
+    """Whether a setting, by its dotted name, is one of those named, or in a group that is."""
+    return name in names or name.split(".")[0] in names

@@ -8,6 +8,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
+from docmt.errors import printable
+
+_quiet = False
+
+
+def hush(quiet: bool) -> None:
+    """Whether people want to hear only of warnings and errors from now on."""
+    global _quiet
+    _quiet = quiet
+
+
+def is_quiet() -> bool:
+    """Whether progress and news are not wanted."""
+    return _quiet
+
+
+def tell(line: str) -> None:
+    """News for people, one line on standard error, unless they are not wanted."""
+    if not _quiet:
+        print(f"docmt: {printable(line)}", file=forgiving(sys.stderr), flush=True)
+
 
 class Forgiving:
     """A text stream that drops what it cannot show, so that nobody's work ends with the wish to tell of it."""

@@ -5,27 +5,80 @@ import json
 import pytest
 from commands import assert_one_sentence, call, fails
 
+from docmt.cli import demo
 from docmt.synthetic import write_corpus
+from docmt.training.loop import Training
+
+SMALL = ("--documents", 60, "--steps", 2)
+
+
+@pytest.fixture
+def three_tests(monkeypatch):
+    def write(folder, **sizes):
+        write_corpus(folder, **{**sizes, "test": 3})
+
+    monkeypatch.setattr("docmt.cli.demo.write_corpus", write)
 
 
 @pytest.mark.slow
-def test_the_demonstration_in_small(tmp_path, monkeypatch):
-    def three_tests(folder, **sizes):
-        write_corpus(folder, **{**sizes, "test": 3})
-
-    monkeypatch.setattr("docmt.cli.demo.write_corpus", three_tests)
+def test_the_demonstration_in_small(tmp_path, monkeypatch, three_tests):
     output = tmp_path / "demo"
-    outcome = call("demo", "--documents", 60, "--steps", 2, "--output", output)
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("docmt.cli.demo._compare", interrupted)
+        outcome = call("demo", *SMALL, "--output", output)
+    assert outcome.status == 130
+    assert "interrupted; the same command goes on with it" in outcome.out
+    models = [output / name / "model" / "model.safetensors" for name in ("sentence", "group")]
+    written = [model.stat().st_mtime_ns for model in models]
+    fails("demo", "--output", output, message="holds a demonstration of another size .*documents 60.*: remove it")
+    outcome = call("demo", *SMALL, "--output", output)
     assert outcome.status == 0, outcome.err
+    assert "going on with the demonstration in" in outcome.out
+    assert [model.stat().st_mtime_ns for model in models] == written, "what is trained is not trained again"
     results = json.loads((output / "results.json").read_text())
     assert set(results) == {"sentence", "group"}
     for scores in results.values():
         assert set(scores) == {"s_bleu", "d_bleu", "pronoun_accuracy"}
         assert all(0 <= score <= 100 for score in scores.values())
-    for name in ("sentence", "group"):
-        assert (output / name / "model" / "model.safetensors").is_file()
     assert "try: docmt translate" in outcome.out.replace("\n", " ")
-    fails("demo", "--output", output, message="is there already: remove it or choose another --output")
+    assert "3 unseen documents" in outcome.out
+    assert "rough" not in outcome.out
+    fails("demo", *SMALL, "--output", output, message="is there already: remove it or choose another --output")
+
+
+def here(config):
+    """Trains the two models one after the other, in this process."""
+    if any(demo._train_here(config, system) for system in demo.SYSTEMS):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_training_goes_on(tmp_path, monkeypatch, three_tests):
+    """The first is interrupted after one update; all that was done stays."""
+    monkeypatch.setattr("docmt.cli.demo._train_side_by_side", here)
+    original = Training._reason_to_stop
+
+    def at_once(self, wish):
+        wish.wished = self.state.update == 1
+        return original(self, wish)
+
+    output = tmp_path / "demo"
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_reason_to_stop", at_once)
+        outcome = call("demo", *SMALL, "--quick", "--output", output)
+    assert outcome.status == 130, outcome.err
+    state = output / "sentence" / "checkpoints" / "last" / "state.json"
+    assert json.loads(state.read_text())["update"] == 1
+    corpus = (output / "corpus" / "train.en").stat().st_mtime_ns
+    outcome = call("demo", *SMALL, "--quick", "--output", output)
+    assert outcome.status == 0, outcome.err
+    assert "training from update 1" in (output / "sentence" / "train.log").read_text()
+    assert (output / "corpus" / "train.en").stat().st_mtime_ns == corpus
+    assert "these results are rough" in outcome.out
+    assert (output / "results.json").is_file()
 
 
 def test_a_demonstration_that_cannot_be_leaves_nothing(tmp_path):
@@ -36,3 +89,9 @@ def test_a_demonstration_that_cannot_be_leaves_nothing(tmp_path):
     assert outcome.status == 2
     assert_one_sentence(outcome.err, "at least one document")
     assert not output.exists()
+
+
+def test_another_folder_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    fails("demo", "--output", tmp_path, message="is there already: remove it or choose another --output")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]

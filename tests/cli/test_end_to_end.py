@@ -74,7 +74,7 @@ def test_text_and_jsonl_make_the_same_store(corpus, store, tmp_path):
     assert ours == theirs
 
 
-def test_interrupted_killed_and_resumed_is_as_never_stopped(store, tmp_path):
+def test_interrupted_killed_and_resumed_is_as_never_stopped(store, tmp_path, caplog):
     settings = ["--data", store, *TINY, "--stop.patience", 0, "--log_every", 1, "--checkpoints.every", 4]
     whole, run = tmp_path / "whole", tmp_path / "run"
 
@@ -85,8 +85,12 @@ def test_interrupted_killed_and_resumed_is_as_never_stopped(store, tmp_path):
     assert first.returncode == 130
     assert out == ""
     assert re.search(rf"^docmt: interrupted after update \d+; go on with: docmt train --resume {run}$", err, re.M)
+    assert f"docmt: its model so far can be used already: docmt translate {run} FILE\n" in err
     assert "Traceback" not in err
     assert not (run / "model").exists()
+    early = call("translate", run, *QUICK, stdin=b"A lamp.\n")
+    assert early.status == 0
+    assert caplog.text.count(f"the run {run} is not finished: taking its ") == 1
     done = metrics(run)[-1]["update"]
     assert checkpoint(run)["update"] == done, "an interrupted run saves where it stands"
 

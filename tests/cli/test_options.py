@@ -26,10 +26,11 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["tranlsate"], r"unknown command 'tranlsate': choose one of prepare, train, translate"),
+        (["tranlsate"], r"unknown command 'tranlsate': did you mean translate\?"),
+        (["fly"], r"unknown command 'fly': choose one of prepare, train, translate"),
         (["--verbose"], r"unknown option '--verbose': choose one of prepare"),
-        (["train"], r"--data and --run are missing; see docmt train --help"),
-        (["train", "--run", "x"], r"--data is missing; see"),
+        (["train"], r"--store and --run are missing; see docmt train --help"),
+        (["train", "--run", "x"], r"--store is missing; see"),
         (["prepare"], r"--train and --store are missing"),
         (["translate"], r"MODEL is missing; see"),
         (["score", "model"], r"SOURCE is missing; see"),
@@ -55,10 +56,16 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*TRAIN, "--model.widht=3"], r"unknown option --model.widht; did you mean --model.width\?"),
         ([*TRAIN, "--quickly"], r"unknown option --quickly; see docmt train --help"),
         ([*TRAIN, "--model.encoder_global_layers", "1"], r"did you mean --model.group.encoder_layers\?"),
-        ([*TRAIN, "--gate_bias", "1"], r"unknown option --gate_bias; did you mean --model.group.gate_bias\?"),
+        ([*TRAIN, "--gate_bias", "1e9"], r"--model.group.gate_bias is 1000000000.0: choose"),
+        (
+            [*TRAIN, "--sentences", "1"],
+            r"--sentences may be --model.concat.sentences or --model.context.sentences: wri",
+        ),
+        ([*TRAIN, "--batch_size", "1"], r"unknown option --batch_size; did you mean --batches.batch_tokens\?"),
+        ([*TRAIN, "--lr", "1"], r"unknown option --lr; did you mean --optimizer.learning_rate\?"),
         ([*TRAIN, "--model.source_vocabulary_size", "9"], r"--model.source_vocabulary_size is for model.family thumt"),
         ([*TRAIN, "--see", "3"], r"unknown option --see; did you mean --seed\?"),
-        ([*TRAIN, "more"], r"unexpected argument 'more'; see docmt train --help"),
+        ([*TRAIN, "more"], r"unexpected argument 'more'; a whole command is: docmt train --store"),
         ([*TRAIN, "--seed"], r"--seed has no value: give a whole number"),
         ([*TRAIN, "--model.width", "wide"], r"--model.width is 'wide': give a whole number"),
         ([*TRAIN, "--model.width", "1.5"], r"--model.width is '1.5': give a whole number"),
@@ -101,7 +108,9 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
             r"--target_language 'german' is not the code of a language",
         ),
         ([*PREPARE, "--instance_tokens", "2"], r"--instance_tokens is 2; it must be over 2"),
-        ([*PREPARE, "--overwrite"], r"--overwrite has no value: choose true or false"),
+        ([*PREPARE, "--overwrite", "perhaps"], r"--overwrite is 'perhaps': choose true or false"),
+        (["evaluate", "a", "b"], r"unexpected argument 'a'; a whole command is: docmt evaluate --hypothesis"),
+        (["score", "--target", "t", "m"], r"--target needs --model before it: name both, or neither"),
         (["prepare", "--store", "s", "--train"], r"--train has no value: give a path"),
         (["translate", "m", "f", "--format", "xml"], r"--format is 'xml': choose one of text, jsonl"),
         (["translate", "m", "f", "--search.beam", "0"], r"--search.beam is 0: choose a number from 1 to"),
@@ -176,7 +185,7 @@ def test_options_that_do_not_fit(arguments, message, tmp_path, monkeypatch):
             "data: a\nrun: b\nmodel:\n  dropout: 3\n",
             r"recipe.yaml, line 4: model.dropout is 3.0: choose a number from 0",
         ),
-        ("run: b\n", r"--data is missing"),
+        ("run: b\n", r"--store is missing"),
     ],
 )
 def test_recipes_that_do_not_fit(recipe, message, tmp_path, monkeypatch):
@@ -191,7 +200,7 @@ def test_recipes_of_other_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("p.yaml").write_text("store: s\ntrain: [a, b]\ninstance_tokens: 2\n")
     fails("prepare", "p.yaml", message=r"p.yaml, line 3: instance_tokens is 2; it must be over 2")
-    fails("train", "p.yaml", message=r"p.yaml, line 1: docmt train has no option store")
+    fails("train", "p.yaml", message=r"p.yaml, line 2: docmt train has no option train")
     Path("good.yaml").write_text("data: d\nrun: r\nseed: 1\n")
     fails("train", "good.yaml", "--seed", "x", message=r"^docmt: error: --seed is 'x'")
     fails("train", "good.yaml", "--seed=x", message=r"^docmt: error: --seed is 'x'")
@@ -212,8 +221,8 @@ def parsed(monkeypatch):
         seen.append(config)
         raise ParsedError
 
-    for command in ("train", "prepare"):
-        monkeypatch.setattr(f"docmt.cli.{command}.{command}", record)
+    for function in ("docmt.training.train", "docmt.cli.prepare.prepare"):
+        monkeypatch.setattr(function, record)
 
     def config_of(*arguments):
         with pytest.raises(ParsedError):
@@ -312,9 +321,12 @@ def test_help_is_for_people(command):
     [("train", TrainConfig, ""), ("prepare", PrepareConfig, ""), ("translate", SearchConfig, "search.")],
 )
 def test_help_lists_every_setting(command, settings, prefix):
-    listed = set(re.findall(r"^  (?:-o PATH, )?(--[\w.]+)", help_of(command), re.M))
+    whole = help_of(command).partition("\noptions:\n")[2]
+    listed = set(re.findall(r"^  (?:-o PATH, |-q, )?(--[\w.]+)", whole, re.M))
     assert set(flags(settings, prefix)) <= listed
-    assert command != "train" or len(listed) == len(set(flags(settings))) + 3  # --config, --print_config, --resume
+    assert (
+        command != "train" or len(listed) == len(set(flags(settings))) + 4
+    )  # --config, --print_config, --quiet, --resume
 
 
 def test_the_commands_are_listed():
@@ -327,8 +339,16 @@ def test_the_commands_are_listed():
     assert re.fullmatch(r"docmt \d+\.\d+\S*\n", call("--version").out)
 
 
-@pytest.mark.parametrize("argument", ["--help", "--version", "nonsense"])
-def test_the_first_answer_does_not_wait_for_torch(argument):
-    script = f"import sys; from docmt.cli.main import main; main([{argument!r}]); print('torch' in sys.modules)"
+SLOW = ("torch", "lightning_fabric")
+QUICK = [["--help"], ["--version"], ["nonsense"], ["reproduce", "--list"]]
+QUICK += [[command, argument] for command in COMMANDS for argument in ("--help", "--nonsense")]
+
+
+@pytest.mark.parametrize("arguments", QUICK, ids=" ".join)
+def test_help_and_mistakes_do_not_wait_for_torch(arguments):
+    script = (
+        "import atexit, sys; from docmt.cli.main import main; "
+        f"atexit.register(lambda: print(sys.modules.keys() & {SLOW!r})); main({arguments!r})"
+    )
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=dict(os.environ))
-    assert process.stdout.endswith("False\n"), process
+    assert process.stdout.endswith("set()\n"), process

@@ -68,8 +68,8 @@ def test_a_whole_experiment_killed_once(experiment, tested, corpus, tmp_path):
     assert call(*command, "--dry_run").out.split()[0] == "resumable"
     outcome = call(*command)
     assert outcome.status == 0, outcome.err
-    assert f"docmt reproduce: [1/2] going on with sentence, seed 1 ({names[0]})\n" in outcome.err
-    assert f"docmt reproduce: [2/2] training group, seed 1 ({names[1]})\n" in outcome.err
+    assert f"docmt: [1/2] going on with sentence, seed 1 ({names[0]})\n" in outcome.err
+    assert f"docmt: [2/2] training group, seed 1 ({names[1]})\n" in outcome.err
     assert outcome.out == (output / "small-cpu.md").read_text()
     assert [(row[1], bool(row[6])) for row in re.finditer(TABLE, outcome.out)] == [("sentence", True), ("group", False)]
     again = call(*command)
@@ -129,7 +129,7 @@ def test_the_experiments_are_listed():
         (["table1"], r"unknown experiment 'table1': choose one of concat, figure2, .*or give the path"),
         (["none.yaml"], r"cannot read none.yaml: there is no such file"),
         (["none.yaml", "table2"], r"none.yaml and table2 both name an experiment"),
-        (["table2"], r"--data is missing; see docmt reproduce --help"),
+        (["table2"], r"--store is missing; see docmt reproduce --help"),
         (["table2", "--data", "s"], r"--output is missing"),
         (["table2", "--data", "s", "--output", "o"], r"s is not a prepared store"),
         (["table2", "--scale", "huge"], r"--scale is 'huge': choose one of cpu, full"),

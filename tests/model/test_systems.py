@@ -209,6 +209,19 @@ def test_decoder_attention_has_layers_of_its_own_number():
     assert all(layer.attention.local.sight.causal and not layer.cross.local.sight.causal for layer in model.decoder)
 
 
+def test_the_default_of_two_layers_is_all_of_fewer():
+    one = {"encoder_layers": 1, "decoder_layers": 1}
+    model = build(**one)
+    for layer in (*model.encoder, *model.decoder):
+        assert scope_of(layer.attention) == "both"
+    assert scope_of(model.decoder[0].cross) == "both"
+    explicit = build(**one, group=Group(encoder_layers=1, decoder_layers=1, cross_layers=1))
+    assert torch.equal(model.logits([(SOURCE, TARGET)])[0], explicit.logits([(SOURCE, TARGET)])[0])
+    assert ModelConfig.from_dict(asdict(model.config)) == model.config
+    with pytest.raises(DocmtError, match=r"model.group.decoder_layers is 3: choose from 0 to the 1 layers there are"):
+        build(**one, group=Group(decoder_layers=3))
+
+
 def test_published_number_of_parameters():
     """Six combined blocks add 9.45 M parameters to transformer-base: 1,575,424 each."""
 

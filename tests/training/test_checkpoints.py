@@ -83,7 +83,10 @@ def test_a_group_model_starts_from_a_sentence_model(change, store, tmp_path):
     assert any(".gate." in name for name in new)
     train(config)
     log = (tmp_path / "second" / "train.log").read_text()
-    assert f"new weights: {len(new)} tensors, such as encoder.1.attention.whole.query.weight" in log
+    count = sum(random[name].numel() for name in new)
+    assert (
+        f"{len(new)} new tensors ({count:,} weights): encoder layer 2 (self-attention over the document, gates)" in log
+    )
     assert f"took {len(pretrained)} of {len(random)} weights from" in log
 
 

@@ -93,6 +93,8 @@ def test_averages_are_means(tmp_path):
         ({"validation__best_by": "bleu"}, "validation.best_by is 'bleu': choose one of loss, d_bleu"),
         ({"checkpoints__average": "all"}, "checkpoints.average is 'all'"),
         ({"checkpoints__every": 0}, "checkpoints.every is 0"),
+        ({"checkpoints__keep": -1}, "checkpoints.keep is -1: choose a number of at least 0"),
+        ({"tensorboard": "yes"}, "tensorboard is 'yes': choose one of auto, true, false"),
         ({"precision": "float16"}, "precision is 'float16': choose one of float32, bfloat16"),
         ({"device": "tpu"}, "device is 'tpu'"),
         ({"log_every": 0}, "log_every is 0"),
@@ -141,8 +143,24 @@ def test_what_may_change_in_a_resumed_run(change, config):
         return first_difference(config.to_dict(), change(**settings).to_dict())
 
     assert difference(stop__max_steps=5, stop__patience=0, log_every=9, run=Path("moved"), data=Path("d")) is None
+    assert difference(checkpoints__keep=3, tensorboard="false") is None
+    assert difference(checkpoints__keep=3, checkpoints__every=6) == "checkpoints.every is 6 but was 5"
     assert difference(devices=2) == "devices is 2 but was 1"
     assert difference(seed=8, model__dropout=0.5) == "model.dropout is 0.5 but was 0.1"
+
+
+def test_where_the_model_to_start_from_is_does_not_count(change, tmp_path, monkeypatch):
+    """Stored from the root on, given relative to the current folder: it is the same."""
+    monkeypatch.chdir(tmp_path)
+    stored = change(initialize_from=tmp_path / "models" / "first").to_dict()
+    for start in ("models/first", "models/other/../first", "./models/first/", "/elsewhere/first"):
+        assert first_difference(stored, change(initialize_from=Path(start)).to_dict()) is None, start
+    monkeypatch.chdir(tmp_path.parent)
+    here = change(initialize_from=Path(tmp_path.name)).to_dict()
+    monkeypatch.chdir(tmp_path)
+    assert first_difference(here, change(initialize_from=Path()).to_dict()) is None
+    other = first_difference(stored, change(initialize_from=Path("models/second")).to_dict())
+    assert other == "initialize_from is 'second' but was 'first'"
 
 
 def test_seeds_are_stable_and_differ():

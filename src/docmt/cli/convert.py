@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from jsonargparse import ArgumentParser
-
-from docmt.cli.parsing import make_parser, parse
+from docmt.cli.parsing import Parser, make_parser, parse
 from docmt.errors import DocmtError, printable
 
 USAGE = """fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
 thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]"""
+EXAMPLES = (
+    "docmt convert fairseq-gtransformer checkpoint_best.pt --dictionary dict.en.txt -o MODEL",
+    "docmt convert thumt model.npz --source_vocabulary vocab.zh.txt --target_vocabulary vocab.en.txt -o MODEL",
+)
 DEFAULTS: dict[str, Any] = {
     "dictionary": None,
     "sentences": False,
@@ -46,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> ArgumentParser:
+def _parser() -> Parser:
     parser = make_parser(
         "convert",
         "Turns a checkpoint of another toolkit into a docmt model directory. fairseq-gtransformer: a checkpoint of the "
@@ -54,6 +56,8 @@ def _parser() -> ArgumentParser:
         "(2018), its variables saved by name as .safetensors or .npz. The model translates text that is split into "
         "symbols as its training data was.",
         USAGE,
+        examples=EXAMPLES,
+        common=("output", "arguments", "instance_tokens"),
     )
     parser.add_argument(
         "family",

@@ -12,33 +12,36 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-import torch
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from docmt import data, decoding, evaluation, training
 from docmt.cli.parsing import make_parser, parse
-from docmt.data import PrepareConfig, prepare
-from docmt.decoding import SearchConfig, Translation, Translator
+from docmt.decoding import SearchConfig
 from docmt.documents import Document
 from docmt.errors import DocmtError
-from docmt.evaluation import evaluate_documents
-from docmt.files import write_text
+from docmt.files import cannot_write, read_json, write_text
 from docmt.model import ModelConfig
 from docmt.synthetic import SyntheticDocument, pronoun_accuracy, read_pronouns, write_corpus
 from docmt.training import (
     BatchConfig,
+    CheckpointConfig,
     ObjectiveConfig,
     OptimizerConfig,
     StopConfig,
     TrainConfig,
     ValidationConfig,
-    train,
 )
 
+if TYPE_CHECKING:
+    from docmt.decoding import Translation
+
 SYSTEMS: tuple[Literal["sentence", "group"], ...] = ("sentence", "group")
+RESULTS = "results.json"
+QUICK = {"documents": 2000, "steps": 300}
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,24 @@ class DemoConfig:
     """How large the demonstration is; the defaults take about four minutes on two cores."""
 
     output: Path = Path("docmt-demo")
-    """folder for the corpus, the models and results.json, made new"""
-    documents: int = 8000
-    """synthetic training documents"""
-    steps: int = 800
-    """updates of each model"""
+    """folder for the corpus, the models and results.json, made new; a demonstration that was interrupted there goes
+    on"""
+    quick: bool = False
+    """take about a minute, for rough results: 2000 documents and 300 smaller updates, unless they are given"""
+    documents: int | None = None
+    """synthetic training documents (default: 8000)"""
+    steps: int | None = None
+    """updates of each model (default: 800)"""
     seed: int = 1
     """of the corpus and of the training"""
+
+
+@dataclass(frozen=True)
+class _Sized(DemoConfig):
+    """The same with all numbers filled in."""
+
+    documents: int = 8000
+    steps: int = 800
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -60,41 +74,83 @@ def run(arguments: Sequence[str]) -> int:
     parser = make_parser("demo", "Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.")
     parser.add_class_arguments(DemoConfig, None)
     options = parse(parser, arguments)
-    config = DemoConfig(**{name: getattr(options, name) for name in DemoConfig.__dataclass_fields__})
+    given = {name: getattr(options, name) for name in DemoConfig.__dataclass_fields__}
+    given = {name: value for name, value in given.items() if value is not None}
+    config = _Sized(**(QUICK if options.quick else {}) | given)
     _recipe(config, SYSTEMS[0])  # refuses what cannot be trained, before anything is written
-    if config.output.exists() and any(config.output.iterdir()):
-        raise DocmtError(f"{config.output} is there already: remove it or choose another --output")
     started = time.monotonic()
     console = Console()
+    _begin_or_go_on(config, console)
     try:
-        _say(console, f"writing {config.documents} English-German documents; the German pronoun for 'it' needs context")
-        write_corpus(config.output / "corpus", train=config.documents, dev=100, test=100, seed=config.seed)
-        _prepare(config)
-        _say(console, f"training a sentence model and a G-Transformer (group) together, {config.steps} updates each")
-        _train_side_by_side(config)
-    except BaseException:
-        shutil.rmtree(config.output, ignore_errors=True)  # so that the same command can be given again
+        _make_models(config, console)
+        _compare(config, console)
+    except KeyboardInterrupt:
+        _say(console, "interrupted; the same command goes on with it")
         raise
-    results: dict[str, dict[str, float]] = {}
-    translations: dict[str, list[Translation]] = {}
-    tests = read_pronouns(config.output / "corpus" / "test.pronouns.jsonl")
-    for system in SYSTEMS:
-        translator = Translator(config.output / system, search=SearchConfig(beam=4))
-        sources = [Document.from_sentences(test.document.source, id=test.document.id) for test in tests]
-        translations[system] = translator.translate_all(sources)
-        results[system] = _scores(tests, translations[system])
-    write_text(config.output / "results.json", json.dumps(results, indent=2) + "\n")
-    _show_document(console, tests, translations)
-    _show_table(console, results)
-    _say(console, f"{time.monotonic() - started:.0f} seconds; models and results.json are in {config.output}")
+    if config.quick:
+        _say(console, "these results are rough: without --quick the models learn from more, for longer")
+    _say(console, f"{time.monotonic() - started:.0f} seconds; models and {RESULTS} are in {config.output}")
     _say(console, f"try: docmt translate {config.output / 'group'} YOUR_FILE.txt")
     return 0
 
 
-def _prepare(config: DemoConfig) -> None:
+def _compare(config: _Sized, console: Console) -> None:
+    """Translates unseen documents with both models and shows what they make of them."""
+    results: dict[str, dict[str, float]] = {}
+    translations: dict[str, list[Translation]] = {}
+    tests = read_pronouns(config.output / "corpus" / "test.pronouns.jsonl")
+    for system in SYSTEMS:
+        translator = decoding.Translator(config.output / system, search=SearchConfig(beam=4))
+        sources = [Document.from_sentences(test.document.source, id=test.document.id) for test in tests]
+        translations[system] = translator.translate_all(sources)
+        results[system] = _scores(tests, translations[system])
+    _show_document(console, tests, translations)
+    _show_table(console, results, f"{len(tests)} unseen documents")
+    write_text(config.output / RESULTS, json.dumps(results, indent=2) + "\n")
+
+
+def _begin_or_go_on(config: _Sized, console: Console) -> None:
+    """Notes what is being made. Raises DocmtError where something else is, or where it is done."""
+    note = config.output / "demo.json"
+    wanted = {"quick": config.quick, "documents": config.documents, "steps": config.steps, "seed": config.seed}
+    if config.output.exists() and any(config.output.iterdir()):
+        if not note.is_file() or (config.output / RESULTS).exists():
+            raise DocmtError(f"{config.output} is there already: remove it or choose another --output")
+        if (begun := read_json(note)) != wanted:
+            size = ", ".join(f"{name} {value}" for name, value in begun.items())
+            raise DocmtError(
+                f"{config.output} holds a demonstration of another size ({size}): remove it or choose another --output"
+            )
+        _say(console, f"going on with the demonstration in {config.output}")
+        return
+    try:
+        config.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(config.output, error) from error
+    write_text(note, json.dumps(wanted) + "\n")
+
+
+def _make_models(config: _Sized, console: Console) -> None:
+    """Corpus, store and models, or what is missing of them."""
+    if not (config.output / "store").exists():
+        try:
+            _say(
+                console, f"writing {config.documents} English-German documents; the German word for 'it' needs context"
+            )
+            tests = 40 if config.quick else 100
+            write_corpus(config.output / "corpus", train=config.documents, dev=tests, test=tests, seed=config.seed)
+            _prepare(config)
+        except BaseException:
+            shutil.rmtree(config.output, ignore_errors=True)  # of these few seconds nothing is worth keeping
+            raise
+    _say(console, f"training a sentence model and a G-Transformer (group) together, {config.steps} updates each")
+    _train_side_by_side(config)
+
+
+def _prepare(config: _Sized) -> None:
     corpus = config.output / "corpus"
-    prepare(
-        PrepareConfig(
+    data.prepare(
+        data.PrepareConfig(
             store=config.output / "store",
             train=[corpus / "train.en", corpus / "train.de"],
             dev=[corpus / "dev.en", corpus / "dev.de"],
@@ -105,8 +161,10 @@ def _prepare(config: DemoConfig) -> None:
     )
 
 
-def _train_side_by_side(config: DemoConfig) -> None:
+def _train_side_by_side(config: _Sized) -> None:
     """One process and one thread for each model: their tensors are too small to gain from more."""
+    import torch
+
     torch.set_num_threads(1)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(len(SYSTEMS), mp_context=spawn) as pool:
@@ -115,11 +173,22 @@ def _train_side_by_side(config: DemoConfig) -> None:
             raise KeyboardInterrupt
 
 
-def _train(config: DemoConfig, system: Literal["sentence", "group"]) -> bool:
-    """Trains one model in a process of its own; returns whether it was interrupted."""
+def _train(config: _Sized, system: Literal["sentence", "group"]) -> bool:
+    """Trains one model, or goes on with it, in a process of its own; returns whether it was interrupted."""
+    import torch
+
     torch.set_num_threads(1)
     sys.stderr = _Prefixed(f"{system:<8} ", sys.stderr)
-    return train(_recipe(config, system)).interrupted
+    return _train_here(config, system)
+
+
+def _train_here(config: _Sized, system: Literal["sentence", "group"]) -> bool:
+    """The same in this process."""
+    from docmt.training.run_directory import RunDirectory
+
+    recipe = _recipe(config, system)
+    run = RunDirectory(recipe.run)
+    return not run.model.exists() and training.train(recipe, resume=run.recipe.exists()).interrupted
 
 
 class _Prefixed(io.TextIOBase):
@@ -139,7 +208,7 @@ class _Prefixed(io.TextIOBase):
         self.stream.flush()
 
 
-def _recipe(config: DemoConfig, system: Literal["sentence", "group"]) -> TrainConfig:
+def _recipe(config: _Sized, system: Literal["sentence", "group"]) -> TrainConfig:
     """The same for both systems: a small model of 128 dimensions and 2+2 layers."""
     return TrainConfig(
         data=config.output / "store",
@@ -153,11 +222,12 @@ def _recipe(config: DemoConfig, system: Literal["sentence", "group"]) -> TrainCo
             decoder_layers=2,
             dropout=0.0,
         ),
-        batches=BatchConfig(batch_tokens=1536),
+        batches=BatchConfig(batch_tokens=1024 if config.quick else 1536),
         objective=ObjectiveConfig(label_smoothing=0.1),
-        optimizer=OptimizerConfig(learning_rate=2e-3, warmup=200),
+        optimizer=OptimizerConfig(learning_rate=2e-3, warmup=100 if config.quick else 200),
         validation=ValidationConfig(every=300),
         stop=StopConfig(max_steps=config.steps, patience=0),
+        checkpoints=CheckpointConfig(every=100),
         device="cpu",
         seed=config.seed,
     )
@@ -165,11 +235,11 @@ def _recipe(config: DemoConfig, system: Literal["sentence", "group"]) -> TrainCo
 
 def _scores(tests: Sequence[SyntheticDocument], translations: Sequence[Translation]) -> dict[str, float]:
     hypotheses = [translation.document.sentences for translation in translations]
-    evaluation = evaluate_documents(hypotheses, [test.document.target for test in tests])
-    assert evaluation.s_bleu is not None  # both systems give one target sentence per source sentence
+    scores = evaluation.evaluate_documents(hypotheses, [test.document.target for test in tests])
+    assert scores.s_bleu is not None  # both systems give one target sentence per source sentence
     return {
-        "s_bleu": round(evaluation.s_bleu.score, 2),
-        "d_bleu": round(evaluation.d_bleu.score, 2),
+        "s_bleu": round(scores.s_bleu.score, 2),
+        "d_bleu": round(scores.d_bleu.score, 2),
         "pronoun_accuracy": round(100 * pronoun_accuracy(tests, hypotheses).accuracy, 2),
     }
 
@@ -208,8 +278,8 @@ def _marked(sentence: str, test: SyntheticDocument, row: int) -> Text:
     return text
 
 
-def _show_table(console: Console, results: dict[str, dict[str, float]]) -> None:
-    table = Table(title="100 unseen documents")
+def _show_table(console: Console, results: dict[str, dict[str, float]], title: str) -> None:
+    table = Table(title=title)
     for heading in ("system", "s-BLEU", "d-BLEU", "pronouns right"):
         table.add_column(heading, justify="left" if heading == "system" else "right")
     for system, scores in results.items():

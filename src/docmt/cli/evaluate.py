@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report
-from docmt.decoding import SearchConfig, Translation, Translator
+from docmt.decoding import SearchConfig
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.plain_text import write_text
 from docmt.errors import DocmtError
@@ -24,9 +24,28 @@ from docmt.evaluation import (
 )
 from docmt.files import check_regular
 
+if TYPE_CHECKING:
+    from docmt.decoding import Translation, Translator
+
 USAGE = """--hypothesis FILE --reference FILE [options]
 --model DIRECTORY --source FILE --reference FILE [options]
 --model DIRECTORY --source CORPUS.jsonl [options]"""
+EXAMPLES = (
+    "docmt evaluate --hypothesis output.de --reference test.de",
+    "docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de",
+)
+COMMON = (
+    "hypothesis",
+    "model",
+    "source",
+    "reference",
+    "output",
+    "json",
+    "metrics.protocol",
+    "metrics.unit",
+    "search.beam",
+    "device",
+)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -36,6 +55,8 @@ def run(arguments: Sequence[str]) -> int:
         "Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU "
         "over sentences (s-BLEU) and over whole documents (d-BLEU), and chrF.",
         USAGE,
+        examples=EXAMPLES,
+        common=COMMON,
     )
     parser.add_argument(
         "--reference", type=str, metavar="FILE", help="reference sentences, one a line, an empty line between documents"

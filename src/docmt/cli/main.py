@@ -6,6 +6,7 @@ import errno
 import logging
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TextIO
 
@@ -18,6 +19,7 @@ COMMANDS = {
     "translate": "text files -> translated text files",
     "score": "log-probability of given translations",
     "evaluate": "s-BLEU, d-BLEU and chrF of translations or of a model",
+    "average": "several models of one kind -> a model with the mean of their weights",
     "convert": "checkpoint of another toolkit -> model directory",
     "reproduce": "published table or figure -> every run of it, the table and the figure",
     "demo": "trains two small models on a synthetic corpus and shows what context gives",
@@ -69,6 +71,8 @@ def _guarded(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if len(arguments) > 1 and arguments[0] == "help" and arguments[1] in COMMANDS:
+        arguments = [arguments[1], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_usage())
         return 0 if arguments else USAGE_ERROR
@@ -80,7 +84,9 @@ def _run(arguments: list[str]) -> int:
     command = arguments[0]
     if command not in COMMANDS:
         kind = "option" if command.startswith("-") else "command"
-        raise DocmtError(f"unknown {kind} {command!r}: choose one of {', '.join(COMMANDS)}, or --help")
+        close = get_close_matches(command, COMMANDS, n=1)
+        advice = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(COMMANDS)}, or --help"
+        raise DocmtError(f"unknown {kind} {command!r}: {advice}")
     status: int = import_module(f"docmt.cli.{command}").run(arguments[1:])
     return status
 

@@ -5,23 +5,32 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
-import types
+import sys
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import jsonargparse
-from jsonargparse import ArgumentParser, set_parsing_settings
+from jsonargparse import ArgumentParser, _postponed_annotations, set_parsing_settings
 
-from docmt.cli.recipes import closest, group_names, is_recipe, read_recipe
+from docmt.cli.recipes import group_names, is_recipe, read_recipe
+from docmt.cli.spelling import closest, is_switch, short_name, spelled_out, type_of
 from docmt.errors import DocmtError
+from docmt.streams import hush
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
+# To know annotations that no option has, the library would also run what stands below `if TYPE_CHECKING:` where options
+# are defined, and so load torch, which takes longer than everything else here.
+_postponed_annotations.update_module_global_vars = lambda module, global_vars, logger: global_vars.update(
+    vars(sys.modules[module])
+)
 
 WIDEST_HELP = 110
 SEARCH_TITLE = "beam search over whole documents"
@@ -43,19 +52,68 @@ class HelpFormatter(jsonargparse.DefaultHelpFormatter):
             return text
         return f"{text} (default: {str(default).lower() if isinstance(default, bool) else default})"
 
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if is_switch(action):  # `true` need not be written
+            return ", ".join(action.option_strings)
+        return super()._format_action_invocation(action)
+
     def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
-        return {int: "N", float: "X", Path: "PATH"}.get(_type_of(action), "TEXT")
+        return {int: "N", float: "X", Path: "PATH"}.get(type_of(action), "TEXT")
 
 
-def make_parser(command: str, description: str, usage: str = "") -> ArgumentParser:
+class Parser(ArgumentParser):
+    """A parser of one command."""
+
+    examples: Sequence[str] = ()
+    """whole commands that work, for the help"""
+    common: Sequence[str] = ()
+    """the options that people use most, by full name without dashes; the help shows them first"""
+    also: Mapping[str, str] = MappingProxyType({})
+    """further names of options, and what they stand for"""
+
+    def format_help(self, formatter: argparse.HelpFormatter | None = None) -> str:
+        """The help: usage, examples and common options, then all."""
+        text = super().format_help()
+        whole = [string for action in self._actions for string in action.option_strings]
+        first = self._get_formatter()
+        first.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        first.add_text(self.description)
+        usage, shown = first.format_help(), self._get_formatter()
+        if self.examples:
+            shown.start_section("examples")
+            shown._add_item("\n".join, [[f"  {example}" for example in self.examples] + [""]])
+            shown.end_section()
+        shown.start_section("common options")
+        for name in self.common:
+            action = copy(_option(self, name))
+            if action is not None:
+                *others, long = action.option_strings
+                action.option_strings = [*others, self.other_name(name) or short_name(long, whole)]
+                shown.add_argument(action)
+        shown.end_section()
+        return usage + "\n" + shown.format_help() + text.removeprefix(usage)
+
+    def other_name(self, name: str) -> str:
+        """The flag that `also` has for an option; empty if there is none."""
+        return next((f"--{other}" for other, meant in self.also.items() if meant == name), "")
+
+
+def make_parser(
+    command: str,
+    description: str,
+    usage: str = "",
+    examples: Sequence[str] = (),
+    common: Sequence[str] = (),
+    also: Mapping[str, str] = MappingProxyType({}),
+) -> Parser:
     """A parser that takes flags and, as `--config` or a first argument ending in .yaml, a recipe.
 
     `usage`: one line for each way to call the command, without its name; the default is that of a command with
-    nothing but options.
+    nothing but options. For the rest see `Parser`.
     """
     program = f"docmt {command}"
     lines = [f"{program} {line}" for line in (usage or "[RECIPE.yaml] [options]").splitlines()]
-    parser = ArgumentParser(
+    parser = Parser(
         prog=program,
         usage="\n       ".join(lines),
         description=description,
@@ -69,19 +127,21 @@ def make_parser(command: str, description: str, usage: str = "") -> ArgumentPars
         metavar="RECIPE.yaml",
         help="YAML file with any of the options here, nested at the dots (a first argument ending in .yaml is one too)",
     )
+    parser.add_argument(
+        "-q", "--quiet", type=bool, default=False, help="no progress and no news, only warnings and errors"
+    )
+    parser.examples, parser.common, parser.also = examples, common, also
     return parser
 
 
-def add_settings(
-    parser: ArgumentParser, settings: type, group: str | None, title: str, skip: set[str] | None = None
-) -> None:
+def add_settings(parser: Parser, settings: type, group: str | None, title: str, skip: set[str] | None = None) -> None:
     """Adds the fields of a dataclass as options, `--group.field` or `--field`, under `title` in the help."""
     before = len(parser._action_groups)
     parser.add_class_arguments(settings, group, skip=skip or set())
     parser._action_groups[before].title = title
 
 
-def parse(parser: ArgumentParser, arguments: Sequence[str], settings: type | None = None) -> Any:
+def parse(parser: Parser, arguments: Sequence[str], settings: type | None = None) -> Any:
     """The parsed arguments with dataclasses instantiated.
 
     `settings`: the dataclass whose fields are options without a group; it becomes the attribute `settings`.
@@ -91,6 +151,7 @@ def parse(parser: ArgumentParser, arguments: Sequence[str], settings: type | Non
     arguments, places = _with_recipes(parser, list(arguments))
     try:
         options = parser.instantiate(parser.parse_args(arguments))
+        hush(options.quiet)
         if settings is not None:
             options.settings = settings(**{field.name: getattr(options, field.name) for field in fields(settings)})
         return options
@@ -100,7 +161,7 @@ def parse(parser: ArgumentParser, arguments: Sequence[str], settings: type | Non
         raise DocmtError(_located(str(error), parser, places)) from error
 
 
-def parse_given(parser: ArgumentParser, arguments: Sequence[str]) -> dict[str, Any]:
+def parse_given(parser: Parser, arguments: Sequence[str]) -> dict[str, Any]:
     """The options that are given, and no defaults: by dotted name, checked for their types alone.
 
     Raises DocmtError as `parse` does.
@@ -108,12 +169,14 @@ def parse_given(parser: ArgumentParser, arguments: Sequence[str]) -> dict[str, A
     _tidy_help(parser)
     arguments, places = _with_recipes(parser, list(arguments))
     try:
-        return dict(vars(parser.parse_args(arguments, defaults=False).as_flat()))
+        given = dict(vars(parser.parse_args(arguments, defaults=False).as_flat()))
+        hush(given.pop("quiet", False))
+        return given
     except jsonargparse.ArgumentError as error:
         raise DocmtError(_located(_explain(parser, str(error)), parser, places)) from error
 
 
-def _tidy_help(parser: ArgumentParser) -> None:
+def _tidy_help(parser: Parser) -> None:
     """Makes what the library adds to the help readable."""
     for action in parser._actions:
         if action.dest == "print_config":
@@ -122,10 +185,11 @@ def _tidy_help(parser: ArgumentParser) -> None:
             action.help = argparse.SUPPRESS  # `--group FILE`, which the library adds
 
 
-def _with_recipes(parser: ArgumentParser, arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+def _with_recipes(parser: Parser, arguments: list[str]) -> tuple[list[str], dict[str, str]]:
     """The arguments with the settings of recipes in their places, and where each setting that counts comes from."""
     if arguments and is_recipe(arguments[0]):
         arguments.insert(0, "--config")
+    arguments = spelled_out(arguments, _options(parser), parser.also)
     arguments = _given_once(parser, arguments)
     expanded: list[str] = []
     places: dict[str, str] = {}
@@ -137,7 +201,7 @@ def _with_recipes(parser: ArgumentParser, arguments: list[str]) -> tuple[list[st
             path = value if equals else next(rest, None)
             if path is None:
                 raise DocmtError(f"--config needs the path of a YAML file; see {parser.prog} --help")
-            for setting in read_recipe(path, parser._actions, parser.prog):
+            for setting in read_recipe(path, parser._actions, parser.prog, parser.also):
                 expanded += setting.arguments()
                 places[setting.name] = setting.place
             continue
@@ -150,7 +214,7 @@ def _with_recipes(parser: ArgumentParser, arguments: list[str]) -> tuple[list[st
     return expanded, places
 
 
-def _given_once(parser: ArgumentParser, arguments: list[str]) -> list[str]:
+def _given_once(parser: Parser, arguments: list[str]) -> list[str]:
     """The arguments with the values of every option that takes a list put together, where it stands last.
 
     Raises DocmtError for any other option that is there twice: the library would drop the first without a word.
@@ -159,10 +223,7 @@ def _given_once(parser: ArgumentParser, arguments: list[str]) -> list[str]:
     options = {string: action for action in parser._actions for string in action.option_strings}
     parts: list[list[str]] = [[]]  # each an option and what stands up to the next one
     last: dict[str, list[str]] = {}
-    for place, argument in enumerate(arguments):
-        if argument == "--":
-            parts.append(arguments[place:])
-            break
+    for argument in arguments:
         flag, equals, value = argument.partition("=")
         action = options.get(flag)
         if action is None:
@@ -182,18 +243,22 @@ def _given_once(parser: ArgumentParser, arguments: list[str]) -> list[str]:
     return [argument for part in parts for argument in part]
 
 
-def _option(parser: ArgumentParser, name: str) -> argparse.Action | None:
-    """The option or positional argument of that name."""
+def _options(parser: Parser) -> list[argparse.Action]:
+    """What can be given, without the groups that the library makes options of."""
     groups = group_names(parser._actions)
-    found = (a for a in parser._actions if a.dest == name or f"--{name}" in a.option_strings)
-    return next((a for a in found if a.dest not in groups or a.default is not argparse.SUPPRESS), None)
+    return [a for a in parser._actions if a.dest not in groups or a.default is not argparse.SUPPRESS]
 
 
-def _example(parser: ArgumentParser, group: str) -> str:
+def _option(parser: Parser, name: str) -> argparse.Action | None:
+    """The option or positional argument of that name."""
+    return next((a for a in _options(parser) if a.dest == name or f"--{name}" in a.option_strings), None)
+
+
+def _example(parser: Parser, group: str) -> str:
     return next(f"--{action.dest}" for action in parser._actions if action.dest.startswith(f"{group}."))
 
 
-def _located(message: str, parser: ArgumentParser, places: dict[str, str]) -> str:
+def _located(message: str, parser: Parser, places: dict[str, str]) -> str:
     """The message with the place of the setting that it begins with: the line of a recipe, or the flag."""
     name, space, rest = message.removeprefix("--").partition(" ")
     if name in places:
@@ -202,7 +267,7 @@ def _located(message: str, parser: ArgumentParser, places: dict[str, str]) -> st
     return f"--{name}{space}{rest}" if option is not None and option.option_strings else message
 
 
-def _explain(parser: ArgumentParser, message: str) -> str:
+def _explain(parser: Parser, message: str) -> str:
     """What the library's message says, in one sentence without Python in it."""
     help_hint = f"see {parser.prog} --help"
     if found := re.search(r"key \"([\w.]+)\":\s*(?:.*Got value: (.*))?", message, re.DOTALL):
@@ -221,10 +286,11 @@ def _explain(parser: ArgumentParser, message: str) -> str:
     return f"{text.rstrip('.')}; {help_hint}"
 
 
-def _unknown(parser: ArgumentParser, argument: str, help_hint: str) -> str:
+def _unknown(parser: Parser, argument: str, help_hint: str) -> str:
     flag = argument.partition("=")[0]
     if not flag.startswith("-"):
-        return f"unexpected argument {argument!r}; {help_hint}"
+        example = f"a whole command is: {parser.examples[0]}" if parser.examples else help_hint
+        return f"unexpected argument {argument!r}; {example}"
     options = [
         string for action in parser._actions for string in action.option_strings if action.help != argparse.SUPPRESS
     ]
@@ -232,32 +298,24 @@ def _unknown(parser: ArgumentParser, argument: str, help_hint: str) -> str:
     return f"unknown option {flag}; {f'did you mean {close}?' if close else help_hint}"
 
 
-def _written(parser: ArgumentParser, name: str) -> str:
+def _written(parser: Parser, name: str) -> str:
     """How a missing argument is written; nothing for one that may be missing."""
     positional = next((a for a in parser._actions if not a.option_strings and name in (a.dest, a.metavar)), None)
     if positional is None:
-        return f"--{name}"
+        return parser.other_name(name) or f"--{name}"
     return "" if positional.nargs in ("?", "*") else str(positional.metavar)
 
 
 def _allowed(option: argparse.Action | None) -> str:
     """What to give instead of a value that does not fit."""
-    kind = _type_of(option)
+    kind = type_of(option)
     if typing.get_origin(kind) is Literal:
         return f"choose one of {', '.join(map(str, typing.get_args(kind)))}"
     wanted = {int: "give a whole number", float: "give a number", bool: "choose true or false", Path: "give a path"}
     return wanted.get(kind, "give one")
 
 
-def _type_of(option: argparse.Action | None) -> Any:
-    """The type of an option's values, without the `None` that it may also have."""
-    kind = getattr(option, "_typehint", None) or getattr(option, "type", None)
-    if isinstance(kind, types.UnionType):
-        kind = next(member for member in typing.get_args(kind) if member is not type(None))
-    return kind
-
-
-def add_model_options(parser: ArgumentParser) -> None:
+def add_model_options(parser: Parser) -> None:
     """Where and how a model runs."""
     parser.add_argument(
         "--device", type=str, default="cpu", help="where to compute: cpu, cuda, or cuda:1 for another GPU"

@@ -18,6 +18,22 @@ CORPORA = {
 }
 USAGE = """--store DIRECTORY --train SOURCE TARGET [SOURCE TARGET ...] [--dev SOURCE TARGET] [options]
 RECIPE.yaml [options]"""
+EXAMPLES = (
+    "docmt prepare --store stores/mine --train train.en train.de --dev dev.en dev.de --source_language en "
+    "--target_language de",
+)
+COMMON = (
+    "store",
+    "train",
+    "dev",
+    "test",
+    "source_language",
+    "target_language",
+    "tokenizer",
+    "vocabulary_size",
+    "tokenizer_directory",
+    "overwrite",
+)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -26,6 +42,8 @@ def run(arguments: Sequence[str]) -> int:
         "prepare",
         "Learns a tokenizer from parallel documents and writes them as a store of token ids, which docmt train reads.",
         USAGE,
+        examples=EXAMPLES,
+        common=COMMON,
     )
     for name, meaning in CORPORA.items():
         required = name == "train"

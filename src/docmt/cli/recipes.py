@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from argparse import Action
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import yaml
 
+from docmt.cli.spelling import closest
 from docmt.errors import DocmtError
 from docmt.yaml_files import compose, place_of
 
@@ -31,8 +31,8 @@ class Setting:
         return [f"--{self.name}", *self.values]
 
 
-def read_recipe(path: str, options: Sequence[Action], program: str) -> list[Setting]:
-    """The settings of a recipe for a command with these options, in order.
+def read_recipe(path: str, options: Sequence[Action], program: str, also: Mapping[str, str]) -> list[Setting]:
+    """The settings of a recipe for a command with these options, in order; `also`: further names and what they mean.
 
     Raises DocmtError, naming the line, for files that are no YAML (or that `compose` refuses for another reason), and
     for settings that the command does not have.
@@ -45,7 +45,7 @@ def read_recipe(path: str, options: Sequence[Action], program: str) -> list[Sett
     known = {
         option.dest: option for option in options if option.option_strings and "--help" not in option.option_strings
     }
-    return list(_settings(root, "", path, known, program))
+    return list(_settings(root, "", path, known | {name: known[meant] for name, meant in also.items()}, program))
 
 
 def is_recipe(argument: str) -> bool:
@@ -75,7 +75,7 @@ def _settings(
             continue
         if name not in known:
             raise DocmtError(f"{place}: {_unknown(name, [*known, *groups], program)}")
-        yield Setting(name, _values(value, name, known[name], place), place)
+        yield Setting(known[name].dest, _values(value, name, known[name], place), place)
 
 
 def _values(node: yaml.Node, name: str, option: Action, place: str) -> tuple[str, ...]:
@@ -95,26 +95,3 @@ def _unknown(name: str, known: Sequence[str], program: str) -> str:
     close = closest(name, known)
     hint = f"did you mean {close}?" if close else f"see {program} --help"
     return f"{program} has no option {name}; {hint}"
-
-
-# Names of earlier versions: by their letters they are near to options that do something else.
-_RENAMED = {
-    "model.encoder_global_layers": "model.group.encoder_layers",
-    "model.decoder_global_layers": "model.group.decoder_layers",
-    "model.cross_global_layers": "model.group.cross_layers",
-    "model.top_attention": "model.group.top",
-    "model.self_locality": "model.group.self_locality",
-    "model.cross_locality": "model.group.cross_locality",
-    "gate_bias": "model.group.gate_bias",
-    "global_from_local": "model.group.global_from",
-    "batches.max_sentences": "model.instance_sentences",
-}
-
-
-def closest(name: str, known: Sequence[str]) -> str:
-    """The known option, with dashes or without, that is most likely meant; empty if none is near."""
-    bare = name.lstrip("-")
-    renamed = name.removesuffix(bare) + _RENAMED.get(bare, "")
-    if renamed in known:
-        return renamed
-    return next(iter(difflib.get_close_matches(name, known, n=1)), "")

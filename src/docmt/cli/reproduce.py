@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from docmt import experiments
 from docmt.cli.parsing import SEARCH_TITLE, add_settings, make_parser, parse_given
 from docmt.cli.recipes import is_recipe
 from docmt.decoding import SearchConfig
 from docmt.errors import DocmtError, printable
 from docmt.evaluation import MetricConfig
-from docmt.experiments import (
-    EvaluationConfig,
-    Plan,
-    list_experiments,
-    make_plan,
-    read_experiment,
-    reproduce,
-    write_figure,
-    write_report,
-)
-from docmt.experiments.runner import state_of
+from docmt.experiments import list_experiments, read_experiment
+from docmt.streams import tell
 from docmt.training import TrainConfig
+
+if TYPE_CHECKING:
+    from docmt.experiments import EvaluationConfig, Plan
 
 PLANNED = {"data", "run", "seed", "initialize_from"}
 OWN = ("name", "scale", "data", "output", "seeds", "list", "dry_run", "config")
-USAGE = """NAME --data STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
-NAME --data STORE --output DIRECTORY --dry_run
+USAGE = """NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
+NAME --store STORE --output DIRECTORY --dry_run
 --list"""
+EXAMPLES = (
+    "docmt reproduce --list",
+    "docmt reproduce zhang2018-table1 --store stores/mine --output experiments",
+)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -39,6 +37,9 @@ def run(arguments: Sequence[str]) -> int:
         "Trains and evaluates everything that a published table or figure shows, and writes the table and the figure. "
         "What is done already is skipped, what was interrupted goes on: give the same command again.",
         USAGE,
+        examples=EXAMPLES,
+        common=("list", "data", "output", "scale", "seeds", "dry_run"),
+        also={"store": "data"},
     )
     parser.add_argument(
         "name", nargs="?", type=str, metavar="NAME", help="an experiment of --list, or the path of an experiment file"
@@ -77,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.get("dry_run"):
         trainings = plan.trainings()
         for run in trainings:
-            print(printable(f"{state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
+            print(printable(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
         return 0
     return _reproduce(plan, evaluation)
 
@@ -88,14 +89,16 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
     experiment = read_experiment(name)
     for needed in ("data", "output"):
         if options.get(needed) is None:
-            raise DocmtError(f"--{needed} is missing; see docmt reproduce --help")
+            name = "store" if needed == "data" else needed
+            raise DocmtError(f"--{name} is missing; see docmt reproduce --help")
     groups = {prefix: _below(options, prefix) for prefix in ("search", "metrics")}
-    evaluation = EvaluationConfig(SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"]))
+    evaluation = experiments.EvaluationConfig(SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"]))
     overrides = {
         option: value for option, value in options.items() if option not in OWN and option.split(".")[0] not in groups
     }
     seeds = _seeds(options.get("seeds") or "")
-    plan = make_plan(experiment, options.get("scale", "cpu"), options["data"], options["output"], seeds, overrides)
+    scale = options.get("scale", "cpu")
+    plan = experiments.make_plan(experiment, scale, options["data"], options["output"], seeds, overrides)
     return plan, evaluation
 
 
@@ -113,15 +116,14 @@ def _seeds(text: str) -> list[int]:
 
 
 def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
-    def tell(line: str) -> None:
-        print(f"docmt reproduce: {printable(line)}", file=sys.stderr, flush=True)
-
-    failures = reproduce(plan, evaluation, tell, lambda failures: write_report(plan, evaluation, failures))
-    print(printable(write_report(plan, evaluation, failures), kept="\n"), end="")
+    failures = experiments.reproduce(
+        plan, evaluation, tell, lambda failures: experiments.write_report(plan, evaluation, failures)
+    )
+    print(printable(experiments.write_report(plan, evaluation, failures), kept="\n"), end="")
     name = plan.output / f"{plan.experiment.name}-{plan.scale}"
     tell(f"the table is in {name}.md and {name}.json")
     try:
-        tell(f"the figure is in {write_figure(plan, evaluation)}")
+        tell(f"the figure is in {experiments.write_figure(plan, evaluation)}")
     except DocmtError as error:
         tell(f"no figure: {error}")
     if failures:

@@ -6,10 +6,12 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from docmt.decoding import Translation
 from docmt.errors import printable
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation
 
 WARNINGS = {
     "sentence_count": "places where the model gave another number of sentences than the source has: surplus sentences "

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report, records
-from docmt.decoding import SearchConfig, Translation
+from docmt.decoding import SearchConfig
 from docmt.documents import Document
 from docmt.documents.plain_text import write_text
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation
 
 NO_SCORE = "-"
 """Stands in the text output for a sentence of a document that could not be scored."""
@@ -24,6 +27,8 @@ def run(arguments: Sequence[str]) -> int:
         "Prints the log-probability (nats) that a model gives to each sentence of given translations, in the context "
         "of their document.",
         "MODEL SOURCE TARGET [options]\nMODEL CORPUS.jsonl [options]",
+        examples=("docmt score MODEL test.en test.de", "docmt score MODEL test.jsonl --format jsonl -o scores.jsonl"),
+        common=("output", "format", "search.batch_tokens", "search.length_penalty", "device", "precision"),
     )
     parser.add_argument("model", type=str, metavar="MODEL", help="model directory or run directory")
     parser.add_argument(

@@ -6,15 +6,35 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from docmt import training
 from docmt.cli.parsing import add_settings, make_parser, parse
 from docmt.cli.recipes import is_recipe
 from docmt.errors import DocmtError, printable
-from docmt.training import TrainConfig, train
+from docmt.training import TrainConfig
 
 INTERRUPTED = 130
 USAGE = """RECIPE.yaml [options]
---data STORE --run DIRECTORY [options]
---resume RUN [--stop.max_steps N ...]"""
+--store STORE --run DIRECTORY [options]
+--resume RUN [--max_steps N ...]"""
+EXAMPLES = (
+    "docmt train --store stores/mine --run runs/group --system group --preset base --patience 10",
+    "docmt train --store stores/mine --run runs/context --system context --initialize_from runs/sentence "
+    "--freeze loaded",
+    "docmt train --resume runs/group",
+)
+COMMON = (
+    "data",
+    "run",
+    "resume",
+    "model.system",
+    "model.preset",
+    "batches.batch_tokens",
+    "optimizer.learning_rate",
+    "stop.max_steps",
+    "stop.patience",
+    "initialize_from",
+)
+ALSO = {"store": "data"}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -24,22 +44,26 @@ def run(arguments: Sequence[str]) -> int:
         "Trains a model on a prepared store (see docmt prepare). A training that was interrupted or killed goes on "
         "with --resume from its last checkpoint.",
         USAGE,
+        examples=EXAMPLES,
+        common=COMMON,
+        also=ALSO,
     )
     parser.add_argument(
         "--resume",
         type=Path,
         metavar="RUN",
-        help="run directory to go on with; its own recipe is used, and only stop limits, device, log_every and the "
-        "place of the data may be changed",
+        help="run directory to go on with; its own recipe is used, and only stop limits, device, log_every, "
+        "tensorboard, checkpoints.keep and the place of the data may be changed",
     )
     add_settings(parser, TrainConfig, None, "the run")
     options = parse(parser, _with_stored_recipe(list(arguments)), TrainConfig)
-    result = train(options.settings, resume=options.resume is not None)
+    result = training.train(options.settings, resume=options.resume is not None)
     if result.interrupted:
         if result.leads:
             run = printable(str(result.run))
             print(
-                f"docmt: interrupted after update {result.update}; go on with: docmt train --resume {run}",
+                f"docmt: interrupted after update {result.update}; go on with: docmt train --resume {run}\n"
+                f"docmt: its model so far can be used already: docmt translate {run} FILE",
                 file=sys.stderr,
             )
         return INTERRUPTED
@@ -61,7 +85,12 @@ def _with_stored_recipe(arguments: list[str]) -> list[str]:
         raise DocmtError(f"--resume names {run} and --run {other}: give --resume alone to go on with a run")
     if is_recipe(arguments[0]):
         arguments = ["--config", *arguments]
-    return ["--config", str(recipe), *arguments, *([] if other else [f"--run={run}"])]
+    from docmt.training.run_directory import find_again  # torch takes a while to load
+
+    given = {argument.partition("=")[0].lstrip("-").replace("-", "_") for argument in arguments}
+    places = {} if given & {"data", "store"} else find_again(Path(run))
+    found = [f"--{name}={place}" for name, place in places.items() if name not in given]
+    return ["--config", str(recipe), *found, *arguments, *([] if other else [f"--run={run}"])]
 
 
 def _value_of(flag: str, arguments: Sequence[str]) -> str | None:

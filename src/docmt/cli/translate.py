@@ -8,20 +8,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpora import check_outputs, each_alone
 from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report, records
-from docmt.decoding import SearchConfig, Translation, Translator
+from docmt.decoding import SearchConfig
 from docmt.documents import Document, read_lines
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError
 from docmt.files import cannot_write
-from docmt.model_directory import load_languages
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation, Translator
 
 UNKNOWN_LANGUAGE = "en"  # whose rules also serve for languages that have none
 GROUP = 64  # documents translated together; finished groups are written at once
+
+EXAMPLES = (
+    "docmt translate MODEL report.txt -o bericht.txt",
+    "docmt translate MODEL *.txt -o translated/ --beam 4",
+    "cat report.txt | docmt translate MODEL --format jsonl > report.jsonl",
+)
+COMMON = (
+    "output",
+    "format",
+    "search.beam",
+    "search.n_best",
+    "search.length_penalty",
+    "search.batch_tokens",
+    "input.layout",
+    "input.join_lines",
+    "device",
+    "precision",
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +80,8 @@ def run(arguments: Sequence[str]) -> int:
         "translate",
         "Translates documents, one target sentence for each source sentence; blank lines and layout are kept.",
         "MODEL [FILE ...] [options]",
+        examples=EXAMPLES,
+        common=COMMON,
     )
     parser.add_argument("model", type=str, metavar="MODEL", help="model directory or run directory")
     parser.add_argument("files", nargs="*", type=str, metavar="FILE", help="text files; none, or -, is standard input")
@@ -87,7 +109,7 @@ def run(arguments: Sequence[str]) -> int:
     outputs = _outputs(options.files or [STANDARD], options.output)
     translator = translator_of(options)
     report = Report()
-    language = options.input.language or load_languages(options.model)[0] or UNKNOWN_LANGUAGE
+    language = options.input.language or translator.languages[0] or UNKNOWN_LANGUAGE
     files = _read(outputs, replace(options.input, language=language), report.failures)
     written = 0
     for group in _groups(files):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from docmt.errors import DocmtError
 from docmt.settings import check_choices
 
-Number = TypeVar("Number", float, Tensor)
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Number = TypeVar("Number", float, "Tensor")
 
 
 # What lies outside is a mistake: it would overflow, or search for ever.

@@ -17,7 +17,7 @@ from docmt.decoding.scoring import score_documents
 from docmt.decoding.task import packed_units
 from docmt.documents import Document, one_line
 from docmt.errors import DocmtError
-from docmt.model_directory import load_model, load_model_tokenizer
+from docmt.model_directory import load_languages, load_model, load_model_tokenizer
 from docmt.progress import progress
 from docmt.text import Side
 
@@ -98,6 +98,8 @@ class Translator:
         self.search = search or SearchConfig()
         self.precision = precision
         self.tokenizer = load_model_tokenizer(Path(directory))
+        self.languages = load_languages(directory)
+        """codes of the languages it translates from and to, empty where the model does not say"""
         self.model = lower_precision(load_model(Path(directory), device=device), precision)
         if self.tokenizer.vocabulary_size != self.model.config.vocabulary_size:
             raise DocmtError(

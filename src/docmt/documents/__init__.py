@@ -1,26 +1,5 @@
 """Documents: sentences and the text between them, plain text files, and parallel corpora."""
 
-from docmt.documents.corpus import (
-    ParallelDocument,
-    Skipped,
-    read_documents,
-    read_parallel,
-    write_jsonl,
-    write_parallel,
-)
-from docmt.documents.document import Document
-from docmt.documents.lines import read_lines
-from docmt.documents.segmentation import one_line, sentence_spans
+import lazy_loader
 
-__all__ = [
-    "Document",
-    "ParallelDocument",
-    "Skipped",
-    "one_line",
-    "read_documents",
-    "read_lines",
-    "read_parallel",
-    "sentence_spans",
-    "write_jsonl",
-    "write_parallel",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,22 +1,5 @@
 """How good translations are: s-BLEU, d-BLEU, chrF."""
 
-from docmt.evaluation.config import PROTOCOLS, MetricConfig
-from docmt.evaluation.metrics import (
-    Evaluation,
-    MetricScore,
-    evaluate_documents,
-    evaluate_files,
-    in_documents,
-    in_units,
-)
+import lazy_loader
 
-__all__ = [
-    "PROTOCOLS",
-    "Evaluation",
-    "MetricConfig",
-    "MetricScore",
-    "evaluate_documents",
-    "evaluate_files",
-    "in_documents",
-    "in_units",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,24 +1,5 @@
 """Experiments: named grids of trainings that reproduce a published table or figure."""
 
-from docmt.experiments.experiment import SCALES, Axis, Experiment, Variant, list_experiments, read_experiment
-from docmt.experiments.plan import Plan, PlannedRun, make_plan
-from docmt.experiments.report import write_figure, write_report
-from docmt.experiments.runner import reproduce
-from docmt.experiments.scores import EvaluationConfig, evaluate_run
+import lazy_loader
 
-__all__ = [
-    "SCALES",
-    "Axis",
-    "EvaluationConfig",
-    "Experiment",
-    "Plan",
-    "PlannedRun",
-    "Variant",
-    "evaluate_run",
-    "list_experiments",
-    "make_plan",
-    "read_experiment",
-    "reproduce",
-    "write_figure",
-    "write_report",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -16,14 +16,14 @@ from docmt.errors import DocmtError
 from docmt.experiments.experiment import Experiment
 from docmt.model import ModelConfig
 from docmt.model.systems import SYSTEMS
-from docmt.settings import flat, nested
+from docmt.settings import flat, is_among, nested
 from docmt.training import TrainConfig
 from docmt.training.corpus import fit_model_config
 from docmt.yaml_files import read_yaml
 
 RUNS_FOLDER = "runs"
 # What makes no other model of a run. Of the run that it starts from the name counts, not the place.
-NO_DIFFERENCE = ("data", "run", "device", "log_every")
+NO_DIFFERENCE = ("data", "run", "device", "log_every", "tensorboard", "checkpoints.keep")
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _identity(config: TrainConfig, store: PreparedStore, output: Path) -> str:
     settings = flat(config.to_dict())
     del settings["initialize_from"]
     facts = {
-        "settings": {name: value for name, value in settings.items() if name.split(".")[0] not in NO_DIFFERENCE},
+        "settings": {name: value for name, value in settings.items() if not is_among(name, NO_DIFFERENCE)},
         # The directory of everything may move; in its name the run to start from has an identity of its own.
         "start": start.name if start and start.parent == output / RUNS_FOLDER else str(start),
         "data": hashlib.sha256((store.directory / STATISTICS_FILE).read_bytes()).hexdigest(),

@@ -18,7 +18,7 @@ from docmt.errors import DocmtError
 from docmt.experiments.plan import NO_DIFFERENCE, Plan, PlannedRun
 from docmt.experiments.scores import EvaluationConfig, evaluate_run, stored_scores
 from docmt.files import cannot_write, lock_directory, write_text
-from docmt.settings import flat
+from docmt.settings import flat, is_among
 from docmt.training import TrainConfig, train
 from docmt.training.config import first_difference
 from docmt.training.interrupts import stop_on_signals
@@ -53,7 +53,7 @@ def stale(run: PlannedRun) -> str | None:
         return f"it is not known how {directory.path} was trained ({error})"
     planned = run.config.to_dict()
     # A setting that its recipe does not have was in effect with a default that nobody knows any more.
-    unknown = [name for name in flat(planned) if name not in flat(stored)]
+    unknown = [name for name in flat(planned) if name not in flat(stored) and not is_among(name, NO_DIFFERENCE)]
     found = first_difference(trained, planned, NO_DIFFERENCE)
     if unknown:
         found = f"{unknown[0]} is not in its recipe"

@@ -1,6 +1,5 @@
 """Other people's checkpoints as docmt model directories."""
 
-from docmt.interop.fairseq import convert_gtransformer
-from docmt.interop.thumt import convert_thumt
+import lazy_loader
 
-__all__ = ["convert_gtransformer", "convert_thumt"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from docmt.model.attention import Attention, Gate
+from docmt.model.attention import Attention, Gate, GroupAttention
 from docmt.model.layers import FeedForward, GatedResidual, Layer, Residual
 from docmt.model.packed import SentenceFrame
 from docmt.model.positions import FIRST_POSITION, LearnedPositions, SinusoidalPositions
+from docmt.model.recurrent import Bilstm
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
 
@@ -45,9 +46,19 @@ class Parts:
         sizes = self.sizes
         return Attention(sizes.width, sizes.heads, sight, sizes.attention_dropout, memory_width)
 
-    def gate(self, bias: float = 0.0) -> Gate:
-        """The gate between attention within sentences and over the document, its bias at the given start."""
-        return Gate(self.sizes.width, bias)
+    def group_attention(
+        self, local: Sight | None = None, whole: Sight | None = None, gate_bias: float = 0.0
+    ) -> GroupAttention:
+        """Attention within sentences (`local`), over the document (`whole`), or both joined by a gate.
+
+        gate_bias: where the bias of the gate begins.
+        """
+        both = local is not None and whole is not None
+        return GroupAttention(
+            None if local is None else self.attention(local),
+            None if whole is None else self.attention(whole),
+            Gate(self.sizes.width, gate_bias) if both else None,
+        )
 
     def feed_forward(self) -> FeedForward:
         """The feed-forward block."""
@@ -71,6 +82,14 @@ class Parts:
         return Layer(
             {name: block if isinstance(block, tuple) else (block, self.residual()) for name, block in blocks.items()}
         )
+
+    def stack(self, layers: Sequence[Layer]) -> nn.ModuleList:
+        """Layers as one module, for `run` to go through."""
+        return nn.ModuleList(layers)
+
+    def bilstm(self) -> Bilstm:
+        """A bidirectional LSTM over sentences: [T, d] -> [T, 2 d]."""
+        return Bilstm(self.sizes.width)
 
     # Embeddings and output
 

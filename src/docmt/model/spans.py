@@ -54,6 +54,12 @@ class Spans:
         """The segments with these numbers, in this order; [n] int64 on the host."""
         return Spans(self.starts[segments], self.lengths[segments])
 
+    def with_only(self, segments: Tensor) -> Spans:
+        """As many segments, those with these numbers laid end to end from position 0, all others empty."""
+        lengths = torch.zeros_like(self.lengths)
+        lengths[segments] = self.lengths[segments]
+        return Spans.tile(lengths)
+
     def positions(self) -> Tensor:
         """[sum of lengths] the offset of every token inside its segment, segments in order."""
         begins = torch.repeat_interleave(self.lengths.cumsum(0) - self.lengths, self.lengths)

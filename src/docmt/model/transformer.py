@@ -71,6 +71,10 @@ class TranslationModel(nn.Module):
         x = self.place("source", self.parts.lookup(self, "source", source.tokens), source)
         return self.run_encoder(x, FullView(source))
 
+    def memory(self, source: Packed) -> Memory:
+        """What `encode` gives, as something to look at."""
+        return Memory.of(self.encode(source), source)
+
     def run_encoder(self, x: Tensor, view: View) -> Tensor:
         """Embedded source [Ts, d] -> encoder states [Ts, d]."""
         x = run(self.encoder, x, view)

@@ -1,20 +1,5 @@
 """Strings to token ids and back."""
 
-from docmt.text.bpe import BpeTokenizer
-from docmt.text.dictionary import DictionaryTokenizer
-from docmt.text.kinds import load_tokenizer, train_tokenizer
-from docmt.text.moses_bpe import MosesBpeTokenizer
-from docmt.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from docmt.text.tokenizer import Side, SpecialTokens, Tokenizer
+import lazy_loader
 
-__all__ = [
-    "BpeTokenizer",
-    "DictionaryTokenizer",
-    "MosesBpeTokenizer",
-    "SentencePieceTokenizer",
-    "Side",
-    "SpecialTokens",
-    "Tokenizer",
-    "load_tokenizer",
-    "train_tokenizer",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,26 +1,5 @@
 """Training: objective, schedule, the loop, and runs that can be killed and resumed at any time."""
 
-from docmt.training.config import (
-    BatchConfig,
-    CheckpointConfig,
-    ObjectiveConfig,
-    OptimizerConfig,
-    StopConfig,
-    TrainConfig,
-    ValidationConfig,
-)
-from docmt.training.loop import TrainingResult, train
-from docmt.training.objective import smoothed_cross_entropy
+import lazy_loader
 
-__all__ = [
-    "BatchConfig",
-    "CheckpointConfig",
-    "ObjectiveConfig",
-    "OptimizerConfig",
-    "StopConfig",
-    "TrainConfig",
-    "TrainingResult",
-    "ValidationConfig",
-    "smoothed_cross_entropy",
-    "train",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

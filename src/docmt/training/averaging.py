@@ -1,8 +1,8 @@
-"""The mean of the weights of several checkpoints as the final model."""
+"""The mean of the weights of several checkpoints as one model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +10,73 @@ import torch
 from torch import Tensor
 
 from docmt.errors import DocmtError
-from docmt.model_directory import read_weights
+from docmt.model_directory import (
+    ModelCard,
+    load_languages,
+    load_model,
+    load_model_config,
+    load_model_tokenizer,
+    load_model_weights,
+    read_weights,
+    save_model,
+)
+from docmt.settings import difference, plain
+from docmt.training.checkpoints import read_state
+from docmt.training.run_directory import RunDirectory
+
+# What two models may have been trained with and still be of one architecture.
+_NO_MATTER = ("preset", "dropout", "attention_dropout")
+
+
+def average_models(models: Sequence[Path | str], output: Path) -> None:
+    """Writes a model directory with the mean of the weights of these models, whose card says so.
+
+    models: model directories, checkpoints, or runs, which stand for their models (see `find_model`).
+    Raises DocmtError for models of another architecture or vocabulary than the first, and for an output that is there.
+    """
+    first, *others = models
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise DocmtError(f"{output} is there already: remove it, or choose another --output")
+    for other in others:
+        _check_alike(first, other)
+    languages = {load_languages(model) for model in models}
+    source, target = languages.pop() if len(languages) == 1 else ("", "")
+    model = load_model(first)
+    model.load_state_dict(_mean((str(model), load_model_weights(model)) for model in models))
+    facts = {"weights": f"mean of those of {len(models)} models", "averaged": ", ".join(map(str, models))}
+    card = ModelCard(output.resolve().name, source_language=source, target_language=target, training=facts)
+    save_model(output, model, load_model_tokenizer(first), card)
+
+
+def _check_alike(first: Path | str, other: Path | str) -> None:
+    ours, theirs = plain(load_model_config(first)), plain(load_model_config(other))
+    for name, value, found in difference(ours, theirs):
+        if name not in _NO_MATTER:
+            raise DocmtError(
+                f"model.{name} is {found!r} in {other}, but {value!r} in {first}: average models of one architecture"
+            )
+    if not load_model_tokenizer(first).same_words(load_model_tokenizer(other)):
+        raise DocmtError(f"{other} has another vocabulary than {first}: average models of one tokenizer")
+
+
+def kept_checkpoints(run: Path, which: Literal["last", "best"], count: int) -> list[Path]:
+    """So many of the checkpoints that a run keeps (`checkpoints.keep`), by time or by score on the dev split.
+
+    Raises DocmtError if it does not keep as many, or has no scores.
+    """
+    directory = RunDirectory(run)
+    if not directory.last.is_dir():
+        raise DocmtError(f"{run} is no run directory with checkpoints, from which to take the {which} {count}")
+    state = read_state(directory.last)
+    if which == "best" and state.best.score is None:
+        raise DocmtError(f"the run {run} has no dev split that says which checkpoints are the best: use --last")
+    if len(state.snapshots) < count:
+        raise DocmtError(
+            f"the run {run} keeps {len(state.snapshots)} checkpoints, and {count} are to be averaged: ask for fewer, "
+            f"or train with --checkpoints.keep {count}"
+        )
+    chosen = updates_to_average(state.snapshots, which, count, state.best.higher_is_better)
+    return [directory.snapshot(update) for update, _ in chosen]
 
 
 def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
@@ -18,16 +84,21 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
 
     Raises DocmtError if a file is missing or damaged, or has other tensors than the first.
     """
-    first, *others = paths
-    weights = read_weights(first)
-    sums = {name: tensor.double() for name, tensor in weights.items()}
-    for path in others:
-        found = read_weights(path)
-        for name in {**weights, **found}:
-            if name not in found or name not in weights or found[name].shape != weights[name].shape:
-                raise DocmtError(f"{path} and {first} are not of the same model (at {name}): copy the run again")
-            sums[name] += found[name]
-    return {name: (total / len(paths)).to(weights[name].dtype) for name, total in sums.items()}
+    return _mean((str(path), read_weights(path)) for path in paths)
+
+
+def _mean(models: Iterable[tuple[str, dict[str, Tensor]]]) -> dict[str, Tensor]:
+    """The mean of the tensors of each model (what to call it, tensors by name), one model in memory at a time."""
+    found = iter(models)
+    first, weights = next(found)
+    sums, count = {name: tensor.double() for name, tensor in weights.items()}, 1
+    for other, tensors in found:
+        for name in {**weights, **tensors}:
+            if name not in tensors or name not in weights or tensors[name].shape != weights[name].shape:
+                raise DocmtError(f"{other} and {first} are not of the same model (at {name}): copy the run again")
+            sums[name] += tensors[name]
+        count += 1
+    return {name: (total / count).to(weights[name].dtype) for name, total in sums.items()}
 
 
 def updates_to_average(

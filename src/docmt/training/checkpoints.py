@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,22 +62,28 @@ class TrainingState:
     """the update after which the last validation was"""
     interval: Interval = field(default_factory=Interval)
     snapshots: list[tuple[int, float]] = field(default_factory=list)
-    """update and score of the weights kept for the average"""
+    """update and score of the checkpoints that are kept, for the average or for later"""
     new_weights: list[str] = field(default_factory=list)
     """parameters that the model to start from did not have (they may have a learning rate of their own)"""
 
 
 def save_checkpoint(
-    directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer | None, state: Mapping[str, Any]
+    directory: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    state: Mapping[str, Any],
+    describe: Callable[[Path], object] = lambda folder: None,
 ) -> None:
     """Writes weights, optimiser (unless None) and state; `directory` is replaced at once or not at all.
 
+    describe: writes into the folder what makes a model directory of it (config, tokenizer, card).
     Raises DocmtError when it cannot be written; the previous checkpoint then still stands.
     """
     with atomic_directory(directory) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, model.state_dict())
         if optimizer is not None:
             save_tensors(temporary / OPTIMIZER_FILE, _optimizer_tensors(model, optimizer))
+        describe(temporary)
         files = [WEIGHTS_FILE] if optimizer is None else [WEIGHTS_FILE, OPTIMIZER_FILE]
         described = {**state, ENTRY: {_STATE: checksum_of(state), **checksums(temporary, files)}}
         (temporary / STATE_FILE).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,10 +134,14 @@ class CheckpointConfig:
     or the mean of the last checkpoints"""
     average_count: int = 5
     """how many are averaged"""
+    keep: int = 0
+    """checkpoints of so many last validations (without a dev split: so many last checkpoints) are kept, for docmt
+    average"""
 
     def __post_init__(self) -> None:
         at_least("checkpoints.every", self.every, 1)
         at_least("checkpoints.average_count", self.average_count, 1)
+        at_least("checkpoints.keep", self.keep, 0)
         check_choices(self, "checkpoints.")
 
 
@@ -176,6 +181,8 @@ class TrainConfig:
     """processes on this machine, one device each; under torchrun it is taken from there"""
     log_every: int = 100
     """updates between lines of metrics.jsonl"""
+    tensorboard: Literal["auto", "true", "false"] = "auto"
+    """write the metrics for TensorBoard, too, into `tensorboard` of the run; auto: if it is installed (docmt[track])"""
 
     def __post_init__(self) -> None:
         at_least("devices", self.devices, 1)
@@ -204,7 +211,7 @@ class TrainConfig:
 
 
 # Fields that may differ between a run and its resumption: they change neither the data nor the weights.
-MAY_CHANGE = ("data", "run", "stop", "device", "log_every")
+MAY_CHANGE = ("data", "run", "stop", "device", "log_every", "tensorboard", "checkpoints.keep")
 
 
 def first_difference(
@@ -219,4 +226,9 @@ def first_difference(
 
 def _without_folder(values: Mapping[str, Any]) -> Mapping[str, Any]:
     start = values.get("initialize_from")
-    return {**values, "initialize_from": Path(start).name} if start else values
+    return {**values, "initialize_from": absolute(Path(start)).name} if start else values
+
+
+def absolute(path: Path) -> Path:
+    """The path from the root on, without dots in it; links stay."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 (Path.absolute keeps the dots, Path.resolve follows links)

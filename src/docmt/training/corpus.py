@@ -32,6 +32,9 @@ class Split:
         """`share` of the documents (at least one) is used, from the first on; training: as the train split."""
         self.store, self.specials = store, specials
         documents = max(round(share * len(store.document_ids)), 1)
+        sentences = int(store.document_offsets[documents])
+        self.size = documents, sentences, int(store.source_offsets[sentences]), int(store.target_offsets[sentences])
+        """documents, sentence pairs, source tokens and target tokens, without marks"""
         model = config.model
         self.predicts, self.frame = model.chosen.predicts, FAMILIES[model.family].frame
         self.source = Words(store.source_tokens, store.source_offsets)
@@ -137,6 +140,16 @@ class TrainingCorpus:
             )
         self._planned: tuple[int, list[NDArray[np.int64]]] = (-1, [])
 
+    def batches(self, epoch: int) -> list[NDArray[np.int64]]:
+        """The batches of an epoch in order, those of all processes: instance indices of each."""
+        if self._planned[0] != epoch:
+            self._planned = (epoch, self.train.plan.epoch(epoch))
+        return self._planned[1]
+
+    def updates_in(self, epoch: int) -> int:
+        """How many updates an epoch has."""
+        return -(-len(self.batches(epoch)) // (self.world * self.accumulate))
+
     def _check_documents(self, model: ModelConfig) -> None:
         """Raises DocmtError where no document is as long as the context that the system would look at."""
         needs = model.chosen.needs()
@@ -152,9 +165,7 @@ class TrainingCorpus:
 
     def update(self, epoch: int, position: int) -> UpdatePlan:
         """The update that begins at batch `position` of `epoch`: each process takes every `world`-th batch of it."""
-        if self._planned[0] != epoch:
-            self._planned = (epoch, self.train.plan.epoch(epoch))
-        planned = self._planned[1]
+        planned = self.batches(epoch)
         taken = planned[position : position + self.world * self.accumulate]
         mine: list[tuple[NDArray[np.int64], float]] = []
         for start in range(0, len(taken), self.world):

@@ -10,8 +10,9 @@ import torch
 
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model_directory import WEIGHTS_FILE, find_model, load_model_config, load_model_tokenizer, read_weights
+from docmt.model_directory import load_model_config, load_model_tokenizer, load_model_weights
 from docmt.text import Tokenizer
+from docmt.training.summary import new_weights_in_words
 
 _log = logging.getLogger(__name__)
 
@@ -23,11 +24,10 @@ def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokeniz
     system says which weight each of its own starts from (`System.origin`).
     Raises DocmtError for another vocabulary, for weights of another shape, and for a model that does not fit.
     """
-    directory = find_model(directory)
     _check_vocabulary(directory, tokenizer)
     started = load_model_config(directory)
     _check_architecture(directory, started, model.config)
-    pretrained = read_weights(directory / WEIGHTS_FILE)
+    pretrained = load_model_weights(directory)
     own = model.state_dict()
     same = started.system == model.config.system
     new, used = [], set()
@@ -50,7 +50,9 @@ def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokeniz
             f"this {model.config.system} model has no place for its {unused[0]}: start from a sentence model of the "
             "same sizes"
         )
-    _report(directory, len(own), new)
+    _log.info("took %d of %d weights from %s", len(own) - len(new), len(own), directory)
+    if new:
+        _log.info("%s", new_weights_in_words(new, model))
     return new
 
 
@@ -96,9 +98,3 @@ def _check_vocabulary(directory: Path, tokenizer: Tokenizer) -> None:
             f"{directory} has another vocabulary than the training data: prepare the data with its tokenizer "
             f"(`docmt prepare --tokenizer_directory {directory}`)"
         )
-
-
-def _report(directory: Path, total: int, new: list[str]) -> None:
-    _log.info("took %d of %d weights from %s", total - len(new), total, directory)
-    if new:
-        _log.info("new weights: %d tensors, such as %s", len(new), new[0])

@@ -17,7 +17,7 @@ from lightning_fabric import Fabric
 from docmt.data import PreparedStore
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
-from docmt.model_directory import WEIGHTS_FILE, ModelCard, load_weights, save_model
+from docmt.model_directory import WEIGHTS_FILE, describe_model, load_weights, save_model
 from docmt.progress import progress
 from docmt.training.allocator import keep_freed_memory
 from docmt.training.averaging import load_average, updates_to_average
@@ -28,8 +28,11 @@ from docmt.training.early_stopping import BestSoFar
 from docmt.training.fabric import start_fabric, will_lead
 from docmt.training.initialize import initialize_from
 from docmt.training.interrupts import StopWish, stop_on_signals
+from docmt.training.outlook import Recent, seconds_left
 from docmt.training.reduction import sum_over_processes
 from docmt.training.run_directory import RunDirectory
+from docmt.training.summary import card_of, opening
+from docmt.training.tracking import Tracker
 from docmt.training.update import Updater, seed_of
 from docmt.training.validation import DevBleu, validation_loss
 
@@ -128,7 +131,10 @@ class Training:
             [self.state.interval.loss, self.state.interval.nll], dtype=torch.float64, device=fabric.device
         )
         self.gradient_norm: torch.Tensor | None = None  # of the last update, where it was measured
-        self.shown = ""
+        self.tracker = Tracker(run.tensorboard, config.tensorboard, self.state.update)
+        self.recent = Recent(fabric.device)
+        self.began = self.state.update, self.state.seconds
+        self.measured = ""  # the last validation, for the progress line
         self.bleu: DevBleu | None = None
         if config.validation.best_by == "d_bleu" and corpus.dev is not None:
             self.bleu = DevBleu(corpus.dev.store, corpus.tokenizer, config.validation.beam)
@@ -151,9 +157,10 @@ class Training:
                     self._keep_for_average()
                 if validated or due:
                     self._save()
-                bar.advance(1, self._note())
+                bar.advance(1, self._note(), self._seconds_left())
         if wish.wished:
             self._save()
+            self.tracker.close()
             _log.info("interrupted after update %d", state.update)
             return TrainingResult(self.run.path, None, state.update, True, reason, self.fabric.is_global_zero)
         if state.validated != state.update:
@@ -161,6 +168,7 @@ class Training:
         if self.corpus.dev is None and state.update not in dict(state.snapshots):
             self._keep_for_average()
         self._save()
+        self.tracker.close()
         self._finish(reason)
         return TrainingResult(self.run.path, self.run.model, state.update, False, reason, self.fabric.is_global_zero)
 
@@ -178,6 +186,7 @@ class Training:
         if plan.ends_epoch:
             state.epoch, state.position = state.epoch + 1, 0
         seconds = time.monotonic() - started
+        self.recent.add(result.sums[0], plan.label_tokens, seconds)
         state.interval.tokens += plan.label_tokens
         state.interval.seconds += seconds
         state.seconds += seconds
@@ -248,22 +257,35 @@ class Training:
         self._add_metrics(line)
         shown = ", ".join(f"{name.removeprefix('valid_')} {line[name]:.4f}" for name in line if "valid_" in name)
         _log.info("update %d: dev %s%s", state.update, shown, " (best)" if improved else "")
+        self.measured = f"dev {self._score_name} {score:.3f} (best{'' if improved else f' {state.best.score:.3f}'})"
         if improved:
             self._save_weights(self.run.best)
         self._keep_for_average(score)
 
+    @property
+    def _score_name(self) -> str:
+        """What models are compared by."""
+        return "d-BLEU" if self.state.best.higher_is_better else "loss"
+
     def _keep_for_average(self, score: float = 0.0) -> None:
-        """Keeps the weights if they belong to the average so far; without a dev split none has a score."""
-        state, checkpoints = self.state, self.config.checkpoints
-        state.snapshots = updates_to_average(
-            [*state.snapshots, (state.update, score)],
-            checkpoints.average,
-            checkpoints.average_count,
-            state.best.higher_is_better,
-        )
+        """Keeps the weights if they belong to the average so far, or for later; without a dev split none has a score.
+
+        The best of all measured so far are among those kept: so both choices can be made from these.
+        """
+        state, keep = self.state, self.config.checkpoints.keep
+        state.snapshots = [*state.snapshots, (state.update, score)]
+        for_later = state.snapshots[-keep:] if keep else []
+        state.snapshots = sorted({*self._averaged(), *for_later})
         if state.update in dict(state.snapshots):
             self._check_numbers()
             self._save_weights(self.run.snapshot(state.update))
+
+    def _averaged(self) -> list[tuple[int, float]]:
+        """Those of the kept checkpoints whose mean is to be the final model: update and score."""
+        state, checkpoints = self.state, self.config.checkpoints
+        return updates_to_average(
+            state.snapshots, checkpoints.average, checkpoints.average_count, state.best.higher_is_better
+        )
 
     def _check_numbers(self) -> None:
         """Raises DocmtError if the training has lost itself: nothing of it may replace a good checkpoint.
@@ -291,13 +313,23 @@ class Training:
         state = self.state
         state.interval.loss, state.interval.nll = self.sums.tolist()
         if self.fabric.is_global_zero:
-            save_checkpoint(self.run.last, self.model, self.updater.optimizer, state_values(state))
+            save_checkpoint(self.run.last, self.model, self.updater.optimizer, state_values(state), self._describe)
+            self.tracker.flush()
             self.run.remove_snapshots(but={update for update, _ in state.snapshots})
         self.fabric.barrier()
 
     def _save_weights(self, directory: Path) -> None:
         if self.fabric.is_global_zero:
-            save_checkpoint(directory, self.model, None, state_values(self.state))
+            save_checkpoint(directory, self.model, None, state_values(self.state), self._describe)
+
+    def _describe(self, folder: Path) -> None:
+        """Makes a model directory of a checkpoint."""
+        facts = {**self._facts(), "weights": f"those after update {self.state.update} of an unfinished training"}
+        describe_model(folder, self.model, self.corpus.tokenizer, card_of(self.config, self.corpus, facts))
+
+    def _facts(self) -> dict[str, Any]:
+        state = self.state
+        return {"updates": state.update, "epochs": state.epoch, "minutes": round(state.seconds / 60, 1)}
 
     def _load(self) -> TrainingState:
         state = load_checkpoint(self.run.last, self.model, self.updater.optimizer)
@@ -308,7 +340,7 @@ class Training:
             )
         for update, _ in state.snapshots:  # now, not at the end of the training
             if not (weights := self.run.snapshot(update) / WEIGHTS_FILE).is_file():
-                raise DocmtError(f"{weights}, which belongs to the average, is missing: copy the run again")
+                raise DocmtError(f"{weights}, which is kept for an average, is missing: copy the run again")
         return state
 
     def _cut_metrics(self) -> None:
@@ -318,48 +350,37 @@ class Training:
     def _add_metrics(self, line: dict[str, Any]) -> None:
         if self.fabric.is_global_zero:
             self.run.add_metrics(line)
+            self.tracker.add(line)
 
     def _announce(self) -> None:
-        parameters = sum(parameter.numel() for parameter in self.model.parameters())
-        trained = sum(parameter.numel() for parameter in self.model.parameters() if parameter.requires_grad)
-        _log.info(
-            "training from update %d: %s model, %.1f million parameters%s, %d process(es) on %s, %s",
-            self.state.update,
-            self.config.model.system,
-            parameters / 1e6,
-            f", {trained / 1e6:.1f} of them trained" if trained < parameters else "",
-            self.fabric.world_size,
-            self.fabric.device,
-            self.config.precision,
-        )
+        fabric = self.fabric
+        processes = f", {fabric.world_size} processes" if fabric.world_size > 1 else ""
+        place = f"{fabric.device}, {self.config.precision}{processes}"
+        for line in opening(self.config, self.corpus, self.model, self.state, place):
+            _log.info("%s", line)
 
     def _note(self) -> str:
-        """What the progress bar shows. Reading the loss would make a GPU wait, so there only now and then."""
-        interval = self.state.interval
-        if interval.tokens and (self.fabric.device.type == "cpu" or self.state.update % 20 == 0):
-            loss = float(self.sums[0]) / interval.tokens
-            self.shown = f"loss {loss:.3f}, {interval.tokens / max(interval.seconds, 1e-9):,.0f} tokens/s"
-        return self.shown
+        """What the progress line shows beside the number of updates."""
+        rate = f"learning rate {self.updater.learning_rate(self.state.update):.2g}"
+        return ", ".join(part for part in (self.recent.note(), rate, self.measured) if part)
+
+    def _seconds_left(self) -> float | None:
+        state, (update, seconds) = self.state, self.began
+        epoch_done = state.position / len(self.corpus.batches(state.epoch)) if state.position else 0.0
+        return seconds_left(self.config.stop, state, epoch_done, (state.update - update, state.seconds - seconds))
 
     def _finish(self, reason: str) -> None:
         """Writes the final model directory: the best weights, or the average."""
         state, dev = self.state, self.corpus.dev
-        if state.snapshots:
-            paths = [self.run.snapshot(update) / WEIGHTS_FILE for update, _ in state.snapshots]
-            load_average(self.model, paths)
-            chosen = f"mean of the weights after updates {', '.join(str(update) for update, _ in state.snapshots)}"
+        if averaged := [update for update, _ in self._averaged()]:
+            load_average(self.model, [self.run.snapshot(update) / WEIGHTS_FILE for update in averaged])
+            chosen = f"mean of the weights after updates {', '.join(map(str, averaged))}"
         elif state.best.score is not None:
             load_weights(self.model, self.run.best / WEIGHTS_FILE)
             chosen = f"best of the validations (update {state.best.update})"
         else:
             chosen = f"the last (update {state.update})"
-        facts: dict[str, Any] = {
-            "updates": state.update,
-            "epochs": state.epoch,
-            "minutes": round(state.seconds / 60, 1),
-            "ended_because": reason,
-            "weights": chosen,
-        }
+        facts = {**self._facts(), "ended_because": reason, "weights": chosen}
         scores = []
         if dev is not None:
             found = validation_loss(self.fabric, self.model, dev, self.config.objective.label_smoothing)
@@ -369,24 +390,16 @@ class Training:
                     score = self.bleu(self.model)
                 scores.append({"name": "d-BLEU (dev)", "score": score, "signature": self.bleu.signature})
         if self.fabric.is_global_zero:
-            save_model(self.run.model, self.model, self.corpus.tokenizer, self._card(facts, scores))
-        _log.info("finished: %s; %s", reason, chosen)
+            card = card_of(self.config, self.corpus, facts, scores)
+            save_model(self.run.model, self.model, self.corpus.tokenizer, card)
+        _log.info("finished: %s; the model is %s", reason, chosen)
+        if state.best.score is not None:
+            _log.info(
+                "best validation: dev %s %.4f after update %d; dev loss of the model: %s",
+                *(self._score_name, state.best.score, state.best.update, facts["dev_loss_of_this_model"]),
+            )
+        _log.info("it is in %s; try: docmt translate %s FILE", self.run.model, self.run.path)
         self.fabric.barrier()
-
-    def _card(self, facts: dict[str, Any], scores: list[dict[str, Any]]) -> ModelCard:
-        statistics = self.corpus.statistics
-        data = {"store": self.config.data.name}
-        for name, split in statistics.splits.items():
-            data[name] = f"{split.documents} documents, {split.sentences} sentence pairs"
-        return ModelCard(
-            title=self.run.path.resolve().name,
-            source_language=statistics.source_language,
-            target_language=statistics.target_language,
-            data=data,
-            recipe=self.config.to_dict(),
-            training=facts,
-            scores=scores,
-        )
 
 
 def _done(count: int, what: str) -> str:

@@ -7,6 +7,7 @@ import logging
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from docmt.files import (
 )
 from docmt.model_directory import RUN_MODEL
 from docmt.training.checkpoints import finish_interrupted_swaps
-from docmt.training.config import TrainConfig, first_difference
+from docmt.training.config import TrainConfig, absolute, first_difference
 from docmt.yaml_files import read_yaml
 
 _log = logging.getLogger(__name__)
@@ -39,8 +40,9 @@ class RunDirectory:
     train.log          what happened, for people
     checkpoints/last   weights, optimiser and state: where a resumed run goes on
     checkpoints/best   weights of the best validation
-    checkpoints/update-N   weights kept for the average
-    model              the final model directory
+    checkpoints/update-N   weights kept for an average
+    model              the final model; each of these is a complete model directory
+    tensorboard        the metrics once more, for TensorBoard
     .lock              which process trains it
     """
 
@@ -53,6 +55,7 @@ class RunDirectory:
         self.last = self.checkpoints / "last"
         self.best = self.checkpoints / "best"
         self.model = path / RUN_MODEL
+        self.tensorboard = path / "tensorboard"
 
     def snapshot(self, update: int) -> Path:
         """Where the weights after `update` are kept for the average."""
@@ -123,7 +126,7 @@ class RunDirectory:
         if difference is not None:
             raise DocmtError(
                 f"the run {self.path} cannot be resumed with another configuration: {difference}; "
-                "only stop limits, device and log_every may change"
+                "only stop limits, device, log_every, tensorboard and checkpoints.keep may change"
             )
 
     def reopen(self, config: TrainConfig) -> None:
@@ -135,7 +138,9 @@ class RunDirectory:
         self.write_recipe(config)
 
     def write_recipe(self, config: TrainConfig) -> None:
-        """Writes the configuration as YAML, in the order of its fields."""
+        """Writes the configuration as YAML, in the order of its fields; it can be read from any folder."""
+        start = config.initialize_from and absolute(config.initialize_from)
+        config = replace(config, data=absolute(config.data), initialize_from=start)
         write_text(self.recipe, yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True))
 
     def add_metrics(self, values: Mapping[str, Any]) -> None:
@@ -221,3 +226,29 @@ def read_recipe(path: Path, run: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise DocmtError(f"{path} is damaged (no settings in it): restore it from a copy")
     return values
+
+
+def find_again(run: Path) -> dict[str, Path]:
+    """Where the store (`data`) and the model to start from (`initialize_from`) are that a run's recipe names.
+
+    Recipes of earlier versions name them relative to where the run was started: most likely a folder above it, or the
+    current one. What the recipe does not name, and a model that is not there, is left out.
+    Raises DocmtError for a store that is not there.
+    """
+    try:
+        values = read_recipe(run / "recipe.yaml", run)
+    except DocmtError:
+        return {}  # who reads it in earnest says so
+    found = {}
+    for name in ("data", "initialize_from"):
+        stored = values.get(name)
+        if not isinstance(stored, str):
+            continue
+        candidates = [folder / stored for folder in (*absolute(run).parents, Path())]
+        place = next((candidate for candidate in candidates if candidate.exists()), None)
+        if place is not None:
+            found[name] = place
+        elif name == "data":
+            hint = "" if Path(stored).is_absolute() else " (relative to where it was started)"
+            raise DocmtError(f"the store of the run {run}, {stored}{hint}, is not there: give --data STORE")
+    return found

@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from torch import nn
-
-from docmt.model.attention import GroupAttention
-from docmt.model.layers import Layer
-from docmt.model.parts import Parts
-from docmt.model.reading import Reading
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
-from docmt.model.view import Memory
 
+# Systems are options, too, which the command line shows without waiting for torch: they build models out of `parts`.
 if TYPE_CHECKING:
+    from torch import nn
+
+    from docmt.model.attention import GroupAttention
+    from docmt.model.layers import Layer
+    from docmt.model.parts import Parts
+    from docmt.model.reading import Reading
     from docmt.model.transformer import TranslationModel
+    from docmt.model.view import Memory
 
 Rules = Literal["frame", "open"]
 """What a translation may say next. frame: one target sentence per source sentence; open: what the model says."""
@@ -106,7 +107,7 @@ class System:
 
     def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
         """The attention of layer `number` (from 0) that sees, at the least, what `sight` names."""
-        return GroupAttention(local=parts.attention(sight))
+        return parts.group_attention(local=sight)
 
     def modules(self, parts: Parts) -> dict[str, nn.Module]:
         """What the model has besides embeddings, encoder and decoder, by name."""
@@ -114,7 +115,7 @@ class System:
 
     def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
         """What the decoder can look at, computed once; the names are those of the sights."""
-        return {"source": Memory.of(model.encode(reading.source), reading.source)}
+        return {"source": model.memory(reading.source)}
 
     def origin(self, name: str) -> str | None:
         """The weight of a sentence model that the weight of this name starts from; None: it is new."""

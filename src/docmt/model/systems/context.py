@@ -9,22 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import torch
-from torch import Tensor, nn
-
 from docmt.errors import DocmtError
-from docmt.model.layers import Layer, Residual, run
-from docmt.model.parts import Parts
-from docmt.model.reading import Reading
-from docmt.model.recurrent import Bilstm
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
-from docmt.model.spans import Spans
 from docmt.model.systems.base import Needs, System
-from docmt.model.view import FullView, Memory
 
 if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from docmt.model.layers import Layer
+    from docmt.model.parts import Parts
+    from docmt.model.reading import Reading
     from docmt.model.transformer import TranslationModel
+    from docmt.model.view import Memory
 
 
 @dataclass(frozen=True)
@@ -80,9 +77,9 @@ class Context(System):
         wide = 2 * parts.sizes.width if self.representation == "bilstm" else None
         attention = parts.attention(Sight("context"), wide)
         exact = self.branch == "exact"
-        branch: Residual = parts.gated_residual(exact) if self.gating == "gate" else parts.residual(normed=not exact)
+        branch = parts.gated_residual(exact) if self.gating == "gate" else parts.residual(normed=not exact)
         if exact:
-            nn.init.zeros_(attention.output.weight)
+            attention.output.weight.data.zero_()
         return layer.insert("context", attention, branch, after="attention")
 
     def modules(self, parts: Parts) -> dict[str, nn.Module]:
@@ -90,15 +87,17 @@ class Context(System):
         if self.representation == "embedding":
             return {}
         if self.representation == "bilstm":
-            return {"context": Bilstm(parts.sizes.width)}
+            return {"context": parts.bilstm()}
         layers = [
             parts.layer(attention=self.attend(parts, Sight(), number), feed_forward=parts.feed_forward())
             for number in range(self.layers)
         ]
-        return {"context": nn.ModuleList(layers)} | ({"context_norm": parts.norm()} if parts.pre_norm else {})
+        return {"context": parts.stack(layers)} | ({"context_norm": parts.norm()} if parts.pre_norm else {})
 
     def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
         """The contexts and the encoded sentences; those that are only looked back at are not encoded themselves."""
+        from docmt.model.view import FullView, Memory
+
         source = reading.source
         vectors = model.parts.lookup(model, "source", source.tokens)  # [T, d], each token once
         spans, index = source.contexts(self.sentences, model.parts.frame)
@@ -110,13 +109,13 @@ class Context(System):
             vectors = vectors.index_select(0, index.to(vectors.device))
         x = model.place("source", vectors, current)
         states = model.run_encoder(x, FullView(current, {"context": context}, numbers))
-        # Sentences that are not encoded have no states.
-        lengths = torch.zeros(len(source.sentences), dtype=torch.int64)
-        lengths[numbers] = current.sentences.lengths
-        return {"context": context, "source": Memory(states, Spans.tile(lengths))}
+        return {"context": context, "source": Memory(states, source.sentences.with_only(numbers))}
 
     def _represent(self, model: TranslationModel, contexts: Memory) -> Tensor:
         """What is made of embedded contexts: [T', d] (bilstm: [T', 2 d])."""
+        from docmt.model.layers import run
+        from docmt.model.view import FullView
+
         if self.representation == "encoder":
             positions = contexts.sentences.positions().to(contexts.states.device)
             x = model.parts.place(model, "source", contexts.states, positions)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from docmt.model.attention import GroupAttention
-from docmt.model.parts import Parts
 from docmt.model.sight import Sight
 from docmt.model.systems.base import Needs, Order, Rules, System
+
+if TYPE_CHECKING:
+    from docmt.model.attention import GroupAttention
+    from docmt.model.parts import Parts
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Document(System):
 
     def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
         """Attention over the document."""
-        return GroupAttention(whole=parts.attention(replace(sight, part="document")))
+        return parts.group_attention(whole=replace(sight, part="document"))
 
     def origin(self, name: str) -> str | None:
         """Attention over the document starts from that within the sentence."""

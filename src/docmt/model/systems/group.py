@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from docmt.errors import DocmtError
-from docmt.model.attention import GroupAttention
-from docmt.model.parts import Parts
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
 from docmt.model.systems.base import Needs, Order, System
+
+if TYPE_CHECKING:
+    from docmt.model.attention import GroupAttention
+    from docmt.model.parts import Parts
 
 
 @dataclass(frozen=True)
@@ -18,11 +20,11 @@ class Group(System):
     """Group attention in every layer; in the top layers global attention as well. The ablations are options."""
 
     encoder_layers: int = 2
-    """top encoder layers whose self-attention combines group and global attention"""
+    """top encoder layers whose self-attention combines group and global attention; 2 means all of fewer layers"""
     decoder_layers: int = 2
-    """top decoder layers whose self-attention combines group and global attention"""
+    """top decoder layers whose self-attention combines group and global attention; 2 means all of fewer layers"""
     cross_layers: int = 2
-    """top decoder layers whose cross-attention combines group and global attention"""
+    """top decoder layers whose cross-attention combines group and global attention; 2 means all of fewer layers"""
     top: Literal["combined", "group", "global"] = "combined"
     """what the top layers do: combined (published), only group, or only global attention"""
     self_locality: bool = True
@@ -61,7 +63,8 @@ class Group(System):
             ("decoder_layers", sizes.decoder_layers),
             ("cross_layers", sizes.decoder_layers),
         ):
-            if not 0 <= getattr(self, name) <= total:
+            # The default serves models of one layer, too.
+            if not 0 <= getattr(self, name) <= max(total, getattr(Group, name)):
                 raise DocmtError(
                     f"model.group.{name} is {getattr(self, name)}: choose from 0 to the {total} layers there are"
                 )
@@ -72,17 +75,17 @@ class Group(System):
         """Group attention, in the top layers what `top` says, and without locality attention over the document."""
         whole = replace(sight, part="document")
         if not (self.self_locality if sight.memory == "self" else self.cross_locality):
-            return GroupAttention(whole=parts.attention(whole))
+            return parts.group_attention(whole=whole)
         total, top = parts.sizes.decoder_layers, self.cross_layers
         if sight.memory == "self":
             total, top = (
                 (total, self.decoder_layers) if sight.causal else (parts.sizes.encoder_layers, self.encoder_layers)
             )
         if number < total - top or self.top == "group":
-            return GroupAttention(local=parts.attention(sight))
+            return parts.group_attention(local=sight)
         if self.top == "global":
-            return GroupAttention(whole=parts.attention(whole))
-        return GroupAttention(parts.attention(sight), parts.attention(whole), parts.gate(self.gate_bias))
+            return parts.group_attention(whole=whole)
+        return parts.group_attention(local=sight, whole=whole, gate_bias=self.gate_bias)
 
     def origin(self, name: str) -> str | None:
         """Group attention starts from that of the sentence model; gates and global attention are new, or its copy."""

@@ -1,0 +1,10 @@
+from .config import SearchConfig as SearchConfig
+from .document import DocumentHypothesis as DocumentHypothesis
+from .orders import translate_documents as translate_documents
+from .orders import translate_ids as translate_ids
+from .scoring import score_documents as score_documents
+from .search import Hypothesis as Hypothesis
+from .search import search as search
+from .translator import TranslatedSentence as TranslatedSentence
+from .translator import Translation as Translation
+from .translator import Translator as Translator

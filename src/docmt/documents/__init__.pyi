@@ -1,0 +1,22 @@
+from .corpus import (
+    ParallelDocument as ParallelDocument,
+)
+from .corpus import (
+    Skipped as Skipped,
+)
+from .corpus import (
+    read_documents as read_documents,
+)
+from .corpus import (
+    read_parallel as read_parallel,
+)
+from .corpus import (
+    write_jsonl as write_jsonl,
+)
+from .corpus import (
+    write_parallel as write_parallel,
+)
+from .document import Document as Document
+from .lines import read_lines as read_lines
+from .segmentation import one_line as one_line
+from .segmentation import sentence_spans as sentence_spans

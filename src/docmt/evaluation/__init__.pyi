@@ -1,0 +1,20 @@
+from .config import PROTOCOLS as PROTOCOLS
+from .config import MetricConfig as MetricConfig
+from .metrics import (
+    Evaluation as Evaluation,
+)
+from .metrics import (
+    MetricScore as MetricScore,
+)
+from .metrics import (
+    evaluate_documents as evaluate_documents,
+)
+from .metrics import (
+    evaluate_files as evaluate_files,
+)
+from .metrics import (
+    in_documents as in_documents,
+)
+from .metrics import (
+    in_units as in_units,
+)

@@ -1,0 +1,9 @@
+from .bpe import BpeTokenizer as BpeTokenizer
+from .dictionary import DictionaryTokenizer as DictionaryTokenizer
+from .kinds import load_tokenizer as load_tokenizer
+from .kinds import train_tokenizer as train_tokenizer
+from .moses_bpe import MosesBpeTokenizer as MosesBpeTokenizer
+from .sentencepiece_tokenizer import SentencePieceTokenizer as SentencePieceTokenizer
+from .tokenizer import Side as Side
+from .tokenizer import SpecialTokens as SpecialTokens
+from .tokenizer import Tokenizer as Tokenizer

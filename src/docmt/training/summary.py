@@ -1,0 +1,121 @@
+"""What a training says about itself: at its start, of the weights that are new, and on the cards of its models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from torch import nn
+
+from docmt.model import ModelConfig
+from docmt.model_directory import ModelCard
+from docmt.training.checkpoints import TrainingState
+from docmt.training.config import StopConfig, TrainConfig
+from docmt.training.corpus import Split, TrainingCorpus
+
+# Parts of layers that all families have; others are called by their names in the model.
+_WORDS = {
+    "attention.whole": "self-attention over the document",
+    "cross.whole": "cross-attention over the document",
+    "attention.gate": "gates",
+    "cross.gate": "gates",
+}
+
+
+def opening(
+    config: TrainConfig, corpus: TrainingCorpus, model: nn.Module, state: TrainingState, place: str
+) -> Iterator[str]:
+    """Lines on model, data, batches and limits of a training that begins or goes on; place: where it computes."""
+    sizes = [parameter.numel() for parameter in model.parameters()]
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    part = "" if trained == sum(sizes) else f", of which {_count(trained)} are trained"
+    yield f"training from update {state.update}: {_architecture(config.model)}, {_count(sum(sizes))} weights{part}"
+    dev = _amount(corpus.dev) if corpus.dev is not None else "none"
+    yield f"data {config.data}: train {_amount(corpus.train)}; dev {dev}"
+    accumulate = f" x {config.batches.accumulate}" if config.batches.accumulate > 1 else ""
+    yield (
+        f"an update sees up to {config.batches.batch_tokens:,} tokens{accumulate} on each device, an epoch has "
+        f"{corpus.updates_in(state.epoch):,} updates; on {place}"
+    )
+    yield f"it ends after {_limits(config.stop)}"
+
+
+def _architecture(model: ModelConfig) -> str:
+    return (
+        f"{model.system} model of {model.encoder_layers}+{model.decoder_layers} layers, width {model.width}, "
+        f"feed-forward width {model.feed_forward}, {model.heads} heads, vocabulary of {model.vocabulary_size:,}"
+    )
+
+
+def _amount(split: Split) -> str:
+    documents, sentences, source, target = split.size
+    return f"{documents:,} documents, {sentences:,} sentence pairs, {source:,} and {target:,} tokens"
+
+
+def _limits(stop: StopConfig) -> str:
+    limits = {
+        "update(s)": stop.max_steps,
+        "epoch(s)": stop.max_epochs,
+        "minute(s)": stop.max_minutes,
+        "validation(s) without improvement": stop.patience,
+    }
+    return " or ".join(f"{limit:,.12g} {what}" for what, limit in limits.items() if limit)
+
+
+def new_weights_in_words(names: Collection[str], model: nn.Module) -> str:
+    """How many weights of the model these are and what they are for, part by part: the rest was loaded."""
+    tensors = model.state_dict()
+    total = sum(tensors[name].numel() for name in names)
+    loaded = [name for name in tensors if name not in names]
+    # A part is the largest module of which nothing was loaded.
+    prefixes = {name[: place.start()] for name in loaded for place in re.finditer(r"\.", name)}
+    layers: dict[tuple[str, str], set[int]] = {}
+    for name in names:
+        path = name.split(".")
+        size = next(size for size in range(1, len(path) + 1) if ".".join(path[:size]) not in prefixes)
+        found = re.fullmatch(r"(\w+)\.(\d+)\.(.+)", ".".join(path[:size]))
+        stack, number, part = found.groups() if found else (path[0], None, ".".join(path[1:size]))
+        layers.setdefault((stack, part), set()).update([int(number)] if number else [])
+    places: dict[str, list[str]] = {}
+    for (stack, part), numbers in layers.items():
+        place = f"{stack} layer{'s' if len(numbers) > 1 else ''} {_ranges(numbers)}" if numbers else stack
+        words = places.setdefault(place, [])
+        if part and (word := _WORDS.get(part, part)) not in words:
+            words.append(word)
+    parts = "; ".join(f"{place} ({', '.join(words)})" if words else place for place, words in places.items())
+    return f"{len(names)} new tensors ({_count(total)} weights): {parts}"
+
+
+def _ranges(numbers: Collection[int]) -> str:
+    """Layers for people, counted from 1: {0, 1, 2, 4} -> 1-3, 5."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0] + 1}-{run[-1] + 1}" if len(run) > 1 else str(run[0] + 1) for run in runs)
+
+
+def _count(number: int) -> str:
+    return f"{number / 1e6:.1f} million" if number >= 1e6 else f"{number:,}"
+
+
+def card_of(
+    config: TrainConfig, corpus: TrainingCorpus, facts: dict[str, Any], scores: Sequence[dict[str, Any]] = ()
+) -> ModelCard:
+    """The card of a model of this run; facts: how far the training had come, and with what result."""
+    statistics = corpus.statistics
+    data = {"store": config.data.name}
+    for name, split in statistics.splits.items():
+        data[name] = f"{split.documents} documents, {split.sentences} sentence pairs"
+    return ModelCard(
+        title=config.run.resolve().name,
+        source_language=statistics.source_language,
+        target_language=statistics.target_language,
+        data=data,
+        recipe=config.to_dict(),
+        training=facts,
+        scores=scores,
+    )

@@ -1,0 +1,44 @@
+"""Progress: how long something will take, in plain lines and on a terminal."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from docmt import progress as module
+from docmt.progress import progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass only as told, for what looks at the clock here."""
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.mark.parametrize(
+    ("total", "left", "shown"),
+    [
+        (40, None, "work: 10 of 40 note (0:20, 1:00 left)\n"),
+        (40, 3661.0, "work: 10 of 40 note (0:20, 1:01:01 left)\n"),
+        (None, 75.0, "work: 10 note (0:20, 1:15 left)\n"),
+        (None, None, "work: 10 note (0:20)\n"),
+    ],
+)
+def test_plain_lines(clock, capsys, total, left, shown):
+    with progress("work", total) as bar:
+        clock[0] += 20
+        bar.advance(10, "note", left)
+        bar.advance(1, "note", left)  # not again within ten seconds
+    assert capsys.readouterr().err == shown
+
+
+@pytest.mark.parametrize(("left", "shown"), [(4000.0, "1:06:40"), (None, "-:--:--")], ids=["given", "not known"])
+def test_a_terminal(monkeypatch, left, shown):
+    screen = io.StringIO()
+    monkeypatch.setattr(module, "Console", lambda file: Console(file=screen, force_terminal=True, width=120))
+    with progress("work", 40) as bar:
+        bar.advance(10, "a note", left)
+    assert "a note" in screen.getvalue()
+    assert shown in screen.getvalue()

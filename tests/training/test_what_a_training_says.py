@@ -1,0 +1,145 @@
+"""What a training tells people: at its start and end, of new weights, and while it goes on."""
+
+import logging
+import re
+
+import pytest
+import torch
+from runs import metrics
+
+from docmt.model import TranslationModel
+from docmt.model.systems import Context, Group
+from docmt.training import StopConfig, train
+from docmt.training.checkpoints import TrainingState
+from docmt.training.corpus import fit_model_config
+from docmt.training.early_stopping import BestSoFar
+from docmt.training.outlook import Recent, seconds_left
+from docmt.training.summary import new_weights_in_words
+
+
+def test_the_beginning_and_the_end_are_told(change):
+    config = change(batches__accumulate=2, stop__max_epochs=9, stop__max_minutes=0.5)
+    train(config)
+    log = (config.run / "train.log").read_text()
+    for line in (
+        "training from update 0: group model of 2+2 layers, width 16, feed-forward width 32, 2 heads, vocabulary of "
+        "300, 20,784 weights\n",
+        f"data {config.data}: train 24 documents, 60 sentence pairs, 258 and 220 tokens; dev 6 documents, 13 sentence "
+        "pairs, 56 and 48 tokens\n",
+        "an update sees up to 128 tokens x 2 on each device, an epoch has 2 updates; on cpu, float32\n",
+        "it ends after 12 update(s) or 9 epoch(s) or 0.5 minute(s) or 10 validation(s) without improvement\n",
+        "finished: 12 updates are done; the model is best of the validations (update ",
+        "best validation: dev loss ",
+        f"it is in {config.run / 'model'}; try: docmt translate {config.run} FILE\n",
+    ):
+        assert line in log
+    assert len(metrics(config.run)) == 9
+
+
+def test_part_of_the_data_and_of_the_weights(change, tmp_path):
+    train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
+    config = change(initialize_from=tmp_path / "first", freeze="loaded", batches__train_share=0.5, stop__max_steps=1)
+    train(config)
+    log = (config.run / "train.log").read_text()
+    assert "20,784 weights, of which 4,848 are trained" in log
+    assert "train 12 documents, 30 sentence pairs, " in log
+
+
+@pytest.mark.parametrize(
+    ("settings", "new", "words"),
+    [
+        (
+            {"model__group": Group(encoder_layers=1, decoder_layers=2, cross_layers=1)},
+            None,
+            "encoder layer 2 (self-attention over the document, gates); decoder layers 1-2 (self-attention over the "
+            "document, gates); decoder layer 2 (cross-attention over the document, gates)",
+        ),
+        (
+            {"model__system": "context", "model__context": Context()},
+            None,
+            "encoder layers 1-2 (context, context_residual); decoder layers 1-2 (context, context_residual); context",
+        ),
+        ({}, ["encoder.0.feed_forward.inner.bias"], "encoder layer 1 (feed_forward.inner.bias)"),
+        ({}, ["tokens.weight"], "tokens"),
+    ],
+)
+def test_new_weights_are_told_by_what_they_are_for(change, store, settings, new, words):
+    model = TranslationModel(fit_model_config(change(**settings).model, store))
+    tensors = model.state_dict()
+    new = new or [name for name in tensors if model.system.origin(name) is None]
+    count = sum(tensors[name].numel() for name in new)
+    said = new_weights_in_words(new, model)
+    start = f"{len(new)} new tensors ({count:,} weights): "
+    assert said.startswith(start)
+    assert sorted(said.removeprefix(start).split("; ")) == sorted(words.split("; "))
+
+
+@pytest.mark.parametrize(("device", "reads"), [("cpu", 50), ("cuda", 2)])
+def test_the_loss_shown_is_that_of_the_last_updates(device, reads):
+    """It moves with them; on a GPU it is read once in twenty updates."""
+    count = []
+
+    class Loss(torch.Tensor):
+        def __float__(self):
+            count.append(1)
+            return super().__float__()
+
+    recent = Recent(torch.device(device))
+    assert recent.note() == ""
+    for update in range(50):
+        recent.add(torch.tensor(10.0 * (50 - update)).as_subclass(Loss), tokens=10, seconds=0.5)
+    last = range(30, 50) if device == "cpu" else range(20, 40)
+    mean = sum(50 - update for update in last) / 20
+    assert recent.note() == f"loss {mean:.3f}, 20 tokens/s"
+    assert len(count) == reads
+
+
+def state(update=100, epoch=2, seconds=50.0):
+    return TrainingState(best=BestSoFar(higher_is_better=False), update=update, epoch=epoch, seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("stop", "left"),
+    [
+        ({"max_steps": 300}, 200 * 0.5),
+        ({"max_epochs": 4}, (4 / 2.5 - 1) * 100 * 0.5),
+        ({"max_minutes": 2}, 120 - 50),
+        ({"max_steps": 300, "max_epochs": 4, "max_minutes": 2}, 30),
+        ({"max_steps": 300, "max_minutes": 1}, 10),
+        ({"max_minutes": 0.5}, 0),
+        ({"patience": 3}, None),
+    ],
+)
+def test_the_time_left_is_that_to_the_nearest_limit(stop, left):
+    assert seconds_left(StopConfig(**stop), state(), 0.5, (100, 50.0)) == pytest.approx(left)
+    if "max_minutes" not in stop:
+        assert seconds_left(StopConfig(**stop), state(), 0.5, (0, 0.0)) is None
+
+
+def test_the_progress_line(change, monkeypatch, capsys):
+    """Loss, speed, learning rate, the last validation and the time left, where only minutes limit a training."""
+    monkeypatch.setattr("docmt.progress.PLAIN_INTERVAL_SECONDS", 0.0)
+    train(change(stop__max_steps=0, stop__max_minutes=60, stop__patience=2, optimizer__learning_rate=1e-12))
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("training (updates)")]
+    assert len(lines) == 12
+    number = r"[\d.,e+-]+"
+    for line, dev in (
+        (lines[0], ""),
+        (lines[3], rf", dev loss {number} \(best\)"),
+        (lines[9], rf", dev loss {number} \(best {number}\)"),
+    ):
+        assert_matches(
+            rf"training \(updates\): \d+ loss {number}, {number} tokens/s, learning rate {number}{dev} ", line
+        )
+        assert_matches(r".*\(0:\d\d, (59:\d\d|1:00:00) left\)$", line)
+
+
+def assert_matches(pattern, line):
+    assert re.match(pattern, line), line
+
+
+def test_document_bleu_is_told_where_it_chooses(change, caplog):
+    caplog.set_level(logging.INFO)
+    config = change(validation__best_by="d_bleu", stop__max_steps=4)
+    train(config)
+    assert "best validation: dev d-BLEU " in caplog.text
