@@ -43,7 +43,7 @@ so that a config with another value would be loaded and translate badly: they ha
 _ARCHITECTURE = "architecture"  # the name of that checksum
 _NUMBERS = ("F32", "F16", "BF16", "F64")  # kinds of weights, in the words of safetensors
 _RUN_CHECKPOINTS = {"best": "its best model so far", "last": "its last checkpoint"}
-_REPLACEMENTS = 20  # while a model is read; a training makes one in minutes
+_REPLACEMENTS = 100  # while a model is read; a training makes one in minutes
 
 _log = logging.getLogger(__name__)
 _Arguments = ParamSpec("_Arguments")
@@ -333,7 +333,7 @@ def load_weights(model: TranslationModel, path: Path) -> None:
     Raises DocmtError if the file is missing or damaged, or has other names or shapes than the model.
     """
     check_shapes(model, read_shapes(path), path)
-    model.load_state_dict(read_weights(path))
+    model.load_state_dict(_checked_tensors(path))
 
 
 def read_shapes(path: Path) -> dict[str, list[int]]:
@@ -390,6 +390,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     there is one, or holds weights that are not numbers.
     """
     read_shapes(path)
+    return _checked_tensors(path)
+
+
+def _checked_tensors(path: Path) -> dict[str, Tensor]:
     check_beside(path, CONFIG_FILE, STATE_FILE)
     tensors = read_tensors(path)
     check_numbers(path, tensors)
