@@ -175,5 +175,5 @@ def _all_words(path, damage):
 
 def test_nobody_waits_for_a_log_that_is_a_pipe(tmp_path, no_waiting):
     os.mkfifo(tmp_path / "train.log")
-    with pytest.raises(DocmtError, match=r"cannot read \S+train\.log: it is a pipe"), RunDirectory(tmp_path).logging():
+    with pytest.raises(DocmtError, match=r"cannot write \S+train\.log: it is a pipe"), RunDirectory(tmp_path).logging():
         pass

@@ -13,11 +13,11 @@ LONGEST_FILE = 450
 # A module imports from rooms of a lower rank or from its own room. Rooms of equal rank do not know each other.
 # A file beside the rooms (docmt/errors.py) is a room of one module.
 RANKS = {
-    "errors": 0,
-    "streams": 1,
+    "errors": -1,
+    "streams": 0,
     "files": 1,
     "checksums": 2,
-    "progress": 2,
+    "progress": 1,
     "settings": 1,
     "documents": 2,
     "text": 3,

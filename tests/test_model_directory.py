@@ -175,8 +175,8 @@ def test_damage_is_named(directory, file, damage, message):
 
 
 HUGE = {
-    "encoder_layers": (1000, "has 1 layers of the encoder where the config asks for 1000: they do not fit"),
-    "decoder_layers": (1000, "has 1 layers of the decoder where the config asks for 1000: they do not fit"),
+    "encoder_layers": (1000, "has 1 layers of the encoder where the config asks for 1000: it belongs to another model"),
+    "decoder_layers": (1000, "has 1 layers of the decoder where the config asks for 1000: it belongs to another model"),
     "vocabulary_size": (10**7, r"tokens.weight of shape \[264, 16\] where the config asks for \[10000000, 16\]"),
     "width": (2**16, r"where the config asks for \[264, 65536\]"),
     "feed_forward": (2**20, r"where the config asks for \[1048576"),

@@ -56,19 +56,24 @@ def check_beside(path: Path, *descriptions: str) -> None:
 
     Raises DocmtError if it is another, or if a description is damaged.
     """
-    for description in (path.with_name(name) for name in descriptions):
-        if not description.exists():
-            continue
-        wanted = recorded(read_json(description), description).get(path.name)
-        if wanted is not None and not matches(path, wanted):
+    beside = [path.with_name(name) for name in descriptions]
+    wanted = {file: recorded(read_json(file), file).get(path.name) for file in beside if file.exists()}
+    found = checksum_of_file(path) if any(wanted.values()) else ""
+    for description, one in wanted.items():
+        if one is not None and one != found:
             raise changed(path, description)
 
 
 def matches(path: Path, wanted: str) -> bool:
     """Whether a file has this checksum. Raises DocmtError if it cannot be read."""
+    return checksum_of_file(path) == wanted
+
+
+def checksum_of_file(path: Path) -> str:
+    """The same as `checksum`, for reading. Raises DocmtError if the file cannot be read."""
     check_regular(path)
     try:
-        return checksum(path) == wanted
+        return checksum(path)
     except (OSError, ValueError) as error:  # ValueError: a name with a null byte in it
         raise cannot_read(path, error, advice="copy the directory again, complete") from error
 

@@ -43,7 +43,7 @@ so that a config with another value would be loaded and translate badly: they ha
 _ARCHITECTURE = "architecture"  # the name of that checksum
 _NUMBERS = ("F32", "F16", "BF16", "F64")  # kinds of weights, in the words of safetensors
 _RUN_CHECKPOINTS = {"best": "its best model so far", "last": "its last checkpoint"}
-_REPLACEMENTS = 20  # while a model is read; a training makes one in minutes
+_REPLACEMENTS = 100  # while a model is read; a training makes one in minutes
 
 _log = logging.getLogger(__name__)
 _Arguments = ParamSpec("_Arguments")
@@ -172,7 +172,8 @@ def model_without_weights(config: ModelConfig, path: Path) -> TranslationModel:
     Raises DocmtError if they are other weights than the config asks for; also at once, however many those would be.
     """
     shapes = read_shapes(path)
-    model = model_on_meta(config, shapes, f"{path} has", "the config asks for", "copy the directory again")
+    advice = "it belongs to another model, copy the directory again"
+    model = model_on_meta(config, shapes, f"{path} has", "the config asks for", advice)
     check_shapes(model, shapes, path)
     return model
 
@@ -185,10 +186,10 @@ def model_on_meta(config: ModelConfig, names: Collection[str], has: str, asks: s
     for side, wanted in (("encoder", config.filled().encoder_layers), ("decoder", config.filled().decoder_layers)):
         found = len({name.split(".")[1] for name in names if name.startswith(f"{side}.") and name.count(".") > 1})
         if found != wanted:
-            raise DocmtError(f"{has} {found} layers of the {side} where {asks} {wanted}: they do not fit, {advice}")
+            raise DocmtError(f"{has} {found} layers of the {side} where {asks} {wanted}: {advice}")
     for name, wanted in vars(config.chosen).items():
         if name.endswith("layers") and wanted > len(names):
-            raise DocmtError(f"{has} {len(names)} weights where {asks} {wanted} {name}: they do not fit, {advice}")
+            raise DocmtError(f"{has} {len(names)} weights where {asks} {wanted} {name}: {advice}")
     with torch.device("meta"), _Unfilled():
         return TranslationModel(config)
 
@@ -350,7 +351,7 @@ def load_weights(model: TranslationModel, path: Path) -> None:
     Raises DocmtError if the file is missing or damaged, or has other names or shapes than the model.
     """
     check_shapes(model, read_shapes(path), path)
-    model.load_state_dict(read_weights(path))
+    model.load_state_dict(_checked_tensors(path))
 
 
 def read_shapes(path: Path) -> dict[str, list[int]]:
@@ -407,6 +408,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     there is one, or holds weights that are not numbers.
     """
     read_shapes(path)
+    return _checked_tensors(path)
+
+
+def _checked_tensors(path: Path) -> dict[str, Tensor]:
     check_beside(path, CONFIG_FILE, STATE_FILE)
     tensors = read_tensors(path)
     check_numbers(path, tensors)

@@ -25,7 +25,7 @@ def is_quiet() -> bool:
 
 
 def tell(line: str) -> None:
-    """News for people, on standard error, unless they are not wanted."""
+    """News for people, one line on standard error, unless they are not wanted."""
     if not _quiet:
         print(f"docmt: {printable(line)}", file=forgiving(sys.stderr), flush=True)
 

@@ -61,7 +61,11 @@ def test_missing_files(given, file):
         ("shared_source_target_embedding", True, "trained with shared_source_target_embedding = True, where docmt"),
         ("context_representation", "cnn", "context_representation = 'cnn', where docmt's model knows self_attention"),
         ("num_context_layers", 3, r"lacks weights for context\.1\."),
-        ("num_encoder_layers", 1, "has 2 layers of the encoder where its arguments ask for 1: they do not fit"),
+        (
+            "num_encoder_layers",
+            1,
+            "has 2 layers of the encoder where its arguments ask for 1: they belong to another checkpoint",
+        ),
         ("num_decoder_layers", 1000, "has 2 layers of the decoder where its arguments ask for 1000"),
     ],
 )

@@ -26,7 +26,7 @@ def read_symbols(path: Path, what: str) -> list[str]:
 def load_renamed(config: ModelConfig, weights: Mapping[str, Tensor], checkpoint: Path) -> TranslationModel:
     """The model with these weights. Raises DocmtError where names or shapes are not those that it has, before it takes
     memory, or where weights are not numbers."""
-    asks, advice = "its arguments ask for", "give those of the checkpoint"
+    asks, advice = "its arguments ask for", "they belong to another checkpoint"
     model = model_on_meta(config, weights, f"{checkpoint} has", asks, advice)
     expected = model.state_dict()
     if missing := sorted(set(expected) - set(weights)):

@@ -83,10 +83,10 @@ def save_checkpoint(
         save_tensors(temporary / WEIGHTS_FILE, model.state_dict())
         if optimizer is not None:
             save_tensors(temporary / OPTIMIZER_FILE, _optimizer_tensors(model, optimizer))
+        describe(temporary)
         files = [WEIGHTS_FILE] if optimizer is None else [WEIGHTS_FILE, OPTIMIZER_FILE]
         described = {**state, ENTRY: {_STATE: checksum_of(state), **checksums(temporary, files)}}
         (temporary / STATE_FILE).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
-        describe(temporary)
 
 
 def load_checkpoint(directory: Path, model: TranslationModel, optimizer: torch.optim.Optimizer) -> TrainingState:

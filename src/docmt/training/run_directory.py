@@ -182,7 +182,8 @@ class RunDirectory:
             yield
             return
         logger = logging.getLogger("docmt")
-        check_regular(self.log)
+        if self.log.is_fifo():  # opening it waits for a reader
+            raise DocmtError(f"cannot write {self.log}: it is a pipe; remove it")
         try:
             handler = _LogFile(self.log, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
