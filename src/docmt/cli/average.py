@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from docmt.cli.parsing import make_parser, parse
+from docmt.cli.parsing import Parser, make_parser, parse
 from docmt.errors import DocmtError
 from docmt.settings import at_least
 
@@ -19,30 +19,33 @@ EXAMPLES = (
 )
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Writes the mean of several models as a model."""
-    parser = make_parser(
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
         "average",
         "Writes a model whose weights are the mean of those of several: of models of one architecture and vocabulary, "
         "or of checkpoints that runs have kept (train them with --checkpoints.keep).",
         USAGE,
         examples=EXAMPLES,
     )
-    parser.add_argument(
+    made.add_argument(
         "models",
         nargs="+",
         type=str,
         metavar="MODEL",
         help="model directory, checkpoint of a run, or run directory, which stands for its model",
     )
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="model directory, made new"
-    )
-    parser.add_argument("--last", type=int, default=0, help="of each run, the last N checkpoints that it keeps")
-    parser.add_argument(
+    made.add_argument("-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="model directory, made new")
+    made.add_argument("--last", type=int, default=0, help="of each run, the last N checkpoints that it keeps")
+    made.add_argument(
         "--best", type=int, default=0, help="of each run, those N of them that were the best on the dev split"
     )
-    options = parse(parser, arguments)
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Writes the mean of several models as a model."""
+    options = parse(parser(), arguments)
     at_least("--last", options.last, 0)
     at_least("--best", options.best, 0)
     if options.last and options.best:

@@ -31,7 +31,7 @@ OPTIONS = {
 
 def run(arguments: Sequence[str]) -> int:
     """Writes a model directory from a checkpoint of another toolkit."""
-    options = parse(_parser(), arguments)
+    options = parse(parser(), arguments)
     given = _given(options)
     from docmt.interop import convert_gtransformer, convert_thumt  # torch takes a while to load: not for --help
 
@@ -48,8 +48,9 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
-    parser = make_parser(
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
         "convert",
         "Turns a checkpoint of another toolkit into a docmt model directory. fairseq-gtransformer: a checkpoint of the "
         "published G-Transformer code (Bao et al. 2021). thumt: a checkpoint of the published code of Zhang et al. "
@@ -59,51 +60,49 @@ def _parser() -> Parser:
         examples=EXAMPLES,
         common=("output", "arguments", "instance_tokens"),
     )
-    parser.add_argument(
+    made.add_argument(
         "family",
         type=Literal["fairseq-gtransformer", "thumt"],
         metavar="FAMILY",
         help="where the checkpoint comes from: fairseq-gtransformer or thumt",
     )
-    parser.add_argument(
+    made.add_argument(
         "checkpoint",
         type=Path,
         metavar="CHECKPOINT",
         help="fairseq .pt, or the weights as .safetensors (thumt: or .npz)",
     )
-    parser.add_argument("--dictionary", type=Path, metavar="FILE", help="fairseq-gtransformer: its dict.*.txt")
-    parser.add_argument("--source_vocabulary", type=Path, metavar="FILE", help="thumt: a symbol a line, <pad> first")
-    parser.add_argument("--target_vocabulary", type=Path, metavar="FILE", help="thumt: a symbol a line, <pad> first")
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="model directory, made new"
-    )
-    parser.add_argument(
+    made.add_argument("--dictionary", type=Path, metavar="FILE", help="fairseq-gtransformer: its dict.*.txt")
+    made.add_argument("--source_vocabulary", type=Path, metavar="FILE", help="thumt: a symbol a line, <pad> first")
+    made.add_argument("--target_vocabulary", type=Path, metavar="FILE", help="thumt: a symbol a line, <pad> first")
+    made.add_argument("-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="model directory, made new")
+    made.add_argument(
         "--arguments",
         type=Path,
         metavar="FILE",
         help="JSON file with its training arguments, where the checkpoint does not hold them (default: args.json "
         "beside it)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--sentences",
         type=bool,
         default=DEFAULTS["sentences"],
         help="fairseq-gtransformer: it was trained on single sentences (doc_mode full), so that it becomes a sentence "
         "model",
     )
-    parser.add_argument(
+    made.add_argument(
         "--context_sentences",
         type=int,
         default=DEFAULTS["context_sentences"],
         help="thumt: sentences in a context line of its training data",
     )
-    parser.add_argument(
+    made.add_argument(
         "--instance_tokens",
         type=int,
         default=512,
         help="documents are translated in pieces of fewer tokens than this, as in its training",
     )
-    return parser
+    return made
 
 
 def _given(options: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from docmt import data, decoding, evaluation, training
-from docmt.cli.parsing import make_parser, parse
+from docmt.cli.parsing import Parser, make_parser, parse
 from docmt.decoding import SearchConfig
 from docmt.documents import Document
 from docmt.errors import DocmtError
@@ -69,11 +69,16 @@ class _Sized(DemoConfig):
     steps: int = 800
 
 
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser("demo", "Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.")
+    made.add_class_arguments(DemoConfig, None)
+    return made
+
+
 def run(arguments: Sequence[str]) -> int:
     """Writes the corpus, trains both models, translates unseen documents, and shows the difference."""
-    parser = make_parser("demo", "Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.")
-    parser.add_class_arguments(DemoConfig, None)
-    options = parse(parser, arguments)
+    options = parse(parser(), arguments)
     given = {name: getattr(options, name) for name in DemoConfig.__dataclass_fields__}
     given = {name: value for name, value in given.items() if value is not None}
     config = _Sized(**(QUICK if options.quick else {}) | given)

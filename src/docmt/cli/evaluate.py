@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.cli.copied import translate_words
 from docmt.cli.corpora import check_outputs, document_name, each_alone, lines_beside, read_corpus
-from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
+from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report
 from docmt.decoding import SearchConfig
 from docmt.documents import Document, ParallelDocument
@@ -49,9 +49,9 @@ COMMON = (
 )
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Prints s-BLEU, d-BLEU and chrF with their signatures."""
-    parser = make_parser(
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
         "evaluate",
         "Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU "
         "over sentences (s-BLEU) and over whole documents (d-BLEU), and chrF.",
@@ -59,38 +59,43 @@ def run(arguments: Sequence[str]) -> int:
         examples=EXAMPLES,
         common=COMMON,
     )
-    parser.add_argument(
+    made.add_argument(
         "--reference",
         type=str,
         metavar="FILE",
         help="reference sentences, one a line, an empty line between documents, or the `target` of JSONL",
     )
-    parser.add_argument(
+    made.add_argument(
         "--hypothesis",
         type=str,
         metavar="FILE",
         help="translated sentences in the same form; of JSONL (docmt translate --format jsonl) the `target`",
     )
-    parser.add_argument(
+    made.add_argument(
         "--model",
         type=str,
         metavar="DIRECTORY",
         help="model or run directory to translate with; M1,M2 is an ensemble",
     )
-    parser.add_argument(
+    made.add_argument(
         "--source",
         type=str,
         metavar="FILE",
         help="source sentences for --model; JSONL with `source` and `target` needs no --reference",
     )
-    parser.add_argument("-o", "--output", type=str, metavar="FILE", help="where the translations of --model go")
-    parser.add_argument(
+    made.add_argument("-o", "--output", type=str, metavar="FILE", help="where the translations of --model go")
+    made.add_argument(
         "--json", type=str, metavar="FILE", help="where the scores go as JSON, besides the table (- for only that)"
     )
-    add_settings(parser, MetricConfig, "metrics", "how text becomes scores (scores compare only under equal settings)")
-    add_settings(parser, SearchConfig, "search", f"{SEARCH_TITLE}, with --model", skip={"n_best"})
-    add_model_options(parser)
-    options = parse(parser, arguments)
+    add_settings(made, MetricConfig, "metrics", "how text becomes scores (scores compare only under equal settings)")
+    add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, with --model", skip={"n_best"})
+    add_model_options(made)
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints s-BLEU, d-BLEU and chrF with their signatures."""
+    options = parse(parser(), arguments)
     _check(options)
     if options.hypothesis:
         _tell(options, _evaluate_file(options), "", {})

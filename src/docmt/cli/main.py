@@ -23,6 +23,7 @@ COMMANDS = {
     "convert": "checkpoint of another toolkit -> model directory",
     "reproduce": "published table or figure -> every run of it, the table and the figure",
     "demo": "trains two small models on a synthetic corpus and shows what context gives",
+    "completion": "completes commands and options in bash, zsh or fish",
 }
 USAGE_ERROR, INTERRUPTED = 2, 130
 OUT_OF_MEMORY = "out of memory: use smaller batches (--search.batch_tokens or --batches.batch_tokens)"

@@ -200,7 +200,7 @@ def _with_recipes(parser: Parser, arguments: list[str]) -> tuple[list[str], dict
     """The arguments with the settings of recipes in their places, and where each setting that counts comes from."""
     if arguments and is_recipe(arguments[0]):
         arguments.insert(0, "--config")
-    arguments = spelled_out(arguments, _options(parser), parser.also)
+    arguments = spelled_out(arguments, options_of(parser), parser.also)
     arguments = _given_once(parser, arguments)
     expanded: list[str] = []
     places: dict[str, str] = {}
@@ -254,7 +254,7 @@ def _given_once(parser: Parser, arguments: list[str]) -> list[str]:
     return [argument for part in parts for argument in part]
 
 
-def _options(parser: Parser) -> list[argparse.Action]:
+def options_of(parser: Parser) -> list[argparse.Action]:
     """What can be given, without the groups that the library makes options of."""
     groups = group_names(parser._actions)
     return [a for a in parser._actions if a.dest not in groups or a.default is not argparse.SUPPRESS]
@@ -262,7 +262,7 @@ def _options(parser: Parser) -> list[argparse.Action]:
 
 def _option(parser: Parser, name: str) -> argparse.Action | None:
     """The option or positional argument of that name."""
-    return next((a for a in _options(parser) if a.dest == name or f"--{name}" in a.option_strings), None)
+    return next((a for a in options_of(parser) if a.dest == name or f"--{name}" in a.option_strings), None)
 
 
 def _example(parser: Parser, group: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from docmt.cli.parsing import add_settings, make_parser, parse
+from docmt.cli.parsing import Parser, add_settings, make_parser, parse
 from docmt.data import PrepareConfig, format_statistics, prepare
 from docmt.errors import printable
 
@@ -43,9 +43,9 @@ COMMON = (
 )
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Writes a prepared store and prints its statistics."""
-    parser = make_parser(
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
         "prepare",
         "Learns a tokenizer from parallel documents and writes them as a store of token ids, which docmt train reads.",
         USAGE,
@@ -55,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     for name, meaning in CORPORA.items():
         required = name == "train"
-        parser.add_argument(
+        made.add_argument(
             f"--{name}",
             nargs="+",
             type=Path,
@@ -65,9 +65,14 @@ def run(arguments: Sequence[str]) -> int:
             help=meaning,
         )
     for name, meaning in DOCUMENT_IDS.items():
-        parser.add_argument(f"--{name}_docids", nargs="+", type=Path, default=[], metavar="FILE", help=meaning)
+        made.add_argument(f"--{name}_docids", nargs="+", type=Path, default=[], metavar="FILE", help=meaning)
     known = {*CORPORA, *(f"{name}_docids" for name in DOCUMENT_IDS)}
-    add_settings(parser, PrepareConfig, None, "the store", skip=known)
-    store = prepare(parse(parser, arguments, PrepareConfig).settings)
+    add_settings(made, PrepareConfig, None, "the store", skip=known)
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Writes a prepared store and prints its statistics."""
+    store = prepare(parse(parser(), arguments, PrepareConfig).settings)
     print(printable(format_statistics(store.statistics), kept="\n"))
     return 0

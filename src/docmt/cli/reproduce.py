@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt import experiments
-from docmt.cli.parsing import SEARCH_TITLE, add_settings, make_parser, parse_given
+from docmt.cli.parsing import SEARCH_TITLE, Parser, add_settings, make_parser, parse_given
 from docmt.cli.recipes import is_recipe
 from docmt.decoding import SearchConfig
 from docmt.errors import DocmtError, printable
@@ -30,9 +30,9 @@ EXAMPLES = (
 )
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Does what is left of an experiment and prints its table; returns 2 if any of its runs failed."""
-    parser = make_parser(
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
         "reproduce",
         "Trains and evaluates everything that a published table or figure shows, and writes the table and the figure. "
         "What is done already is skipped, what was interrupted goes on: give the same command again.",
@@ -41,34 +41,39 @@ def run(arguments: Sequence[str]) -> int:
         common=("list", "data", "output", "scale", "seeds", "dry_run"),
         also={"store": "data"},
     )
-    parser.add_argument(
+    made.add_argument(
         "name", nargs="?", type=str, metavar="NAME", help="an experiment of --list, or the path of an experiment file"
     )
-    parser.add_argument(
+    made.add_argument(
         "--scale",
         type=Literal["cpu", "full"],
         default="cpu",
         help="cpu: recipes for one small machine; full: as published",
     )
-    parser.add_argument("--data", type=Path, metavar="STORE", help="prepared store with train, dev and test split")
-    parser.add_argument(
+    made.add_argument("--data", type=Path, metavar="STORE", help="prepared store with train, dev and test split")
+    made.add_argument(
         "--output",
         type=Path,
         metavar="DIRECTORY",
         help="where the runs, the tables and the figures go; experiments with the same directory share runs",
     )
-    parser.add_argument("--seeds", type=str, metavar="1,2,...", help="seeds of the runs, instead of the experiment's")
-    parser.add_argument("--list", action="store_true", help="show the experiments and what each reproduces, and exit")
-    parser.add_argument(
+    made.add_argument("--seeds", type=str, metavar="1,2,...", help="seeds of the runs, instead of the experiment's")
+    made.add_argument("--list", action="store_true", help="show the experiments and what each reproduces, and exit")
+    made.add_argument(
         "--dry_run", action="store_true", help="show the runs and which are done, resumable or missing, and exit"
     )
-    add_settings(parser, MetricConfig, "metrics", "how text becomes scores")
-    add_settings(parser, SearchConfig, "search", f"{SEARCH_TITLE}, to translate the test split", skip={"n_best"})
-    add_settings(parser, TrainConfig, None, "settings of all runs, instead of those of their recipes", skip=PLANNED)
+    add_settings(made, MetricConfig, "metrics", "how text becomes scores")
+    add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, to translate the test split", skip={"n_best"})
+    add_settings(made, TrainConfig, None, "settings of all runs, instead of those of their recipes", skip=PLANNED)
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Does what is left of an experiment and prints its table; returns 2 if any of its runs failed."""
     given = list(arguments)
     # A first argument ending in .yaml is an experiment here, no recipe with options.
     file = given.pop(0) if given and is_recipe(given[0]) else None
-    options = parse_given(parser, given)
+    options = parse_given(parser(), given)
     if options.get("list"):
         print("\n".join(f"{name:<16} {experiment.title}" for name, experiment in list_experiments().items()))
         return 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
-from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
+from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report, error_records, records
 from docmt.decoding import SearchConfig
 from docmt.documents import Document
@@ -20,9 +20,9 @@ NO_SCORE = "-"
 """Stands in the text output for a sentence of a document that could not be scored."""
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Prints the log-probability of every given target sentence in its document."""
-    parser = make_parser(
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
         "score",
         "Prints the log-probability (nats) that a model gives to each sentence of given translations, in the context "
         "of their document.",
@@ -30,8 +30,8 @@ def run(arguments: Sequence[str]) -> int:
         examples=("docmt score MODEL test.en test.de", "docmt score MODEL test.jsonl --format jsonl -o scores.jsonl"),
         common=("output", "format", "search.batch_tokens", "search.length_penalty", "device", "precision"),
     )
-    parser.add_argument("model", type=str, metavar="MODEL", help="model or run directory; M1,M2 is an ensemble")
-    parser.add_argument(
+    made.add_argument("model", type=str, metavar="MODEL", help="model or run directory; M1,M2 is an ensemble")
+    made.add_argument(
         "source",
         type=str,
         metavar="SOURCE",
@@ -39,15 +39,15 @@ def run(arguments: Sequence[str]) -> int:
         'has both sides: {"id": "a", "source": ["One.", "Two."], "target": ["Eins.", "Zwei."]}, or what docmt '
         'translate --format jsonl writes, {"document": "a", "source": "One.", "target": "Eins."}',
     )
-    parser.add_argument(
+    made.add_argument(
         "target",
         type=str,
         nargs="?",
         metavar="TARGET",
         help="their translations in the same form (of JSONL the `target`); not needed where SOURCE has both sides",
     )
-    parser.add_argument("-o", "--output", type=str, default="-", metavar="FILE", help="output file; - for the terminal")
-    parser.add_argument(
+    made.add_argument("-o", "--output", type=str, default="-", metavar="FILE", help="output file; - for the terminal")
+    made.add_argument(
         "--format",
         type=Literal["text", "jsonl"],
         default="text",
@@ -55,9 +55,14 @@ def run(arguments: Sequence[str]) -> int:
         "document could not be scored; jsonl: one JSON object per pair, with its score or with error",
     )
     # The beam and what else only a search needs are left out: nothing is searched here.
-    add_settings(parser, SearchConfig, "search", SEARCH_TITLE, skip={"beam", "min_length", "n_best"})
-    add_model_options(parser)
-    options = parse(parser, arguments)
+    add_settings(made, SearchConfig, "search", SEARCH_TITLE, skip={"beam", "min_length", "n_best"})
+    add_model_options(made)
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the log-probability of every given target sentence in its document."""
+    options = parse(parser(), arguments)
     check_outputs(options.output)
     corpus = read_corpus(options.source, options.target)
     pairs = [(Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in corpus]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docmt import training
-from docmt.cli.parsing import add_settings, make_parser, parse
+from docmt.cli.parsing import Parser, add_settings, make_parser, parse
 from docmt.cli.recipes import is_recipe
 from docmt.errors import DocmtError, printable
 from docmt.training import TrainConfig
@@ -37,9 +37,9 @@ COMMON = (
 ALSO = {"store": "data"}
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Trains a model in a run directory, or goes on with a run that was interrupted."""
-    parser = make_parser(
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
         "train",
         "Trains a model on a prepared store (see docmt prepare). A training that was interrupted or killed goes on "
         "with --resume from its last checkpoint.",
@@ -48,15 +48,20 @@ def run(arguments: Sequence[str]) -> int:
         common=COMMON,
         also=ALSO,
     )
-    parser.add_argument(
+    made.add_argument(
         "--resume",
         type=Path,
         metavar="RUN",
         help="run directory to go on with; its own recipe is used, and only stop limits, device, log_every, "
         "tensorboard, checkpoints.keep and the place of the data may be changed",
     )
-    add_settings(parser, TrainConfig, None, "the run")
-    options = parse(parser, _with_stored_recipe(list(arguments)), TrainConfig)
+    add_settings(made, TrainConfig, None, "the run")
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Trains a model in a run directory, or goes on with a run that was interrupted."""
+    options = parse(parser(), _with_stored_recipe(list(arguments)), TrainConfig)
     result = training.train(options.settings, resume=options.resume is not None)
     if result.interrupted:
         if result.leads:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.copied import translate_words
 from docmt.cli.corpora import check_outputs, each_alone
-from docmt.cli.parsing import SEARCH_TITLE, add_model_options, add_settings, make_parser, parse, translator_of
+from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report, error_records, records
 from docmt.decoding import SearchConfig
 from docmt.documents import Document, Input, read_input
@@ -94,18 +94,18 @@ class _File:
         return [f"{self.name}, document {document.id}" if several else self.name for document in self.documents]
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Translates files; returns 2 if any of them could not be."""
-    parser = make_parser(
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
         "translate",
         "Translates documents, one target sentence for each source sentence; blank lines and layout are kept.",
         "MODEL [FILE ...] [options]",
         examples=EXAMPLES,
         common=COMMON,
     )
-    parser.add_argument("model", type=str, metavar="MODEL", help="model or run directory; M1,M2 is an ensemble")
-    parser.add_argument("files", nargs="*", type=str, metavar="FILE", help="files; none, or -, is standard input")
-    parser.add_argument(
+    made.add_argument("model", type=str, metavar="MODEL", help="model or run directory; M1,M2 is an ensemble")
+    made.add_argument("files", nargs="*", type=str, metavar="FILE", help="files; none, or -, is standard input")
+    made.add_argument(
         "-o",
         "--output",
         type=str,
@@ -113,7 +113,7 @@ def run(arguments: Sequence[str]) -> int:
         metavar="PATH",
         help="file (x.gz is compressed), or directory for several files; - for the terminal",
     )
-    parser.add_argument(
+    made.add_argument(
         "--format",
         type=Literal["auto", "text", "jsonl"],
         default="auto",
@@ -121,10 +121,15 @@ def run(arguments: Sequence[str]) -> int:
         "warnings (sentence_count, length_limit, long_source: what is also told at the end), or error; auto: jsonl for "
         "JSONL and into x.jsonl, else text",
     )
-    add_settings(parser, InputConfig, "input", "how the files are read")
-    add_settings(parser, SearchConfig, "search", SEARCH_TITLE)
-    add_model_options(parser)
-    options = parse(parser, arguments)
+    add_settings(made, InputConfig, "input", "how the files are read")
+    add_settings(made, SearchConfig, "search", SEARCH_TITLE)
+    add_model_options(made)
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Translates files; returns 2 if any of them could not be."""
+    options = parse(parser(), arguments)
     if options.search.n_best > 1 and options.format != "jsonl":
         raise DocmtError("--search.n_best above 1 needs --format jsonl: text has room for one translation")
     outputs = _outputs(options.files or [STANDARD], options.output, options.format)
