@@ -10,6 +10,7 @@ from jsonargparse import ArgumentParser
 
 from docmt.cli.parsing import make_parser, parse
 from docmt.errors import DocmtError
+from docmt.settings import check_number, range_of
 
 USAGE = """fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
 thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]"""
@@ -32,7 +33,11 @@ def run(arguments: Sequence[str]) -> int:
     options = parse(_parser(), arguments)
     given = _given(options)
     from docmt.interop import convert_gtransformer, convert_thumt  # torch takes a while to load: not for --help
+    from docmt.model.sizes import Sizes
+    from docmt.model.systems import Context
 
+    check_number("--context_sentences", options.context_sentences, range_of(Context, "sentences"))
+    check_number("--instance_tokens", options.instance_tokens, range_of(Sizes, "instance_tokens"))
     converters: dict[str, Any] = {"fairseq-gtransformer": convert_gtransformer, "thumt": convert_thumt}
     model = converters[options.family](
         options.checkpoint,

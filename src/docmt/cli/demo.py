@@ -27,6 +27,7 @@ from docmt.errors import DocmtError
 from docmt.evaluation import evaluate_documents
 from docmt.files import write_text
 from docmt.model import ModelConfig
+from docmt.settings import MANY, check_fields, range_of, ranged
 from docmt.synthetic import SyntheticDocument, pronoun_accuracy, read_pronouns, write_corpus
 from docmt.training import (
     BatchConfig,
@@ -47,12 +48,15 @@ class DemoConfig:
 
     output: Path = Path("docmt-demo")
     """folder for the corpus, the models and results.json, made new"""
-    documents: int = 8000
+    documents: int = ranged(8000, 1, 1_000_000)
     """synthetic training documents"""
-    steps: int = 800
+    steps: int = ranged(800, 1, MANY)
     """updates of each model"""
-    seed: int = 1
+    seed: int = ranged(1, *range_of(TrainConfig, "seed"))
     """of the corpus and of the training"""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "")
 
 
 def run(arguments: Sequence[str]) -> int:

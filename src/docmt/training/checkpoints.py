@@ -15,7 +15,7 @@ from docmt.errors import DocmtError
 from docmt.files import atomic_directory, cannot_write, find_leftovers, read_json
 from docmt.model import TranslationModel
 from docmt.model_directory import WEIGHTS_FILE, load_weights, read_tensors, save_tensors
-from docmt.settings import at_least, build
+from docmt.settings import MANY, build, check_number
 from docmt.training.early_stopping import BestSoFar
 
 OPTIMIZER_FILE = "optimizer.safetensors"
@@ -91,7 +91,7 @@ def read_state(directory: Path) -> TrainingState:
             raise DocmtError(f"it has no {missing[0]}")
         state = build(TrainingState, values, path.name)
         for name in ("update", "epoch", "position", "validated"):
-            at_least(name, getattr(state, name), 0)
+            check_number(name, getattr(state, name), (0, MANY))
     except DocmtError as error:
         raise DocmtError(
             f"{path} is not understood ({error}): it is damaged or written by another version of docmt; copy the run "

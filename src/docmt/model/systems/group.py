@@ -11,17 +11,18 @@ from docmt.model.parts import Parts
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
 from docmt.model.systems.base import Needs, Order, System
+from docmt.settings import ranged
 
 
 @dataclass(frozen=True)
 class Group(System):
     """Group attention in every layer; in the top layers global attention as well. The ablations are options."""
 
-    encoder_layers: int = 2
+    encoder_layers: int = ranged(2, 0, 1000)
     """top encoder layers whose self-attention combines group and global attention"""
-    decoder_layers: int = 2
+    decoder_layers: int = ranged(2, 0, 1000)
     """top decoder layers whose self-attention combines group and global attention"""
-    cross_layers: int = 2
+    cross_layers: int = ranged(2, 0, 1000)
     """top decoder layers whose cross-attention combines group and global attention"""
     top: Literal["combined", "group", "global"] = "combined"
     """what the top layers do: combined (published), only group, or only global attention"""
@@ -29,7 +30,7 @@ class Group(System):
     """group attention in self-attention; false attends to the whole instance in every layer"""
     cross_locality: bool = True
     """group attention in cross-attention; false attends to the whole source in every layer"""
-    gate_bias: float = 0.0
+    gate_bias: float = ranged(0.0, -100, 100)
     """bias that gates start with; at 3 they let 5 % of the attention over the document in"""
     global_from: Literal["random", "local"] = "random"
     """with initialize_from: attention over the document starts at random (published), or as a copy of that within
@@ -55,18 +56,16 @@ class Group(System):
         return Needs()
 
     def check(self, sizes: Sizes) -> None:
-        """Raises DocmtError for more combined layers than there are, and gates that cannot open."""
+        """Raises DocmtError for more combined layers than there are."""
         for name, total in (
             ("encoder_layers", sizes.encoder_layers),
             ("decoder_layers", sizes.decoder_layers),
             ("cross_layers", sizes.decoder_layers),
         ):
-            if not 0 <= getattr(self, name) <= total:
+            if getattr(self, name) > total:
                 raise DocmtError(
                     f"model.group.{name} is {getattr(self, name)}: choose from 0 to the {total} layers there are"
                 )
-        if not -100 <= self.gate_bias <= 100:
-            raise DocmtError(f"model.group.gate_bias is {self.gate_bias}: choose a number from -100 to 100")
 
     def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
         """Group attention, in the top layers what `top` says, and without locality attention over the document."""
