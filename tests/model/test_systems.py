@@ -249,7 +249,10 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
         ({"group": Group(gate_bias=math.nan)}, "model.group.gate_bias is nan"),
         ({"system": "sentence", "group": Group(top="group")}, "model.group.top is set, but model.system is sentence"),
         ({"concat": Concat(sentences=3)}, "model.concat.sentences is set, but model.system is group"),
-        ({"system": "concat", "concat": Concat(sentences=0)}, "model.concat.sentences is 0: choose a number from 1 to 10,000"),
+        (
+            {"system": "concat", "concat": Concat(sentences=0)},
+            "model.concat.sentences is 0: choose a number from 1 to 10,000",
+        ),
         ({"system": "concat", "concat": Concat(keep="all")}, "model.concat.keep is 'all': choose one of last, prefix"),
         (
             {"system": "concat", "concat": Concat(loss="last", padding_windows=True)},

@@ -31,13 +31,13 @@ OPTIONS = {
 def run(arguments: Sequence[str]) -> int:
     """Writes a model directory from a checkpoint of another toolkit."""
     options = parse(_parser(), arguments)
-    given = _given(options)
     from docmt.interop import convert_gtransformer, convert_thumt  # torch takes a while to load: not for --help
     from docmt.model.sizes import Sizes
     from docmt.model.systems import Context
 
     check_number("--context_sentences", options.context_sentences, range_of(Context, "sentences"))
     check_number("--instance_tokens", options.instance_tokens, range_of(Sizes, "instance_tokens"))
+    given = _given(options)
     converters: dict[str, Any] = {"fairseq-gtransformer": convert_gtransformer, "thumt": convert_thumt}
     model = converters[options.family](
         options.checkpoint,

@@ -63,8 +63,7 @@ def run(arguments: Sequence[str]) -> int:
     """Writes the corpus, trains both models, translates unseen documents, and shows the difference."""
     parser = make_parser("demo", "Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.")
     parser.add_class_arguments(DemoConfig, None)
-    options = parse(parser, arguments)
-    config = DemoConfig(**{name: getattr(options, name) for name in DemoConfig.__dataclass_fields__})
+    config: DemoConfig = parse(parser, arguments, DemoConfig).settings
     _recipe(config, SYSTEMS[0])  # refuses what cannot be trained, before anything is written
     if config.output.exists() and any(config.output.iterdir()):
         raise DocmtError(f"{config.output} is there already: remove it or choose another --output")

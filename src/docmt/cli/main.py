@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TextIO
 
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 from docmt.streams import silence, standard_streams
 
 COMMANDS = {
@@ -32,6 +32,10 @@ class _ToStandardError(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
         super().emit(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, whatever names of files stand in it."""
+        return printable(super().format(record))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,7 +102,7 @@ def _usage() -> str:
 
 
 def _fail(sentence: str) -> int:
-    print(f"docmt: error: {sentence}", file=sys.stderr)
+    print(f"docmt: error: {printable(sentence)}", file=sys.stderr)
     return USAGE_ERROR
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from docmt.decoding import Translation
+from docmt.errors import printable
 
 WARNINGS = {
     "sentence_count": "places where the model gave another number of sentences than the source has: surplus sentences "
@@ -77,9 +78,9 @@ class Report:
         for warning, found in self.places.items():
             if found:
                 first = f"first: {found[0]}" if len(found) > 1 else found[0]
-                print(f"docmt: {len(found)} x {WARNINGS[warning]} ({first})", file=sys.stderr)
+                print(f"docmt: {len(found)} x {WARNINGS[warning]} ({printable(first)})", file=sys.stderr)
         for failure in self.failures:
-            print(f"docmt: error: {failure}", file=sys.stderr)
+            print(f"docmt: error: {printable(failure)}", file=sys.stderr)
         if self.failures and total > 1:
             print(f"docmt: {total - done} of {total} {things} could not be {undone}", file=sys.stderr)
         return 2 if self.failures else 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from docmt.errors import DocmtError
-from docmt.files import cannot_read, read_bytes
+from docmt.files import cannot_read, check_ends, read_bytes
 from docmt.files import write_text as write_text_atomically
 
 STANDARD = "-"
@@ -18,6 +18,7 @@ STANDARD = "-"
 def open_binary(path: Path | str) -> BinaryIO:
     """Opens a file for reading bytes. Raises DocmtError if it is missing, a directory or not readable."""
     try:
+        check_ends(path)
         return Path(path).open("rb")
     except (OSError, ValueError) as error:
         raise cannot_read(path, error) from error
