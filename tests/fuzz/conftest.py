@@ -25,7 +25,7 @@ def cases(request, record_property):
     """
     counts = Counter()
 
-    def draw(count, kind=request.path.stem.removeprefix("test_")):
+    def draw(count, kind):
         for number in range(count * request.config.getoption("--fuzz")):
             counts[kind] += 1
             with limits(SECONDS, MEMORY):

@@ -3,7 +3,7 @@
 import re
 import resource
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from commands import call
@@ -83,8 +83,6 @@ def options_of(command, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(ArgumentParser, "parse_args", see)
-        try:
+        with suppress(SeenError):
             call(command)
-        except SeenError:
-            pass
     return [action for action in found if action.dest not in ("help", "print_config", "list") and action.help]

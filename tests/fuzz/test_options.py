@@ -25,51 +25,9 @@ NEEDED = {
 COUNTS = {"train": 30, "reproduce": 12}
 NUMBERS = ["nan", ".nan", "inf", "-inf", ".inf", "1e999", "-1e999", "1e30", "-1e30", "9" * 30, "-" + "9" * 30]
 NUMBERS += ["9" * 5000, "-1000000001", "9223372036854775808"]
-WORDS = [
-    "",
-    " ",
-    "-1",
-    "0",
-    "0x10",
-    "1_0",
-    "1.5",
-    "-0.0",
-    "٣",
-    "²",
-    "true",
-    "null",
-    "None",
-    "~",
-    "[]",
-    "{}",
-    "[1",
-    "{a: 1}",
-]
-WORDS += [
-    "!!python/object/apply:os.getcwd []",
-    "&a [*a]",
-    "\x1b]0;owned\x07",
-    "\u202egnp",
-    "caf\xe9",
-    "\udcff",
-    "a" * 10_000,
-]
-WORDS += [
-    "../..",
-    "/dev/null",
-    "/dev/full",
-    "-",
-    "--",
-    "--seed",
-    "=",
-    "@file",
-    "%s%n",
-    "{}",
-    "$HOME",
-    "a\nb",
-    "😀",
-    "a b",
-]
+WORDS = ["", " ", "-1", "0", "0x10", "1_0", "1.5", "-0.0", "٣", "true", "null", "None", "~", "[]", "{}", "[1", "{a: 1}"]
+WORDS += ["!!python/object/apply:os.getcwd []", "&a [*a]", "\x1b]0;owned\x07", "\u202egnp", "\udcff", "a" * 10_000]
+WORDS += ["../..", "/dev/null", "/dev/full", "-", "--", "--seed", "=", "@file", "%s%n", "{}", "$HOME", "a\nb", "😀"]
 
 
 @pytest.fixture
@@ -102,7 +60,7 @@ def without(arguments, option):
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_option_of(command, cases, nowhere, monkeypatch):
     options = [option for option in options_of(command, monkeypatch) if option.option_strings]
-    for chance in cases(COUNTS.get(command, 40)):
+    for chance in cases(COUNTS.get(command, 40), "options"):
         option = chance.choice(options)
         if (command, option.dest) == ("demo", "output"):
             continue  # a demonstration anywhere else would begin

@@ -251,7 +251,7 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
         ({"concat": Concat(sentences=3)}, "model.concat.sentences is set, but model.system is group"),
         (
             {"system": "concat", "concat": Concat(sentences=0)},
-            "model.concat.sentences is 0: choose a number from 1 to 10,000",
+            "model.concat.sentences is 0: choose a number from 1 to",
         ),
         ({"system": "concat", "concat": Concat(keep="all")}, "model.concat.keep is 'all': choose one of last, prefix"),
         (

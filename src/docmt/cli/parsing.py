@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import jsonargparse
-from jsonargparse import ArgumentParser, set_parsing_settings
+import yaml
+from jsonargparse import ArgumentParser, set_loader, set_parsing_settings
+from jsonargparse._loaders_dumpers import loaders
 
 from docmt.cli.recipes import closest, group_names, is_recipe, read_recipe
 from docmt.errors import DocmtError
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from docmt.decoding import Translator
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
+# YAML cannot read names of files that are not UTF-8: they stay the text that they are.
+set_loader("yaml", loaders["yaml"], exceptions=(yaml.YAMLError, UnicodeError))
 
 WIDEST_HELP = 110
 SEARCH_TITLE = "beam search over whole documents"
