@@ -11,7 +11,7 @@ from harness import limits
 from docmt.synthetic import write_corpus
 
 KIND = "fuzz cases of "
-SECONDS = 60
+SECONDS = 30
 """The most that a case may take; the usual one takes a tenth of a second."""
 MEMORY = 4 * 2**30
 """Bytes that a case may take beyond what is taken before it."""

@@ -150,29 +150,29 @@ def test_a_store(harm, store, train, tmp_path):
         shutil.rmtree(place, ignore_errors=True)
 
     train = [argument for argument in train if not str(argument).startswith("--stop")]
-    harm(store, 30, "damaged stores", use)
+    harm(store, 15, "damaged stores", use)
 
 
 def test_a_run(harm, run):
     def use(damaged):
         keeps_to_the_contract("train", "--resume", damaged, "--stop.max_steps=9")
 
-    harm(run, 40, "damaged runs", use, but=("README.md", "train.log"))
+    harm(run, 10, "damaged runs", use, but=("README.md", "train.log"))
 
 
 def test_recipes_and_experiments(cases, tmp_path, monkeypatch):
     recipes = {"train": "data: s\nrun: r\nmodel:\n  system: group\n  width: 16\n  group:\n    top: group\nseed: 1\n"}
     recipes["prepare"] = "store: s\ntrain: [a.en, a.de]\nvocabulary_size: 300\ntokenizer: bpe\n"
     recipes["reproduce"] = (
-        "title: x\nsource: y\nseeds: [1, 2]\nsettings: {validation.entropy: true}\nvariants:\n  a:\n    recipe: r.yaml\n"
+        "title: x\nsource: y\nseeds: [1, 2]\nsettings: {seed: 1}\nvariants:\n  a:\n    recipe: r.yaml\n"
         "    published: {d-BLEU: 33.87}\naxes:\n  - name: size\n    points: {small: {model.width: 128}}\n"
     )
     monkeypatch.chdir(tmp_path)
-    for chance in cases(60, "damaged recipes"):
+    for chance in cases(30, "damaged recipes"):
         command = chance.choice(sorted(recipes))
         path = tmp_path / "recipe.yaml"
         path.write_text(recipes[command])
-        chance.choice(HARMS)(path, chance)
+        chance.choice([harm for harm in HARMS if harm != a_pipe])(path, chance)  # whoever names a pipe will fill it
         more = ["--data", "none", "--output", "o"] if command == "reproduce" else []
         keeps_to_the_contract(command, "recipe.yaml", *more, statuses=(2,))
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
