@@ -1,13 +1,19 @@
 """What every command keeps to, whatever it is given: it ends, with status 0 or with 2 and sentences that say why."""
 
+import os
 import re
 import resource
 import signal
+import sys
+import time
+import traceback
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from commands import call
+from commands import Outcome, call
 from jsonargparse import ArgumentParser
+
+from docmt.cli.main import main
 
 CONTROLS = re.compile(r"[^\n\x20-\x7e\xa0-\U0010ffff]|[\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What does things to a terminal: controls, marks that turn the direction of writing, separators, half characters."""
@@ -86,3 +92,55 @@ def options_of(command, monkeypatch):
         with suppress(SeenError):
             call(command)
     return [action for action in found if action.dest not in ("help", "print_config", "list") and action.help]
+
+
+class Child:
+    """`docmt ARGUMENTS` in a process of its own, forked, so that it does not begin by importing for seconds.
+
+    Its standard output and error go to files, unless they are given: file descriptors, or CLOSED.
+    """
+
+    CLOSED = -1
+
+    def __init__(self, folder, *arguments, out=None, err=None, encoding="utf-8"):
+        self.arguments = arguments
+        self.files = [folder / "stdout", folder / "stderr"]
+        for file in self.files:
+            file.write_bytes(b"")
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._run([out, err], encoding)
+
+    def _run(self, streams, encoding):
+        status = 70
+        try:
+            signal.alarm(0)
+            for number, name in ((1, "stdout"), (2, "stderr")):
+                own = (
+                    os.open(self.files[number - 1], os.O_WRONLY) if streams[number - 1] is None else streams[number - 1]
+                )
+                if own == self.CLOSED:
+                    os.close(number)
+                    setattr(sys, name, None)  # as Python does where they are closed when it starts
+                else:
+                    os.dup2(own, number)
+                    errors = "strict" if number == 1 else "backslashreplace"
+                    setattr(sys, name, open(number, "w", encoding=encoding, errors=errors))  # noqa: PTH123, SIM115
+            status = main([str(argument) for argument in self.arguments])
+        except BaseException:
+            self.files[1].write_text(traceback.format_exc())
+        finally:
+            os._exit(status)
+
+    def kill(self, seconds):
+        """Kills it after so many seconds, if it is still there."""
+        time.sleep(seconds)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+    def end(self):
+        """Waits until it has ended; what it left behind, which keeps to the contract."""
+        _, status = os.waitpid(self.pid, 0)
+        outcome = Outcome(os.waitstatus_to_exitcode(status), *(file.read_bytes().decode() for file in self.files))
+        assert not any(name in outcome.err for name in PYTHON), outcome
+        return outcome
