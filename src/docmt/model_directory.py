@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -231,11 +231,16 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a safetensors file, on the CPU. Raises DocmtError if it is missing or damaged."""
     check_regular(path)
     try:
-        return load_file(path)
+        # The library opens no file whose name is not UTF-8.
+        return load_file(path) if _is_text(str(path)) else load(path.read_bytes())
     except FileNotFoundError as error:
         raise DocmtError(f"{path} is missing: copy the directory again, complete") from error
     except (SafetensorError, OSError) as error:
         raise DocmtError(f"{path} is damaged ({error}): copy it again from where it came") from error
+
+
+def _is_text(name: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _readable(key: str) -> str:

@@ -125,7 +125,7 @@ class Child:
                 else:
                     os.dup2(own, number)
                     errors = "strict" if number == 1 else "backslashreplace"
-                    setattr(sys, name, open(number, "w", encoding=encoding, errors=errors))  # noqa: PTH123, SIM115
+                    setattr(sys, name, open(number, "w", -1 if number == 1 else 1, encoding, errors))  # noqa: PTH123, SIM115
             status = main([str(argument) for argument in self.arguments])
         except BaseException:
             self.files[1].write_text(traceback.format_exc())

@@ -119,8 +119,8 @@ def test_streams_that_do_not_take_what_is_said(cases, run, source, store, corpus
             assert outcome.status == 2
 
 
-def test_names_that_are_no_text(cases, run, prepare, corpus, tmp_path):
-    for number, chance in enumerate(cases(6, "odd names")):
+def test_names_that_are_no_text(cases, run, prepare, train, tmp_path):
+    for number, chance in enumerate(cases(3, "odd names")):
         name = chance.choice(
             [
                 b"\xff",
@@ -146,7 +146,7 @@ def test_names_that_are_no_text(cases, run, prepare, corpus, tmp_path):
         keeps_to_the_contract(*prepare, "--store", folder / "s", statuses=(0,))
         keeps_to_the_contract("translate", folder / "none", source)
         keeps_to_the_contract("evaluate", "--hypothesis", source, "--reference", folder / "none")
-        keeps_to_the_contract("train", "--data", folder / "s", "--run", folder / "r", "--stop.max_steps=0")
+        keeps_to_the_contract("train", "--data", folder / "s", *train[3:], "--run", folder / "r", statuses=(0,))
 
 
 @pytest.mark.parametrize(
