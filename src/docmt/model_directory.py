@@ -93,7 +93,8 @@ def save_model(
         }
         (temporary / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         tokenizer.save(temporary)
-        (temporary / CARD_FILE).write_text(card.markdown(model.config, parameters), encoding="utf-8")
+        text = card.markdown(model.config, parameters).encode("utf-8", "backslashreplace")  # names of files are in it
+        (temporary / CARD_FILE).write_bytes(text)
 
 
 def load_model(directory: Path | str, device: torch.device | str = "cpu") -> TranslationModel:
