@@ -23,17 +23,15 @@ def cases(request, record_property):
 
     The numbers of a case depend on the test and the number of the case alone, so that a failure comes back.
     """
-    counts = Counter()
 
     def draw(count, kind):
-        for number in range(count * request.config.getoption("--fuzz")):
-            counts[kind] += 1
+        count *= request.config.getoption("--fuzz")
+        for number in range(count):
             with limits(SECONDS, MEMORY):
                 yield random.Random(f"{request.node.name} {kind} {number}")
-
-    yield draw
-    for kind, count in counts.items():
         record_property(KIND + kind, count)
+
+    return draw
 
 
 @pytest.hookimpl(trylast=True)

@@ -149,25 +149,30 @@ def test_names_that_are_no_text(cases, run, prepare, train, tmp_path):
         keeps_to_the_contract("train", "--data", folder / "s", *train[3:], "--run", folder / "r", statuses=(0,))
 
 
+PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
 @pytest.mark.parametrize(
-    "variables", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}]
+    ("variables", "command"),
+    [
+        (PLAIN, ["prepare", "--store", "s", "--train", "a.jsonl", "--tokenizer_directory"]),
+        ({"PYTHONIOENCODING": "ascii"}, ["translate", "wört.txt", "-o", "out.txt", *QUICK]),
+    ],
 )
-def test_a_terminal_that_knows_no_letters(variables, cases, run, tmp_path):
+def test_a_terminal_that_knows_no_letters(variables, command, cases, run, tmp_path):
     for _ in cases(1, "terminals without letters"):
-        corpus, words = tmp_path / "a.jsonl", tmp_path / "wört.txt"
-        corpus.write_text('{"id": "dök\\u001b[31m", "source": ["Ä ß."], "target": ["Ö."]}\n', encoding="utf-8")
-        words.write_text("Ä ß.\n", encoding="utf-8")
-        for command in (
-            ["prepare", "--store", "s", "--train", "a.jsonl", "--tokenizer_directory", str(run / "model")],
-            ["translate", str(run), words.name, "-o", "out.txt", *QUICK],
-        ):
-            process = subprocess.run(
-                [sys.executable, "-m", "docmt.cli.main", *command],
-                env={**os.environ, **variables},
-                cwd=tmp_path,
-                capture_output=True,
-            )
-            assert process.returncode == 0, process
-            assert b"Traceback" not in process.stderr
-            assert b"\x1b" not in process.stdout + process.stderr
-        assert (tmp_path / "out.txt").read_text(encoding="utf-8").endswith("\n")
+        record = '{"id": "dök\\u001b[31m", "source": ["Ä ß."], "target": ["Ö."]}\n'
+        (tmp_path / "a.jsonl").write_text(record, encoding="utf-8")
+        (tmp_path / "wört.txt").write_text("Ä ß.\n", encoding="utf-8")
+        model = str(run / "model")
+        arguments = [*command, model] if command[0] == "prepare" else [command[0], model, *command[1:]]
+        process = subprocess.run(
+            [sys.executable, "-m", "docmt.cli.main", *arguments],
+            env={**os.environ, **variables},
+            cwd=tmp_path,
+            capture_output=True,
+        )
+        assert process.returncode == 0, process
+        assert b"Traceback" not in process.stderr
+        assert b"\x1b" not in process.stdout + process.stderr
+        assert (tmp_path / ("s" if command[0] == "prepare" else "out.txt")).exists()
