@@ -20,7 +20,9 @@ from torch.overrides import TorchFunctionMode
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory, check_regular, read_json
 from docmt.model import ModelConfig, TranslationModel
+from docmt.settings import MANY, check_number
 from docmt.text import Tokenizer, load_tokenizer
+from docmt.text.tokenizer import SpecialTokens
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
@@ -147,7 +149,9 @@ def load_model_config(directory: Path | str) -> ModelConfig:
     if not isinstance(values.get("model"), dict):
         raise DocmtError(f'{path} has no entry "model": copy the model directory again')
     try:
-        return ModelConfig.from_dict(values["model"])
+        config = ModelConfig.from_dict(values["model"])
+        check_number("model.vocabulary_size", config.vocabulary_size, (SpecialTokens.count, MANY))
+        return config
     except (DocmtError, TypeError, ValueError) as error:
         written_by = values.get("docmt_version", "an unknown version")
         raise DocmtError(

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from docmt.errors import DocmtError
-from docmt.files import LOCK_FILE, atomic_path, cannot_write, find_leftovers, lock_directory, write_text
+from docmt.files import LOCK_FILE, atomic_path, cannot_write, find_leftovers, lock_directory, read_bytes, write_text
 from docmt.model_directory import RUN_MODEL
 from docmt.training.checkpoints import finish_interrupted_swaps
 from docmt.training.config import TrainConfig, first_difference
@@ -140,7 +140,7 @@ class RunDirectory:
         """Removes what was recorded after `update`, and a last line that a kill left half-written."""
         if not self.metrics.exists():
             return
-        *lines, _ = self.metrics.read_bytes().split(b"\n")
+        *lines, _ = read_bytes(self.metrics, regular=True).split(b"\n")
         kept, damaged = [], 0
         for line in lines:
             try:
