@@ -4,3 +4,8 @@ import torch
 
 # The tensors of tests are small: a second thread costs more than it brings, and starves other processes.
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser):
+    """`pytest tests/fuzz --fuzz 20` tries twenty times as much."""
+    parser.addoption("--fuzz", type=int, default=1, metavar="TIMES", help="cases of tests/fuzz, as a multiple")

@@ -17,6 +17,7 @@ RANKS = {
     "streams": 0,
     "files": 1,
     "checksums": 2,
+    "weights": 3,
     "progress": 1,
     "settings": 1,
     "documents": 2,

@@ -1,13 +1,22 @@
 """Settings from nested mappings, typed or as text, and YAML files whose words stay as they are written."""
 
+import dataclasses
+import math
+import typing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from docmt.cli.demo import DemoConfig
+from docmt.cli.translate import InputConfig
+from docmt.data import PrepareConfig
+from docmt.decoding import SearchConfig
 from docmt.errors import DocmtError
-from docmt.settings import build, difference, first_difference, flat, nested, plain
+from docmt.evaluation import MetricConfig
+from docmt.settings import build, check_number, difference, first_difference, flat, nested, plain, range_of
+from docmt.training import TrainConfig
 from docmt.yaml_files import read_yaml
 
 
@@ -135,3 +144,30 @@ def test_yaml_that_is_refused(tmp_path, text, message):
     with pytest.raises(DocmtError, match=message) as caught:
         read_yaml(tmp_path / "a.yaml")
     assert "\n" not in str(caught.value)
+
+
+def reachable(settings):
+    """The dataclass and all that are the type of a field of one of them."""
+    yield settings
+    for kind in typing.get_type_hints(settings).values():
+        if dataclasses.is_dataclass(kind):
+            yield from reachable(kind)
+
+
+@pytest.mark.parametrize("settings", [PrepareConfig, TrainConfig, SearchConfig, MetricConfig, InputConfig, DemoConfig])
+def test_every_number_of_every_command_has_a_finite_range(settings):
+    for each in reachable(settings):
+        kinds = typing.get_type_hints(each)
+        assert not [name for name, kind in kinds.items() if {int, float} & set(typing.get_args(kind))]
+        for name in [name for name, kind in kinds.items() if kind in (int, float)]:
+            least, most = range_of(each, name)
+            assert -math.inf < least <= getattr(each, name) <= most < math.inf
+            for value in (least - 1, most + 1, 10**400, -(10**5000), math.nan, -math.inf, None, "1", True, []):
+                with pytest.raises(DocmtError, match=r"x is .*: (choose a number from|give a)"):
+                    check_number("x", value, (least, most), whole=kinds[name] is int)
+
+
+@pytest.mark.parametrize("value", [10**400, 1e300, math.nan, "1", -5])
+def test_a_range_is_checked_where_the_settings_are_made(value):
+    with pytest.raises(DocmtError, match=r"search.beam is .*: (choose a number from 1 to 10,000|give a whole number)"):
+        SearchConfig(beam=value)

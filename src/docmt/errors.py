@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-# Controls (C0, DEL, C1), line and paragraph separators, and what turns the direction of text (Unicode's bidi classes).
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+LONGEST = 2000
+"""Characters of a sentence that somebody may still read; of more the middle is left out."""
+# Controls (C0, DEL, C1), line and paragraph separators, what turns the direction of text or takes no room (Unicode's
+# bidi and zero-width characters), and bytes that are no UTF-8.
+_NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class DocmtError(Exception):
@@ -14,6 +17,10 @@ class DocmtError(Exception):
     The command line prints the sentence without a traceback and exits with status 2.
     """
 
+    def __str__(self) -> str:
+        text = printable(super().__str__())
+        return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+
 
 def printable(text: str, kept: str = "") -> str:
     """Text for a terminal or a log, with control characters escaped (`\\x1b`, `\\n`) but for those to be `kept`.
@@ -21,7 +28,7 @@ def printable(text: str, kept: str = "") -> str:
     Names and messages hold what strangers wrote (document ids, names of tensors and files): it must not move the
     cursor, set the window's title, turn the text around, or make two lines of a sentence.
     """
-    return _CONTROLS.sub(lambda found: found[0] if found[0] in kept else _escaped(found[0]), text)
+    return _NOT_SHOWN.sub(lambda found: found[0] if found[0] in kept else _escaped(found[0]), text)
 
 
 def _escaped(character: str) -> str:

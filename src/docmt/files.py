@@ -25,6 +25,7 @@ from docmt.errors import DocmtError
 
 LOCK_FILE = ".lock"
 _LONGEST_NAME = 255  # bytes of a file name, on all common file systems
+_ENDLESS = ("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _OLD = 24 * 60 * 60  # seconds after which nobody works on a temporary file any more
 
 _log = logging.getLogger(__name__)
@@ -297,6 +298,7 @@ def read_bytes(path: Path | str, what: str = "", *, regular: bool = False, advic
     try:
         if regular:
             check_regular(path, what=what)
+        check_ends(path, what)
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a path with a null byte in it
         raise cannot_read(path, error, what, advice) from error
@@ -314,6 +316,12 @@ def check_regular(path: Path | str, why: str = "it is", what: str = "") -> None:
     names = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
     if name := names.get(stat.S_IFMT(mode)):
         raise DocmtError(f"cannot read {_named(path, what)}: {why} {name}; give a file")
+
+
+def check_ends(path: Path | str, what: str = "") -> None:
+    """Raises DocmtError for a device such as /dev/zero, which would be read until memory ends."""
+    if os.path.realpath(path) in _ENDLESS:
+        raise DocmtError(f"cannot read {_named(path, what)}: it is a device without an end; give a file")
 
 
 def cannot_read(

@@ -5,43 +5,45 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import math
-import os
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from docmt.checksums import ENTRY, check_beside, checksum_of, checksums, recorded
+from docmt.checksums import ENTRY, checksum_of, checksums, recorded
 from docmt.errors import DocmtError
-from docmt.files import atomic_directory, check_regular, find_leftovers, read_json
+from docmt.files import atomic_directory, find_leftovers, read_json
 from docmt.model import ModelConfig, TranslationModel
+from docmt.settings import MANY, check_number
 from docmt.text import Tokenizer, load_tokenizer
+from docmt.text.tokenizer import SpecialTokens
+from docmt.weights import (
+    CONFIG_FILE,
+    STATE_FILE,
+    WEIGHTS_FILE,
+    check_shapes,
+    load_weights,
+    read_shapes,
+    read_weights,
+    save_tensors,
+)
 
-WEIGHTS_FILE = "model.safetensors"
-CONFIG_FILE = "config.json"
 CARD_FILE = "README.md"
 DOCMT_VERSION = version("docmt")
 RUN_MODEL = "model"
 """Where a run directory keeps its final model."""
-STATE_FILE = "state.json"
-"""Describes the files of a checkpoint as config.json does those of a model directory."""
 FREE = frozenset({"dropout", "attention_dropout", "instance_tokens", "instance_sentences"})
 """Entries of a stored config that may be edited: they choose how much is read at once and how training goes on.
 
 Every other one says what the weights mean. Many of those, such as the number of heads, leave all shapes as they are,
 so that a config with another value would be loaded and translate badly: they have a checksum of their own."""
 _ARCHITECTURE = "architecture"  # the name of that checksum
-_NUMBERS = ("F32", "F16", "BF16", "F64")  # kinds of weights, in the words of safetensors
 _RUN_CHECKPOINTS = {"best": "its best model so far", "last": "its last checkpoint"}
 _REPLACEMENTS = 100  # while a model is read; a training makes one in minutes
 
@@ -119,7 +121,8 @@ def describe_model(folder: Path, model: TranslationModel, tokenizer: Tokenizer, 
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tokenizer.save(folder)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    (folder / CARD_FILE).write_text(card.markdown(model.config, parameters), encoding="utf-8")
+    text = card.markdown(model.config, parameters).encode("utf-8", "backslashreplace")  # names of files are in it
+    (folder / CARD_FILE).write_bytes(text)
 
 
 def while_replaced(
@@ -248,6 +251,7 @@ def load_model_config(directory: Path | str) -> ModelConfig:
         raise DocmtError(f'{path} has no entry "model": copy the model directory again')
     try:
         config = ModelConfig.from_dict(values["model"])
+        check_number("model.vocabulary_size", config.vocabulary_size, (SpecialTokens.count, MANY))
     except (DocmtError, TypeError, ValueError) as error:
         written_by = values.get("docmt_version", "an unknown version")
         raise DocmtError(
@@ -343,107 +347,6 @@ def load_model_weights(directory: Path | str) -> dict[str, Tensor]:
     weights = read_weights(found / WEIGHTS_FILE)
     tell_if_unfinished(Path(directory), found)
     return weights
-
-
-def load_weights(model: TranslationModel, path: Path) -> None:
-    """Copies the tensors of a safetensors file into `model`.
-
-    Raises DocmtError if the file is missing or damaged, or has other names or shapes than the model.
-    """
-    check_shapes(model, read_shapes(path), path)
-    model.load_state_dict(_checked_tensors(path))
-
-
-def read_shapes(path: Path) -> dict[str, list[int]]:
-    """The shape of every tensor of a safetensors file, without reading the tensors.
-
-    Raises DocmtError if it is missing or damaged, or holds anything but numbers with a fraction.
-    """
-    check_regular(path)
-    with _reading(path), safe_open(path, framework="pt") as file:
-        found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
-        for name, tensor in found.items():
-            if tensor.get_dtype() not in _NUMBERS:
-                raise DocmtError(
-                    f"{path} has {name} as {tensor.get_dtype()}, where docmt reads {', '.join(_NUMBERS)}: convert it"
-                )
-        return {name: tensor.get_shape() for name, tensor in found.items()}
-
-
-def check_shapes(model: TranslationModel, shapes: Mapping[str, Sequence[int]], path: Path) -> None:
-    """Raises DocmtError unless the tensors of a file have the names and the shapes of the model's."""
-    expected = model.state_dict()
-    for name, tensor in expected.items():
-        if name not in shapes:
-            raise DocmtError(f"{path} has no weights for {name}: it belongs to another model, copy the directory again")
-        if list(shapes[name]) != list(tensor.shape):
-            raise DocmtError(
-                f"{path} has {name} of shape {list(shapes[name])} where the config asks for "
-                f"{list(tensor.shape)}: it belongs to another model, copy the directory again"
-            )
-    unknown = sorted(set(shapes) - set(expected))
-    if unknown:
-        raise DocmtError(
-            f"{path} has weights for {unknown[0]}, which the config does not: "
-            "it belongs to another model, copy the directory again"
-        )
-
-
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Writes a safetensors file (not atomic: for use inside of `atomic_path` and `atomic_directory`).
-
-    Raises OSError when the system refuses.
-    """
-    try:
-        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
-    except SafetensorError as error:  # how the library reports a full disk, among others
-        number = re.search(r"os error (\d+)", str(error))
-        raise OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error)) from error
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file that docmt wrote, on the CPU.
-
-    Raises DocmtError if it is missing or damaged, does not have the checksum that the description beside it says, if
-    there is one, or holds weights that are not numbers.
-    """
-    read_shapes(path)
-    return _checked_tensors(path)
-
-
-def _checked_tensors(path: Path) -> dict[str, Tensor]:
-    check_beside(path, CONFIG_FILE, STATE_FILE)
-    tensors = read_tensors(path)
-    check_numbers(path, tensors)
-    return tensors
-
-
-def check_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Raises DocmtError if a tensor holds NaN or an infinite number: as fast as memory is read."""
-    for name, tensor in tensors.items():
-        if tensor.numel() and not all(math.isfinite(value) for value in torch.aminmax(tensor)):
-            raise DocmtError(
-                f"{path} has weights that are no numbers (NaN or infinite, in {name}): copy it again, or train the "
-                "model again if they were so from the start"
-            )
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file, on the CPU. Raises DocmtError if it is missing or damaged."""
-    check_regular(path)
-    with _reading(path):
-        return load_file(path)
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Failures of the library as DocmtError."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise DocmtError(f"{path} is missing: copy the directory again, complete") from error
-    except (SafetensorError, OSError) as error:
-        raise DocmtError(f"{path} is damaged ({error}): copy it again from where it came") from error
 
 
 def _readable(key: str) -> str:

@@ -5,44 +5,69 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from docmt.errors import DocmtError
 
 Settings = TypeVar("Settings")
+Number = TypeVar("Number", int, float)
+
+MANY = 10**9
+"""The most of anything that is only counted: updates, tokens, minutes."""
+LONGEST_SHOWN = 80
+"""Characters of a value in a message."""
 
 
 def one_of(flag: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raises DocmtError unless `value` is allowed."""
     if value not in allowed:
-        raise DocmtError(f"{flag} is {value!r}: choose one of {', '.join(allowed)}")
+        raise DocmtError(f"{flag} is {shown(value)}: choose one of {', '.join(allowed)}")
 
 
-def at_least(flag: str, value: float, least: float) -> None:
-    """Raises DocmtError for smaller values and for what is no number."""
-    if not value >= least or value == float("inf"):
-        raise DocmtError(f"{flag} is {value}: choose a number of at least {least}")
+def ranged(default: Number, least: float, most: float) -> Number:
+    """A field of a dataclass that may be a number from `least` to `most`; `check_fields` sees to it."""
+    return field(default=default, metadata={"range": (least, most)})
 
 
-def above_zero(flag: str, value: float) -> None:
-    """Raises DocmtError unless `value` is a positive number."""
-    if not 0 < value < float("inf"):
-        raise DocmtError(f"{flag} is {value}: choose a number above 0")
+def range_of(settings: type, name: str) -> tuple[float, float]:
+    """The least and the most that a field made with `ranged` may be."""
+    found: tuple[float, float] = {each.name: each for each in fields(settings)}[name].metadata["range"]
+    return found
 
 
-def fraction(flag: str, value: float) -> None:
-    """Raises DocmtError unless `value` is in [0, 1)."""
-    if not 0 <= value < 1:
-        raise DocmtError(f"{flag} is {value}: choose a number from 0 up to, not including, 1")
+def check_fields(settings: Any, prefix: str) -> None:
+    """Raises DocmtError for a number outside of the range of its field, and for what is none of a Literal's values.
 
-
-def check_choices(settings: object, prefix: str) -> None:
-    """Raises DocmtError for a value that is none of those which its field, a Literal, has."""
-    for name, kind in typing.get_type_hints(type(settings)).items():
+    Every whole or decimal number has a range: those that no machine can compute with are mistakes, and are told here
+    instead of overflowing somewhere later.
+    """
+    kinds = typing.get_type_hints(type(settings))
+    for each in fields(settings):
+        flag, value, kind = f"{prefix}{each.name}", getattr(settings, each.name), kinds[each.name]
         if typing.get_origin(kind) is Literal:
-            one_of(f"{prefix}{name}", getattr(settings, name), typing.get_args(kind))
+            one_of(flag, value, typing.get_args(kind))
+        elif kind in (int, float):
+            check_number(flag, value, each.metadata["range"], whole=kind is int)
+
+
+def check_number(flag: str, value: Any, range: tuple[float, float], whole: bool = True) -> None:
+    """Raises DocmtError unless `value` is a number (or whole number) in the range."""
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        raise DocmtError(f"{flag} is {shown(value)}: {_wanted(int if whole else float)}")
+    least, most = range
+    if not least <= value <= most:  # not so either for what is no number
+        raise DocmtError(f"{flag} is {shown(value)}: choose a number from {least:,} to {most:,}")
+
+
+def shown(value: object) -> str:
+    """The value for a message, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no number of more than some thousand digits
+        return "a number of thousands of digits"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def build(cls: type[Settings], values: Any, where: str, prefix: str = "") -> Settings:
@@ -55,11 +80,11 @@ def build(cls: type[Settings], values: Any, where: str, prefix: str = "") -> Set
     if not isinstance(values, Mapping):
         raise DocmtError(f"{prefix.rstrip('.') or 'the configuration'} in {where} is no group of settings")
     kinds = typing.get_type_hints(cls)
-    known = {field.name: field for field in fields(typing.cast(Any, cls)) if field.init}
+    known = {each.name: each for each in fields(typing.cast(Any, cls)) if each.init}
     for name in sorted(map(str, set(values) - set(known))):
         raise DocmtError(f"{where} has the unknown setting {prefix}{name}: remove it, or check its spelling")
-    for name, field in known.items():
-        if name not in values and _is_required(field):
+    for name, each in known.items():
+        if name not in values and _is_required(each):
             raise DocmtError(f"{where} has no setting {prefix}{name}: add it")
     built = {name: _converted(kinds[name], value, where, f"{prefix}{name}") for name, value in values.items()}
     try:
@@ -68,8 +93,8 @@ def build(cls: type[Settings], values: Any, where: str, prefix: str = "") -> Set
         raise DocmtError(f"{where}: {error}") from error
 
 
-def _is_required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
+def _is_required(each: Field[Any]) -> bool:
+    return each.default is MISSING and each.default_factory is MISSING
 
 
 def _converted(kind: Any, value: Any, where: str, name: str) -> Any:
@@ -79,7 +104,7 @@ def _converted(kind: Any, value: Any, where: str, name: str) -> Any:
     try:
         return _of_kind(kind, value)
     except (ValueError, TypeError, OverflowError) as error:
-        raise DocmtError(f"{where}: {name} is {value!r}: {_wanted(kind)}") from error
+        raise DocmtError(f"{where}: {name} is {shown(value)}: {_wanted(kind)}") from error
 
 
 def _of_kind(kind: Any, value: Any) -> Any:

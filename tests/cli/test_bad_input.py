@@ -16,7 +16,7 @@ from commands import QUICK, TINY, assert_one_sentence, call, fails, start
 
 from docmt.data import PreparedStore
 from docmt.documents import Document
-from docmt.model_directory import read_tensors
+from docmt.weights import read_tensors
 
 SHORT = ["--stop.max_steps", 2]
 

@@ -69,9 +69,9 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*TRAIN, "--seed"], r"--seed has no value: give a whole number"),
         ([*TRAIN, "--model.width", "wide"], r"--model.width is 'wide': give a whole number"),
         ([*TRAIN, "--model.width", "1.5"], r"--model.width is '1.5': give a whole number"),
-        ([*TRAIN, "--model.width", "-4"], r"--model.width is -4: choose from 1 to 65536"),
+        ([*TRAIN, "--model.width", "-4"], r"--model.width is -4: choose a number from 0 to 65,536"),
         ([*TRAIN, "--model.width", "15"], r"--model.width 15 must be even and a multiple of model.heads 8"),
-        ([*TRAIN, "--model.dropout", "1.5"], r"--model.dropout is 1.5: choose a number from 0 up to"),
+        ([*TRAIN, "--model.dropout", "1.5"], r"--model.dropout is 1.5: choose a number from 0 to 0.99"),
         ([*TRAIN, "--model.dropout", "high"], r"--model.dropout is 'high': give a number"),
         ([*TRAIN, "--model.dropout", ".nan"], r"--model.dropout is nan: choose a number from 0"),
         (
@@ -91,7 +91,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ),
         ([*TRAIN, "--model", "big"], r"--model is a group of options, such as --model.preset"),
         ([*TRAIN, "--stop.patience", "0"], r"the training would never end: set one of stop.max_steps"),
-        ([*TRAIN, "--log_every", "0"], r"--log_every is 0: choose a number of at least 1"),
+        ([*TRAIN, "--log_every", "0"], r"--log_every is 0: choose a number from 1 to 1,000,000,000"),
         (["train", "--resume"], r"--resume has no value: give a path"),
         (["train", "--config"], r"--config needs the path of a YAML file"),
         (["train", "none.yaml"], r"cannot read none.yaml: there is no such file"),
@@ -107,7 +107,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
             [*PREPARE, *MOSES, "--target_language", "german"],
             r"--target_language 'german' is not the code of a language",
         ),
-        ([*PREPARE, "--instance_tokens", "2"], r"--instance_tokens is 2; it must be over 2"),
+        ([*PREPARE, "--instance_tokens", "2"], r"--instance_tokens is 2: choose a number from 3 to"),
         ([*PREPARE, "--overwrite", "perhaps"], r"--overwrite is 'perhaps': choose true or false"),
         (["evaluate", "a", "b"], r"unexpected argument 'a'; a whole command is: docmt evaluate --hypothesis"),
         (["score", "--target", "t", "m"], r"--target needs --model before it: name both, or neither"),
@@ -202,7 +202,7 @@ def test_recipes_that_do_not_fit(recipe, message, tmp_path, monkeypatch):
 def test_recipes_of_other_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("p.yaml").write_text("store: s\ntrain: [a, b]\ninstance_tokens: 2\n")
-    fails("prepare", "p.yaml", message=r"p.yaml, line 3: instance_tokens is 2; it must be over 2")
+    fails("prepare", "p.yaml", message=r"p.yaml, line 3: instance_tokens is 2: choose a number from 3 to")
     fails("train", "p.yaml", message=r"p.yaml, line 2: docmt train has no option train")
     Path("good.yaml").write_text("data: d\nrun: r\nseed: 1\n")
     fails("train", "good.yaml", "--seed", "x", message=r"^docmt: error: --seed is 'x'")

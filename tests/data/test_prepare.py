@@ -225,12 +225,10 @@ def test_impossible_configurations(config: PrepareConfig, tmp_path: Path) -> Non
         changed(config, test=[tmp_path] * 3)
     with pytest.raises(DocmtError, match="give one of them"):
         changed(config, tokenizer_directory=tmp_path, sentencepiece_model=tmp_path)
-    with pytest.raises(DocmtError, match="--instance_tokens is 2"):
+    with pytest.raises(DocmtError, match="instance_tokens is 2"):
         changed(config, instance_tokens=2)
     for size in (-1, 1_000_001, 10**30):
-        with pytest.raises(
-            DocmtError, match=rf"--vocabulary_size is {size}; give at most 1,000,000, or 0 for the usual"
-        ):
+        with pytest.raises(DocmtError, match=rf"vocabulary_size is {size}: choose a number from 0 to 1,000,000"):
             changed(config, vocabulary_size=size)
     with pytest.raises(DocmtError, match="largest possible here is"):
         prepare(changed(config, vocabulary_size=100_000))

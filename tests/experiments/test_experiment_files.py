@@ -189,7 +189,7 @@ BOMB = "\n".join(["a: &a [x, x, x, x, x, x, x, x, x]", *LEVELS, "variants: {}", 
         ("variants: {}", "small.yaml has no entry title: add it"),
         ("title: x\nvariants: [1]", "small.yaml: variants is no group of settings"),
         ("title: x\nvariants: {a: {settings: {}}}", "variant a has no entry recipe"),
-        ("title: x\nseeds: 3\nvariants: {}", "seeds is 3: give a list of whole numbers"),
+        ("title: x\nseeds: 3\nvariants: {}", "seeds is '3': give whole numbers, such as"),
         (
             "title: x\nvariants: {a: {recipe: r, start_from: b}}",
             "variant a cannot start from 'b': name another variant",

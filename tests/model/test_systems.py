@@ -262,7 +262,10 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
         ({"group": Group(gate_bias=math.nan)}, "model.group.gate_bias is nan"),
         ({"system": "sentence", "group": Group(top="group")}, "model.group.top is set, but model.system is sentence"),
         ({"concat": Concat(sentences=3)}, "model.concat.sentences is set, but model.system is group"),
-        ({"system": "concat", "concat": Concat(sentences=0)}, "model.concat.sentences is 0: choose from 1 to 10000"),
+        (
+            {"system": "concat", "concat": Concat(sentences=0)},
+            "model.concat.sentences is 0: choose a number from 1 to",
+        ),
         ({"system": "concat", "concat": Concat(keep="all")}, "model.concat.keep is 'all': choose one of last, prefix"),
         (
             {"system": "concat", "concat": Concat(loss="last", padding_windows=True)},
@@ -272,8 +275,8 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
             {"system": "concat", "concat": Concat(sentences=1, padding_windows=True)},
             "model.concat.padding_windows needs windows of several sentences",
         ),
-        (context(sentences=0), "model.context.sentences is 0: choose from 1 to 10000, or model.system sentence"),
-        (context(layers=0), "model.context.layers is 0: choose from 1 to 1000"),
+        (context(sentences=0), "model.context.sentences is 0: choose a number from 1 to 10,000"),
+        (context(layers=0), "model.context.layers is 0: choose a number from 1 to 1,000"),
         (context(side="none"), "model.context.side is 'none': choose one of both, encoder, decoder"),
         ({"instance_sentences": 0}, "model.instance_sentences is 0"),
         ({"system": "paragraph"}, "model.system is 'paragraph'"),

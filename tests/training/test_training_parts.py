@@ -84,10 +84,10 @@ def test_averages_are_means(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"batches__batch_tokens": 0}, "batches.batch_tokens is 0: choose a number of at least 1"),
+        ({"batches__batch_tokens": 0}, "batches.batch_tokens is 0: choose a number from 1 to 1,000,000,000"),
         ({"objective__label_smoothing": 1.0}, "objective.label_smoothing is 1.0: choose a number from 0"),
         ({"objective__word_dropout_epochs": 0}, "objective.word_dropout is 0.2 but .*_epochs is 0"),
-        ({"optimizer__learning_rate": 0}, "optimizer.learning_rate is 0: choose a number above 0"),
+        ({"optimizer__learning_rate": 0}, "optimizer.learning_rate is 0: choose a number from 1e-12 to 1,000"),
         ({"optimizer__learning_rate": math.nan}, "optimizer.learning_rate is nan"),
         ({"optimizer__beta2": 1.0}, "optimizer.beta2 is 1.0"),
         ({"validation__best_by": "bleu"}, "validation.best_by is 'bleu': choose one of loss, d_bleu"),
@@ -108,8 +108,8 @@ def test_averages_are_means(tmp_path):
             {"freeze": "loaded", "initialize_from": Path("m"), "optimizer__loaded_scale": 0.5},
             "optimizer.loaded_scale has no effect on frozen weights",
         ),
-        ({"optimizer__loaded_scale": 0}, "optimizer.loaded_scale is 0: choose a number above 0"),
-        ({"batches__train_share": 0}, "batches.train_share is 0: choose a number above 0, up to 1"),
+        ({"optimizer__loaded_scale": 0}, "optimizer.loaded_scale is 0: choose a number from 1e-06 to 1,000"),
+        ({"batches__train_share": 0}, "batches.train_share is 0: choose a number from 1e-09 to 1"),
         ({"batches__train_share": 1.5}, "batches.train_share is 1.5: choose"),
     ],
 )

@@ -14,18 +14,12 @@ from safetensors.torch import load_file
 from docmt import Document, SearchConfig, Translator, model_directory
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
-from docmt.model_directory import (
-    ModelCard,
-    describe_model,
-    load_languages,
-    load_model,
-    load_model_tokenizer,
-    save_tensors,
-)
+from docmt.model_directory import ModelCard, describe_model, load_languages, load_model, load_model_tokenizer
 from docmt.training import train
 from docmt.training.checkpoints import save_checkpoint
 from docmt.training.corpus import fit_model_config
 from docmt.training.initialize import initialize_from
+from docmt.weights import save_tensors
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Literal
 
 from docmt.cli.parsing import Parser, make_parser, parse
 from docmt.errors import DocmtError
-from docmt.settings import at_least
+from docmt.settings import check_number
 
 USAGE = """MODEL MODEL ... -o DIRECTORY
 RUN ... --last N -o DIRECTORY
@@ -46,8 +46,8 @@ def parser() -> Parser:
 def run(arguments: Sequence[str]) -> int:
     """Writes the mean of several models as a model."""
     options = parse(parser(), arguments)
-    at_least("--last", options.last, 0)
-    at_least("--best", options.best, 0)
+    check_number("--last", options.last, (0, 10_000))
+    check_number("--best", options.best, (0, 10_000))
     if options.last and options.best:
         raise DocmtError("--last and --best are both given: choose one of them")
     from docmt.training.averaging import average_models, kept_checkpoints  # torch takes a while to load

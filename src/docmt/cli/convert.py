@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 from docmt.cli.parsing import Parser, make_parser, parse
 from docmt.errors import DocmtError, printable
+from docmt.model.sizes import Sizes
+from docmt.model.systems import Context
+from docmt.settings import check_number, range_of
 
 USAGE = """fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
 thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]"""
@@ -32,9 +35,11 @@ OPTIONS = {
 def run(arguments: Sequence[str]) -> int:
     """Writes a model directory from a checkpoint of another toolkit."""
     options = parse(parser(), arguments)
-    given = _given(options)
     from docmt.interop import convert_gtransformer, convert_thumt  # torch takes a while to load: not for --help
 
+    check_number("--context_sentences", options.context_sentences, range_of(Context, "sentences"))
+    check_number("--instance_tokens", options.instance_tokens, range_of(Sizes, "instance_tokens"))
+    given = _given(options)
     converters: dict[str, Any] = {"fairseq-gtransformer": convert_gtransformer, "thumt": convert_thumt}
     model = converters[options.family](
         options.checkpoint,

@@ -25,6 +25,7 @@ from docmt.documents import Document
 from docmt.errors import DocmtError
 from docmt.files import cannot_write, read_json, write_text
 from docmt.model import ModelConfig
+from docmt.settings import MANY, check_fields, range_of, ranged
 from docmt.synthetic import SyntheticDocument, pronoun_accuracy, read_pronouns, write_corpus
 from docmt.training import (
     BatchConfig,
@@ -57,16 +58,19 @@ class DemoConfig:
     """synthetic training documents (default: 8000)"""
     steps: int | None = None
     """updates of each model (default: 800)"""
-    seed: int = 1
+    seed: int = ranged(1, *range_of(TrainConfig, "seed"))
     """of the corpus and of the training"""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "")
 
 
 @dataclass(frozen=True)
 class _Sized(DemoConfig):
     """The same with all numbers filled in."""
 
-    documents: int = 8000
-    steps: int = 800
+    documents: int = ranged(8000, 1, 1_000_000)
+    steps: int = ranged(800, 1, MANY)
 
 
 def parser() -> Parser:

@@ -13,6 +13,7 @@ from docmt.decoding import SearchConfig
 from docmt.errors import DocmtError, printable
 from docmt.evaluation import MetricConfig
 from docmt.experiments import list_experiments, read_experiment
+from docmt.experiments.experiment import whole_seeds
 from docmt.streams import tell
 from docmt.training import TrainConfig
 
@@ -112,12 +113,7 @@ def _below(options: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def _seeds(text: str) -> list[int]:
-    if not text:
-        return []
-    parts = text.split(",")
-    if not all(part.strip().isdecimal() for part in parts):
-        raise DocmtError(f"--seeds is {text!r}: give whole numbers with commas between them, such as 1,2,3")
-    return list(dict.fromkeys(int(part) for part in parts))
+    return list(dict.fromkeys(whole_seeds(text.split(","), "--seeds", "1,2,3"))) if text else []
 
 
 def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:

@@ -20,6 +20,7 @@ from docmt.errors import DocmtError
 from docmt.files import atomic_directory, check_regular
 from docmt.model.systems import Needs
 from docmt.progress import progress
+from docmt.settings import MANY, check_fields, ranged
 from docmt.text import SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
 from docmt.text.moses import moses_language
 
@@ -63,19 +64,20 @@ class PrepareConfig:
     tokenizer: Literal["bpe", "sentencepiece", "moses-bpe"] = "bpe"
     """Kind of the tokenizer that is learned from both sides of `train`; moses-bpe is the published pipeline (Moses
     tokens, truecased, joint BPE), which changes quotes and spaces and needs both language codes."""
-    vocabulary_size: int = 0
+    vocabulary_size: int = ranged(0, 0, LARGEST_VOCABULARY)
     """Size of the vocabulary to learn, the six special tokens included (0: 16,000, or 30,000 for moses-bpe); of no
     effect with a ready tokenizer."""
     tokenizer_directory: Path | None = None
     """Use the tokenizer of this model directory (or folder `tokenizer` of a store) instead of learning one."""
     sentencepiece_model: Path | None = None
     """Use this SentencePiece `.model` file instead of learning a tokenizer."""
-    instance_tokens: int = DEFAULT_LIMIT
+    instance_tokens: int = ranged(DEFAULT_LIMIT, MARKS + 1, MANY)
     """The limit of an instance, for the statistics: the store itself is not cut into instances."""
     overwrite: bool = False
     """Replace the store if there is one already."""
 
     def __post_init__(self) -> None:
+        check_fields(self, "")
         for name in SPLITS:
             if not self.corpora(name) and name == "train":
                 raise DocmtError("--train names 0 files; give one JSONL file, or a source and a target file")
@@ -83,13 +85,6 @@ class PrepareConfig:
             raise DocmtError("--tokenizer_directory and --sentencepiece_model both name a tokenizer; give one of them")
         if self.tokenizer == "moses-bpe" and self.tokenizer_directory is None and self.sentencepiece_model is None:
             self._check_languages()
-        if not 0 <= self.vocabulary_size <= LARGEST_VOCABULARY:
-            raise DocmtError(
-                f"--vocabulary_size is {self.vocabulary_size}; give at most {LARGEST_VOCABULARY:,}, or 0 for the usual "
-                "size"
-            )
-        if self.instance_tokens <= MARKS:
-            raise DocmtError(f"--instance_tokens is {self.instance_tokens}; it must be over {MARKS}")
 
     def _check_languages(self) -> None:
         if not (self.source_language and self.target_language):

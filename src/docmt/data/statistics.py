@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.data.instances import MARKS, Instances, place_of
+from docmt.errors import printable
 from docmt.files import parse_json
 
 STATISTICS_FILE = "statistics.json"
@@ -180,4 +181,4 @@ def format_statistics(statistics: CorpusStatistics) -> str:
             places = split.skipped_examples.get(reason, [])
             more = ", ..." if count > len(places) else ""
             lines.append(f"{name}: skipped {count:,} x {reason} ({'; '.join(places)}{more})")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))

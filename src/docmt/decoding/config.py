@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from docmt.errors import DocmtError
-from docmt.settings import brief, check_choices
+from docmt.settings import MANY, brief, check_fields, ranged
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,34 +14,21 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", float, "Tensor")
 
 
-# What lies outside is a mistake: it would overflow, or search for ever.
-RANGES: dict[str, tuple[float, float]] = {
-    "beam": (1, 10_000),
-    "length_penalty": (-20, 20),
-    "max_length_ratio": (0, 1000),
-    "max_length_extra": (-1_000_000, 1_000_000),
-    "min_length": (0, 1_000_000),
-    "temperature": (1e-3, 1e3),
-    "n_best": (1, 10_000),
-    "batch_tokens": (1, 10**9),
-}
-
-
 @dataclass(frozen=True)
 class SearchConfig:
     """Beam search over whole documents (the published settings are the defaults; Bao et al. 2021, section 4)."""
 
-    beam: int = 5
+    beam: int = ranged(5, 1, 10_000)
     """hypotheses kept for each document; 1 is greedy search"""
-    length_penalty: float = 1.0
+    length_penalty: float = ranged(1.0, -20, 20)
     """score = log-probability / (free tokens ** length_penalty); see compatibility"""
-    max_length_ratio: float = 1.2
+    max_length_ratio: float = ranged(1.2, 0, 1000)
     """a target sentence has at most ratio * n + extra tokens, n = tokens of its source sentence"""
-    max_length_extra: float = 10.0
+    max_length_extra: float = ranged(10.0, -1_000_000, 1_000_000)
     """see max_length_ratio"""
-    min_length: int = 1
+    min_length: int = ranged(1, 0, 1_000_000)
     """least tokens of a target sentence"""
-    temperature: float = 1.0
+    temperature: float = ranged(1.0, 1e-3, 1000)
     """logits are divided by it before the softmax: above 1 flattens the distribution"""
     compatibility: Literal["none", "gtransformer", "thumt"] = "none"
     """gtransformer: the published search's rules where ours are others: a sentence may have ratio * (n - 1) + extra
@@ -49,17 +36,14 @@ class SearchConfig:
     that of the padded source; thumt: the search of Zhang et al. (2018), in which all sentences of a batch may have
     ratio * (n + 1) + extra tokens of its longest, and a score is divided by ((5 + tokens) / 6) ** length_penalty
     (published: beam 4, length_penalty 0.6, max_length_ratio 1, max_length_extra 50); none: the rules described here"""
-    n_best: int = 1
+    n_best: int = ranged(1, 1, 10_000)
     """translations returned for each part that is searched (instance, window or sentence), in the order of the search,
     which is that of its scores normalised by length, `rank_score` (at most beam)"""
-    batch_tokens: int = 8192
+    batch_tokens: int = ranged(8192, 1, MANY)
     """source tokens searched together, padding included"""
 
     def __post_init__(self) -> None:
-        check_choices(self, "search.")
-        for name, (least, most) in RANGES.items():
-            if not least <= getattr(self, name) <= most:
-                raise DocmtError(f"search.{name} is {getattr(self, name)}: choose a number from {least} to {most}")
+        check_fields(self, "search.")
         if self.compatibility == "thumt" and self.min_length > 1:
             raise DocmtError("search.min_length has no effect with search.compatibility thumt: leave it out")
         if self.n_best > self.beam:

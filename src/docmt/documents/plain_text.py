@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docmt.errors import DocmtError
-from docmt.files import atomic_path, cannot_read, read_bytes
+from docmt.files import atomic_path, cannot_read, check_ends, read_bytes
 from docmt.files import write_text as write_text_atomically
 
 STANDARD = "-"
@@ -38,6 +38,7 @@ def decoded_lines(path: Path | str) -> Iterator[tuple[int, str]]:
 
 def _raw_lines(path: Path | str) -> Iterator[bytes]:
     try:
+        check_ends(path)
         with Path(path).open("rb") as file:
             start = file.peek(len(_GZIP_START))
             if _is_compressed(start, path):

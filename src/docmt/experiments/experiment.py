@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from docmt.errors import DocmtError
+from docmt.settings import MANY, check_number, range_of, shown
+from docmt.training import TrainConfig
 from docmt.yaml_files import read_yaml
 
 SCALES = ("cpu", "full")
@@ -128,7 +130,7 @@ def _read(path: Path) -> Experiment:
         path=path,
         title=_text(top["title"], f"{path}: title"),
         source=_text(top.get("source", ""), f"{path}: source"),
-        seeds=_seeds(top.get("seeds", ["1"]), path),
+        seeds=whole_seeds(top.get("seeds", ["1"]), f"{path}: seeds", "[1, 2, 3]"),
         settings=_group(top.get("settings", {}), f"{path}: settings"),
         variants={variant.name: variant for variant in variants},
         axes=tuple(_axis(value, path) for value in axes),
@@ -170,13 +172,21 @@ def _numbers(values: Any, where: str) -> dict[str, float]:
             numbers[name] = float(value)
         except (TypeError, ValueError) as error:
             raise DocmtError(f"{where}: {name} is {_shown(value)}: write a number") from error
+        check_number(f"{where}: {name}", numbers[name], (-MANY, MANY), whole=False)
     return numbers
 
 
-def _seeds(values: Any, path: Path) -> tuple[int, ...]:
-    if not isinstance(values, list) or not values or not all(str(seed).isdecimal() for seed in values):
-        raise DocmtError(f"{path}: seeds is {_shown(values)}: give a list of whole numbers, such as [1, 2, 3]")
-    return tuple(int(seed) for seed in values)
+def whole_seeds(values: Any, where: str, example: str) -> tuple[int, ...]:
+    """The seeds in a list of texts. Raises DocmtError, naming `where` they are, for any that no training can have."""
+    try:
+        if not isinstance(values, list) or not values:
+            raise ValueError
+        seeds = tuple(int(seed) for seed in values)
+    except (TypeError, ValueError):
+        raise DocmtError(f"{where} is {shown(values)}: give whole numbers, such as {example}") from None
+    for seed in seeds:
+        check_number(where, seed, range_of(TrainConfig, "seed"))
+    return seeds
 
 
 def _text(value: Any, where: str) -> str:

@@ -10,7 +10,8 @@ from torch import Tensor
 from docmt.errors import DocmtError
 from docmt.files import read_bytes
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model_directory import check_numbers, model_on_meta
+from docmt.model_directory import model_on_meta
+from docmt.weights import check_numbers
 
 
 def read_symbols(path: Path, what: str) -> list[str]:

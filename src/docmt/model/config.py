@@ -9,7 +9,7 @@ from typing import Any, Literal
 from docmt.errors import DocmtError
 from docmt.model.sizes import PRESETS, Sizes
 from docmt.model.systems import SYSTEMS, Concat, Context, Group, System
-from docmt.settings import brief, build, check_choices, flat, plain
+from docmt.settings import brief, build, check_fields, flat, plain
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ModelConfig(Sizes):
     """document-context Transformer (Zhang et al. 2018)"""
 
     def __post_init__(self) -> None:
-        check_choices(self, "model.")
+        check_fields(self, "model.")
         filled = self.filled()
         filled.check_sizes()
         for name, kind in SYSTEMS.items():
@@ -42,7 +42,7 @@ class ModelConfig(Sizes):
                     f"model.{name}.{changed} is set, but model.system is {self.system}: leave it out, or set "
                     f"model.system {name}"
                 )
-        check_choices(self.chosen, f"model.{self.system}.")
+        check_fields(self.chosen, f"model.{self.system}.")
         self.chosen.check(filled)
         if self.source_vocabulary_size and self.family != "thumt":
             raise DocmtError("model.source_vocabulary_size is for model.family thumt: leave it out")

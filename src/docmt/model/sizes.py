@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from docmt.errors import DocmtError
-from docmt.settings import fraction
+from docmt.settings import MANY, ranged
 
 # Width, feed-forward width, heads, layers of each stack (Bao et al. 2021: base and large in section 4 and Table 7).
 PRESETS: dict[str, dict[str, int]] = {
@@ -26,19 +26,19 @@ class Sizes:
     """published size that fills every size left at 0"""
     family: Literal["docmt", "thumt"] = "docmt"
     """whose conventions embeddings, marks and norms follow: ours, or those of THUMT checkpoints (Zhang et al. 2018)"""
-    vocabulary_size: int = 0
+    vocabulary_size: int = ranged(0, 0, 10_000_000)
     """entries of the joint vocabulary, marks included (0: that of the prepared store)"""
-    source_vocabulary_size: int = 0
+    source_vocabulary_size: int = ranged(0, 0, 10_000_000)
     """thumt family: entries of the source vocabulary, where that is another one than the target's"""
-    width: int = 0
+    width: int = ranged(0, 0, 65_536)
     """model width d (0, here and below: that of the preset)"""
-    feed_forward: int = 0
+    feed_forward: int = ranged(0, 0, 1_048_576)
     """inner width of the feed-forward sub-layers"""
-    heads: int = 0
+    heads: int = ranged(0, 0, 4096)
     """attention heads"""
-    encoder_layers: int = 0
+    encoder_layers: int = ranged(0, 0, 1000)
     """layers of the encoder"""
-    decoder_layers: int = 0
+    decoder_layers: int = ranged(0, 0, 1000)
     """layers of the decoder"""
     normalization: Literal["post", "pre"] = "post"
     """layer norm after each residual sum (post, published) or before each sub-layer (pre)"""
@@ -50,40 +50,20 @@ class Sizes:
     """position vectors: computed (any length) or learned (up to max_positions)"""
     positions: Literal["document", "sentence"] = "document"
     """positions run on through the instance (document, published) or restart at each sentence"""
-    max_positions: int = 1024
+    max_positions: int = ranged(1024, 1, 100_000_000)
     """number of learned positions; not used with sinusoidal ones"""
-    dropout: float = 0.3
+    dropout: float = ranged(0.3, 0, 0.99)
     """dropout after the embedding and in every residual branch"""
-    attention_dropout: float = 0.0
+    attention_dropout: float = ranged(0.0, 0, 0.99)
     """dropout on attention weights (slow on CPU)"""
-    instance_tokens: int = 512
+    instance_tokens: int = ranged(512, 8, MANY)
     """instances hold fewer tokens than this on each side, in training and in translation"""
-    instance_sentences: int = 1000
+    instance_sentences: int = ranged(1000, 1, MANY)
     """most sentences of an instance, in training and in translation"""
 
     def check_sizes(self) -> None:
-        """Raises DocmtError for values that no model can have; sizes left at 0 must have been filled in."""
-        for name, (least, most) in RANGES.items():
-            if not least <= getattr(self, name) <= most:
-                raise DocmtError(f"model.{name} is {getattr(self, name)}: choose from {least} to {most}")
+        """Raises DocmtError for sizes that do not fit together; those left at 0 must have been filled in."""
         if self.width % self.heads or self.width % 2:
             raise DocmtError(
                 f"model.width {self.width} must be even and a multiple of model.heads {self.heads}: change one of them"
             )
-        for name in ("dropout", "attention_dropout"):
-            fraction(f"model.{name}", getattr(self, name))
-
-
-# Larger numbers are mistakes: they would ask for more memory than any machine has.
-RANGES: dict[str, tuple[int, int]] = {
-    "vocabulary_size": (0, 10**7),
-    "source_vocabulary_size": (0, 10**7),
-    "width": (1, 2**16),
-    "feed_forward": (1, 2**20),
-    "heads": (1, 2**12),
-    "encoder_layers": (1, 1000),
-    "decoder_layers": (1, 1000),
-    "max_positions": (1, 10**8),
-    "instance_tokens": (8, 10**9),
-    "instance_sentences": (1, 10**9),
-}

@@ -17,12 +17,12 @@ from docmt.model_directory import (
     load_model_config,
     load_model_tokenizer,
     load_model_weights,
-    read_weights,
     save_model,
 )
 from docmt.settings import difference, plain
 from docmt.training.checkpoints import read_state
 from docmt.training.run_directory import RunDirectory
+from docmt.weights import read_weights
 
 # What two models may have been trained with and still be of one architecture.
 _NO_MATTER = ("preset", "dropout", "attention_dropout")

@@ -15,9 +15,9 @@ from docmt.checksums import ENTRY, checksum_of, checksums, recorded
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory, cannot_write, find_leftovers, read_json
 from docmt.model import TranslationModel
-from docmt.model_directory import STATE_FILE, WEIGHTS_FILE, load_weights, read_weights, save_tensors
-from docmt.settings import at_least, build
+from docmt.settings import MANY, build, check_number
 from docmt.training.early_stopping import BestSoFar
+from docmt.weights import STATE_FILE, WEIGHTS_FILE, load_weights, read_weights, save_tensors
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 _STATE = "state"  # the name of the checksum of the state itself, among those of the files
@@ -105,7 +105,7 @@ def read_state(directory: Path) -> TrainingState:
     try:
         state = build(TrainingState, values, path.name)
         for name in ("update", "epoch", "position", "validated"):
-            at_least(name, getattr(state, name), 0)
+            check_number(name, getattr(state, name), (0, MANY))
         for group, needed in _NEEDED.items():
             if missing := sorted(needed - set(values[group] if group else values)):
                 raise DocmtError(f"it has no {f'{group}.' if group else ''}{missing[0]}")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig
-from docmt.settings import above_zero, at_least, build, check_choices, fraction, plain
+from docmt.settings import MANY, build, check_fields, plain, ranged
 from docmt.settings import first_difference as first_of_all_differences
 
 
@@ -18,35 +18,30 @@ from docmt.settings import first_difference as first_of_all_differences
 class BatchConfig:
     """What an update sees."""
 
-    batch_tokens: int = 4096
+    batch_tokens: int = ranged(4096, 1, MANY)
     """most tokens of a batch, the longer side of each instance counted; a longer instance is a batch of its own"""
-    accumulate: int = 1
+    accumulate: int = ranged(1, 1, 1_000_000)
     """batches (of each process) whose gradients are summed in one update"""
-    train_share: float = 1.0
+    train_share: float = ranged(1.0, 1e-9, 1)
     """share of the training documents that is used, from the first on, to see what more data would bring"""
 
     def __post_init__(self) -> None:
-        for name in ("batch_tokens", "accumulate"):
-            at_least(f"batches.{name}", getattr(self, name), 1)
-        if not 0 < self.train_share <= 1:
-            raise DocmtError(f"batches.train_share is {self.train_share}: choose a number above 0, up to 1")
+        check_fields(self, "batches.")
 
 
 @dataclass(frozen=True)
 class ObjectiveConfig:
     """What is minimised."""
 
-    label_smoothing: float = 0.1
+    label_smoothing: float = ranged(0.1, 0, 0.99)
     """share of the target probability that is spread over the whole vocabulary"""
-    word_dropout: float = 0.0
+    word_dropout: float = ranged(0.0, 0, 0.99)
     """probability with which a word of source or decoder input is hidden behind <mask>"""
-    word_dropout_epochs: int = 0
+    word_dropout_epochs: int = ranged(0, 0, MANY)
     """word dropout acts in this many first epochs and is 0 after them"""
 
     def __post_init__(self) -> None:
-        fraction("objective.label_smoothing", self.label_smoothing)
-        fraction("objective.word_dropout", self.word_dropout)
-        at_least("objective.word_dropout_epochs", self.word_dropout_epochs, 0)
+        check_fields(self, "objective.")
         if self.word_dropout and not self.word_dropout_epochs:
             raise DocmtError(
                 f"objective.word_dropout is {self.word_dropout} but objective.word_dropout_epochs is 0: "
@@ -58,67 +53,58 @@ class ObjectiveConfig:
 class OptimizerConfig:
     """Adam with linear warm-up and inverse square root decay."""
 
-    learning_rate: float = 5e-4
+    learning_rate: float = ranged(5e-4, 1e-12, 1000)
     """the highest learning rate, reached at the end of the warm-up"""
-    warmup: int = 4000
+    warmup: int = ranged(4000, 0, MANY)
     """updates in which the learning rate rises from 0"""
-    beta1: float = 0.9
+    beta1: float = ranged(0.9, 0, 0.999999)
     """Adam: memory of the gradient mean"""
-    beta2: float = 0.98
+    beta2: float = ranged(0.98, 0, 0.999999)
     """Adam: memory of the squared gradient mean"""
-    epsilon: float = 1e-8
+    epsilon: float = ranged(1e-8, 1e-30, 1)
     """Adam: added to the denominator"""
-    clip_norm: float = 0.0
+    clip_norm: float = ranged(0.0, 0, 1_000_000)
     """gradients are scaled down to this norm; 0 = never"""
-    loaded_scale: float = 1.0
+    loaded_scale: float = ranged(1.0, 1e-6, 1000)
     """learning rate of weights that came from initialize_from, as a share of that of new ones (0.2 as published)"""
 
     def __post_init__(self) -> None:
-        above_zero("optimizer.learning_rate", self.learning_rate)
-        above_zero("optimizer.epsilon", self.epsilon)
-        at_least("optimizer.warmup", self.warmup, 0)
-        at_least("optimizer.clip_norm", self.clip_norm, 0)
-        above_zero("optimizer.loaded_scale", self.loaded_scale)
-        fraction("optimizer.beta1", self.beta1)
-        fraction("optimizer.beta2", self.beta2)
+        check_fields(self, "optimizer.")
 
 
 @dataclass(frozen=True)
 class ValidationConfig:
     """When the model is measured on the dev split, and what makes one better than another."""
 
-    every: int = 0
+    every: int = ranged(0, 0, MANY)
     """updates between validations; 0 = after each epoch"""
     best_by: Literal["loss", "d_bleu"] = "loss"
     """what chooses the best model: label-smoothed dev loss, or document BLEU of dev translations"""
-    beam: int = 1
+    beam: int = ranged(1, 1, 10_000)
     """beam of the dev translations; used with best_by d_bleu"""
     entropy: bool = False
     """measure attention entropy (bits; encoder, decoder and cross-attention, local and global) at each validation"""
 
     def __post_init__(self) -> None:
-        at_least("validation.every", self.every, 0)
-        at_least("validation.beam", self.beam, 1)
-        check_choices(self, "validation.")
+        check_fields(self, "validation.")
 
 
 @dataclass(frozen=True)
 class StopConfig:
     """When training ends: at the first limit reached. These may change when a run is resumed."""
 
-    max_steps: int = 0
+    max_steps: int = ranged(0, 0, MANY)
     """updates; 0 = no limit"""
-    max_epochs: int = 0
+    max_epochs: int = ranged(0, 0, MANY)
     """passes over the training data; 0 = no limit"""
-    max_minutes: float = 0.0
+    max_minutes: float = ranged(0.0, 0, MANY)
     """training time, that before a resumption counted in; 0 = no limit"""
-    patience: int = 10
+    patience: int = ranged(10, 0, MANY)
     """validations without improvement; 0 = no limit"""
 
     def __post_init__(self) -> None:
+        check_fields(self, "stop.")
         limits = ("max_steps", "max_epochs", "max_minutes", "patience")
-        for name in limits:
-            at_least(f"stop.{name}", getattr(self, name), 0)
         if not any(getattr(self, name) for name in limits):
             raise DocmtError(f"the training would never end: set one of {', '.join(f'stop.{name}' for name in limits)}")
 
@@ -127,22 +113,19 @@ class StopConfig:
 class CheckpointConfig:
     """What is kept."""
 
-    every: int = 1000
+    every: int = ranged(1000, 1, MANY)
     """updates between checkpoints, besides one at each validation and one at the end"""
     average: Literal["none", "last", "best"] = "none"
     """the final model: the best, or the mean of the weights at the last or best validations; without a dev split, none
     or the mean of the last checkpoints"""
-    average_count: int = 5
+    average_count: int = ranged(5, 1, 10_000)
     """how many are averaged"""
-    keep: int = 0
+    keep: int = ranged(0, 0, 10_000)
     """checkpoints of so many last validations (without a dev split: so many last checkpoints) are kept, for docmt
     average"""
 
     def __post_init__(self) -> None:
-        at_least("checkpoints.every", self.every, 1)
-        at_least("checkpoints.average_count", self.average_count, 1)
-        at_least("checkpoints.keep", self.keep, 0)
-        check_choices(self, "checkpoints.")
+        check_fields(self, "checkpoints.")
 
 
 @dataclass(frozen=True)
@@ -173,22 +156,19 @@ class TrainConfig:
     """with initialize_from: train all, or only what the loaded model does not have (Zhang et al. 2018, step 2)"""
     precision: Literal["float32", "bfloat16"] = "float32"
     """number format of products; weights, gradients and optimiser state are float32 in both"""
-    seed: int = 1
+    seed: int = ranged(1, 0, 2**63 - 1)
     """of everything random: initialisation, order, dropout"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """where to compute; auto takes a GPU if there is one"""
-    devices: int = 1
+    devices: int = ranged(1, 1, 1024)
     """processes on this machine, one device each; under torchrun it is taken from there"""
-    log_every: int = 100
+    log_every: int = ranged(100, 1, MANY)
     """updates between lines of metrics.jsonl"""
     tensorboard: Literal["auto", "true", "false"] = "auto"
     """write the metrics for TensorBoard, too, into `tensorboard` of the run; auto: if it is installed (docmt[track])"""
 
     def __post_init__(self) -> None:
-        at_least("devices", self.devices, 1)
-        at_least("log_every", self.log_every, 1)
-        at_least("seed", self.seed, 0)
-        check_choices(self, "")
+        check_fields(self, "")
         if self.initialize_from is None:
             for name, used in (
                 ("optimizer.loaded_scale", self.optimizer.loaded_scale != 1),

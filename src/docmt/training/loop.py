@@ -17,7 +17,7 @@ from lightning_fabric import Fabric
 from docmt.data import PreparedStore
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
-from docmt.model_directory import WEIGHTS_FILE, describe_model, load_weights, save_model
+from docmt.model_directory import describe_model, save_model
 from docmt.progress import progress
 from docmt.training.allocator import keep_freed_memory
 from docmt.training.averaging import load_average, updates_to_average
@@ -35,6 +35,7 @@ from docmt.training.summary import card_of, opening
 from docmt.training.tracking import Tracker
 from docmt.training.update import Updater, seed_of
 from docmt.training.validation import DevBleu, validation_loss
+from docmt.weights import WEIGHTS_FILE, load_weights
 
 _log = logging.getLogger(__name__)
 

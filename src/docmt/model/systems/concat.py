@@ -9,6 +9,7 @@ from docmt.errors import DocmtError
 from docmt.model.sizes import Sizes
 from docmt.model.systems.base import Needs, Order, Rules, System
 from docmt.model.systems.document import Document
+from docmt.settings import ranged
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Concat(Document):
     A window whose sentences do not fit into `model.instance_tokens` has fewer of them, the nearest ones.
     """
 
-    sentences: int = 4
+    sentences: int = ranged(4, 1, 10_000)
     """L, the sentences of a window: one that is new, and L - 1 before it"""
     loss: Literal["all", "last"] = "all"
     """which sentences of a window have labels in training"""
@@ -51,9 +52,7 @@ class Concat(Document):
     check_counts = System.check_counts
 
     def check(self, sizes: Sizes) -> None:
-        """Raises DocmtError for windows of nothing, and for padding windows that would repeat documents."""
-        if not 1 <= self.sentences <= 10_000:
-            raise DocmtError(f"model.concat.sentences is {self.sentences}: choose from 1 to 10000")
+        """Raises DocmtError for padding windows that would repeat documents."""
         if self.padding_windows and (self.sentences == 1 or self.loss == "last"):
             raise DocmtError(
                 "model.concat.padding_windows needs windows of several sentences and a loss on all of them: "

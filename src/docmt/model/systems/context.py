@@ -13,6 +13,7 @@ from docmt.errors import DocmtError
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
 from docmt.model.systems.base import Needs, System
+from docmt.settings import ranged
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -32,9 +33,9 @@ class Context(System):
     then the new parameters alone (`initialize_from` it, `freeze` what is loaded).
     """
 
-    sentences: int = 2
+    sentences: int = ranged(2, 1, 10_000)
     """k, the source sentences before each that it looks at (Table 1 of the paper)"""
-    layers: int = 1
+    layers: int = ranged(1, 1, 1000)
     """layers of the context encoder (Table 2)"""
     representation: Literal["encoder", "embedding", "bilstm"] = "encoder"
     """what is made of the context: the output of a Transformer encoder (published), or of a bidirectional LSTM, or the
@@ -52,11 +53,7 @@ class Context(System):
         return Needs(before=self.sentences)
 
     def check(self, sizes: Sizes) -> None:
-        """Raises DocmtError for no context at all."""
-        for name, most in (("sentences", 10_000), ("layers", 1000)):
-            if not 1 <= getattr(self, name) <= most:
-                hint = ", or model.system sentence for no context" if name == "sentences" else ""
-                raise DocmtError(f"model.context.{name} is {getattr(self, name)}: choose from 1 to {most}{hint}")
+        """Raises DocmtError for layers of what has none."""
         if self.layers > 1 and self.representation != "encoder":
             raise DocmtError(
                 f"model.context.layers is {self.layers}, but representation {self.representation} has no layers: leave "

@@ -9,6 +9,7 @@ from docmt.errors import DocmtError
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
 from docmt.model.systems.base import Needs, Order, System
+from docmt.settings import ranged
 
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 class Group(System):
     """Group attention in every layer; in the top layers global attention as well. The ablations are options."""
 
-    encoder_layers: int = 2
+    encoder_layers: int = ranged(2, 0, 1000)
     """top encoder layers whose self-attention combines group and global attention; 2 means all of fewer layers"""
-    decoder_layers: int = 2
+    decoder_layers: int = ranged(2, 0, 1000)
     """top decoder layers whose self-attention combines group and global attention; 2 means all of fewer layers"""
-    cross_layers: int = 2
+    cross_layers: int = ranged(2, 0, 1000)
     """top decoder layers whose cross-attention combines group and global attention; 2 means all of fewer layers"""
     top: Literal["combined", "group", "global"] = "combined"
     """what the top layers do: combined (published), only group, or only global attention"""
@@ -31,7 +32,7 @@ class Group(System):
     """group attention in self-attention; false attends to the whole instance in every layer"""
     cross_locality: bool = True
     """group attention in cross-attention; false attends to the whole source in every layer"""
-    gate_bias: float = 0.0
+    gate_bias: float = ranged(0.0, -100, 100)
     """bias that gates start with; at 3 they let 5 % of the attention over the document in"""
     global_from: Literal["random", "local"] = "random"
     """with initialize_from: attention over the document starts at random (published), or as a copy of that within
@@ -57,19 +58,17 @@ class Group(System):
         return Needs()
 
     def check(self, sizes: Sizes) -> None:
-        """Raises DocmtError for more combined layers than there are, and gates that cannot open."""
+        """Raises DocmtError for more combined layers than there are."""
         for name, total in (
             ("encoder_layers", sizes.encoder_layers),
             ("decoder_layers", sizes.decoder_layers),
             ("cross_layers", sizes.decoder_layers),
         ):
             # The default serves models of one layer, too.
-            if not 0 <= getattr(self, name) <= max(total, getattr(Group, name)):
+            if getattr(self, name) > max(total, getattr(Group, name)):
                 raise DocmtError(
                     f"model.group.{name} is {getattr(self, name)}: choose from 0 to the {total} layers there are"
                 )
-        if not -100 <= self.gate_bias <= 100:
-            raise DocmtError(f"model.group.gate_bias is {self.gate_bias}: choose a number from -100 to 100")
 
     def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
         """Group attention, in the top layers what `top` says, and without locality attention over the document."""

@@ -1,0 +1,142 @@
+"""Files of weights: safetensors, with their names, shapes, kinds, checksums and numbers checked."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from docmt.checksums import check_beside
+from docmt.errors import DocmtError
+from docmt.files import check_regular
+
+WEIGHTS_FILE = "model.safetensors"
+CONFIG_FILE = "config.json"
+STATE_FILE = "state.json"
+"""Describes the files of a checkpoint as config.json does those of a model directory."""
+_NUMBERS = ("F32", "F16", "BF16", "F64")  # kinds of weights, in the words of safetensors
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Copies the tensors of a safetensors file into `model`.
+
+    Raises DocmtError if the file is missing or damaged, or has other names or shapes than the model.
+    """
+    check_shapes(model, read_shapes(path), path)
+    model.load_state_dict(_checked_tensors(path))
+
+
+def read_shapes(path: Path) -> dict[str, list[int]]:
+    """The shape of every tensor of a safetensors file, without reading the tensors.
+
+    Raises DocmtError if it is missing or damaged, or holds anything but numbers with a fraction.
+    """
+    check_regular(path)
+    with _reading(path), _openable(path) as name, safe_open(name, framework="pt") as file:
+        found = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - it is no mapping
+        for name, tensor in found.items():
+            if tensor.get_dtype() not in _NUMBERS:
+                raise DocmtError(
+                    f"{path} has {name} as {tensor.get_dtype()}, where docmt reads {', '.join(_NUMBERS)}: convert it"
+                )
+        return {name: tensor.get_shape() for name, tensor in found.items()}
+
+
+def check_shapes(model: nn.Module, shapes: Mapping[str, Sequence[int]], path: Path) -> None:
+    """Raises DocmtError unless the tensors of a file have the names and the shapes of the model's."""
+    expected = model.state_dict()
+    for name, tensor in expected.items():
+        if name not in shapes:
+            raise DocmtError(f"{path} has no weights for {name}: it belongs to another model, copy the directory again")
+        if list(shapes[name]) != list(tensor.shape):
+            raise DocmtError(
+                f"{path} has {name} of shape {list(shapes[name])} where the config asks for "
+                f"{list(tensor.shape)}: it belongs to another model, copy the directory again"
+            )
+    unknown = sorted(set(shapes) - set(expected))
+    if unknown:
+        raise DocmtError(
+            f"{path} has weights for {unknown[0]}, which the config does not: "
+            "it belongs to another model, copy the directory again"
+        )
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Writes a safetensors file (not atomic: for use inside of `atomic_path` and `atomic_directory`).
+
+    Raises OSError when the system refuses.
+    """
+    try:
+        with _openable(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as openable:
+            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, openable)
+    except SafetensorError as error:  # how the library reports a full disk, among others
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error)) from error
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors file that docmt wrote, on the CPU.
+
+    Raises DocmtError if it is missing or damaged, does not have the checksum that the description beside it says, if
+    there is one, or holds weights that are not numbers.
+    """
+    read_shapes(path)
+    return _checked_tensors(path)
+
+
+def _checked_tensors(path: Path) -> dict[str, Tensor]:
+    check_beside(path, CONFIG_FILE, STATE_FILE)
+    tensors = read_tensors(path)
+    check_numbers(path, tensors)
+    return tensors
+
+
+def check_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Raises DocmtError if a tensor holds NaN or an infinite number: as fast as memory is read."""
+    for name, tensor in tensors.items():
+        if tensor.numel() and not all(math.isfinite(value) for value in torch.aminmax(tensor)):
+            raise DocmtError(
+                f"{path} has weights that are no numbers (NaN or infinite, in {name}): copy it again, or train the "
+                "model again if they were so from the start"
+            )
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors file, on the CPU. Raises DocmtError if it is missing or damaged."""
+    check_regular(path)
+    with _reading(path), _openable(path) as name:
+        return load_file(name)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Failures of the library as DocmtError."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DocmtError(f"{path} is missing: copy the directory again, complete") from error
+    except (SafetensorError, OSError) as error:
+        raise DocmtError(f"{path} is damaged ({error}): copy it again from where it came") from error
+
+
+@contextmanager
+def _openable(path: Path, flags: int = os.O_RDONLY) -> Iterator[Path]:
+    """The path under a name that the library can open: it opens none that is not UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            yield Path(f"/dev/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+        return
+    yield path
