@@ -224,7 +224,7 @@ def parsed(monkeypatch):
         seen.append(config)
         raise ParsedError
 
-    for function in ("docmt.training.train", "docmt.cli.prepare.prepare"):
+    for function in ("docmt.training.train", "docmt.data.prepare"):
         monkeypatch.setattr(function, record)
 
     def config_of(*arguments):

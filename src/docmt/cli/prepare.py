@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from docmt import data
 from docmt.cli.parsing import Parser, add_settings, make_parser, parse
-from docmt.data import PrepareConfig, format_statistics, prepare
+from docmt.data import PrepareConfig
 from docmt.errors import printable
 
 CORPORA = {
@@ -73,6 +74,6 @@ def parser() -> Parser:
 
 def run(arguments: Sequence[str]) -> int:
     """Writes a prepared store and prints its statistics."""
-    store = prepare(parse(parser(), arguments, PrepareConfig).settings)
-    print(printable(format_statistics(store.statistics), kept="\n"))
+    store = data.prepare(parse(parser(), arguments, PrepareConfig).settings)
+    print(printable(data.format_statistics(store.statistics), kept="\n"))
     return 0

@@ -19,7 +19,6 @@ from docmt.errors import DocmtError
 from docmt.files import check_regular, parse_json
 from docmt.text import Side, Tokenizer, load_tokenizer
 
-SPLITS = ("train", "dev", "test")
 SIDES = ("source", "target")
 TOKENIZER_FOLDER = "tokenizer"
 DOCUMENTS_FILE = "documents.json"

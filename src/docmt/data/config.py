@@ -1,0 +1,127 @@
+"""What to prepare, and from which files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from docmt.data.instances import DEFAULT_LIMIT, MARKS
+from docmt.documents.jsonl import named_jsonl
+from docmt.errors import DocmtError
+from docmt.settings import MANY, check_fields, ranged
+from docmt.text.moses import moses_language
+
+SPLITS = ("train", "dev", "test")
+LARGEST_VOCABULARY = 1_000_000
+"""More cannot be learned from any text; asked for much more, the libraries overflow, or compute for ever."""
+NO_IDS = "-"
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """What to prepare from which files."""
+
+    store: Path
+    """The directory to write."""
+    train: list[Path]
+    """Training corpus: the source and the target text file, or one JSONL file; several corpora one after another."""
+    dev: list[Path] = field(default_factory=list)
+    """Development corpora, like `train`; without one there is no validation."""
+    test: list[Path] = field(default_factory=list)
+    """Test corpora, like `train`."""
+    train_docids: list[Path] = field(default_factory=list)
+    """Text files with the id of the document of each line, one beside each corpus of `train` (- for one that has its
+    borders itself); lines that follow each other with the same id are one document."""
+    dev_docids: list[Path] = field(default_factory=list)
+    """The same for `dev`."""
+    test_docids: list[Path] = field(default_factory=list)
+    """The same for `test`."""
+    source_language: str = ""
+    """Code of the source language, such as "en"; written into the store and later into the model card."""
+    target_language: str = ""
+    """Code of the target language."""
+    tokenizer: Literal["bpe", "sentencepiece", "moses-bpe"] = "bpe"
+    """Kind of the tokenizer that is learned from both sides of `train`; moses-bpe is the published pipeline (Moses
+    tokens, truecased, joint BPE), which changes quotes and spaces and needs both language codes."""
+    vocabulary_size: int = ranged(0, 0, LARGEST_VOCABULARY)
+    """Size of the vocabulary to learn, the six special tokens included (0: 16,000, or 30,000 for moses-bpe); of no
+    effect with a ready tokenizer."""
+    tokenizer_directory: Path | None = None
+    """Use the tokenizer of this model directory (or folder `tokenizer` of a store) instead of learning one."""
+    sentencepiece_model: Path | None = None
+    """Use this SentencePiece `.model` file instead of learning a tokenizer."""
+    instance_tokens: int = ranged(DEFAULT_LIMIT, MARKS + 1, MANY)
+    """The limit of an instance, for the statistics: the store itself is not cut into instances."""
+    overwrite: bool = False
+    """Replace the store if there is one already."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "")
+        for name in SPLITS:
+            if not self.corpora(name) and name == "train":
+                raise DocmtError("--train names 0 files; give one JSONL file, or a source and a target file")
+        if self.tokenizer_directory is not None and self.sentencepiece_model is not None:
+            raise DocmtError("--tokenizer_directory and --sentencepiece_model both name a tokenizer; give one of them")
+        if self.tokenizer == "moses-bpe" and self.tokenizer_directory is None and self.sentencepiece_model is None:
+            self._check_languages()
+
+    def _check_languages(self) -> None:
+        if not (self.source_language and self.target_language):
+            raise DocmtError(
+                "--tokenizer moses-bpe depends on the languages; add --source_language and --target_language with "
+                "their codes, such as en and de"
+            )
+        moses_language(self.source_language, "--source_language ")
+        moses_language(self.target_language, "--target_language ")
+
+    def corpora(self, split: str) -> list[Corpus]:
+        """The corpora of "train", "dev" or "test"; none if that split is not there.
+
+        A file named .jsonl is a corpus, as is a file that stands alone; others are pairs of source and target.
+        Raises DocmtError where a file has no other side.
+        """
+        files = [Path(path) for path in getattr(self, split)]
+        if len(files) == 1:
+            return self._with_ids(split, [Corpus(files[0])])
+        found: list[Corpus] = []
+        rest = iter(files)
+        for source in rest:
+            target = None if named_jsonl(source) else next(rest, None)
+            if not named_jsonl(source) and (target is None or named_jsonl(target)):
+                raise DocmtError(
+                    f"--{split} names {len(files)} files; give one JSONL file, or a source and a target file, for each "
+                    f"corpus ({source} has no other side, and its name does not end in .jsonl)"
+                )
+            found.append(Corpus(source, target))
+        return self._with_ids(split, found)
+
+    def _with_ids(self, split: str, corpora: list[Corpus]) -> list[Corpus]:
+        """The corpora with the files of their document ids. Raises DocmtError for another number of these."""
+        files = [Path(path) for path in getattr(self, f"{split}_docids")]
+        if not files:
+            return corpora
+        if len(files) != len(corpora):
+            raise DocmtError(
+                f"--{split}_docids names {len(files)} files for {len(corpora)} corpora of --{split}; give one for "
+                f"each, in their order, and {NO_IDS} for one that has none"
+            )
+        pairs = zip(corpora, files, strict=True)
+        return [replace(corpus, docids=None if str(ids) == NO_IDS else ids) for corpus, ids in pairs]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Where a parallel corpus is: two text files, or one JSONL file."""
+
+    source: Path
+    target: Path | None = None
+    docids: Path | None = None
+    """names the document of every line"""
+
+    @property
+    def paths(self) -> list[Path]:
+        return [path for path in (self.source, self.target, self.docids) if path is not None]
+
+    def __str__(self) -> str:
+        return str(self.source) if self.target is None else f"{self.source} and {self.target}"
