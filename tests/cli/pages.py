@@ -26,19 +26,6 @@ SMALLER = {
     "score": QUICK[1:],
 }
 
-# What is being built elsewhere: a page, and lines that will be understood. A test says which to take away.
-COMING: set[str] = {
-    "api.md",
-    "docmt average MODEL RUN -o averaged",
-    "docmt average runs/kept --best 5 -o averaged",
-    "docmt completion bash > completion.bash",
-    "docmt evaluate --hypothesis out.jsonl --reference test.de",
-    "docmt prepare --store stores/compressed --train train.en.gz train.de.gz --dev dev.en dev.de --source_language en --target_language de",  # noqa: E501
-    "docmt prepare --store stores/named --train loose.en loose.de --train_docids train.docids --dev dev.en dev.de",
-    "docmt train --store STORE --run runs/kept --checkpoints.keep 10",
-    "docmt translate MODEL,averaged report.txt",
-}
-
 
 class Line(NamedTuple):
     """A command of a page."""
@@ -108,10 +95,7 @@ def check(line):
     outcome = type_line(line)
     if outcome is None:
         return False
-    if line.text in COMING:
-        assert outcome.status != 0, f"this works now, so take it out of COMING: {line.text}"
-    else:
-        assert outcome.status == 0, (line, outcome.err)
+    assert outcome.status == 0, (line, outcome.err)
     return True
 
 

@@ -1,11 +1,11 @@
 """Several models with commas between them translate, score and evaluate as one."""
 
 import json
-import shutil
 
 import pytest
 from commands import QUICK, call, fails
-from safetensors.torch import load_file, save_file
+
+from docmt.model_directory import load_model, load_model_tokenizer, save_model
 
 SEARCH = ["--search.beam=2", "--search.max_length_ratio=0", "--search.max_length_extra=6"]
 
@@ -14,12 +14,11 @@ SEARCH = ["--search.beam=2", "--search.max_length_ratio=0", "--search.max_length
 def other(run, tmp_path_factory):
     """The same model with other weights in its decoder."""
     path = tmp_path_factory.mktemp("other") / "model"
-    shutil.copytree(run / "model", path)
-    weights = load_file(path / "model.safetensors")
-    save_file(
-        {name: 0.8 * own if name.startswith("decoder") else own for name, own in weights.items()},
-        path / "model.safetensors",
+    model = load_model(run)
+    model.load_state_dict(
+        {name: 0.8 * own if name.startswith("decoder") else own for name, own in model.state_dict().items()}
     )
+    save_model(path, model, load_model_tokenizer(run))
     return path
 
 

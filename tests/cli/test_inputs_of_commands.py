@@ -118,7 +118,7 @@ def test_lines_without_letters_are_copied(run, tmp_path):
         assert outcome.out[slice(*row["target_span"])] == row["target"]
         if row["source"][0] not in "I":
             assert (row["target"], row["score"]) == (row["source"], 0.0)
-            assert row["alternatives"] == [{"target": row["source"], "score": 0.0}]
+            assert row["alternatives"] == [{"target": row["source"], "score": 0.0, "rank_score": 0.0}]
     # Sentences after the copies are counted as they stand.
     limited = call(*lines, "--format", "jsonl", *QUICK)
     assert [bool(row["warnings"]) for row in rows(limited.out)] == [True, False, False, True, False]

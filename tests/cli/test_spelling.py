@@ -132,4 +132,4 @@ def test_a_run_may_have_any_name(written, tmp_path, monkeypatch):
     run = Path(written[-1].rpartition("=")[2])
     run.mkdir()
     (run / "recipe.yaml").write_text(f"data: none\nrun: {tmp_path}\n")
-    fails("train", *written, message=r"none is not a prepared store")
+    fails("train", *written, message=r"the store of the run (null|~|-dash), none .* is not there")

@@ -1,7 +1,9 @@
 """The system that docs/architecture.md shows is a whole system."""
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -20,9 +22,10 @@ DOCUMENTS = [[[5, 6, 7], [8], [9, 10, 11, 12]], [[13, 14]], [[4, 5], [6, 7, 8, 9
 def system():
     """The class that the page defines."""
     code = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
-    names = {"__name__": "page"}
-    exec(compile(code, str(PAGE), "exec"), names)
-    return names["SourceDocument"]
+    module = ModuleType("page")
+    sys.modules["page"] = module  # where dataclasses look up the names of their types
+    exec(compile(code, str(PAGE), "exec"), vars(module))
+    return module.SourceDocument
 
 
 def build(system, **options):

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -53,24 +53,16 @@ class DemoConfig:
     """folder for the corpus, the models and results.json, made new; a demonstration that was interrupted there goes
     on"""
     quick: bool = False
-    """take about a minute, for rough results: 2000 documents and 300 smaller updates, unless they are given"""
-    documents: int | None = None
-    """synthetic training documents (default: 8000)"""
-    steps: int | None = None
-    """updates of each model (default: 800)"""
+    """take about a minute, for rough results: 2000 documents and 300 smaller updates, unless others are given"""
+    documents: int = ranged(8000, 1, 1_000_000)
+    """synthetic training documents"""
+    steps: int = ranged(800, 1, MANY)
+    """updates of each model"""
     seed: int = ranged(1, *range_of(TrainConfig, "seed"))
     """of the corpus and of the training"""
 
     def __post_init__(self) -> None:
         check_fields(self, "")
-
-
-@dataclass(frozen=True)
-class _Sized(DemoConfig):
-    """The same with all numbers filled in."""
-
-    documents: int = ranged(8000, 1, 1_000_000)
-    steps: int = ranged(800, 1, MANY)
 
 
 def parser() -> Parser:
@@ -82,10 +74,12 @@ def parser() -> Parser:
 
 def run(arguments: Sequence[str]) -> int:
     """Writes the corpus, trains both models, translates unseen documents, and shows the difference."""
-    options = parse(parser(), arguments)
-    given = {name: getattr(options, name) for name in DemoConfig.__dataclass_fields__}
-    given = {name: value for name, value in given.items() if value is not None}
-    config = _Sized(**(QUICK if options.quick else {}) | given)
+    config: DemoConfig = parse(parser(), arguments, DemoConfig).settings
+    if config.quick:
+        smaller: dict[str, Any] = {
+            name: count for name, count in QUICK.items() if getattr(config, name) == getattr(DemoConfig, name)
+        }
+        config = replace(config, **smaller)
     _recipe(config, SYSTEMS[0])  # refuses what cannot be trained, before anything is written
     started = time.monotonic()
     console = Console()
@@ -103,7 +97,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _compare(config: _Sized, console: Console) -> None:
+def _compare(config: DemoConfig, console: Console) -> None:
     """Translates unseen documents with both models and shows what they make of them."""
     results: dict[str, dict[str, float]] = {}
     translations: dict[str, list[Translation]] = {}
@@ -118,7 +112,7 @@ def _compare(config: _Sized, console: Console) -> None:
     write_text(config.output / RESULTS, json.dumps(results, indent=2) + "\n")
 
 
-def _begin_or_go_on(config: _Sized, console: Console) -> None:
+def _begin_or_go_on(config: DemoConfig, console: Console) -> None:
     """Notes what is being made. Raises DocmtError where something else is, or where it is done."""
     note = config.output / "demo.json"
     wanted = {"quick": config.quick, "documents": config.documents, "steps": config.steps, "seed": config.seed}
@@ -139,7 +133,7 @@ def _begin_or_go_on(config: _Sized, console: Console) -> None:
     write_text(note, json.dumps(wanted) + "\n")
 
 
-def _make_models(config: _Sized, console: Console) -> None:
+def _make_models(config: DemoConfig, console: Console) -> None:
     """Corpus, store and models, or what is missing of them."""
     if not (config.output / "store").exists():
         try:
@@ -156,7 +150,7 @@ def _make_models(config: _Sized, console: Console) -> None:
     _train_side_by_side(config)
 
 
-def _prepare(config: _Sized) -> None:
+def _prepare(config: DemoConfig) -> None:
     corpus = config.output / "corpus"
     data.prepare(
         data.PrepareConfig(
@@ -170,7 +164,7 @@ def _prepare(config: _Sized) -> None:
     )
 
 
-def _train_side_by_side(config: _Sized) -> None:
+def _train_side_by_side(config: DemoConfig) -> None:
     """One process and one thread for each model: their tensors are too small to gain from more."""
     import torch
 
@@ -182,7 +176,7 @@ def _train_side_by_side(config: _Sized) -> None:
             raise KeyboardInterrupt
 
 
-def _train(config: _Sized, system: Literal["sentence", "group"]) -> bool:
+def _train(config: DemoConfig, system: Literal["sentence", "group"]) -> bool:
     """Trains one model, or goes on with it, in a process of its own; returns whether it was interrupted."""
     import torch
 
@@ -191,7 +185,7 @@ def _train(config: _Sized, system: Literal["sentence", "group"]) -> bool:
     return _train_here(config, system)
 
 
-def _train_here(config: _Sized, system: Literal["sentence", "group"]) -> bool:
+def _train_here(config: DemoConfig, system: Literal["sentence", "group"]) -> bool:
     """The same in this process."""
     from docmt.training.run_directory import RunDirectory
 
@@ -217,7 +211,7 @@ class _Prefixed(io.TextIOBase):
         self.stream.flush()
 
 
-def _recipe(config: _Sized, system: Literal["sentence", "group"]) -> TrainConfig:
+def _recipe(config: DemoConfig, system: Literal["sentence", "group"]) -> TrainConfig:
     """The same for both systems: a small model of 128 dimensions and 2+2 layers."""
     return TrainConfig(
         data=config.output / "store",
