@@ -92,7 +92,7 @@ def test_checkpoints_of_weights_alone_are_refused_by_name(kept, tmp_path):
     shutil.copytree(kept.run, tmp_path / "old")
     (tmp_path / "old" / "checkpoints" / "update-8" / "config.json").unlink()
     assert names(kept_checkpoints(tmp_path / "old", "last", 1)) == ["update-12"]
-    with pytest.raises(DocmtError, match="update-8 is of an earlier version of docmt, .* until it has 2 newer ones"):
+    with pytest.raises(DocmtError, match=r"update-8 is of an earlier version of docmt, .* until it has 2 newer ones"):
         kept_checkpoints(tmp_path / "old", "last", 2)
 
 
