@@ -17,7 +17,7 @@ class Upper:
     def translation(self, document):
         target = document.replace_sentences([f"{sentence.upper()}!" for sentence in document.sentences])
         fields = zip(document.sentences, target.sentences, document.spans(), target.spans(), strict=True)
-        sentences = tuple(TranslatedSentence(one, other, -1.5, *spans) for one, other, *spans in fields)
+        sentences = tuple(TranslatedSentence(one, other, -1.5, *spans, -0.5) for one, other, *spans in fields)
         count = len(sentences)
         found = Translation(target, sentences, -2.0, ((0, 2),), tuple(range(count)), (count - 1,))
         return replace(found, alternatives=(found,))
@@ -31,6 +31,7 @@ def test_copies_stand_in_their_places():
     assert translator.given == [("one", "two", "three"), ("It is 5.", "42.", "Yes.")]
     assert found.document.sentences == ("---", "ONE!", "1984", "TWO!", "", "3.5", "THREE!")
     assert [sentence.score for sentence in found.sentences] == [0.0, -1.5, 0.0, -1.5, 0.0, 0.0, -1.5]
+    assert [sentence.rank_score for sentence in found.sentences] == [0.0, -0.5, 0.0, -0.5, 0.0, 0.0, -0.5]
     assert (found.miscounted, found.at_limit, found.overlong) == (((1, 4),), (1, 3, 6), (6,))
     assert (found.document.id, found.score) == ("x", -2.0)
     for sentence in found.sentences:

@@ -81,6 +81,18 @@ def test_an_interrupted_training_goes_on(tmp_path, monkeypatch, three_tests):
     assert (output / "results.json").is_file()
 
 
+@pytest.mark.parametrize("given", [{}, {"documents": demo.DemoConfig.documents}, {"documents": 60, "steps": 800}])
+def test_what_is_given_counts_more_than_quick(given, tmp_path, monkeypatch):
+    def stop(config, console):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("docmt.cli.demo._make_models", stop)
+    options = [part for name, value in given.items() for part in (f"--{name}", value)]
+    assert call("demo", "--quick", *options, "--output", tmp_path / "demo").status == 130
+    noted = json.loads((tmp_path / "demo" / "demo.json").read_text())
+    assert {name: noted[name] for name in demo.QUICK} == {**demo.QUICK, **given}
+
+
 def test_a_demonstration_that_cannot_be_leaves_nothing(tmp_path):
     output = tmp_path / "demo"
     fails("demo", "--steps", 0, "--output", output, message="the training would never end")

@@ -172,6 +172,10 @@ def test_options_that_do_not_fit(arguments, message, tmp_path, monkeypatch):
         ),
         ("colour: red\n", r"recipe.yaml, line 1: docmt train has no option colour; see docmt train --help"),
         ("data: a\nseed: 1\nseed: 2\n", r"recipe.yaml, line 3: seed is there twice; remove one of them"),
+        (
+            "data: a\nrun: b\nstore: c\n",
+            r"recipe.yaml, line 3: data is set here and in recipe.yaml, line 1: write it once",
+        ),
         ("data: a\nrun:\n", r"recipe.yaml, line 2: run has no value; write one after the colon"),
         ("data: [a, b]\n", r"recipe.yaml, line 1: data takes one value"),
         ("data: {a: b}\n", r"recipe.yaml, line 1: data takes one value"),

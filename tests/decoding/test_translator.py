@@ -244,6 +244,15 @@ def test_names_that_make_no_ensemble(directory, tmp_path, names, message):
     assert "\n" not in str(caught.value)
 
 
+def test_members_that_say_no_language_go_with_all(directory, tmp_path):
+    for name, languages in (("silent", ("", "")), ("half", ("en", "")), ("french", ("en", "fr"))):
+        save(tmp_path / name, languages=languages)
+    members = [tmp_path / "silent", tmp_path / "half", directory]
+    assert docmt.Translator(members).languages == ("en", "de")
+    with pytest.raises(DocmtError, match="they are for en-de and en-fr"):
+        docmt.Translator([*members, tmp_path / "french"])
+
+
 def test_a_device_is_chosen_and_told(directory, monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with caplog.at_level(logging.INFO, "docmt"):

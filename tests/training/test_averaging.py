@@ -87,6 +87,15 @@ def test_the_last_and_the_best(kept):
     assert names(kept_checkpoints(kept.run, "best", 2)) == sorted(f"update-{update}" for update in best)
 
 
+def test_checkpoints_of_weights_alone_are_refused_by_name(kept, tmp_path):
+    """As earlier versions wrote them."""
+    shutil.copytree(kept.run, tmp_path / "old")
+    (tmp_path / "old" / "checkpoints" / "update-8" / "config.json").unlink()
+    assert names(kept_checkpoints(tmp_path / "old", "last", 1)) == ["update-12"]
+    with pytest.raises(DocmtError, match=r"update-8 is of an earlier version of docmt, .* until it has 2 newer ones"):
+        kept_checkpoints(tmp_path / "old", "last", 2)
+
+
 def test_what_cannot_be_averaged_is_named(kept, change, tmp_path):
     def fails(models, message, output="mean"):
         with pytest.raises(DocmtError, match=message):

@@ -45,6 +45,15 @@ def test_a_run_goes_on_from_another_folder(project, change, tmp_path, monkeypatc
     assert_equal_runs(run, tmp_path / "whole")
 
 
+@pytest.mark.parametrize("name", ["data", "store"])
+def test_a_run_may_be_called_as_an_option(project, name, monkeypatch, capsys):
+    run = (project / "runs" / "one").rename(project / "runs" / name)
+    write_recipe(run, data="stores/small")
+    monkeypatch.chdir(project / "runs")
+    assert main(["train", "--resume", name, "-q"]) == 0
+    assert capsys.readouterr().err == ""  # and quiet it is
+
+
 def test_a_store_that_is_gone_is_asked_for(project, tmp_path, capsys):
     run = project / "runs" / "one"
     (project / "stores").rename(project / "moved")

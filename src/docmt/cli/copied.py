@@ -45,15 +45,21 @@ def _with_copies(document: Document, kept: Sequence[int], translation: Translati
     """The translation of the sentences that were kept as one of the document."""
     if len(kept) == len(document.sentences):
         return translation
-    targets, scores = list(document.sentences), [0.0] * len(document.sentences)
-    for number, sentence in zip(kept, translation.sentences, strict=True):
-        targets[number], scores[number] = sentence.target, sentence.score
-    target = document.replace_sentences(targets)
-    fields = zip(document.sentences, targets, scores, document.spans(), target.spans(), strict=True)
+    own = dict(zip(kept, translation.sentences, strict=True))
+    target = document.replace_sentences(
+        [own[number].target if number in own else sentence for number, sentence in enumerate(document.sentences)]
+    )
+    fields = zip(document.sentences, target.sentences, document.spans(), target.spans(), strict=True)
+    sentences = [
+        replace(own[number], source_span=source_span, target_span=target_span)
+        if number in own
+        else decoding.TranslatedSentence(source, copy, 0.0, source_span, target_span)
+        for number, (source, copy, source_span, target_span) in enumerate(fields)
+    ]
     return replace(
         translation,
         document=target,
-        sentences=tuple(decoding.TranslatedSentence(*each) for each in fields),
+        sentences=tuple(sentences),
         miscounted=tuple((kept[first], kept[after - 1] + 1) for first, after in translation.miscounted),
         at_limit=tuple(kept[number] for number in translation.at_limit),
         overlong=tuple(kept[number] for number in translation.overlong),

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from docmt import data, decoding, evaluation, training
-from docmt.cli.parsing import Parser, make_parser, parse
+from docmt.cli.parsing import Parser, make_parser, parse, parse_given
 from docmt.decoding import SearchConfig
 from docmt.documents import Document
 from docmt.errors import DocmtError
@@ -76,9 +76,8 @@ def run(arguments: Sequence[str]) -> int:
     """Writes the corpus, trains both models, translates unseen documents, and shows the difference."""
     config: DemoConfig = parse(parser(), arguments, DemoConfig).settings
     if config.quick:
-        smaller: dict[str, Any] = {
-            name: count for name, count in QUICK.items() if getattr(config, name) == getattr(DemoConfig, name)
-        }
+        given = parse_given(parser(), arguments)
+        smaller: dict[str, Any] = {name: count for name, count in QUICK.items() if name not in given}
         config = replace(config, **smaller)
     _recipe(config, SYSTEMS[0])  # refuses what cannot be trained, before anything is written
     started = time.monotonic()

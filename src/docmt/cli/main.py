@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TextIO
 
 from docmt.errors import DocmtError, printable
-from docmt.streams import silence, standard_streams
+from docmt.streams import is_quiet, silence, standard_streams
 
 COMMANDS = {
     "prepare": "corpus -> tokenizer and prepared store",
@@ -33,6 +33,8 @@ class _ToStandardError(logging.StreamHandler[TextIO]):
     """Writes to what is standard error at the moment: while a progress bar is shown, lines go above it."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if is_quiet() and record.levelno < logging.WARNING:
+            return
         self.stream = sys.stderr
         super().emit(record)
 

@@ -45,7 +45,13 @@ def read_recipe(path: str, options: Sequence[Action], program: str, also: Mappin
     known = {
         option.dest: option for option in options if option.option_strings and "--help" not in option.option_strings
     }
-    return list(_settings(root, "", path, known | {name: known[meant] for name, meant in also.items()}, program))
+    settings = list(_settings(root, "", path, known | {name: known[meant] for name, meant in also.items()}, program))
+    places: dict[str, str] = {}
+    for setting in settings:  # under two of its names: YAML itself sees only equal ones
+        if before := places.get(setting.name):
+            raise DocmtError(f"{setting.place}: {setting.name} is set here and in {before}: write it once")
+        places[setting.name] = setting.place
+    return settings
 
 
 def is_recipe(argument: str) -> bool:

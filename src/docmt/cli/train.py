@@ -93,7 +93,8 @@ def _with_stored_recipe(arguments: list[str]) -> list[str]:
         arguments = ["--config", *arguments]
     from docmt.training.run_directory import find_again  # torch takes a while to load
 
-    given = {argument.partition("=")[0].lstrip("-").replace("-", "_") for argument in arguments}
+    flags = (argument.partition("=")[0] for argument in arguments if argument.startswith("--"))
+    given = {flag.removeprefix("--").replace("-", "_") for flag in flags}
     places = {} if given & {"data", "store"} else find_again(Path(run))
     found = [f"--{name}={place}" for name, place in places.items() if name not in given]
     return ["--config", str(recipe), *found, *arguments, *([] if other else [f"--run={run}"])]

@@ -52,8 +52,8 @@ def load_members(paths: Sequence[Path], device: torch.device | str, precision: P
     one_of("precision", precision, get_args(Precision))
     device = choose_device(device)
     tokenizer, languages = load_model_tokenizer(paths[0]), load_languages(paths[0])
-    for path in paths[1:]:
-        _check_same(paths[0], path, tokenizer, languages)
+    for number, path in enumerate(paths[1:], 1):
+        languages = _check_same(paths[:number], path, tokenizer, languages)
     models = [_load(path, device, precision, tokenizer) for path in paths]
     return Loaded(
         models[0] if len(models) == 1 else Ensemble(models, [str(path) for path in paths]), tokenizer, languages
@@ -70,13 +70,19 @@ def _load(path: Path, device: torch.device, precision: Precision, tokenizer: Tok
     return model
 
 
-def _check_same(first: Path, path: Path, tokenizer: Tokenizer, languages: tuple[str, str]) -> None:
+def _check_same(
+    before: Sequence[Path], path: Path, tokenizer: Tokenizer, languages: tuple[str, str]
+) -> tuple[str, str]:
+    """The languages of the members before and of this one, as far as any of them says."""
     if not load_model_tokenizer(path).same_words(tokenizer):
         raise DocmtError(
-            f"{first} and {path} cannot translate as one: their tokenizers differ; choose models trained on one store"
+            f"{before[0]} and {path} cannot translate as one: their tokenizers differ; choose models trained on one "
+            "store"
         )
     theirs = load_languages(path)
     if any(one and other and one != other for one, other in zip(languages, theirs, strict=True)):
         raise DocmtError(
-            f"{first} and {path} cannot translate as one: they are for {'-'.join(languages)} and {'-'.join(theirs)}"
+            f"{', '.join(map(str, before))} and {path} cannot translate as one: they are for {'-'.join(languages)} and "
+            f"{'-'.join(theirs)}"
         )
+    return languages[0] or theirs[0], languages[1] or theirs[1]

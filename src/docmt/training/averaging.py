@@ -22,7 +22,7 @@ from docmt.model_directory import (
 from docmt.settings import difference, plain
 from docmt.training.checkpoints import read_state
 from docmt.training.run_directory import RunDirectory
-from docmt.weights import read_weights
+from docmt.weights import CONFIG_FILE, WEIGHTS_FILE, read_weights
 
 # What two models may have been trained with and still be of one architecture.
 _NO_MATTER = ("preset", "dropout", "attention_dropout")
@@ -76,7 +76,14 @@ def kept_checkpoints(run: Path, which: Literal["last", "best"], count: int) -> l
             f"or train with --checkpoints.keep {count}"
         )
     chosen = updates_to_average(state.snapshots, which, count, state.best.higher_is_better)
-    return [directory.snapshot(update) for update, _ in chosen]
+    checkpoints = [directory.snapshot(update) for update, _ in chosen]
+    for checkpoint in checkpoints:
+        if (checkpoint / WEIGHTS_FILE).is_file() and not (checkpoint / CONFIG_FILE).exists():
+            raise DocmtError(
+                f"{checkpoint} is of an earlier version of docmt, which kept weights alone: go on with the run "
+                f"(docmt train --resume {run}) until it has {count} newer ones"
+            )
+    return checkpoints
 
 
 def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
