@@ -235,7 +235,7 @@ def _tell(file: _File) -> None:
     if file.input.looks_wrapped:
         print(
             f"docmt: {file.name}: looks hard-wrapped (its lines end in the middle of sentences, and each is translated "
-            "as a sentence): add --input.join_lines true",
+            "as a sentence): add --join_lines",
             file=sys.stderr,
         )
 
