@@ -318,7 +318,7 @@ def test_stores_that_are_none_or_stand_already(store, files):
     fails("train", "--data", files / "none", "--run", files / "run", *SHORT, message="is not a prepared store")
     pair = ["--train", files / "good.txt", files / "good.de", "--vocabulary_size", 262]
     before = (store / "statistics.json").read_bytes()
-    fails("prepare", "--store", store, *pair, message="exists already; add --overwrite true to replace it")
+    fails("prepare", "--store", store, *pair, message="exists already; add --overwrite to replace it")
     fails("prepare", "--store", files, *pair, message="exists and is not a prepared store")
     fails("prepare", "--store", files / "one.txt", *pair, message="is a file")
     fails("prepare", "--store", files / "one.txt" / "s", *pair, message="a file stands where a directory is needed")

@@ -84,7 +84,9 @@ def test_interrupted_killed_and_resumed_is_as_never_stopped(store, tmp_path, cap
     out, err = first.communicate(timeout=60)
     assert first.returncode == 130
     assert out == ""
-    assert re.search(rf"^docmt: interrupted after update \d+; go on with: docmt train --resume {run}$", err, re.M)
+    assert re.search(
+        rf"^docmt: interrupted after update \d+\ndocmt: go on with: docmt train --resume {run}$", err, re.M
+    )
     assert f"docmt: its model so far can be used already: docmt translate {run} FILE\n" in err
     assert "Traceback" not in err
     assert not (run / "model").exists()
@@ -161,7 +163,7 @@ def test_what_may_be_wrong_is_told(run, tmp_path):
     assert short.status == 0
     lines = short.err.splitlines()
     assert lines[0].startswith(
-        "docmt: 2 x sentences ended by the length limit, so that words may be missing (--search."
+        "docmt: 2 x sentences ended by the length limit, so that words may be missing (--max_length_ratio"
     )
     assert lines[0].endswith(f"(first: {path}, sentence 1)")
     assert lines[1].startswith("docmt: 1 x source sentences longer than the instances that the model was trained on")

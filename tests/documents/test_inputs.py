@@ -169,9 +169,7 @@ REFUSED = {
 def test_formats_that_are_refused(tmp_path: Path, name: str) -> None:
     data = REFUSED[name].encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    with pytest.raises(
-        DocmtError, match=rf"{name}: this is [^:]+, which docmt does not read: \S+.*--input\.layout text"
-    ):
+    with pytest.raises(DocmtError, match=rf"{name}: this is [^:]+, which docmt does not read: \S+.*--layout text"):
         read_input(tmp_path / name)
     (document,) = read_input(tmp_path / name, layout="text").documents
     assert document.text() == REFUSED[name]

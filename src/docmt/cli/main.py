@@ -95,7 +95,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def _usage() -> str:
-    lines = [f"  {name:<10} {summary}" for name, summary in COMMANDS.items()]
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
     return "\n".join(
         [
             "docmt: document-level machine translation",

@@ -96,6 +96,8 @@ class Parser(ArgumentParser):
             shown.start_section("examples")
             shown._add_item("\n".join, [[f"  {example}" for example in self.examples] + [""]])
             shown.end_section()
+        if not self.common:
+            return "\n".join(filter(None, [usage, shown.format_help(), text.removeprefix(usage).lstrip("\n")]))
         shown.start_section("common options")
         for name in self.common:
             action = copy(_option(self, name))

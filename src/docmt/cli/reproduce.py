@@ -76,7 +76,9 @@ def run(arguments: Sequence[str]) -> int:
     file = given.pop(0) if given and is_recipe(given[0]) else None
     options = parse_given(parser(), given)
     if options.get("list"):
-        print("\n".join(f"{name:<16} {experiment.title}" for name, experiment in list_experiments().items()))
+        titles = {name: experiment.title for name, experiment in list_experiments().items()}
+        width = max(map(len, titles))
+        print("\n".join(f"{name:<{width}}  {title}" for name, title in titles.items()))
         return 0
     if file is not None and options.get("name"):
         raise DocmtError(f"{file} and {options['name']} both name an experiment: give one of them")

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 WARNINGS = {
     "sentence_count": "places where the model gave another number of sentences than the source has: surplus sentences "
     "were joined, missing ones left empty",
-    "length_limit": "sentences ended by the length limit, so that words may be missing (--search.max_length_ratio and "
-    "--search.max_length_extra raise it)",
+    "length_limit": "sentences ended by the length limit, so that words may be missing (--max_length_ratio and "
+    "--max_length_extra raise it)",
     "long_source": "source sentences longer than the instances that the model was trained on, each translated alone",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,9 +66,9 @@ def run(arguments: Sequence[str]) -> int:
     result = training.train(options.settings, resume=options.resume is not None)
     if result.interrupted:
         if result.leads:
-            run = printable(str(result.run))
+            run = shlex.quote(printable(str(result.run)))
             print(
-                f"docmt: interrupted after update {result.update}; go on with: docmt train --resume {run}\n"
+                f"docmt: go on with: docmt train --resume {run}\n"
                 f"docmt: its model so far can be used already: docmt translate {run} FILE",
                 file=sys.stderr,
             )

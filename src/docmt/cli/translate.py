@@ -234,7 +234,7 @@ def _tell(file: _File) -> None:
     if file.input.looks_wrapped:
         warn(
             f"{file.name}: looks hard-wrapped (its lines end in the middle of sentences, and each is translated as a "
-            "sentence): add --input.join_lines"
+            "sentence): add --join_lines"
         )
 
 

@@ -23,38 +23,38 @@ class PrepareConfig:
     """What to prepare from which files."""
 
     store: Path
-    """The directory to write."""
+    """the directory to write"""
     train: list[Path]
-    """Training corpus: the source and the target text file, or one JSONL file; several corpora one after another."""
+    """training corpus: the source and the target text file, or one JSONL file; several corpora one after another"""
     dev: list[Path] = field(default_factory=list)
-    """Development corpora, like `train`; without one there is no validation."""
+    """development corpora, like `train`; without one there is no validation"""
     test: list[Path] = field(default_factory=list)
-    """Test corpora, like `train`."""
+    """test corpora, like `train`"""
     train_docids: list[Path] = field(default_factory=list)
-    """Text files with the id of the document of each line, one beside each corpus of `train` (- for one that has its
-    borders itself); lines that follow each other with the same id are one document."""
+    """text files with the id of the document of each line, one beside each corpus of `train` (- for one that has its
+    borders itself); lines that follow each other with the same id are one document"""
     dev_docids: list[Path] = field(default_factory=list)
-    """The same for `dev`."""
+    """the same for `dev`"""
     test_docids: list[Path] = field(default_factory=list)
-    """The same for `test`."""
+    """the same for `test`"""
     source_language: str = ""
-    """Code of the source language, such as "en"; written into the store and later into the model card."""
+    """code of the source language, such as "en"; written into the store and later into the model card"""
     target_language: str = ""
-    """Code of the target language."""
+    """code of the target language"""
     tokenizer: Literal["bpe", "sentencepiece", "moses-bpe"] = "bpe"
-    """Kind of the tokenizer that is learned from both sides of `train`; moses-bpe is the published pipeline (Moses
-    tokens, truecased, joint BPE), which changes quotes and spaces and needs both language codes."""
+    """kind of the tokenizer that is learned from both sides of `train`; moses-bpe is the published pipeline (Moses
+    tokens, truecased, joint BPE), which changes quotes and spaces and needs both language codes"""
     vocabulary_size: int = ranged(0, 0, LARGEST_VOCABULARY)
-    """Size of the vocabulary to learn, the six special tokens included (0: 16,000, or 30,000 for moses-bpe); of no
-    effect with a ready tokenizer."""
+    """size of the vocabulary to learn, the six special tokens included (0: 16,000, or 30,000 for moses-bpe); of no
+    effect with a ready tokenizer"""
     tokenizer_directory: Path | None = None
-    """Use the tokenizer of this model directory (or folder `tokenizer` of a store) instead of learning one."""
+    """use the tokenizer of this model directory (or folder `tokenizer` of a store) instead of learning one"""
     sentencepiece_model: Path | None = None
-    """Use this SentencePiece `.model` file instead of learning a tokenizer."""
+    """use this SentencePiece `.model` file instead of learning a tokenizer"""
     instance_tokens: int = ranged(DEFAULT_LIMIT, MARKS + 1, MANY)
-    """The limit of an instance, for the statistics: the store itself is not cut into instances."""
+    """the limit of an instance, for the statistics: the store itself is not cut into instances"""
     overwrite: bool = False
-    """Replace the store if there is one already."""
+    """replace the store if there is one already"""
 
     def __post_init__(self) -> None:
         check_fields(self, "")

@@ -71,7 +71,7 @@ def _check_store(config: PrepareConfig) -> None:
         if not (store / STATISTICS_FILE).is_file():
             raise DocmtError(f"{store} exists and is not a prepared store; choose another directory for the store")
         if not config.overwrite:
-            raise DocmtError(f"the store {store} exists already; add --overwrite true to replace it, or choose another")
+            raise DocmtError(f"the store {store} exists already; add --overwrite to replace it, or choose another")
     elif store.exists() and not store.is_dir():
         raise DocmtError(f"{store} is a file; choose a directory for the store")
     for split in SPLITS:

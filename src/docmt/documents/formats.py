@@ -21,23 +21,23 @@ from docmt.errors import DocmtError
 
 Format = Literal["text", "markdown", "jsonl"]
 
-_EXTRACT = "extract the text (pandoc x -t plain does for most), and translate that"
+_EXTRACT = "extract the text (pandoc FILE -t plain does for most), and translate that"
 _SUBTITLES = (
     "subtitles",
-    "put their text into a file of one sentence a line, and translate that with --input.layout lines",
+    "put their text into a file of one sentence a line, and translate that with --layout lines",
 )
 _PAGE = "a web page", _EXTRACT
 _XML = "XML", _EXTRACT
 _OFFICE = "an office document", _EXTRACT
 _SENTENCES = (
-    "put the sentences of one language into a file of one sentence a line, and translate that with --input.layout lines"
+    "put the sentences of one language into a file of one sentence a line, and translate that with --layout lines"
 )
 _REFUSED = {
     **dict.fromkeys((".srt", ".vtt", ".sub", ".ass"), _SUBTITLES),
     **dict.fromkeys((".html", ".htm", ".xhtml"), _PAGE),
     **dict.fromkeys((".docx", ".odt", ".doc", ".rtf", ".pptx", ".xlsx", ".epub"), _OFFICE),
     ".xml": _XML,
-    ".pdf": ("a PDF document", "extract the text (pdftotext does), and translate that with --input.join_lines true"),
+    ".pdf": ("a PDF document", "extract the text (pdftotext does), and translate that with --join_lines"),
     ".po": ("messages of gettext", _SENTENCES),
     ".tmx": ("a translation memory", _SENTENCES),
     ".xliff": ("a translation in XLIFF", _SENTENCES),
@@ -51,7 +51,7 @@ _MARKUP = (
     (re.compile(r"\s*\d+\s*\n\s*\d\d:\d\d:\d\d[,.]\d+\s*-->"), _SUBTITLES),
     (re.compile(r"%PDF-\d"), _REFUSED[".pdf"]),
 )
-_BY_FORCE = " (--input.layout text takes it for plain text as it stands)"
+_BY_FORCE = " (--layout text takes it for plain text as it stands)"
 _MARKDOWN = (".md", ".markdown")
 
 

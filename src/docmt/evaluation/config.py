@@ -62,21 +62,21 @@ class MetricConfig:
     """
 
     protocol: str = ""
-    """Score as a published system was scored: gtransformer (Bao et al. 2021), zhang2018 (Zhang et al. 2018), multihop
-    (Zhang et al. 2021) or rfa (Wu et al. 2022). Sets unit, text, tokenize and lowercase; needs the language."""
+    """score as a published system was scored: gtransformer (Bao et al. 2021), zhang2018 (Zhang et al. 2018), multihop
+    (Zhang et al. 2021) or rfa (Wu et al. 2022). Sets unit, text, tokenize and lowercase; needs the language"""
     unit: str = ""
-    """The segment of d-BLEU: the whole document (usual), or the instance, packed from both sides as in training and
-    translated on its own, as in G-Transformer (Bao et al. 2021), where it is at most 512 tokens."""
+    """the segment of d-BLEU: the whole document (usual), or the instance, packed from both sides as in training and
+    translated on its own, as in G-Transformer (Bao et al. 2021), where it is at most 512 tokens"""
     text: str = ""
-    """The form in which BLEU compares both sides: plain, as they are (usual); tokenized by the Moses scripts, with
-    entities such as &apos;; tokenized-hyphens, with @-@ for hyphens as well; or detokenized again after that."""
+    """the form in which BLEU compares both sides: plain, as they are (usual); tokenized by the Moses scripts, with
+    entities such as &apos;; tokenized-hyphens, with @-@ for hyphens as well; or detokenized again after that"""
     language: str = ""
-    """Code of the language of the translations, for any text but plain."""
+    """code of the language of the translations, for any text but plain"""
     tokenize: str = ""
-    """The sacreBLEU tokenizer of s-BLEU and d-BLEU: 13a for plain text (usual), none for text already tokenized, also
-    zh, char, intl, ja-mecab, ko-mecab, flores200 and others. chrF does not tokenize, and always takes plain text."""
+    """the sacreBLEU tokenizer of s-BLEU and d-BLEU: 13a for plain text (usual), none for text already tokenized, also
+    zh, char, intl, ja-mecab, ko-mecab, flores200 and others. chrF does not tokenize, and always takes plain text"""
     lowercase: bool = False
-    """Compare in lower case; zhang2018 always does."""
+    """compare in lower case; zhang2018 always does"""
 
     def __post_init__(self) -> None:
         if self.protocol and self.protocol not in PROTOCOLS:

@@ -71,9 +71,10 @@ def kept_checkpoints(run: Path, which: Literal["last", "best"], count: int) -> l
     if which == "best" and state.best.score is None:
         raise DocmtError(f"the run {run} has no dev split that says which checkpoints are the best: use --last")
     if len(state.snapshots) < count:
+        advice = f"train with --checkpoints.keep {count}"
         raise DocmtError(
-            f"the run {run} keeps {len(state.snapshots)} checkpoints, and {count} are to be averaged: ask for fewer, "
-            f"or train with --checkpoints.keep {count}"
+            f"the run {run} keeps {len(state.snapshots)} checkpoints, and {count} are to be averaged: "
+            f"{f'ask for fewer, or {advice}' if state.snapshots else advice}"
         )
     chosen = updates_to_average(state.snapshots, which, count, state.best.higher_is_better)
     checkpoints = [directory.snapshot(update) for update, _ in chosen]

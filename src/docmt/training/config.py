@@ -133,7 +133,7 @@ class TrainConfig:
     """A training run: the same object is the flags, the recipe file and the copy kept in the run directory."""
 
     data: Path
-    """prepared store"""
+    """prepared store; `--store` is the same"""
     run: Path
     """run directory, made new: checkpoints, metrics, log, and the final model in `model`"""
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import shlex
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -399,7 +400,7 @@ class Training:
                 "best validation: dev %s %.4f after update %d; dev loss of the model: %s",
                 *(self._score_name, state.best.score, state.best.update, facts["dev_loss_of_this_model"]),
             )
-        _log.info("it is in %s; try: docmt translate %s FILE", self.run.model, self.run.path)
+        _log.info("it is in %s; try: docmt translate %s FILE", self.run.model, shlex.quote(str(self.run.path)))
         self.fabric.barrier()
 
 
