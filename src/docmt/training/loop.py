@@ -25,7 +25,7 @@ from docmt.training.checkpoints import TrainingState, load_checkpoint, read_stat
 from docmt.training.config import TrainConfig
 from docmt.training.corpus import TrainingCorpus, fit_model_config
 from docmt.training.early_stopping import BestSoFar
-from docmt.training.fabric import start_fabric, will_lead
+from docmt.training.fabric import start_fabric, told_of_lost_processes, will_lead
 from docmt.training.initialize import initialize_from
 from docmt.training.interrupts import StopWish, stop_on_signals
 from docmt.training.outlook import Recent, seconds_left
@@ -81,6 +81,7 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
             fabric = start_fabric(config)
             corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
             _check_average(config, corpus)
+            held.enter_context(told_of_lost_processes(fabric, config.run))
             if fabric.is_global_zero:
                 run.reopen(config) if resume else run.create(config)
             fabric.barrier()
@@ -124,6 +125,7 @@ class Training:
             best=BestSoFar(higher_is_better=config.validation.best_by == "d_bleu"),
             data=corpus.fingerprint,
             new_weights=new_weights,
+            processes=fabric.world_size,
         )
         if goes_on:
             self.state = self._load()
@@ -339,6 +341,12 @@ class Training:
                 f"the training data in {self.config.data} is not what the run {self.run.path} was started with: "
                 "put the old store back, or start a new run"
             )
+        if state.processes not in (0, self.fabric.world_size):
+            raise DocmtError(
+                f"the run {self.run.path} was trained by {state.processes} process(es), not "
+                f"{self.fabric.world_size}, which would give its updates other batches: start as many again"
+            )
+        state.processes = self.fabric.world_size
         for update, _ in state.snapshots:  # now, not at the end of the training
             if not (weights := self.run.snapshot(update) / WEIGHTS_FILE).is_file():
                 raise DocmtError(f"{weights}, which is kept for an average, is missing: copy the run again")
