@@ -19,6 +19,7 @@ from docmt.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model_directory import describe_model, save_model
 from docmt.progress import progress
+from docmt.streams import hush
 from docmt.training.allocator import keep_freed_memory
 from docmt.training.averaging import load_average, updates_to_average
 from docmt.training.checkpoints import TrainingState, load_checkpoint, read_state, save_checkpoint, state_values
@@ -73,6 +74,8 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
     if "LOCAL_RANK" not in os.environ:  # before this process starts others, so that errors are told once
         run.check_resumable(config) if resume else run.check_new()
     leads = will_lead()
+    if not leads:
+        hush(True)  # the first of several processes shows their progress
     with ExitStack() as held:
         if leads:  # before others are started, too, so that the refusal is told once
             held.enter_context(run.lock())
