@@ -36,7 +36,7 @@ from docmt.training.summary import card_of, opening
 from docmt.training.tracking import Tracker
 from docmt.training.update import Updater, seed_of
 from docmt.training.validation import DevBleu, validation_loss
-from docmt.weights import WEIGHTS_FILE, load_weights
+from docmt.weights import WEIGHTS_FILE, check_shapes, load_weights, read_shapes
 
 _log = logging.getLogger(__name__)
 
@@ -353,6 +353,7 @@ class Training:
         for update, _ in state.snapshots:  # now, not at the end of the training
             if not (weights := self.run.snapshot(update) / WEIGHTS_FILE).is_file():
                 raise DocmtError(f"{weights}, which is kept for an average, is missing: copy the run again")
+            check_shapes(self.model, read_shapes(weights), weights)
         return state
 
     def _cut_metrics(self) -> None:
