@@ -27,7 +27,12 @@ def is_quiet() -> bool:
 def tell(line: str) -> None:
     """News for people, one line on standard error, unless they are not wanted."""
     if not _quiet:
-        print(f"docmt: {printable(line)}", file=forgiving(sys.stderr), flush=True)
+        warn(line)
+
+
+def warn(line: str) -> None:
+    """What people should know in any case, on standard error."""
+    print(f"docmt: {printable(line)}", file=forgiving(sys.stderr), flush=True)
 
 
 class Forgiving:

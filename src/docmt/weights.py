@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
 
 from docmt.checksums import check_beside
@@ -75,8 +75,11 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     Raises OSError when the system refuses.
     """
     try:
-        with _openable(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as openable:
-            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, openable)
+        contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+        if _is_text(path):
+            save_file(contiguous, path)
+        else:
+            path.write_bytes(save(contiguous))
     except SafetensorError as error:  # how the library reports a full disk, among others
         number = re.search(r"os error (\d+)", str(error))
         raise OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error)) from error
@@ -128,15 +131,17 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _openable(path: Path, flags: int = os.O_RDONLY) -> Iterator[Path]:
+def _openable(path: Path) -> Iterator[Path]:
     """The path under a name that the library can open: it opens none that is not UTF-8."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        descriptor = os.open(path, flags, 0o666)
-        try:
-            yield Path(f"/dev/fd/{descriptor}")
-        finally:
-            os.close(descriptor)
+    if _is_text(path):
+        yield path
         return
-    yield path
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield Path(f"/dev/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+def _is_text(path: Path) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in str(path))

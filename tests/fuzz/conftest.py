@@ -106,3 +106,11 @@ def copy(tmp_path):
         return place
 
     return copied
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Names that are not UTF-8 stand in what is captured, and workers can send nothing but UTF-8."""
+    report = yield
+    report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
+    return report

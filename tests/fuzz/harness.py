@@ -58,7 +58,7 @@ def keeps_to_the_contract(*arguments, stdin=b"", statuses=(0, 2)):
 
 def check_outcome(outcome, arguments, statuses=(0, 2)):
     """Asserts that the status is one of those, and that standard error holds sentences for people."""
-    said = f"docmt {arguments!r} ended with {outcome.status} and said {outcome.err[:2000]!r}"
+    said = f"docmt {arguments!a} ended with {outcome.status} and said {outcome.err[:2000]!a}"
     assert outcome.status in statuses, said
     errors = [line for line in outcome.err.splitlines() if line.startswith("docmt: error: ")]
     assert bool(errors) == (outcome.status == 2), said

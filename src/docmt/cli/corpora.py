@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -12,8 +11,9 @@ from docmt.documents import Document, ParallelDocument, Skipped, read_parallel
 from docmt.documents.corpus import DOCUMENT_MARK
 from docmt.documents.formats import is_jsonl
 from docmt.documents.plain_text import STANDARD, decoded_lines
-from docmt.errors import DocmtError, printable
+from docmt.errors import DocmtError
 from docmt.files import check_writable
+from docmt.streams import warn
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -48,8 +48,8 @@ def read_corpus(source: str, target: str | None) -> list[ParallelDocument]:
         names = f"{source} and {target} hold" if target else f"{source} holds"
         raise DocmtError(f"{names} no sentence pairs: give files with parallel sentences")
     for reason, count in skipped.counts.items():
-        places = printable("; ".join(skipped.examples[reason]))
-        print(f"docmt: left out {count} x {reason} ({places}{', ...' if count > 3 else ''})", file=sys.stderr)
+        places = "; ".join(skipped.examples[reason])
+        warn(f"left out {count} x {reason} ({places}{', ...' if count > 3 else ''})")
     return corpus
 
 

@@ -36,11 +36,13 @@ _postponed_annotations.update_module_global_vars = lambda module, global_vars, l
 
 
 def _read_value(text: str) -> Any:
-    """A value as YAML has it. Bytes of file names that are no UTF-8 are no YAML either: they are text as they are."""
-    return text if _SURROGATES.search(text) else yaml_load(text)  # type: ignore[no-untyped-call]
+    """A value as YAML has it; what YAML cannot read (file names that are no UTF-8, endless digits) is text as it is."""
+    try:
+        return yaml_load(text)  # type: ignore[no-untyped-call]
+    except (ValueError, yaml.reader.ReaderError):
+        return text
 
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
 set_loader("yaml", _read_value, (yaml.YAMLError,))
 
 WIDEST_HELP = 110

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from docmt.errors import printable
+from docmt.streams import warn
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
@@ -98,11 +97,11 @@ class Report:
         for warning, found in self.places.items():
             if found:
                 first = f"first: {found[0]}" if len(found) > 1 else found[0]
-                print(f"docmt: {len(found)} x {WARNINGS[warning]} ({printable(first)})", file=sys.stderr)
+                warn(f"{len(found)} x {WARNINGS[warning]} ({first})")
         for failure in self.failures:
-            print(f"docmt: error: {printable(failure)}", file=sys.stderr)
+            warn(f"error: {failure}")
         if done < total and total > 1:
-            print(f"docmt: {total - done} of {total} {things} could not be {undone}", file=sys.stderr)
+            warn(f"{total - done} of {total} {things} could not be {undone}")
         return 2 if self.failures else 0
 
 

@@ -74,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
             report.collect(name, document)
     if options.format == "jsonl":
         found_records = [
-            records(document) if document else error_records(source, report.reason(name))
+            records(document) if document is not None else error_records(source, report.reason(name))
             for document, (source, _), name in zip(scored, pairs, names, strict=True)
         ]
         lines = [json.dumps(record, ensure_ascii=False) for own in found_records for record in own]

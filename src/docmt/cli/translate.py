@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +23,7 @@ from docmt.documents.plain_text import GZIP_SUFFIX, STANDARD, write_text
 from docmt.documents.segmentation import knows_language
 from docmt.errors import DocmtError
 from docmt.files import cannot_write
+from docmt.streams import tell, warn
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
@@ -135,10 +135,9 @@ def run(arguments: Sequence[str]) -> int:
         raise DocmtError("--search.n_best above 1 needs --format jsonl: text has room for one translation")
     outputs = _outputs(options.files or [STANDARD], options.output, options.format)
     if options.input.language and not knows_language(options.input.language):
-        print(
-            f"docmt: --input.language {options.input.language}: there are no rules for this language, and those of "
-            "English find its sentences",
-            file=sys.stderr,
+        warn(
+            f"--input.language {options.input.language}: there are no rules for this language, and those of English "
+            "find its sentences"
         )
     translator = translator_of(options)
     report = Report()
@@ -232,12 +231,11 @@ def _tell(file: _File) -> None:
     """Says what was seen in a file that its user may not know."""
     if left := file.input.verbatim:
         parts = [f"{count} {'line' if count == 1 else 'lines'} of {kind}" for kind, count in left.items()]
-        print(f"docmt: {file.name}: left as they are: {', '.join(parts)}", file=sys.stderr)
+        tell(f"{file.name}: left as they are: {', '.join(parts)}")
     if file.input.looks_wrapped:
-        print(
-            f"docmt: {file.name}: looks hard-wrapped (its lines end in the middle of sentences, and each is translated "
-            "as a sentence): add --input.join_lines true",
-            file=sys.stderr,
+        warn(
+            f"{file.name}: looks hard-wrapped (its lines end in the middle of sentences, and each is translated as a "
+            "sentence): add --input.join_lines"
         )
 
 
@@ -275,7 +273,7 @@ def _write(file: _File, translations: Sequence[Translation | None], report: Repo
 def _text(file: _File, translations: Sequence[Translation | None]) -> str:
     """The translated file; the sentences of a document that has no translation are empty."""
     documents = [
-        translation.document if translation else document.replace_sentences([""] * len(document.sentences))
+        translation.document if translation is not None else document.replace_sentences([""] * len(document.sentences))
         for document, translation in zip(file.documents, translations, strict=True)
     ]
     last = documents[-1:]
@@ -293,7 +291,7 @@ def _jsonl(file: _File, translations: Sequence[Translation | None], report: Repo
     lines = []
     source_start = target_start = 0
     for name, document, translation in zip(file.names, file.documents, translations, strict=True):
-        found = records(translation) if translation else error_records(document, report.reason(name))
+        found = records(translation) if translation is not None else error_records(document, report.reason(name))
         for record in found:
             for span, start in (("source_span", source_start), ("target_span", target_start)):
                 if span in record:
@@ -301,5 +299,5 @@ def _jsonl(file: _File, translations: Sequence[Translation | None], report: Repo
             lines.append(json.dumps(record, ensure_ascii=False) + "\n")
         if file.input.format != "jsonl":
             source_start += len(document.text())
-            target_start += len(translation.text() if translation else "".join(document.gaps))
+            target_start += len(translation.text() if translation is not None else "".join(document.gaps))
     return "".join(lines)
