@@ -12,7 +12,7 @@ from commands import QUICK, TINY, call, start, wait_for_lines
 
 import docmt
 from docmt.cli.main import _ToStandardError
-from docmt.decoding import translate_documents
+from docmt.decoding import SearchConfig, translate_documents
 from docmt.documents import Document, one_line, read_documents
 
 TEXT = (
@@ -136,7 +136,7 @@ def test_several_files_into_a_directory(run, report, tmp_path):
 
 def test_jsonl_has_a_record_for_every_sentence(run, report):
     text = call("translate", run, report).out
-    found = records(call("translate", run, report, "--format", "jsonl", "--search.n_best", 3))
+    found = records(call("translate", run, report, "--format", "jsonl", "--nbest", 3))
     assert [record["source"] for record in found] == list(Document.from_text(TEXT).sentences)
     assert [record["sentence"] for record in found] == list(range(1, 9))
     for record in found:
@@ -245,7 +245,14 @@ def test_evaluating_a_model_is_evaluating_its_translations(run, corpus, tmp_path
     assert scores["documents"] == 6
     only_json = call("evaluate", "--hypothesis", files["hypothesis"], "--reference", files["reference"], "--json", "-")
     assert (scores.pop("left_out"), set(scores.pop("warnings").values())) == (0, {0})
-    assert json.loads(only_json.out) == scores
+    by_json = json.loads(only_json.out)
+    named = [{name: found.pop(name) for name in (*files, "model", "beam")} for found in (scores, by_json)]
+    paths = {name: str(path) for name, path in files.items()}
+    assert named == [
+        {**paths, "hypothesis": None, "model": str(run), "beam": SearchConfig().beam},
+        {**paths, "source": None, "model": None, "beam": None},
+    ]
+    assert by_json == scores
     perfect = call("evaluate", "--hypothesis", files["reference"], "--reference", files["reference"])
     assert perfect.out.count("100.00") == 3
     instances = ["--metrics.unit", "instance", "--json", "-"]

@@ -348,6 +348,7 @@ def test_the_commands_are_listed():
 
 SLOW = ("torch", "lightning_fabric")
 QUICK = [["--help"], ["--version"], ["nonsense"], ["reproduce", "--list"]]
+QUICK += [["completion", "bash"], ["evaluate", "--hypothesis", __file__, "--reference", __file__]]
 QUICK += [[command, argument] for command in COMMANDS for argument in ("--help", "--nonsense")]
 
 

@@ -85,6 +85,21 @@ def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
 
+def test_only_a_corpus_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current directory was, with everything in it."""
+    directory = tmp_path / "corpus"
+    for seed in (1, 2):
+        write_corpus(directory, train=3, dev=1, test=1, seed=seed)
+    (directory / "thesis.tex").write_text("all of it")
+    with pytest.raises(DocmtError, match=r"corpus is no synthetic corpus .*\(thesis\.tex stands in it\): name a new"):
+        write_corpus(directory, train=3, dev=1, test=1, seed=1)
+    assert (directory / "thesis.tex").read_text() == "all of it"
+    (directory / "thesis.tex").unlink()
+    monkeypatch.chdir(directory)
+    with pytest.raises(DocmtError, match="it is the current directory"):
+        write_corpus(Path(), train=3, dev=1, test=1, seed=1)
+
+
 def test_test_nouns_were_seen_in_training(tmp_path: Path) -> None:
     # Few training documents, so that most nouns are missing from them.
     write_corpus(tmp_path / "corpus", train=12, dev=40, test=40, seed=2)

@@ -284,6 +284,18 @@ def test_the_optimizer_of_a_partly_frozen_model(tmp_path):
         _restore_optimizer(*small_model(), path)
 
 
+def test_a_checkpoint_of_another_model_is_noticed_when_a_run_goes_on(config):
+    """Not at the end of the training, when the average is made."""
+    config = replace(config, checkpoints=replace(config.checkpoints, average="last", average_count=2))
+    train(config)
+    path = next(config.run.glob("checkpoints/update-*/model.safetensors"))
+    save_file({"a": torch.ones(2)}, path)
+    updates = (config.run / "metrics.jsonl").read_text()
+    with pytest.raises(DocmtError, match=rf"{path} has no weights for .*: it belongs to another model"):
+        train(replace(config, stop=replace(config.stop, max_steps=100_000)), resume=True)
+    assert (config.run / "metrics.jsonl").read_text() == updates
+
+
 def test_an_average_of_two_models_is_refused(tmp_path):
     save_file({"a": torch.ones(2)}, tmp_path / "one")
     save_file({"b": torch.ones(2)}, tmp_path / "other")

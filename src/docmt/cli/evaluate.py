@@ -104,9 +104,14 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _tell(options: Any, evaluation: Evaluation, remark: str, more: dict[str, Any]) -> None:
-    """Writes the scores: as a table with a last line, if there is a remark, and as JSON with more entries."""
+    """Writes the scores: as a table with a last line, if there is a remark, and as JSON with more entries.
+
+    The JSON says first what was scored, so that the files of several systems can be told apart.
+    """
     if options.json:
-        write_text(options.json, json.dumps({**evaluation.to_json(), **more}, indent=2) + "\n")
+        named = {name: getattr(options, name) for name in ("hypothesis", "model", "source", "reference")}
+        named["beam"] = options.search.beam if options.model else None
+        write_text(options.json, json.dumps({**named, **evaluation.to_json(), **more}, indent=2) + "\n")
     if options.json != "-":
         print(f"{evaluation.format()}\n{remark}" if remark else evaluation.format())
 

@@ -102,6 +102,7 @@ def parser() -> Parser:
         "MODEL [FILE ...] [options]",
         examples=EXAMPLES,
         common=COMMON,
+        also={"nbest": "search.n_best"},
     )
     made.add_argument("model", type=str, metavar="MODEL", help="model or run directory; M1,M2 is an ensemble")
     made.add_argument("files", nargs="*", type=str, metavar="FILE", help="files; none, or -, is standard input")

@@ -19,6 +19,12 @@ from docmt.files import atomic_directory, write_text
 from docmt.synthetic.grammar import Pronoun, SyntheticDocument, write_documents
 from docmt.synthetic.lexicon import NOUNS, Case, Gender
 
+CONTRASTIVE_FILE, PRONOUNS_FILE = "test.contrastive.jsonl", "test.pronouns.jsonl"
+CORPUS_FILES = frozenset(f"{split}.{language}" for split in ("train", "dev", "test") for language in ("en", "de")) | {
+    CONTRASTIVE_FILE,
+    PRONOUNS_FILE,
+}
+
 
 @dataclass(frozen=True)
 class ContrastiveItem:
@@ -66,9 +72,11 @@ def write_corpus(directory: Path, *, train: int, dev: int, test: int, seed: int)
 
     train/dev/test `.en` and `.de` hold one sentence a line and an empty line between documents;
     test.contrastive.jsonl one `ContrastiveItem` a line; test.pronouns.jsonl one test document a line with its pronouns
-    (see `read_pronouns`). Development and test documents use only nouns of the training documents. An old directory of
-    that name is replaced. Raises DocmtError if a split would be empty or the directory cannot be written.
+    (see `read_pronouns`). Development and test documents use only nouns of the training documents. A corpus that stands
+    there is replaced. Raises DocmtError if a split would be empty, if the directory cannot be written, or if it holds
+    anything else.
     """
+    _check_place(directory)
     if min(train, dev, test) < 1:
         raise DocmtError(
             f"a synthetic corpus needs at least one document a split, not train={train}, dev={dev}, test={test};"
@@ -90,8 +98,17 @@ def write_corpus(directory: Path, *, train: int, dev: int, test: int, seed: int)
         for name, items in splits.items():
             pairs = (item.document for item in items)
             write_parallel(pairs, temporary / f"{name}.en", temporary / f"{name}.de")
-        write_text(temporary / "test.contrastive.jsonl", _jsonl(contrastive))
-        write_text(temporary / "test.pronouns.jsonl", _jsonl(marked))
+        write_text(temporary / CONTRASTIVE_FILE, _jsonl(contrastive))
+        write_text(temporary / PRONOUNS_FILE, _jsonl(marked))
+
+
+def _check_place(directory: Path) -> None:
+    """Raises DocmtError where something stands that is no synthetic corpus, and would be lost."""
+    if directory.is_dir():
+        others = sorted({path.name for path in directory.iterdir()} - CORPUS_FILES)
+        if others or directory.resolve() == Path.cwd():
+            what = f"{others[0]} stands in it" if others else "it is the current directory"
+            raise DocmtError(f"{directory} is no synthetic corpus that can be replaced ({what}): name a new directory")
 
 
 def _jsonl(records: Iterable[dict[str, object]]) -> str:

@@ -65,6 +65,8 @@ class TrainingState:
     """update and score of the checkpoints that are kept, for the average or for later"""
     new_weights: list[str] = field(default_factory=list)
     """parameters that the model to start from did not have (they may have a learning rate of their own)"""
+    processes: int = 0
+    """processes that train the run, which an update's batches are shared among; 0: earlier versions did not say"""
 
 
 def save_checkpoint(

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from lightning_fabric import Fabric
 
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 from docmt.training.config import TrainConfig
+
+_ERROR, _INTERRUPTED = 2, 130  # statuses of the command
+_LOOK_EVERY, _GRACE = 1.0, 5.0  # seconds between looks at the other processes, and before this one is ended for them
 
 
 def will_lead() -> bool:
@@ -24,14 +34,18 @@ def will_lead() -> bool:
 def start_fabric(config: TrainConfig) -> Fabric:
     """A launched Fabric for the configured devices, or for the processes that torchrun started.
 
-    Raises DocmtError when there are not as many GPUs.
+    Raises DocmtError when there are not as many GPUs, or processor cores.
     """
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     accelerator = ("cuda" if gpus else "cpu") if config.device == "auto" else config.device
-    devices, nodes = config.devices, 1
+    devices, nodes, cores = config.devices, 1, os.cpu_count() or 1
     if "LOCAL_WORLD_SIZE" in os.environ and "WORLD_SIZE" in os.environ:
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // devices
+    elif accelerator == "cpu" and devices > cores:
+        raise DocmtError(
+            f"devices is {devices}, but this machine has {cores} processor core(s): choose {cores} or fewer"
+        )
     if accelerator == "cuda" and devices > gpus:
         if not gpus:
             raise DocmtError("device is cuda, but PyTorch sees no GPU here: choose --device cpu")
@@ -45,4 +59,59 @@ def start_fabric(config: TrainConfig) -> Fabric:
         precision="bf16-mixed" if config.precision == "bfloat16" else "32-true",
     )
     fabric.launch()
+    _watch_started(fabric, config.run)
     return fabric
+
+
+@contextmanager
+def told_of_lost_processes(fabric: Fabric, run: Path) -> Iterator[None]:
+    """Says what to do when another process of the training has ended before its time (killed, or by an error).
+
+    The connection to it breaks then, here or in what this process does next. Raises DocmtError.
+    """
+    try:
+        yield
+    except RuntimeError as error:  # gloo has no error of its own
+        if fabric.world_size > 1 and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
+            raise DocmtError(_lost(run)) from error
+        raise
+
+
+def _lost(run: Path) -> str:
+    return (
+        "another process of this training has ended before its time (it may have said why, or was killed): go on "
+        f"from the last checkpoint with docmt train --resume {run}"
+    )
+
+
+def _watch_started(fabric: Fabric, run: Path) -> None:
+    """Looks after the processes that this one has started, in place of Fabric's own observer.
+
+    That one kills this process without a word, often before the broken connection could be told.
+    """
+    started = getattr(fabric.strategy.launcher, "procs", [])
+    processes = list(started)
+    started.clear()  # Fabric's observer has this very list, and ends when nothing is left in it
+    if processes:
+        threading.Thread(target=end_with_the_first, args=(processes, run), daemon=True).start()
+
+
+def end_with_the_first(processes: Sequence[subprocess.Popen[bytes]], run: Path) -> None:
+    """Ends this process and `processes` when one of them has failed; returns when all have ended well.
+
+    Most often the connection breaks and all end in order. But a process that is busy with a long update, or waits on a
+    GPU for one that is gone, would not notice.
+    """
+    while not any(_failed(process) for process in processes):
+        if all(process.poll() is not None for process in processes):
+            return
+        time.sleep(_LOOK_EVERY)
+    time.sleep(_GRACE)
+    print(f"docmt: error: {printable(_lost(run))}", file=sys.stderr, flush=True)
+    for process in processes:
+        process.kill()
+    os._exit(_ERROR)
+
+
+def _failed(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() not in (None, 0, _INTERRUPTED)

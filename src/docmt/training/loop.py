@@ -20,13 +20,14 @@ from docmt.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model_directory import describe_model, save_model
 from docmt.progress import progress
+from docmt.streams import hush
 from docmt.training.allocator import keep_freed_memory
 from docmt.training.averaging import load_average, updates_to_average
 from docmt.training.checkpoints import TrainingState, load_checkpoint, read_state, save_checkpoint, state_values
 from docmt.training.config import TrainConfig
 from docmt.training.corpus import TrainingCorpus, fit_model_config
 from docmt.training.early_stopping import BestSoFar
-from docmt.training.fabric import start_fabric, will_lead
+from docmt.training.fabric import start_fabric, told_of_lost_processes, will_lead
 from docmt.training.initialize import initialize_from
 from docmt.training.interrupts import StopWish, stop_on_signals
 from docmt.training.outlook import Recent, seconds_left
@@ -36,7 +37,7 @@ from docmt.training.summary import card_of, opening
 from docmt.training.tracking import Tracker
 from docmt.training.update import Updater, seed_of
 from docmt.training.validation import DevBleu, validation_loss
-from docmt.weights import WEIGHTS_FILE, load_weights
+from docmt.weights import WEIGHTS_FILE, check_shapes, load_weights, read_shapes
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +75,8 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
     if "LOCAL_RANK" not in os.environ:  # before this process starts others, so that errors are told once
         run.check_resumable(config) if resume else run.check_new()
     leads = will_lead()
+    if not leads:
+        hush(True)  # the first of several processes shows their progress
     with ExitStack() as held:
         if leads:  # before others are started, too, so that the refusal is told once
             held.enter_context(run.lock())
@@ -82,6 +85,7 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
             fabric = start_fabric(config)
             corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
             _check_average(config, corpus)
+            held.enter_context(told_of_lost_processes(fabric, config.run))
             if fabric.is_global_zero:
                 run.reopen(config) if resume else run.create(config)
             fabric.barrier()
@@ -125,6 +129,7 @@ class Training:
             best=BestSoFar(higher_is_better=config.validation.best_by == "d_bleu"),
             data=corpus.fingerprint,
             new_weights=new_weights,
+            processes=fabric.world_size,
         )
         if goes_on:
             self.state = self._load()
@@ -340,9 +345,16 @@ class Training:
                 f"the training data in {self.config.data} is not what the run {self.run.path} was started with: "
                 "put the old store back, or start a new run"
             )
+        if state.processes not in (0, self.fabric.world_size):
+            raise DocmtError(
+                f"the run {self.run.path} was trained by {state.processes} process(es), not "
+                f"{self.fabric.world_size}, which would give its updates other batches: start as many again"
+            )
+        state.processes = self.fabric.world_size
         for update, _ in state.snapshots:  # now, not at the end of the training
             if not (weights := self.run.snapshot(update) / WEIGHTS_FILE).is_file():
                 raise DocmtError(f"{weights}, which is kept for an average, is missing: copy the run again")
+            check_shapes(self.model, read_shapes(weights), weights)
         return state
 
     def _cut_metrics(self) -> None:

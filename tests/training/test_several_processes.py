@@ -1,0 +1,89 @@
+"""A training in several processes: one of them dies, there are too many of them, or other ones than before."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from docmt.checksums import ENTRY
+from docmt.errors import DocmtError
+from docmt.training import train
+
+GOES_ON = "go on from the last checkpoint with docmt train --resume {}"
+
+
+def wait_for(condition, process):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def children_of(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two processes need two cores")
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
+def test_the_survivor_of_two_says_how_to_go_on(config, tmp_path):
+    config = replace(config, devices=2, stop=replace(config.stop, max_steps=100_000, patience=0))
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(config.to_dict()))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "docmt.cli.main", "train", str(recipe)]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    wait_for((config.run / "checkpoints" / "last").exists, process)
+    os.kill(children_of(process.pid)[0], signal.SIGKILL)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert err.endswith(GOES_ON.format(config.run) + "\n")
+    assert "Traceback" not in err
+
+
+def test_a_process_that_would_not_notice_is_ended(tmp_path):
+    """Waiting for ever for another one that has failed, as on a GPU."""
+    code = (
+        "import subprocess, sys, threading, time\n"
+        "from pathlib import Path\n"
+        "from docmt.training import fabric\n"
+        "fabric._GRACE = 0.1\n"
+        "others = [subprocess.Popen([sys.executable, '-c', c]) for c in ('exit(1)', 'import time; time.sleep(600)')]\n"
+        "print(others[1].pid, flush=True)\n"
+        "threading.Thread(target=fabric.end_with_the_first, args=(others, Path('r')), daemon=True).start()\n"
+        "time.sleep(600)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.endswith(GOES_ON.format("r") + "\n")
+    with pytest.raises(ProcessLookupError):
+        for _ in range(100):
+            os.kill(int(done.stdout), 0)
+            time.sleep(0.1)
+
+
+def test_more_processes_than_processor_cores(config):
+    with pytest.raises(DocmtError, match=r"devices is 1024, but this machine has \d+ processor core\(s\): choose"):
+        train(replace(config, devices=1024))
+    assert not config.run.exists()
+
+
+def test_another_number_of_processes_is_refused(config):
+    """An update's batches are shared among them: it would see others."""
+    train(replace(config, stop=replace(config.stop, max_steps=4)))
+    path = config.run / "checkpoints" / "last" / "state.json"
+    state = json.loads(path.read_text())
+    assert state.pop("processes") == 1
+    state.pop(ENTRY)
+    path.write_text(json.dumps({**state, "processes": 2}))
+    with pytest.raises(DocmtError, match=r"was trained by 2 process\(es\), not 1, which .*: start as many again"):
+        train(config, resume=True)
+    path.write_text(json.dumps(state))  # of an earlier version
+    assert train(config, resume=True).update == 12
