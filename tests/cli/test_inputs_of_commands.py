@@ -103,25 +103,20 @@ def test_jsonl_without_the_side_that_is_needed(run, lists, corpus):
     fails("score", run, write(lists, {"text": "It is old."}), corpus / "test.de", message=running)
 
 
-def test_lines_without_letters_are_copied(run, tmp_path):
-    text = "It is cheap.\n42\n\n---\nIt is old.\n 00:01 \n"
-    path = tmp_path / "lines"
-    path.write_text(text)
-    lines = ["translate", run, path, "--input.layout", "lines"]
-    outcome = call(*lines)
-    assert [line for line in outcome.out.split("\n") if line in ("42", "---", " 00:01 ", "")] == [
-        *("42", "", "---", " 00:01 ", "")
-    ]
-    found = rows(call(*lines, "--format", "jsonl", "--search.n_best", 2).out)
-    assert [row["source"] for row in found] == ["It is cheap.", "42", "---", "It is old.", "00:01"]
-    for row in found:
-        assert outcome.out[slice(*row["target_span"])] == row["target"]
-        if row["source"][0] not in "I":
-            assert (row["target"], row["score"]) == (row["source"], 0.0)
-            assert row["alternatives"] == [{"target": row["source"], "score": 0.0, "rank_score": 0.0}]
-    # Sentences after the copies are counted as they stand.
-    limited = call(*lines, "--format", "jsonl", *QUICK)
-    assert [bool(row["warnings"]) for row in rows(limited.out)] == [True, False, False, True, False]
+def test_lines_without_letters_are_kept_in_running_text_and_translated_in_corpora(run, tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text("It is cheap.\n42\n\n---\nIt is old.\n 00:01 \n")
+    text = call("translate", run, path, "--format", "jsonl")
+    assert [row["source"] for row in rows(text.out)] == ["It is cheap.", "It is old."]
+    kept = call("translate", run, path).out
+    assert re.fullmatch(r"[^\n]*\n42\n\n---\n[^\n]*\n 00:01 \n", kept)
+    # A corpus has a sentence in every line; what a model makes of it is what it is scored and evaluated by.
+    lines = rows(call("translate", run, path, "--layout", "lines", "--format", "jsonl", *QUICK).out)
+    assert [row["source"] for row in lines] == ["It is cheap.", "42", "---", "It is old.", "00:01"]
+    out = tmp_path / "out"
+    arguments = ["--source", path, "--reference", path, "-o", out, *QUICK]
+    assert call("evaluate", "--model", run, *arguments).status == 0
+    assert [line for line in out.read_text().split("\n") if line] == [row["target"] for row in lines if row["target"]]
 
 
 def test_evaluate_writes_as_many_lines_as_the_source_has(run, tmp_path):

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docmt.cli.copied import translate_words
 from docmt.cli.corpora import check_outputs, document_name, each_alone, lines_beside, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report
@@ -188,5 +187,5 @@ def _instances(translator: Translator, document: ParallelDocument, unit: str) ->
 def _translate(translator: Translator, documents: Sequence[Sequence[Sequence[str]]]) -> list[list[Translation]]:
     """The translations of the units of every document, all searched together."""
     units = [Document.from_sentences(unit) for document in documents for unit in document]
-    translations = iter(translate_words(translator, units))
+    translations = iter(translator.translate_all(units))
     return [[next(translations) for _ in document] for document in documents]

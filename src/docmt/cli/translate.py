@@ -6,12 +6,10 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from docmt.cli.copied import translate_words
 from docmt.cli.corpora import check_outputs, each_alone
 from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report, error_records, records
@@ -59,8 +57,8 @@ class InputConfig:
     text, segmented into sentences; lines: one sentence a line, an empty line between documents, or <d> lines before
     them; markdown: text whose code, tables and HTML are left as they are; jsonl: one object a line, such as {"id": "a",
     "source": ["One.", "Two."]}, {"document": "a", "source": "One."} for each sentence (what --format jsonl writes), or
-    {"id": "a", "text": "One. Two."}; all that stands between sentences is kept as it is, and so are lines without any
-    letter; files may be compressed (x.gz)"""
+    {"id": "a", "text": "One. Two."}; all that stands between sentences is kept as it is, and so are lines of
+    running text without any letter; files may be compressed (x.gz)"""
     language: str = ""
     """language code for the segmentation of running text (default: the source language of the model, or en where the
     model does not say)"""
@@ -253,7 +251,7 @@ def _translate(translator: Translator, files: Sequence[_File], report: Report) -
     """Translations by identity of the document; one that fails does not stop the others."""
     documents = [document for file in files for document in file.documents]
     names = [name for file in files for name in file.names]
-    translations = each_alone(documents, names, partial(translate_words, translator), report.failures)
+    translations = each_alone(documents, names, translator.translate_all, report.failures)
     translations = report.numbers_only(translations, names)
     pairs = zip(documents, translations, strict=True)
     return {id(document): translation for document, translation in pairs if translation is not None}
