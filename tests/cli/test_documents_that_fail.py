@@ -149,7 +149,7 @@ def test_evaluate_leaves_them_out_on_both_sides(run, files, bad, unit):
     (files / "good.jsonl").write_text(rows[0] + rows[2])
     alone = call(*arguments, "--source", files / "good.jsonl", "--json", "-")
     assert alone.status == 0
-    assert json.loads(alone.out) == {**scores, "left_out": 0}
+    assert json.loads(alone.out) == {**scores, "source": str(files / "good.jsonl"), "left_out": 0}
 
 
 def test_where_nothing_can_be_done_there_are_no_scores(run, files, bad):

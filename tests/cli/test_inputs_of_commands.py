@@ -45,7 +45,7 @@ def test_jsonl_is_translated_to_jsonl(run, lists, tmp_path):
         *[("a", 1, "It is cheap."), ("a", 2, "42"), ("a", 3, ""), ("a", 4, "It is old.")],
         *[("b", 1, "She sees the dog."), ("b", 2, "It is old."), ("c", 1, "It is cheap."), ("c", 2, "It is old.")],
     ]
-    assert [(row["target"], row["score"]) for row in found[1:3]] == [("42", 0.0), ("", 0.0)]
+    assert (found[2]["target"], found[2]["score"]) == ("", 0.0)
     assert all(isinstance(row["score"], float) for row in found)
     text = "It is cheap.\n42\n\nIt is old.\n"
     assert [text[slice(*row["source_span"])] for row in found[:4]] == [row["source"] for row in found[:4]]
