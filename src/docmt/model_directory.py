@@ -294,6 +294,8 @@ def find_model(directory: Path | str) -> Path:
     Raises DocmtError saying what was looked for.
     """
     directory = Path(directory)
+    if directory.is_file():
+        raise DocmtError(f"{directory} is not a model directory but a file: name the model first, then the files")
     checkpoints = directory / "checkpoints"
     for place in (directory, directory / RUN_MODEL):
         if found := _standing(place, (CONFIG_FILE, WEIGHTS_FILE)):

@@ -120,6 +120,7 @@ def test_options_of_the_search(directory):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"search": {"beam": 3}}, r"search is \{.beam.: 3\}: give a docmt.SearchConfig, or its fields, such as beam=3"),
         ({"beams": 3}, "Translator has no option 'beams': choose from device, precision, search, beam, .*, n_best"),
         ({"beam": 0}, r"search\.beam is 0"),
         ({"beam": "many"}, r"search\.beam is 'many': give a whole number"),

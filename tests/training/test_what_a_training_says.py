@@ -30,7 +30,7 @@ def test_the_beginning_and_the_end_are_told(change):
         "it ends after 12 update(s) or 9 epoch(s) or 0.5 minute(s) or 10 validation(s) without improvement\n",
         "finished: 12 updates are done; the model is best of the validations (update ",
         "best validation: dev loss ",
-        f"it is in {config.run / 'model'}; try: docmt translate {config.run} FILE\n",
+        f"try: docmt translate {config.run} FILE\n",
     ):
         assert line in log
     assert len(metrics(config.run)) == 9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from docmt import data
 from docmt.cli.parsing import Parser, add_settings, make_parser, parse
 from docmt.data import PrepareConfig
 from docmt.errors import printable
+from docmt.streams import tell
 
 CORPORA = {
     "train": "training corpus: a source and a target text file (one sentence a line, an empty line between documents, "
@@ -76,4 +78,5 @@ def run(arguments: Sequence[str]) -> int:
     """Writes a prepared store and prints its statistics."""
     store = data.prepare(parse(parser(), arguments, PrepareConfig).settings)
     print(printable(data.format_statistics(store.statistics), kept="\n"))
+    tell(f"try: docmt train --store {shlex.quote(str(store.directory))} --run RUN --system group --preset base")
     return 0

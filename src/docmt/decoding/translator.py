@@ -28,7 +28,7 @@ from docmt.documents import Document, one_line
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.progress import progress
-from docmt.settings import build
+from docmt.settings import build, shown
 from docmt.text import Side
 
 __all__ = ["TranslatedSentence", "Translation", "Translator"]
@@ -251,6 +251,8 @@ class Translator:
 
 def _with_options(search: SearchConfig, options: dict[str, Any]) -> SearchConfig:
     """The search with these fields replaced. Raises DocmtError for what is no field, or not its value."""
+    if not isinstance(search, SearchConfig):
+        raise DocmtError(f"search is {shown(search)}: give a docmt.SearchConfig, or its fields, such as beam=3")
     if not options:
         return search
     known = [field.name for field in fields(SearchConfig)]

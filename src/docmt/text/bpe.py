@@ -113,7 +113,7 @@ class BpeTokenizer(Tokenizer):
         if tokenizer.vocabulary_size < vocabulary_size:
             raise DocmtError(
                 f"a vocabulary of {vocabulary_size} is larger than the training text allows; "
-                f"the largest possible here is {tokenizer.vocabulary_size}"
+                f"the largest possible here is {tokenizer.vocabulary_size} (--vocabulary_size)"
             )
         return tokenizer
 

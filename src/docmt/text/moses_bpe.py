@@ -156,7 +156,7 @@ def _learn_merges(words: Counter[str], vocabulary_size: int) -> Any:
     if len(units) + SpecialTokens.count < vocabulary_size:
         raise DocmtError(
             f"a vocabulary of {vocabulary_size} is larger than the training text allows; "
-            f"the largest possible here is {len(units) + SpecialTokens.count}"
+            f"the largest possible here is {len(units) + SpecialTokens.count} (--vocabulary_size)"
         )
     merges = [tuple(merge) for merge in learned["merges"]]
     return _pipeline(models.BPE(vocab={unit: id for id, unit in enumerate(units)}, merges=merges, byte_fallback=True))

@@ -148,7 +148,7 @@ def _training_error(message: str, vocabulary_size: int, more: int) -> str:
     if too_large:
         return (
             f"a vocabulary of {vocabulary_size} is larger than the training text allows; "
-            f"the largest possible here is {int(too_large[1]) + more}"
+            f"the largest possible here is {int(too_large[1]) + more} (--vocabulary_size)"
         )
     too_small = re.search(r"required_chars\. \d+ vs (\d+)", message)
     if too_small:

@@ -87,6 +87,11 @@ class ValidationConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "validation.")
+        if self.beam > 1 and self.best_by == "loss":
+            raise DocmtError(
+                f"validation.beam is {self.beam}, but with validation.best_by loss nothing is translated: leave it "
+                "out, or choose validation.best_by d_bleu"
+            )
 
 
 @dataclass(frozen=True)

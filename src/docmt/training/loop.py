@@ -412,7 +412,7 @@ class Training:
                 "best validation: dev %s %.4f after update %d; dev loss of the model: %s",
                 *(self._score_name, state.best.score, state.best.update, facts["dev_loss_of_this_model"]),
             )
-        _log.info("it is in %s; try: docmt translate %s FILE", self.run.model, shlex.quote(str(self.run.path)))
+        _log.info("try: docmt translate %s FILE", shlex.quote(str(self.run.path)))
         self.fabric.barrier()
 
 
