@@ -10,7 +10,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from docmt import model_directory
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Concat, Context, Group
@@ -279,7 +278,7 @@ def test_a_full_disk_leaves_the_old_model(directory, tokenizer, monkeypatch):
     def full(tensors, path):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(model_directory, "save_file", full)
+    monkeypatch.setattr("docmt.weights.save_file", full)
     with pytest.raises(DocmtError, match=r"cannot write .*model: No space left on device"):
         save_model(directory, make_model(seed=2), tokenizer)
     assert (directory / "model.safetensors").read_bytes() == before

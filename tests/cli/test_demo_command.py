@@ -95,11 +95,11 @@ def test_what_is_given_counts_more_than_quick(given, tmp_path, monkeypatch):
 
 def test_a_demonstration_that_cannot_be_leaves_nothing(tmp_path):
     output = tmp_path / "demo"
-    fails("demo", "--steps", 0, "--output", output, message="the training would never end")
+    fails("demo", "--steps", 0, "--output", output, message="--steps is 0: choose a number from 1 to")
     assert not output.exists()
     outcome = call("demo", "--documents", 0, "--output", output)
     assert outcome.status == 2
-    assert_one_sentence(outcome.err, "at least one document")
+    assert_one_sentence(outcome.err, "--documents is 0: choose a number from 1 to")
     assert not output.exists()
 
 

@@ -216,7 +216,7 @@ def test_ids_of_documents_beside_a_corpus(tmp_path, flag):
         (tmp_path / name).write_text(text)
     files = ["--train", tmp_path / "s", tmp_path / "t", flag, tmp_path / "ids"]
     outcome = call("prepare", "--store", tmp_path / "store", *files, "--vocabulary_size", 270)
-    assert (outcome.status, outcome.err) == (0, "")
+    assert (outcome.status, outcome.err.count("\n")) == (0, 1), outcome.err
     assert json.loads((tmp_path / "store" / "train" / "documents.json").read_text()) == ["a", "b"]
 
 

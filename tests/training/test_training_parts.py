@@ -93,7 +93,7 @@ def test_averages_are_means(tmp_path):
         ({"validation__best_by": "bleu"}, "validation.best_by is 'bleu': choose one of loss, d_bleu"),
         ({"checkpoints__average": "all"}, "checkpoints.average is 'all'"),
         ({"checkpoints__every": 0}, "checkpoints.every is 0"),
-        ({"checkpoints__keep": -1}, "checkpoints.keep is -1: choose a number of at least 0"),
+        ({"checkpoints__keep": -1}, "checkpoints.keep is -1: choose a number from 0"),
         ({"tensorboard": "yes"}, "tensorboard is 'yes': choose one of auto, true, false"),
         ({"precision": "float16"}, "precision is 'float16': choose one of float32, bfloat16"),
         ({"device": "tpu"}, "device is 'tpu'"),

@@ -11,7 +11,7 @@ import torch
 from runs import Killed, kill_before
 from safetensors.torch import load_file
 
-from docmt import Document, SearchConfig, Translator, model_directory
+from docmt import Document, SearchConfig, Translator, weights
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model_directory import ModelCard, describe_model, load_languages, load_model, load_model_tokenizer
@@ -143,7 +143,7 @@ def test_real_damage_is_told_at_once(unfinished):
 
 
 def test_a_reader_begins_again_when_its_model_is_replaced(unfinished, monkeypatch):
-    best, original, seen = unfinished / "checkpoints" / "best", model_directory.read_tensors, []
+    best, original, seen = unfinished / "checkpoints" / "best", weights.read_tensors, []
 
     def in_the_gap(path):
         seen.append(path)
@@ -156,6 +156,6 @@ def test_a_reader_begins_again_when_its_model_is_replaced(unfinished, monkeypatc
             shutil.copytree(aside, best)
             shutil.rmtree(aside)
 
-    monkeypatch.setattr(model_directory, "read_tensors", in_the_gap)
+    monkeypatch.setattr(weights, "read_tensors", in_the_gap)
     load_model(unfinished)
     assert len(seen) == 2
