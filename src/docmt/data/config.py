@@ -6,13 +6,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from docmt.data.instances import DEFAULT_LIMIT, MARKS
 from docmt.documents.jsonl import named_jsonl
 from docmt.errors import DocmtError
 from docmt.settings import MANY, check_fields, ranged
 from docmt.text.moses import moses_language
 
 SPLITS = ("train", "dev", "test")
+MARKS = 2
+"""<s> and </s>, which every sentence of a packed sequence counts with."""
+DEFAULT_LIMIT = 512
+"""Tokens of an instance."""
 LARGEST_VOCABULARY = 1_000_000
 """More cannot be learned from any text; asked for much more, the libraries overflow, or compute for ever."""
 NO_IDS = "-"

@@ -12,12 +12,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from docmt.data.config import DEFAULT_LIMIT, MARKS
 from docmt.model.systems import Needs
 
-MARKS = 2
-"""<s> and </s>, which every sentence of a packed sequence counts with."""
-
-DEFAULT_LIMIT = 512
 DEFAULT_MAX_SENTENCES = 1000
 
 Integers = NDArray[np.int64]

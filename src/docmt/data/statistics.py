@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from docmt.data.instances import MARKS, Instances, place_of
+from docmt.data.config import MARKS
+from docmt.data.instances import Instances, place_of
 from docmt.errors import printable
 from docmt.files import parse_json
 

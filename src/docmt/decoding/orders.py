@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from docmt.data.instances import MARKS
+from docmt.data.config import MARKS
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis, Part, ended_by_limit, join, ranked
 from docmt.decoding.ensemble import Model

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.data import Instances, Words, cut, read_source
-from docmt.data.instances import MARKS, instance_lengths, lengths_before, place_of
+from docmt.data.config import MARKS
+from docmt.data.instances import instance_lengths, lengths_before, place_of
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Model, common_needs, members_of
 from docmt.decoding.frame import WordIds

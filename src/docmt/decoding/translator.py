@@ -12,7 +12,7 @@ from typing import Any, Literal, overload
 
 import torch
 
-from docmt.data.instances import MARKS
+from docmt.data.config import MARKS
 from docmt.decoding.alone import each_or_error
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis

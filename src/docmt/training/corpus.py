@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.data import Batch, BatchPlan, Instances, ParallelStore, PreparedStore, Words, collate, cut, instance_lengths
-from docmt.data.instances import MARKS, lengths_before, place_of
+from docmt.data.config import MARKS
+from docmt.data.instances import lengths_before, place_of
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.transformer import FAMILIES
