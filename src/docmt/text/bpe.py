@@ -112,8 +112,8 @@ class BpeTokenizer(Tokenizer):
         tokenizer = cls(library)
         if tokenizer.vocabulary_size < vocabulary_size:
             raise DocmtError(
-                f"a vocabulary of {vocabulary_size} is larger than the training text allows; "
-                f"the largest possible here is {tokenizer.vocabulary_size} (--vocabulary_size)"
+                f"a vocabulary of {vocabulary_size} is larger than the training text allows; set "
+                f"--vocabulary_size: the largest possible here is {tokenizer.vocabulary_size}"
             )
         return tokenizer
 

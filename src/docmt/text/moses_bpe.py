@@ -155,8 +155,8 @@ def _learn_merges(words: Counter[str], vocabulary_size: int) -> Any:
     units = BYTES + sorted(learned["vocab"], key=learned["vocab"].__getitem__)
     if len(units) + SpecialTokens.count < vocabulary_size:
         raise DocmtError(
-            f"a vocabulary of {vocabulary_size} is larger than the training text allows; "
-            f"the largest possible here is {len(units) + SpecialTokens.count} (--vocabulary_size)"
+            f"a vocabulary of {vocabulary_size} is larger than the training text allows; set "
+            f"--vocabulary_size: the largest possible here is {len(units) + SpecialTokens.count}"
         )
     merges = [tuple(merge) for merge in learned["merges"]]
     return _pipeline(models.BPE(vocab={unit: id for id, unit in enumerate(units)}, merges=merges, byte_fallback=True))

@@ -147,8 +147,8 @@ def _training_error(message: str, vocabulary_size: int, more: int) -> str:
     too_large = re.search(r"value <= (\d+)", message)
     if too_large:
         return (
-            f"a vocabulary of {vocabulary_size} is larger than the training text allows; "
-            f"the largest possible here is {int(too_large[1]) + more} (--vocabulary_size)"
+            f"a vocabulary of {vocabulary_size} is larger than the training text allows; set "
+            f"--vocabulary_size: the largest possible here is {int(too_large[1]) + more}"
         )
     too_small = re.search(r"required_chars\. \d+ vs (\d+)", message)
     if too_small:
