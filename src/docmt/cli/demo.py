@@ -53,7 +53,7 @@ class DemoConfig:
     """folder for the corpus, the models and results.json, made new; a demonstration that was interrupted there goes
     on"""
     quick: bool = False
-    """take about a minute, for rough results: 2000 documents and 300 smaller updates, unless others are given"""
+    """take a minute or two, for rough results: 2000 documents and 300 smaller updates, unless others are given"""
     documents: int = ranged(8000, 1, 1_000_000)
     """synthetic training documents"""
     steps: int = ranged(800, 1, MANY)
