@@ -22,6 +22,13 @@ class DocmtError(Exception):
         return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether no memory was left, for Python or for torch (which says so in other words on a GPU than on the CPU)."""
+    return (
+        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error)
+    )
+
+
 def printable(text: str, kept: str = "") -> str:
     """Text for a terminal or a log, with control characters escaped (`\\x1b`, `\\n`) but for those to be `kept`.
 

@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import TextIO
 
-from docmt.errors import DocmtError, printable
-from docmt.streams import is_quiet, silence, standard_streams
+from docmt.errors import DocmtError, is_out_of_memory, printable
+from docmt.streams import is_quiet, silence, standard_streams, warn
 
 COMMANDS = {
     "prepare": "corpus -> tokenizer and prepared store",
@@ -58,17 +58,14 @@ def _guarded(arguments: list[str]) -> int:
     except DocmtError as error:
         return _fail(str(error))
     except KeyboardInterrupt:
-        print("docmt: interrupted", file=sys.stderr)
+        warn("interrupted")
         return INTERRUPTED
-    except MemoryError:
-        return _fail(OUT_OF_MEMORY)
     except OSError as error:
         if not error.filename and sys.stdout is not None:
             silence(sys.stdout)
         return _fail(_refusal(error))
-    except RuntimeError as error:
-        # What torch raises where there is no memory left, on a GPU and on the CPU.
-        if type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error):
+    except (MemoryError, RuntimeError) as error:
+        if is_out_of_memory(error):
             return _fail(OUT_OF_MEMORY)
         raise
 
@@ -111,7 +108,7 @@ def _usage() -> str:
 
 
 def _fail(sentence: str) -> int:
-    print(f"docmt: error: {printable(sentence)}", file=sys.stderr)
+    warn(f"error: {sentence}")
     return USAGE_ERROR
 
 

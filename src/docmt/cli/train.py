@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from docmt import training
 from docmt.cli.parsing import Parser, add_settings, make_parser, parse
 from docmt.cli.recipes import is_recipe
 from docmt.errors import DocmtError, printable
+from docmt.streams import warn
 from docmt.training import TrainConfig
 
 INTERRUPTED = 130
@@ -66,12 +66,9 @@ def run(arguments: Sequence[str]) -> int:
     result = training.train(options.settings, resume=options.resume is not None)
     if result.interrupted:
         if result.leads:
-            run = shlex.quote(printable(str(result.run)))
-            print(
-                f"docmt: go on with: docmt train --resume {run}\n"
-                f"docmt: its model so far can be used already: docmt translate {run} FILE",
-                file=sys.stderr,
-            )
+            run = shlex.quote(str(result.run))
+            warn(f"go on with: docmt train --resume {run}")
+            warn(f"its model so far can be used already: docmt translate {run} FILE")
         return INTERRUPTED
     if result.leads:
         print(printable(f"{result.reason}; the model is in {result.model}"))

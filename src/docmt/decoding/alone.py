@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, is_out_of_memory
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -36,10 +36,7 @@ def _attempt(items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Re
         return work(items)
     except DocmtError as error:
         return str(error)
-    except MemoryError:
-        return OUT_OF_MEMORY
-    except RuntimeError as error:
-        # What torch raises where there is no memory left, on a GPU and on the CPU.
-        if type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error):
+    except (MemoryError, RuntimeError) as error:
+        if is_out_of_memory(error):
             return OUT_OF_MEMORY
         raise

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,8 @@ from pathlib import Path
 import torch
 from lightning_fabric import Fabric
 
-from docmt.errors import DocmtError, printable
+from docmt.errors import DocmtError
+from docmt.streams import warn
 from docmt.training.config import TrainConfig
 
 _ERROR, _INTERRUPTED = 2, 130  # statuses of the command
@@ -107,7 +107,7 @@ def end_with_the_first(processes: Sequence[subprocess.Popen[bytes]], run: Path) 
             return
         time.sleep(_LOOK_EVERY)
     time.sleep(_GRACE)
-    print(f"docmt: error: {printable(_lost(run))}", file=sys.stderr, flush=True)
+    warn(f"error: {_lost(run)}")
     for process in processes:
         process.kill()
     os._exit(_ERROR)
