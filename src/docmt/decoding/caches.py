@@ -193,6 +193,19 @@ def _with_room(buffer: Tensor, length: int) -> Tensor:
     return F.pad(buffer, (0, 0, 0, max(length - capacity, capacity // 2, _CHUNK)))
 
 
+def with_something(keys: list[Tensor], values: list[Tensor], spans: Spans) -> tuple[list[Tensor], list[Tensor], Spans]:
+    """The same [T, H, k] of each layer where every span has a key: an empty one gets one whose value is zero.
+
+    So attention to nothing finds zeros, as in the full pass, not the mean of no numbers.
+    """
+    empty = spans.lengths == 0
+    if not bool(empty.any()):
+        return keys, values, spans
+    starts = torch.where(empty, len(keys[0]), spans.starts)
+    keys, values = ([F.pad(own, (0, 0, 0, 0, 0, 1)) for own in side] for side in (keys, values))
+    return keys, values, Spans(starts, spans.lengths.clamp(min=1))
+
+
 class SentenceCrossCache(Cache):
     """Keys and values of what belongs to the sentence that each row is in; fetched anew only where that changes."""
 

@@ -13,6 +13,7 @@ from docmt.decoding.caches import (
     DocumentSelfCache,
     SentenceCrossCache,
     SentenceSelfCache,
+    with_something,
 )
 from docmt.decoding.ensemble import Memories, Model, mean_probability, members_of
 from docmt.decoding.frame import Row
@@ -20,7 +21,7 @@ from docmt.model.attention import Attention
 from docmt.model.sight import Sight
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
-from docmt.model.view import Memory
+from docmt.model.view import Memory, seen_spans
 
 
 class Steps:
@@ -69,8 +70,8 @@ class Steps:
 class StepView:
     """What attentions see when R = D * B hypotheses read one token each, equal to what they see in the full pass.
 
-    All attentions of one sight have one cache. Hypotheses of a single sentence each see it as their document: then
-    all beams share what they see.
+    All attentions of one sight (depth aside) have one cache. Hypotheses of a single sentence each see it as their
+    document: then all beams share what they see.
     """
 
     def __init__(
@@ -78,9 +79,9 @@ class StepView:
     ) -> None:
         """rows: one for each of the D documents of the search."""
         by_sight: dict[Sight, list[Attention]] = {}
-        for module in model.decoder.modules():
+        for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
-                by_sight.setdefault(module.sight, []).append(module)
+                by_sight.setdefault(module.sight.place, []).append(module)
         self.places: dict[Attention, tuple[Cache, int]] = {}
         self.caches: list[Cache] = []
         single = all(len(row.sentences) == 1 for row in rows)
@@ -141,17 +142,18 @@ def _memory_cache(
     sight: Sight, attentions: Sequence[Attention], memory: Memory, rows: Sequence[Row], beams: int, single: bool
 ) -> Cache:
     """For a memory, whose keys and values are computed here, once: of what the rows see."""
-    if single and sight.part == "sentence":
-        spans = memory.sentences.select(torch.tensor([row.sentences[0] for row in rows]))
-        states = memory.states.index_select(0, spans.indices().to(memory.states.device))
-        memory = Memory(states, Spans.tile(spans.lengths))
-    keys = [attention.split(attention.key(memory.states)) for attention in attentions]
-    values = [attention.split(attention.value(memory.states)) for attention in attentions]
-    if sight.part == "document":
-        return DocumentCrossCache(keys, values, _documents(memory, rows), beams)
-    if single:
-        return DocumentCrossCache(keys, values, memory.sentences, beams)
-    return SentenceCrossCache(keys, values, memory.sentences, len(rows) * beams)
+    states = [memory.at(attention.sight) for attention in attentions]
+    spans = _documents(memory, rows) if sight.part == "document" else seen_spans(memory, sight)
+    if single and sight.part != "document":
+        spans = spans.select(torch.tensor([row.sentences[0] for row in rows]))
+        index = spans.indices().to(memory.states.device)
+        states, spans = [own.index_select(0, index) for own in states], Spans.tile(spans.lengths)
+    keys = [attention.split(attention.key(own)) for attention, own in zip(attentions, states, strict=True)]
+    values = [attention.split(attention.value(own)) for attention, own in zip(attentions, states, strict=True)]
+    keys, values, spans = with_something(keys, values, spans)
+    if single or sight.part == "document":
+        return DocumentCrossCache(keys, values, spans, beams)
+    return SentenceCrossCache(keys, values, spans, len(rows) * beams)
 
 
 def _documents(memory: Memory, rows: Sequence[Row]) -> Spans:

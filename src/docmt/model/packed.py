@@ -85,10 +85,7 @@ class Packed:
 
     def _documents(self) -> Tensor:
         """[S] the number of the document of each sentence."""
-        # Empty documents begin where the next one does: the last that begins there is the one with the sentence.
-        return torch.searchsorted(self.documents.ends, self.sentences.starts, right=True).clamp(
-            max=len(self.documents) - 1
-        )
+        return self.documents.holding(self.sentences.starts)
 
 
 @dataclass(frozen=True)

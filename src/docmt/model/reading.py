@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,6 +18,8 @@ class Reading:
     `source` may hold sentences before those that are translated; a `document` of it or of `target` is an instance.
     `aligned` [S_t] int64, on the host: the source sentence that each target sentence belongs to. Where a translation is
     still to be found there is no `target`, and these are the sentences to translate.
+    `drafts` has a first translation of every sentence of the source, those only read too, in documents alike;
+    `references`, in training where a system asks for them, their true translations.
     `predicted` [n] int64, on the device of the tokens: the positions of the decoder input that have a label; None: all.
     """
 
@@ -24,12 +27,13 @@ class Reading:
     aligned: Tensor
     target: Packed | None = None
     predicted: Tensor | None = None
+    drafts: Packed | None = None
+    references: Packed | None = None
 
     def to(self, device: torch.device | str) -> Reading:
         """The same with tokens and positions on `device`."""
         predicted = None if self.predicted is None else self.predicted.to(device)
-        target = None if self.target is None else self.target.to(device)
-        return replace(self, source=self.source.to(device), target=target, predicted=predicted)
+        return replace(self._with_sides(lambda side: side.to(device)), predicted=predicted)
 
     def filled(self, multiple: int, filler: int) -> Reading:
         """The same with a last instance of filler tokens on each side, which has no labels; see `Packed.filled`.
@@ -37,9 +41,12 @@ class Reading:
         Where all positions are predicted, states of the filler come behind those that have labels.
         """
         assert self.target is not None
-        return replace(
-            self,
-            source=self.source.filled(multiple, filler),
-            target=self.target.filled(multiple, filler),
-            aligned=torch.cat((self.aligned, torch.tensor([len(self.source.sentences)]))),
+        aligned = torch.cat((self.aligned, torch.tensor([len(self.source.sentences)])))
+        return replace(self._with_sides(lambda side: side.filled(multiple, filler)), aligned=aligned)
+
+    def _with_sides(self, change: Callable[[Packed], Packed]) -> Reading:
+        """The same with every sequence that there is changed alike."""
+        target, drafts, references = (
+            None if side is None else change(side) for side in (self.target, self.drafts, self.references)
         )
+        return replace(self, source=change(self.source), target=target, drafts=drafts, references=references)

@@ -54,6 +54,18 @@ class Spans:
         """The segments with these numbers, in this order; [n] int64 on the host."""
         return Spans(self.starts[segments], self.lengths[segments])
 
+    def before(self, documents: Spans, back: int) -> Spans:
+        """For each segment the one `back` places before it in its document, or an empty one; segments in order."""
+        numbers = torch.arange(len(self)) - back
+        earlier = numbers.clamp(min=0)
+        there = (numbers >= 0) & (documents.holding(self.starts) == documents.holding(self.starts[earlier]))
+        return Spans(self.starts[earlier], self.lengths[earlier] * there)
+
+    def holding(self, positions: Tensor) -> Tensor:
+        """[n] the number of the segment in which each position [n] lies, of segments that lie end to end."""
+        # Empty segments begin where the next one does: the last that begins there is the one that holds the position.
+        return torch.searchsorted(self.ends, positions, right=True).clamp(max=len(self) - 1)
+
     def with_only(self, segments: Tensor) -> Spans:
         """As many segments, those with these numbers laid end to end from position 0, all others empty."""
         lengths = torch.zeros_like(self.lengths)

@@ -39,6 +39,8 @@ class TranslationModel(nn.Module):
         self.decoder = nn.ModuleList(self.system.decoder(self.parts))
         self.encoder_norm = self.parts.norm() if self.parts.pre_norm else None
         self.decoder_norm = self.parts.norm() if self.parts.pre_norm else None
+        self.above_encoder = nn.ModuleList(self.system.above_encoder(self.parts))
+        self.above_decoder = nn.ModuleList(self.system.above_decoder(self.parts))
         for name, module in self.system.modules(self.parts).items():
             self.add_module(name, module)
         self.dropout = Dropout(config.dropout)
@@ -82,12 +84,12 @@ class TranslationModel(nn.Module):
     def run_encoder(self, x: Tensor, view: View) -> Tensor:
         """Embedded source [Ts, d] -> encoder states [Ts, d]."""
         x = run(self.encoder, x, view)
-        return self.encoder_norm(x) if self.encoder_norm is not None else x
+        return run(self.above_encoder, self.encoder_norm(x) if self.encoder_norm is not None else x, view)
 
     def decode(self, x: Tensor, view: View) -> Tensor:
         """Embedded decoder input [..., d] -> decoder states [..., d]."""
         x = run(self.decoder, x, view)
-        return self.decoder_norm(x) if self.decoder_norm is not None else x
+        return run(self.above_decoder, self.decoder_norm(x) if self.decoder_norm is not None else x, view)
 
     def place(self, side: str, vectors: Tensor, packed: Packed) -> Tensor:
         """Embedded tokens [T, d] with their positions, as the first layer reads them."""

@@ -5,7 +5,7 @@ Notation: T packed tokens, S sentences, D documents, H heads, d model width, k =
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,17 +24,23 @@ if TYPE_CHECKING:
 class Memory:
     """States that attentions can look at, computed once: sentence i of it belongs to source sentence i.
 
-    `states` [T, d]; the S spans of `sentences` and the D spans of `documents` (where it has any) lie in it.
+    `states` [T, d]; the S spans of `sentences` and the D spans of `documents` (where it has any) lie in it. Where
+    attentions look at several depths, `layers` has the states of each layer that computed them.
     """
 
     states: Tensor
     sentences: Spans
     documents: Spans | None = None
+    layers: Sequence[Tensor] = ()
 
     @classmethod
     def of(cls, states: Tensor, packed: Packed) -> Memory:
         """The states of a packed sequence."""
         return cls(states, packed.sentences, packed.documents)
+
+    def at(self, sight: Sight) -> Tensor:
+        """The states [T, d] that an attention of this sight looks at."""
+        return self.states if sight.depth is None else self.layers[sight.depth]
 
 
 class Layout(Protocol):
@@ -73,23 +79,27 @@ class FullView:
 
     def seen(self, sight: Sight, x: Tensor) -> tuple[Tensor, Pattern]:
         """The states that an attention of this sight looks at, and which of them each token sees."""
-        memory = x if sight.memory == "self" else self.memories[sight.memory].states
-        pattern = self._patterns.get(sight)
+        memory = x if sight.memory == "self" else self.memories[sight.memory].at(sight)
+        pattern = self._patterns.get(sight.place)
         if pattern is None:
-            queries = _spans(self.layout, sight)
-            pattern = Pattern(queries, self._keys(sight, queries), sight.causal, len(memory))
-            self._patterns[sight] = pattern
+            queries = self.layout.documents if sight.part == "document" else self.layout.sentences
+            if queries is None:
+                raise ValueError(f"what is computed has no documents, but {sight} asks for them")
+            pattern = Pattern(queries, self._keys(sight), sight.causal, len(memory))
+            self._patterns[sight.place] = pattern
         return memory, pattern
 
-    def _keys(self, sight: Sight, queries: Spans) -> Spans:
+    def _keys(self, sight: Sight) -> Spans:
         if sight.memory == "self":
-            return queries
-        spans = _spans(self.memories[sight.memory], sight)
+            return seen_spans(self.layout, sight)
+        spans = seen_spans(self.memories[sight.memory], sight)
         return spans if self.aligned is None or sight.part == "document" else spans.select(self.aligned)
 
 
-def _spans(layout: Layout, sight: Sight) -> Spans:
-    spans = layout.sentences if sight.part == "sentence" else layout.documents
-    if spans is None:
+def seen_spans(layout: Layout, sight: Sight) -> Spans:
+    """What each sentence (of sights of documents: each document) sees: a span in the layout."""
+    if sight.part == "sentence":
+        return layout.sentences
+    if layout.documents is None:
         raise ValueError(f"the memory {sight.memory!r} has no documents, but {sight} asks for them")
-    return spans
+    return layout.documents if sight.part == "document" else layout.sentences.before(layout.documents, sight.back)

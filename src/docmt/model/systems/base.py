@@ -40,6 +40,12 @@ class Needs:
     """an instance ends at every sentence, so that instances overlap; otherwise they lie end to end"""
     padding_windows: bool = False
     """with windows, in training: further, shorter ones at the end of each document"""
+    shown: int = 0
+    """sentences of the target before the first one that is translated: they are decoder input, too, without labels"""
+    drafts: bool = False
+    """a first translation of every sentence that is read, by a model of single sentences"""
+    references: bool = False
+    """in training also the true translation of every sentence that is read"""
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,14 @@ class System:
             for number in range(parts.sizes.decoder_layers)
         ]
 
+    def above_encoder(self, parts: Parts) -> list[nn.Module]:
+        """What encoder states (states, view) go through after the last layer and its norm."""
+        return []
+
+    def above_decoder(self, parts: Parts) -> list[nn.Module]:
+        """What decoder states (states, view) go through after the last layer and its norm."""
+        return []
+
     def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
         """The attention of layer `number` (from 0) that sees, at the least, what `sight` names."""
         return parts.group_attention(local=sight)
@@ -120,3 +134,7 @@ class System:
     def origin(self, name: str) -> str | None:
         """The weight of a sentence model that the weight of this name starts from; None: it is new."""
         return name
+
+    def origin_reverse(self, name: str) -> str | None:
+        """The weight of a sentence model of the other direction that the weight of this name starts from, if any."""
+        return None
