@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,8 @@ def cut_source(words: Words, document_offsets: NDArray[np.int64], model: Model, 
     Raises DocmtError where a sentence cannot fit.
     """
     needs, reserve = common_needs(model), None
+    if needs.shown:  # the sentences that are shown must have been translated
+        needs = replace(needs, sentences=1)
     configs = [member.config for member in members_of(model)]
     limits = [own.position_limit for own in configs if own.position_limit is not None]
     if limits and len(words.lengths):

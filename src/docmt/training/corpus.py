@@ -154,7 +154,8 @@ class TrainingCorpus:
     def _check_documents(self, model: ModelConfig) -> None:
         """Raises DocmtError where no document is as long as the context that the system would look at."""
         needs = model.chosen.needs()
-        wanted = needs.before + 1 if needs.before else (needs.sentences or 1) if needs.windows else 1
+        context = max(needs.before, needs.shown)
+        wanted = context + 1 if context else (needs.sentences or 1) if needs.windows else 1
         documents = self.train.instances.document.max() + 1
         longest = int(np.diff(self.train.store.document_offsets[: documents + 1]).max())
         if wanted > longest:
