@@ -221,6 +221,14 @@ def test_contexts_longer_than_learned_positions_are_refused_at_the_start(change,
         TrainingCorpus(store, change(**SYSTEMS["context"], **learned))
 
 
+@pytest.mark.parametrize("name", ["hierarchical", "hierarchical on both sides"])
+def test_learned_positions_need_not_reach_through_sentences_that_are_seen_one_by_one(change, store, name):
+    split = store.split("train")
+    longest = int(max(split.source_lengths.max(), split.target_lengths.max())) + 2
+    learned = {"model__position_encoding": "learned", "model__max_positions": longest}
+    assert len(TrainingCorpus(store, change(**SYSTEMS[name], **learned)).train.instances)
+
+
 def test_few_learned_positions_are_enough_for_short_instances(change, store):
     train(
         change(**SYSTEMS["sentence"], model__position_encoding="learned", model__max_positions=64, stop__max_steps=12)

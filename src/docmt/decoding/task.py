@@ -84,7 +84,8 @@ def cut_source(words: Words, document_offsets: NDArray[np.int64], model: Model, 
     if limits and len(words.lengths):
         # The longest translation that the search may try must have positions too.
         longest = np.maximum(words.lengths, [config.sentence_limit(int(n)) for n in words.lengths])
-        sizes = np.maximum(longest + MARKS, lengths_before(words.lengths, document_offsets, needs.before))
+        before = needs.before if needs.joined else 0
+        sizes = np.maximum(longest + MARKS, lengths_before(words.lengths, document_offsets, before))
         number = int(sizes.argmax())
         if sizes[number] > min(limits):
             _, place = place_of(number, document_offsets)
