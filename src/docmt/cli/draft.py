@@ -11,12 +11,12 @@ from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_setti
 from docmt.data import PreparedStore
 from docmt.data.parts import MOST_PARTS
 from docmt.decoding import SearchConfig
+from docmt.decoding.config import USUAL_DRAFT_BEAM
 from docmt.errors import DocmtError
 from docmt.settings import check_number
 from docmt.streams import tell, warn
 
 INTERRUPTED = 130
-USUAL_BEAM = 4
 EXAMPLES = (
     "docmt draft runs/sentence --store stores/mine",
     "docmt draft runs/sentence --store stores/mine --jackknife 5",
@@ -52,7 +52,7 @@ def parser() -> Parser:
         help="where these models are trained (default: beside MODEL, in MODEL-jackknife); finished ones are used",
     )
     add_settings(made, SearchConfig, "search", SEARCH_TITLE, skip={"n_best"})
-    made.set_defaults({"search.beam": USUAL_BEAM})
+    made.set_defaults({"search.beam": USUAL_DRAFT_BEAM})
     add_model_options(made)
     return made
 

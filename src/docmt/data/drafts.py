@@ -55,6 +55,13 @@ class Drafts:
             raise DocmtError(f"the drafts in {directory} are of another store than that around them: {_AGAIN}")
 
     @property
+    def made(self) -> tuple[Path, dict[str, Any]]:
+        """The model or run directory that drafted, as it was named then, and how: its search, and how many parts of the
+        training documents had a model of their own."""
+        how = {"search": self.facts.get("search"), "jackknife": len(self.facts.get("parts", []))}
+        return Path(str(self.facts.get("model"))), how
+
+    @property
     def identity(self) -> str:
         """A checksum that differs where drafts, or the model that wrote them, do."""
         return checksum_of({"files": self._sums, **{name: self.facts.get(name) for name in ("weights", "search")}})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -142,9 +141,12 @@ class PreparedStore:
         """The names of the splits it has: "train", "dev" and perhaps "test"."""
         return tuple(self.statistics.splits)
 
-    @cached_property
+    @property
     def drafts(self) -> Drafts | None:
-        """The drafts that `docmt draft` wrote, if it did. Raises DocmtError for damaged ones, or of another store."""
+        """The drafts that `docmt draft` has written by now, if any.
+
+        Raises DocmtError for damaged ones, and for those of another store.
+        """
         folder = self.directory / DRAFTS_FOLDER
         return Drafts(folder, self.statistics) if folder.is_dir() else None
 

@@ -101,7 +101,7 @@ def draft_store(
     found = find_model(model)
     facts = {
         "docmt_version": DOCMT_VERSION,
-        "model": str(model.absolute()),
+        "model": str(model.resolve()),
         "system": load_model_config(model).system,
         "weights": checksum_of_file(found / WEIGHTS_FILE),
         "search": search_facts(search),

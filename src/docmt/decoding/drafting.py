@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from docmt.checksums import checksum_of_file
-from docmt.decoding.config import SearchConfig
+from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig
 from docmt.decoding.ensemble import Model, members_of
 from docmt.decoding.frame import WordIds
 from docmt.decoding.loading import load_checked
@@ -23,8 +23,6 @@ from docmt.model_directory import DRAFTING_FILE, find_drafter, load_model_config
 from docmt.settings import build
 from docmt.text import Tokenizer
 from docmt.weights import WEIGHTS_FILE
-
-USUAL_BEAM = 4
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ def stored_search(directory: Path) -> SearchConfig:
     """How the model of this directory drafts. Raises DocmtError where that is damaged."""
     path = directory / DRAFTING_FILE
     if not path.exists():
-        return SearchConfig(beam=USUAL_BEAM)
+        return SearchConfig(beam=USUAL_DRAFT_BEAM)
     return build(SearchConfig, read_json(path).get("search"), str(path), "search.")
 
 

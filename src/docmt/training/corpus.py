@@ -240,12 +240,13 @@ def _drafts_of(store: PreparedStore, model: ModelConfig) -> Drafts | None:
     """The drafts of the store, if the system reads them. Raises DocmtError if it does and there are none."""
     if not model.chosen.needs().drafts:
         return None
-    if store.drafts is None:
+    drafts = store.drafts
+    if drafts is None:
         raise DocmtError(
             f"the {model.system} system reads drafts, but the store {store.directory} has none: run `docmt draft MODEL "
             f"--store {store.directory}` with a model of single sentences"
         )
-    return store.drafts
+    return drafts
 
 
 def fit_model_config(config: ModelConfig, store: PreparedStore) -> ModelConfig:
