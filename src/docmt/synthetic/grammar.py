@@ -111,8 +111,8 @@ def write_documents(
 
 
 @dataclass(frozen=True)
-class _NounPhrase:
-    """The topic noun with its article and adjective, in English and in the German cases."""
+class NounPhrase:
+    """A noun with its article and adjective, in English and in the German cases."""
 
     english: str
     nominative: str
@@ -120,7 +120,7 @@ class _NounPhrase:
     dative: str
 
 
-def noun_phrase(noun: Noun, attribute: Attribute | None, definite: bool) -> _NounPhrase:
+def noun_phrase(noun: Noun, attribute: Attribute | None, definite: bool) -> NounPhrase:
     """Declines article, adjective and noun: a new lamp, eine neue Lampe, einer neuen Lampe."""
     articles = DEFINITE_ARTICLES if definite else INDEFINITE_ARTICLES
     endings = DEFINITE_ENDINGS if definite else INDEFINITE_ENDINGS
@@ -132,10 +132,10 @@ def noun_phrase(noun: Noun, attribute: Attribute | None, definite: bool) -> _Nou
         adjective = f"{attribute.stem}{endings[form]} " if attribute else ""
         return f"{articles[form]} {adjective}{noun.german}"
 
-    return _NounPhrase(f"{article} {english}", german(Case.NOMINATIVE), german(Case.ACCUSATIVE), german(Case.DATIVE))
+    return NounPhrase(f"{article} {english}", german(Case.NOMINATIVE), german(Case.ACCUSATIVE), german(Case.DATIVE))
 
 
-_Value = Person | Word | Room | Trait | _NounPhrase
+_Value = Person | Word | Room | Trait | NounPhrase
 
 
 @dataclass
@@ -254,15 +254,15 @@ class _Writer:
         owner = values.get("P")
         if isinstance(owner, Person):
             english["his"] = owner.possessive
-        self.source.append(_capitalised(pattern.english.format(**english)))
+        self.source.append(capitalised(pattern.english.format(**english)))
         if pattern.case is None or topic is None:
-            self.target.append(_capitalised(pattern.german.format(**values)))
+            self.target.append(capitalised(pattern.german.format(**values)))
             return
         before, after = (part.format(**values) for part in pattern.german.split("{it}"))
         forms = tuple(dict.fromkeys(PRONOUNS[pattern.case, gender] for gender in Gender))
         form = PRONOUNS[pattern.case, topic.noun.gender]
         correct = forms.index(form)
-        candidates = forms if before else tuple(_capitalised(candidate) for candidate in forms)
+        candidates = forms if before else tuple(capitalised(candidate) for candidate in forms)
         form = candidates[correct]
         self.pronouns.append(
             Pronoun(
@@ -279,19 +279,21 @@ class _Writer:
                 pattern=pattern.english,
             )
         )
-        self.target.append(_capitalised(f"{before}{form}{after}"))
+        self.target.append(capitalised(f"{before}{form}{after}"))
 
 
 def _slots(pattern: Pattern) -> list[str]:
     """The names of the slots to draw, in the order of the English sentence."""
-    names = _fields(pattern.english) + _fields(pattern.german)
+    names = slot_names(pattern.english) + slot_names(pattern.german)
     return list(dict.fromkeys(name for name in names if name not in ("it", "his")))
 
 
-def _fields(text: str) -> list[str]:
+def slot_names(text: str) -> list[str]:
+    """The names of the slots of a pattern in one language, without their cases."""
     parsed: Iterable[tuple[str, str | None, str | None, str | None]] = Formatter().parse(text)
     return [name.split(".")[0] for _, name, _, _ in parsed if name]
 
 
-def _capitalised(text: str) -> str:
+def capitalised(text: str) -> str:
+    """The text with its first letter large, the others as they are."""
     return text[:1].upper() + text[1:]
