@@ -42,7 +42,7 @@ def read_documents(corpus, language):
 def test_translate_score_and_evaluate(folder, corpus, tmp_path):
     shutil.copytree(folder / "hops" / "model", tmp_path / "moved")
     output = tmp_path / "out.jsonl"
-    outcome = call("translate", tmp_path / "moved", corpus / "test.en", "-o", output, *SEARCH)
+    outcome = call("translate", tmp_path / "moved", corpus / "test.en", "--layout=lines", "-o", output, *SEARCH)
     assert outcome.status == 0, outcome.err
     translated = [json.loads(line) for line in output.read_text().splitlines()]
     translator = docmt.Translator(folder / "hops", device="cpu")
