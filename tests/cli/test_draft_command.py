@@ -137,3 +137,11 @@ def test_interrupted(folder, tmp_path, monkeypatch):
     assert outcome.status == 130
     assert outcome.err == "docmt: give the same command again to go on\ndocmt: interrupted\n"
     assert call(*arguments).status == 0
+
+
+def test_an_interrupted_training_of_a_part(folder, tmp_path, monkeypatch):
+    shutil.copytree(folder / "S", tmp_path / "S")
+    monkeypatch.setattr("docmt.training.jackknife.train_parts", lambda configs, tell: False)
+    arguments = ["--store", tmp_path / "S", "--overwrite", "--jackknife", 2, "--runs", tmp_path / "runs"]
+    outcome = call("draft", folder / "sentence", *arguments)
+    assert (outcome.status, outcome.err) == (130, "docmt: give the same command again to go on\n")

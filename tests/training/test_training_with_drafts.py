@@ -9,10 +9,13 @@ import torch
 from runs import Killed, assert_equal_runs, kill_before
 
 from docmt.data import PreparedStore, Words
-from docmt.decoding import SearchConfig, Translator
+from docmt.decoding import SearchConfig, Translator, translate_ids
 from docmt.decoding.draft_store import draft_store
 from docmt.decoding.drafting import load_drafter
 from docmt.errors import DocmtError
+from docmt.evaluation import MetricConfig, evaluate_documents
+from docmt.experiments import EvaluationConfig
+from docmt.experiments.scores import evaluate_run
 from docmt.model.systems import Group, MultiHop
 from docmt.model_directory import find_drafter
 from docmt.training import train
@@ -119,6 +122,24 @@ def test_models_and_checkpoints_have_their_drafter(hops, drafted, monkeypatch, t
     assert wanted.search == SEARCH
     assert found[0] == drafts == wanted.drafts([drafted.tokenizer.encode_batch(d) for d in (("bo ka", "lu"), ("me",))])
     assert "by the sentence model in `drafter`" in (moved / "README.md").read_text()
+
+
+def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_path):
+    config = hops("run", stop__max_steps=1)
+    train(config)
+    dev, evaluation = drafted.split("dev"), EvaluationConfig(SEARCH)
+    scores = evaluate_run(config, dev, evaluation)
+    translator = Translator(tmp_path / "run", device="cpu", search=SEARCH)
+    sources, specials = dev.documents("source"), translator.tokenizer.specials
+    drafts = translator.drafts(sources)
+    assert drafts == Words(*drafted.drafts.column("dev")).documents(dev.document_offsets)
+    found = translate_ids(translator.model, sources, specials, SEARCH, drafts)
+    texts = [
+        [translator.tokenizer.decode_batch(own, "target") for own in side] for side in (found, dev.documents("target"))
+    ]
+    assert scores["d_bleu"]["score"] == evaluate_documents(*texts).to_json()["d_bleu"]["score"]
+    by_instance = replace(evaluation, metrics=MetricConfig(unit="instance"))
+    assert evaluate_run(config, dev, by_instance)["sentences"] == len(dev.source_lengths)
 
 
 def test_a_drafter_that_is_missing(hops, tmp_path):
