@@ -51,8 +51,8 @@ class Split:
         )
         source_specials = SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size)
         for side, tokens, own in (
-            ("source", store.source_tokens, source_specials),
-            ("target", store.target_tokens, specials),
+            (store.sides[0], store.source_tokens, source_specials),
+            (store.sides[1], store.target_tokens, specials),
         ):
             if int(tokens.min()) < own.unk or int(tokens.max()) >= own.eod:
                 raise DocmtError(
@@ -190,6 +190,11 @@ class TrainingCorpus:
         ):
             crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
         return f"{crc:08x}"
+
+
+def in_direction(store: PreparedStore, config: TrainConfig) -> PreparedStore:
+    """The store as the configuration reads it, with source and target in each other's place if it is reversed."""
+    return store.reversed() if config.reverse else store
 
 
 def fit_model_config(config: ModelConfig, store: PreparedStore) -> ModelConfig:
