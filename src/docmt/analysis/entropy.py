@@ -25,7 +25,9 @@ KINDS = tuple(
     f"{site}_{scope}" for site in ("encoder_self", "decoder_self", "decoder_cross") for scope in ("local", "global")
 )
 """What is told apart in most systems: local attention stays within sentences, global attention sees the whole instance.
-Attention to another memory is named after it, as in encoder_context_local."""
+Attention to another memory is named after it, as in encoder_context_local, and attention to the sentences before
+ends in _before."""
+_SCOPES = {"sentence": "local", "document": "global", "before": "before"}
 
 # Scores held at once: 16 MB in float32, several times over (90 MB in all for an instance of 2048 tokens with 8 heads,
 # 256 queries at a time, where all of its scores would be 134 MB each time).
@@ -108,7 +110,7 @@ def _attentions(model: TranslationModel) -> Iterator[tuple[str, Attention]]:
         if isinstance(module, Attention):
             sight = module.sight
             seen = {"self": "self", "source": "cross"}.get(sight.memory, sight.memory)
-            yield f"{name.split('.')[0]}_{seen}_{'local' if sight.part == 'sentence' else 'global'}", module
+            yield f"{name.split('.')[0]}_{seen}_{_SCOPES[sight.part]}", module
 
 
 class _Measurement:

@@ -62,19 +62,27 @@ class Attention(nn.Module):
     """Projections, H heads over what the sight names, output projection (Vaswani et al. 2017, section 3.2.2)."""
 
     def __init__(
-        self, width: int, heads: int, sight: Sight, dropout: float = 0.0, memory_width: int | None = None
+        self,
+        width: int,
+        heads: int,
+        sight: Sight,
+        dropout: float = 0.0,
+        memory_width: int | None = None,
+        output_bias: bool = True,
     ) -> None:
-        """memory_width: of the states that are looked at, where that is not `width`."""
+        """memory_width: of the states that are looked at, where that is not `width`. Without `output_bias`, an
+        attention that sees nothing gives zero."""
         super().__init__()
         self.heads, self.sight, self.dropout = heads, sight, dropout
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(memory_width or width, width)
         self.value = nn.Linear(memory_width or width, width)
-        self.output = nn.Linear(width, width)
+        self.output = nn.Linear(width, width, bias=output_bias)
         for projection in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
         nn.init.xavier_uniform_(self.output.weight)
-        nn.init.zeros_(self.output.bias)
+        if output_bias:
+            nn.init.zeros_(self.output.bias)
 
     def split(self, x: Tensor) -> Tensor:
         """[..., d] -> [..., H, k]"""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from docmt.errors import DocmtError
 from docmt.model.sizes import PRESETS, Sizes
-from docmt.model.systems import SYSTEMS, Concat, Context, Group, System
+from docmt.model.systems import SYSTEMS, Concat, Context, Group, MultiHop, System
 from docmt.settings import brief, build, check_fields, flat, plain
 
 
@@ -19,16 +19,19 @@ class ModelConfig(Sizes):
     Each system has a group of options of its own name, if it has any; those of another system cannot be set.
     """
 
-    system: Literal["sentence", "document", "group", "concat", "context"] = "group"
+    system: Literal["sentence", "document", "group", "concat", "context", "multihop"] = "group"
     """sentence (a Transformer on single sentences), document (on whole instances), group (G-Transformer: attention
-    within sentences, joined with attention over the document), concat (sliding windows of sentences), or context
-    (attention to encoded sentences before)"""
+    within sentences, joined with attention over the document), concat (sliding windows of sentences), context
+    (attention to encoded sentences before), or multihop (attention to one sentence before after the other, on both
+    sides)"""
     group: Group = field(default_factory=Group)
     """G-Transformer (Bao et al. 2021)"""
     concat: Concat = field(default_factory=Concat)
     """windows of concatenated sentences (as in Wu et al. 2022)"""
     context: Context = field(default_factory=Context)
     """document-context Transformer (Zhang et al. 2018)"""
+    multihop: MultiHop = field(default_factory=MultiHop)
+    """Multi-Hop Transformer (2021)"""
 
     def __post_init__(self) -> None:
         check_fields(self, "model.")

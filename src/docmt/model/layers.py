@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -36,11 +36,17 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, view: View) -> Tensor:
         """x [..., d] -> [..., d]"""
+        for _, passed in self.passed(x, view):
+            x = passed
+        return x
+
+    def passed(self, x: Tensor, view: View) -> Iterator[tuple[str, Tensor]]:
+        """x [..., d] behind each block and its branch, with the name of the block."""
         for block_name, branch_name in self.order:
             block: Any = self._modules[block_name]
             branch: Any = self._modules[branch_name]
             x = branch.leave(x, block(branch.enter(x), view))
-        return x
+            yield block_name, x
 
 
 class Residual(nn.Module):
@@ -71,7 +77,7 @@ class GatedResidual(Residual):
     """The branch around an attention to context, joined by a gate lam = sigmoid(W x + U y) in [0, 1]^d.
 
     Published (Zhang et al. 2018, section 3.3, and their code): norm(lam * x + (1 - lam) * y). Additive:
-    x + (1 - lam) * y, without a norm, which is the identity as long as y is zero.
+    x + (1 - lam) * y, which, where no norm follows, is the identity as long as y is zero.
     """
 
     def __init__(self, norm: nn.LayerNorm | None, width: int, pre_norm: bool, additive: bool) -> None:

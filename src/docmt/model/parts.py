@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from docmt.model.attention import Attention, Gate, GroupAttention
+from docmt.model.hops import Hops, SentenceEncoder
 from docmt.model.layers import FeedForward, GatedResidual, Layer, Residual
 from docmt.model.packed import SentenceFrame
 from docmt.model.positions import FIRST_POSITION, LearnedPositions, SinusoidalPositions
@@ -46,6 +48,44 @@ class Parts:
         sizes = self.sizes
         return Attention(sizes.width, sizes.heads, sight, sizes.attention_dropout, memory_width)
 
+    def hops(self, sights: Sequence[Sight], at_zero: bool) -> Hops:
+        """Attention to what each of the sights names, one after the other; at_zero: at first they find nothing."""
+        sizes = self.sizes
+        hops = [Attention(sizes.width, sizes.heads, own, sizes.attention_dropout, output_bias=False) for own in sights]
+        for hop in hops if at_zero else ():
+            nn.init.zeros_(hop.output.weight)
+        return Hops(hops)
+
+    def sentence_encoder(self, side: str, *, whole: bool, frozen: bool) -> SentenceEncoder:
+        """An encoder of single sentences for the layers of a side's stack to look at, each at the layer of its number.
+
+        What is kept of a layer stands behind its self-attention, or (`whole`) behind all of it. That of the target side
+        has embeddings of its own.
+        """
+        target = side == "target"
+        depth = self.sizes.decoder_layers if target else self.sizes.encoder_layers
+        blocks = [
+            {"attention": self.group_attention(local=Sight()), "feed_forward": self.feed_forward()}
+            for _ in range(depth)
+        ]
+        if not whole:
+            del blocks[-1]["feed_forward"]  # nothing would look at what it gives
+        return SentenceEncoder(
+            [self.layer(**own) for own in blocks],
+            "feed_forward" if whole else "attention",
+            [self.norm() for _ in blocks] if self.pre_norm else [],
+            self._reader() if target else None,
+            frozen,
+        )
+
+    def _reader(self) -> nn.Module:
+        """Embeddings for an encoder of target text; `lookup` and `place` take them for those of a model's source."""
+        holder = nn.Module()
+        for name, module in type(self)(replace(self.sizes, source_vocabulary_size=0)).embeddings().items():
+            if name.partition("_")[0] in ("source", "tokens"):
+                holder.add_module(name, module)
+        return holder
+
     def group_attention(
         self, local: Sight | None = None, whole: Sight | None = None, gate_bias: float = 0.0
     ) -> GroupAttention:
@@ -72,9 +112,9 @@ class Parts:
         """The usual residual branch; without `normed` no norm follows it (with pre-norm, one always comes before)."""
         return Residual(self.norm() if normed or self.pre_norm else None, self.sizes.dropout, self.pre_norm)
 
-    def gated_residual(self, additive: bool) -> GatedResidual:
-        """The branch of an attention to context, joined by a gate."""
-        norm = self.norm() if self.pre_norm or not additive else None
+    def gated_residual(self, additive: bool, normed: bool = False) -> GatedResidual:
+        """The branch of an attention to context, joined by a gate; an additive one is followed by a norm if asked."""
+        norm = self.norm() if self.pre_norm or normed or not additive else None
         return GatedResidual(norm, self.sizes.width, self.pre_norm, additive)
 
     def layer(self, **blocks: nn.Module | tuple[nn.Module, Residual]) -> Layer:

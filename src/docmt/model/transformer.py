@@ -120,11 +120,14 @@ class TranslationModel(nn.Module):
         return F.pad(logits, (head.first, missing), value=-torch.inf) if head.first or missing else logits
 
     @torch.no_grad()
-    def logits(self, pairs: Sequence[tuple[SentenceIds, SentenceIds]]) -> list[Tensor]:
+    def logits(
+        self, pairs: Sequence[tuple[SentenceIds, SentenceIds]], drafts: Sequence[SentenceIds] = ()
+    ) -> list[Tensor]:
         """Logits [decoder input tokens, V] of each document, one row for each decoder input position.
 
         `pairs` holds (source sentences, target sentences) as lists of token ids with their marks (`<s> .. </s>`);
-        the target sentences are the decoder input. Dropout is off; the model's mode is left as it was. Raises
+        the target sentences are the decoder input. `drafts`, for systems that need them, has a document for each pair,
+        laid out as its source. Dropout is off; the model's mode is left as it was. Raises
         ValueError where a document has unequal numbers of them, but for the plain document system.
         """
         self.system.check_counts(pairs)
@@ -134,7 +137,8 @@ class TranslationModel(nn.Module):
             source, target = (pack([pair[side] for pair in pairs]) for side in (0, 1))
             # Where counts differ no attention asks which sentences belong together.
             aligned = torch.arange(len(target.sentences))
-            logits = self.project(self(Reading(source, aligned, target).to(self.device)))
+            reading = Reading(source, aligned, target, drafts=pack(drafts) if drafts else None)
+            logits = self.project(self(reading.to(self.device)))
         finally:
             self.train(was_training)
         return list(logits.split(target.documents.lengths.tolist()))

@@ -157,6 +157,9 @@ class TrainConfig:
     """what is kept"""
     initialize_from: Path | None = None
     """model directory whose weights are the start; what it lacks stays random"""
+    initialize_reverse_from: Path | None = None
+    """with initialize_from: model directory of a sentence model of the other direction, from the target to the source
+    language, whose encoder is the start of what reads target text (multihop)"""
     reverse: bool = False
     """train the model of the other direction: source and target of the store change places"""
     freeze: Literal["none", "loaded"] = "none"
@@ -179,6 +182,7 @@ class TrainConfig:
         if self.initialize_from is None:
             for name, used in (
                 ("optimizer.loaded_scale", self.optimizer.loaded_scale != 1),
+                ("initialize_reverse_from", self.initialize_reverse_from is not None),
                 ("freeze", self.freeze != "none"),
                 (f"model.{self.model.system}.{self.model.chosen.from_start}", bool(self.model.chosen.from_start)),
             ):
@@ -217,8 +221,8 @@ def first_difference(
 
 
 def _without_folder(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    start = values.get("initialize_from")
-    return {**values, "initialize_from": absolute(Path(start)).name} if start else values
+    names = [name for name in ("initialize_from", "initialize_reverse_from") if values.get(name)]
+    return {**values, **{name: absolute(Path(values[name])).name for name in names}}
 
 
 def absolute(path: Path) -> Path:

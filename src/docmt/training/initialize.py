@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
@@ -17,17 +18,17 @@ from docmt.training.summary import new_weights_in_words
 _log = logging.getLogger(__name__)
 
 
-def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokenizer) -> list[str]:
+def initialize_from(
+    model: TranslationModel, directory: Path, tokenizer: Tokenizer, reverse: Path | None = None
+) -> list[str]:
     """Copies the weights that `model` shares with a model directory; returns the names of those that stay random.
 
     A model of the same system is taken whole; of another one, which must have no weights without a place here, the
-    system says which weight each of its own starts from (`System.origin`).
+    system says which weight each of its own starts from (`System.origin`). reverse: a sentence model of the other
+    direction, from which some weights start (`System.origin_reverse`).
     Raises DocmtError for another vocabulary, for weights of another shape, and for a model that does not fit.
     """
-    _check_vocabulary(directory, tokenizer)
-    started = load_model_config(directory)
-    _check_architecture(directory, started, model.config)
-    pretrained = load_model_weights(directory)
+    started, pretrained = _load(directory, model, tokenizer)
     own = model.state_dict()
     same = started.system == model.config.system
     new, used = [], set()
@@ -37,12 +38,7 @@ def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokeniz
             if origin is None:
                 new.append(name)
                 continue
-            if pretrained[origin].shape != tensor.shape:
-                raise DocmtError(
-                    f"{name} has shape {list(tensor.shape)} but {list(pretrained[origin].shape)} in {directory}: "
-                    "choose the model sizes of the model to start from"
-                )
-            tensor.copy_(pretrained[origin])
+            _copy(name, tensor, pretrained[origin], directory)
             used.add(origin)
     if unused := sorted(set(pretrained) - used):
         raise DocmtError(
@@ -53,7 +49,50 @@ def initialize_from(model: TranslationModel, directory: Path, tokenizer: Tokeniz
     _log.info("took %d of %d weights from %s", len(own) - len(new), len(own), directory)
     if new:
         _log.info("%s", new_weights_in_words(new, model))
-    return new
+    return new if reverse is None else _initialize_from_reverse(model, reverse, tokenizer, new)
+
+
+def _initialize_from_reverse(
+    model: TranslationModel, directory: Path, tokenizer: Tokenizer, new: list[str]
+) -> list[str]:
+    """Copies what starts from a sentence model of the other direction; returns what of `new` stays random."""
+    origins = {name: model.system.origin_reverse(name) for name in model.state_dict()}
+    if not any(origins.values()):
+        raise DocmtError(
+            f"initialize_reverse_from is set, but this {model.config.system} model has no encoder of target text: "
+            "leave it out"
+        )
+    if not tokenizer.shares_vocabulary:
+        raise DocmtError(
+            "initialize_reverse_from is for vocabularies that both languages share, as a reverse model reads the other "
+            "side: leave it out"
+        )
+    started, pretrained = _load(directory, model, tokenizer)
+    if started.system != "sentence":
+        raise DocmtError(f"{directory} is a {started.system} model: name a sentence model in initialize_reverse_from")
+    taken = [name for name, origin in origins.items() if origin in pretrained]
+    with torch.no_grad():
+        for name in taken:
+            _copy(name, model.state_dict()[name], pretrained[str(origins[name])], directory)
+    _log.info("took %d weights from %s, a model of the other direction", len(taken), directory)
+    return [name for name in new if name not in taken]
+
+
+def _load(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Architecture and weights of a model to start from. Raises DocmtError where they cannot be a start."""
+    _check_vocabulary(directory, tokenizer)
+    started = load_model_config(directory)
+    _check_architecture(directory, started, model.config)
+    return started, load_model_weights(directory)
+
+
+def _copy(name: str, tensor: Tensor, pretrained: Tensor, directory: Path) -> None:
+    if pretrained.shape != tensor.shape:
+        raise DocmtError(
+            f"{name} has shape {list(tensor.shape)} but {list(pretrained.shape)} in {directory}: "
+            "choose the model sizes of the model to start from"
+        )
+    tensor.copy_(pretrained)
 
 
 def _origin(name: str, model: TranslationModel, pretrained: Mapping[str, torch.Tensor], same: bool) -> str | None:

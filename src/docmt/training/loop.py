@@ -123,7 +123,9 @@ class Training:
         if goes_on:
             new_weights = read_state(run.last).new_weights
         elif config.initialize_from is not None:
-            new_weights = initialize_from(self.model, config.initialize_from, corpus.tokenizer)
+            new_weights = initialize_from(
+                self.model, config.initialize_from, corpus.tokenizer, config.initialize_reverse_from
+            )
         self.updater = Updater(fabric, config, self.model, new_weights)
         self.state = TrainingState(
             best=BestSoFar(higher_is_better=config.validation.best_by == "d_bleu"),

@@ -7,7 +7,6 @@ import logging
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,8 @@ from docmt.training.checkpoints import finish_interrupted_swaps
 from docmt.training.config import TrainConfig, absolute, first_difference
 from docmt.yaml_files import read_yaml
 
+_PLACES = ("data", "initialize_from", "initialize_reverse_from")
+"""Settings that name what the run was made from."""
 _log = logging.getLogger(__name__)
 
 
@@ -139,9 +140,11 @@ class RunDirectory:
 
     def write_recipe(self, config: TrainConfig) -> None:
         """Writes the configuration as YAML, in the order of its fields; it can be read from any folder."""
-        start = config.initialize_from and absolute(config.initialize_from)
-        config = replace(config, data=absolute(config.data), initialize_from=start)
-        write_text(self.recipe, yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True))
+        values = config.to_dict()
+        for name in _PLACES:
+            if values[name] is not None:
+                values[name] = str(absolute(Path(values[name])))
+        write_text(self.recipe, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
     def add_metrics(self, values: Mapping[str, Any]) -> None:
         """Appends one line to the metrics."""
@@ -229,7 +232,7 @@ def read_recipe(path: Path, run: Path) -> dict[str, Any]:
 
 
 def find_again(run: Path) -> dict[str, Path]:
-    """Where the store (`data`) and the model to start from (`initialize_from`) are that a run's recipe names.
+    """Where the store (`data`) and the models to start from (`initialize_from`, ..) are that a run's recipe names.
 
     Recipes of earlier versions name them relative to where the run was started: most likely a folder above it, or the
     current one. What the recipe does not name, and a model that is not there, is left out.
@@ -240,7 +243,7 @@ def find_again(run: Path) -> dict[str, Path]:
     except DocmtError:
         return {}  # who reads it in earnest says so
     found = {}
-    for name in ("data", "initialize_from"):
+    for name in _PLACES:
         stored = values.get(name)
         if not isinstance(stored, str):
             continue

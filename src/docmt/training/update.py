@@ -111,7 +111,8 @@ def freeze(model: nn.Module, new_weights: Collection[str]) -> None:
             "or choose a system with weights of its own"
         )
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name in new_weights)
+        if name not in new_weights:
+            parameter.requires_grad_(False)
 
 
 def _parameter_groups(model: nn.Module, loaded_scale: float, new_weights: Collection[str]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from docmt.model.systems.concat import Concat
 from docmt.model.systems.context import Context
 from docmt.model.systems.document import Document
 from docmt.model.systems.group import Group
+from docmt.model.systems.multihop import MultiHop
 
 SYSTEMS: dict[str, type[System]] = {
     "sentence": System,
@@ -12,7 +13,8 @@ SYSTEMS: dict[str, type[System]] = {
     "group": Group,
     "concat": Concat,
     "context": Context,
+    "multihop": MultiHop,
 }
 """By the name that `model.system` has for it."""
 
-__all__ = ["SYSTEMS", "Concat", "Context", "Document", "Group", "Needs", "Order", "System"]
+__all__ = ["SYSTEMS", "Concat", "Context", "Document", "Group", "MultiHop", "Needs", "Order", "System"]
