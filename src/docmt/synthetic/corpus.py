@@ -1,4 +1,4 @@
-"""Writes the synthetic language as a corpus: training, development and test texts, and two test sets for pronouns.
+"""Writes the synthetic language as a corpus: training, development and test texts, and contrastive test sets.
 
 The contrastive test set follows the idea of Müller et al. 2018, "A Large-Scale Test Set for the Evaluation of
 Context-Aware Pronoun Translation in Neural Machine Translation": the right pronoun against its alternatives.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from docmt.errors import DocmtError
 from docmt.files import atomic_directory, write_text
 from docmt.synthetic.grammar import Pronoun, SyntheticDocument, write_documents
 from docmt.synthetic.lexicon import NOUNS, Case, Gender
+from docmt.synthetic.phenomena import MarkedDocument, write_marked
 
 CONTRASTIVE_FILE, PRONOUNS_FILE = "test.contrastive.jsonl", "test.pronouns.jsonl"
 CORPUS_FILES = frozenset(f"{split}.{language}" for split in ("train", "dev", "test") for language in ("en", "de")) | {
@@ -28,10 +29,10 @@ CORPUS_FILES = frozenset(f"{split}.{language}" for split in ("train", "dev", "te
 
 @dataclass(frozen=True)
 class ContrastiveItem:
-    """One pronoun as a test: `candidates` are whole target documents that differ in the pronoun alone.
+    """One choice as a test: `candidates` are whole target documents that differ in one sentence alone.
 
-    `correct` is the index of the right one; `sentence` that of the sentence with the pronoun; `distance` counts
-    sentences back to its antecedent.
+    `correct` is the index of the right one; `sentence` that of the sentence that differs; `distance` counts sentences
+    back to the one it depends on (of a pronoun: its antecedent).
     """
 
     id: str
@@ -40,6 +41,13 @@ class ContrastiveItem:
     correct: int
     sentence: int
     distance: int
+
+
+@dataclass(frozen=True)
+class PhenomenonItem(ContrastiveItem):
+    """A contrastive item of one of `PHENOMENA`."""
+
+    phenomenon: str
 
 
 def contrastive_items(documents: Iterable[SyntheticDocument]) -> list[ContrastiveItem]:
@@ -52,18 +60,36 @@ def contrastive_items(documents: Iterable[SyntheticDocument]) -> list[Contrastiv
 
 
 def _contrastive_item(document: ParallelDocument, pronoun: Pronoun, id: str) -> ContrastiveItem:
-    order = list(range(len(pronoun.candidates)))
-    random.Random(id).shuffle(order)
     sentence = document.target[pronoun.sentence]
-    before, after = document.target[: pronoun.sentence], document.target[pronoun.sentence + 1 :]
-    variants = (sentence[: pronoun.start] + pronoun.candidates[index] + sentence[pronoun.end :] for index in order)
+    variants = [sentence[: pronoun.start] + form + sentence[pronoun.end :] for form in pronoun.candidates]
+    return _shuffled(id, document, pronoun.sentence, variants, pronoun.correct, pronoun.distance)
+
+
+def phenomenon_items(documents: Iterable[MarkedDocument]) -> list[PhenomenonItem]:
+    """Makes one item a document, with its id; the candidates are shuffled, in the same way for the same id."""
+    return [
+        PhenomenonItem(
+            **vars(_shuffled(m.document.id, m.document, m.sentence, m.candidates, m.correct, m.distance)),
+            phenomenon=m.phenomenon,
+        )
+        for m in documents
+    ]
+
+
+def _shuffled(
+    id: str, document: ParallelDocument, sentence: int, variants: Sequence[str], correct: int, distance: int
+) -> ContrastiveItem:
+    """The item with these variants of one sentence, in an order that depends on the id alone."""
+    order = list(range(len(variants)))
+    random.Random(id).shuffle(order)
+    before, after = document.target[:sentence], document.target[sentence + 1 :]
     return ContrastiveItem(
         id=id,
         source=document.source,
-        candidates=tuple((*before, variant, *after) for variant in variants),
-        correct=order.index(pronoun.correct),
-        sentence=pronoun.sentence,
-        distance=pronoun.distance,
+        candidates=tuple((*before, variants[index], *after) for index in order),
+        correct=order.index(correct),
+        sentence=sentence,
+        distance=distance,
     )
 
 
@@ -94,12 +120,40 @@ def write_corpus(directory: Path, *, train: int, dev: int, test: int, seed: int)
             nouns = tuple(noun for noun in NOUNS if noun.german in known)
     contrastive = [asdict(item) for item in contrastive_items(splits["test"])]
     marked = [{**asdict(item.document), "pronouns": list(map(asdict, item.pronouns))} for item in splits["test"]]
+    _write(directory, splits, {CONTRASTIVE_FILE: contrastive, PRONOUNS_FILE: marked})
+
+
+def write_phenomena(directory: Path, *, train: int, dev: int, test: int, seed: int) -> None:
+    """Writes a corpus of all `PHENOMENA` with that many documents a split, for each phenomenon and distance alike many.
+
+    train/dev/test `.en` and `.de` hold one sentence a line and an empty line between documents, in random order;
+    test.contrastive.jsonl one `PhenomenonItem` a line, in the order of the test documents. No source document stands in
+    two splits; within one it may come again with another translation, where only the target decides. With a multiple of
+    288 test documents a model that does not see the deciding sentence gets exactly the share that chance gives.
+    A corpus that stands there is replaced. Raises DocmtError if a split has too few documents for every phenomenon and
+    distance, if the directory cannot be written, or if it holds anything else.
+    """
+    _check_place(directory)
+    seen: set[tuple[str, ...]] = set()
+    splits = {
+        name: write_marked(count, name, f"{seed} {name}", seen)
+        for name, count in (("train", train), ("dev", dev), ("test", test))
+    }
+    _write(directory, splits, {CONTRASTIVE_FILE: list(map(asdict, phenomenon_items(splits["test"])))})
+
+
+def _write(
+    directory: Path,
+    splits: Mapping[str, Sequence[SyntheticDocument | MarkedDocument]],
+    tests: Mapping[str, list[dict[str, object]]],
+) -> None:
+    """Writes the texts of the splits, and the test sets by their file names."""
     with atomic_directory(directory) as temporary:
         for name, items in splits.items():
             pairs = (item.document for item in items)
             write_parallel(pairs, temporary / f"{name}.en", temporary / f"{name}.de")
-        write_text(temporary / CONTRASTIVE_FILE, _jsonl(contrastive))
-        write_text(temporary / PRONOUNS_FILE, _jsonl(marked))
+        for file, records in tests.items():
+            write_text(temporary / file, _jsonl(records))
 
 
 def _check_place(directory: Path) -> None:

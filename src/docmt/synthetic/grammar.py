@@ -9,7 +9,7 @@ introduction. Gender, noun and distance are drawn independently of the sentence 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
 
@@ -110,9 +110,18 @@ def write_documents(
             yield document
 
 
+def write_pair(rng: random.Random, noun: Noun) -> SyntheticDocument:
+    """Writes two sentences: one makes the noun the topic, the other comes back to it with a pronoun.
+
+    But for the noun and its forms they are the same for every noun. The pronoun has a case in which the three genders
+    have three forms.
+    """
+    return _Writer(rng, [[noun]], {Case.NOMINATIVE: 0.5, Case.ACCUSATIVE: 0.5}).write_pair(noun.english)
+
+
 @dataclass(frozen=True)
-class _NounPhrase:
-    """The topic noun with its article and adjective, in English and in the German cases."""
+class NounPhrase:
+    """A noun with its article and adjective, in English and in the German cases."""
 
     english: str
     nominative: str
@@ -120,7 +129,7 @@ class _NounPhrase:
     dative: str
 
 
-def noun_phrase(noun: Noun, attribute: Attribute | None, definite: bool) -> _NounPhrase:
+def noun_phrase(noun: Noun, attribute: Attribute | None, definite: bool) -> NounPhrase:
     """Declines article, adjective and noun: a new lamp, eine neue Lampe, einer neuen Lampe."""
     articles = DEFINITE_ARTICLES if definite else INDEFINITE_ARTICLES
     endings = DEFINITE_ENDINGS if definite else INDEFINITE_ENDINGS
@@ -132,10 +141,10 @@ def noun_phrase(noun: Noun, attribute: Attribute | None, definite: bool) -> _Nou
         adjective = f"{attribute.stem}{endings[form]} " if attribute else ""
         return f"{articles[form]} {adjective}{noun.german}"
 
-    return _NounPhrase(f"{article} {english}", german(Case.NOMINATIVE), german(Case.ACCUSATIVE), german(Case.DATIVE))
+    return NounPhrase(f"{article} {english}", german(Case.NOMINATIVE), german(Case.ACCUSATIVE), german(Case.DATIVE))
 
 
-_Value = Person | Word | Room | Trait | _NounPhrase
+_Value = Person | Word | Room | Trait | NounPhrase
 
 
 @dataclass
@@ -152,9 +161,12 @@ class _Topic:
 class _Writer:
     """Writes one document, sentence by sentence."""
 
-    def __init__(self, rng: random.Random, nouns: Sequence[Sequence[Noun]]) -> None:
+    def __init__(
+        self, rng: random.Random, nouns: Sequence[Sequence[Noun]], cases: Mapping[Case, float] = _CASE_WEIGHTS
+    ) -> None:
         self.rng = rng
         self.nouns = nouns
+        self.cases = cases
         self.cast = rng.sample(PEOPLE, _CAST)
         self.used: set[str] = set()
         self.source: list[str] = []
@@ -174,8 +186,14 @@ class _Writer:
             self._tell(distances)
         for _ in range(gaps.count(len(topics))):
             self._distract()
-        document = ParallelDocument(id, tuple(self.source), tuple(self.target))
-        return SyntheticDocument(document, tuple(self.pronouns))
+        return self._document(id)
+
+    def write_pair(self, id: str) -> SyntheticDocument:
+        self._tell({1})
+        return self._document(id)
+
+    def _document(self, id: str) -> SyntheticDocument:
+        return SyntheticDocument(ParallelDocument(id, tuple(self.source), tuple(self.target)), tuple(self.pronouns))
 
     def _distances(self) -> set[int]:
         """Draws how far behind the introduction the pronouns of a topic stand; all distances are equally likely."""
@@ -195,7 +213,7 @@ class _Writer:
             if distance not in distances:
                 self._distract(before_pronoun=distance + 1 in distances)
                 continue
-            cases, weights = zip(*_CASE_WEIGHTS.items(), strict=True)
+            cases, weights = zip(*self.cases.items(), strict=True)
             case = self.rng.choices(cases, weights)[0]
             pattern = self.rng.choice(self._mentions(topic, case, last=distance == max(distances)))
             self._say(pattern, self._fill(pattern, topic), topic)
@@ -254,15 +272,15 @@ class _Writer:
         owner = values.get("P")
         if isinstance(owner, Person):
             english["his"] = owner.possessive
-        self.source.append(_capitalised(pattern.english.format(**english)))
+        self.source.append(capitalised(pattern.english.format(**english)))
         if pattern.case is None or topic is None:
-            self.target.append(_capitalised(pattern.german.format(**values)))
+            self.target.append(capitalised(pattern.german.format(**values)))
             return
         before, after = (part.format(**values) for part in pattern.german.split("{it}"))
         forms = tuple(dict.fromkeys(PRONOUNS[pattern.case, gender] for gender in Gender))
         form = PRONOUNS[pattern.case, topic.noun.gender]
         correct = forms.index(form)
-        candidates = forms if before else tuple(_capitalised(candidate) for candidate in forms)
+        candidates = forms if before else tuple(capitalised(candidate) for candidate in forms)
         form = candidates[correct]
         self.pronouns.append(
             Pronoun(
@@ -279,19 +297,21 @@ class _Writer:
                 pattern=pattern.english,
             )
         )
-        self.target.append(_capitalised(f"{before}{form}{after}"))
+        self.target.append(capitalised(f"{before}{form}{after}"))
 
 
 def _slots(pattern: Pattern) -> list[str]:
     """The names of the slots to draw, in the order of the English sentence."""
-    names = _fields(pattern.english) + _fields(pattern.german)
+    names = slot_names(pattern.english) + slot_names(pattern.german)
     return list(dict.fromkeys(name for name in names if name not in ("it", "his")))
 
 
-def _fields(text: str) -> list[str]:
+def slot_names(text: str) -> list[str]:
+    """The names of the slots of a pattern in one language, without their cases."""
     parsed: Iterable[tuple[str, str | None, str | None, str | None]] = Formatter().parse(text)
     return [name.split(".")[0] for _, name, _, _ in parsed if name]
 
 
-def _capitalised(text: str) -> str:
+def capitalised(text: str) -> str:
+    """The text with its first letter large, the others as they are."""
     return text[:1].upper() + text[1:]
