@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -17,8 +18,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from docmt.checksums import ENTRY, checksum_of, checksums, recorded
+from docmt.data.drafts import DRAFTER_FOLDER
 from docmt.errors import DocmtError
-from docmt.files import atomic_directory, find_leftovers, read_json
+from docmt.files import atomic_directory, check_regular, find_leftovers, read_json
 from docmt.model import ModelConfig, TranslationModel
 from docmt.settings import MANY, check_number
 from docmt.text import Tokenizer, load_tokenizer
@@ -38,13 +40,17 @@ CARD_FILE = "README.md"
 DOCMT_VERSION = version("docmt")
 RUN_MODEL = "model"
 """Where a run directory keeps its final model."""
+RUN_CHECKPOINTS = "checkpoints"
+"""Where it keeps the others."""
+DRAFTING_FILE = "drafting.json"
+"""In the directory of a model that drafts: the settings of its search."""
 FREE = frozenset({"dropout", "attention_dropout", "instance_tokens", "instance_sentences"})
 """Entries of a stored config that may be edited: they choose how much is read at once and how training goes on.
 
 Every other one says what the weights mean. Many of those, such as the number of heads, leave all shapes as they are,
 so that a config with another value would be loaded and translate badly: they have a checksum of their own."""
 _ARCHITECTURE = "architecture"  # the name of that checksum
-_RUN_CHECKPOINTS = {"best": "its best model so far", "last": "its last checkpoint"}
+_STANDS_FOR = {"best": "its best model so far", "last": "its last checkpoint"}
 _REPLACEMENTS = 100  # while a model is read; a training makes one in minutes
 
 _log = logging.getLogger(__name__)
@@ -96,17 +102,38 @@ class ModelCard:
 
 
 def save_model(
-    directory: Path, model: TranslationModel, tokenizer: Tokenizer, card: ModelCard | Mapping[str, Any] | None = None
+    directory: Path,
+    model: TranslationModel,
+    tokenizer: Tokenizer,
+    card: ModelCard | Mapping[str, Any] | None = None,
+    drafter: Path | None = None,
 ) -> None:
     """Writes a model directory, complete or not at all; one that is there is replaced.
 
-    `card` may be a mapping with the fields of ModelCard. Raises DocmtError when it cannot be written.
+    `card` may be a mapping with the fields of ModelCard; `drafter`: the model directory whose drafts the model reads.
+    Raises DocmtError when it cannot be written.
     """
     if not isinstance(card, ModelCard):
         card = ModelCard(**(card or {}))
     with atomic_directory(directory) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, model.state_dict())
         describe_model(temporary, model, tokenizer, card)
+        if drafter is not None:
+            copy_model(drafter, temporary / DRAFTER_FOLDER)
+
+
+def copy_model(directory: Path, folder: Path) -> None:
+    """Copies what a model directory consists of into a folder (not atomic), and how it drafts, if it does.
+
+    Raises DocmtError where files are missing or damaged, and OSError when the system refuses to write.
+    """
+    found = find_model(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (WEIGHTS_FILE, CONFIG_FILE, CARD_FILE, DRAFTING_FILE):
+        if name in (WEIGHTS_FILE, CONFIG_FILE) or (found / name).exists():
+            check_regular(found / name)
+            shutil.copyfile(found / name, folder / name)
+    load_tokenizer(found).save(folder)
 
 
 def describe_model(folder: Path, model: TranslationModel, tokenizer: Tokenizer, card: ModelCard) -> None:
@@ -137,7 +164,7 @@ def while_replaced(
             try:
                 return read(directory, *args, **kwargs)
             except DocmtError:
-                is_run = Path(directory, "checkpoints").is_dir()  # whose checkpoints may just be missed
+                is_run = Path(directory, RUN_CHECKPOINTS).is_dir()  # whose checkpoints may just be missed
                 if _identity(directory) == before and not (is_run and before is None):
                     raise
         return read(directory, *args, **kwargs)
@@ -296,11 +323,11 @@ def find_model(directory: Path | str) -> Path:
     directory = Path(directory)
     if directory.is_file():
         raise DocmtError(f"{directory} is not a model directory but a file: name the model first, then the files")
-    checkpoints = directory / "checkpoints"
+    checkpoints = directory / RUN_CHECKPOINTS
     for place in (directory, directory / RUN_MODEL):
         if found := _standing(place, (CONFIG_FILE, WEIGHTS_FILE)):
             return found
-    for name in _RUN_CHECKPOINTS:  # those of earlier versions had weights alone
+    for name in _STANDS_FOR:  # those of earlier versions had weights alone
         if found := _standing(checkpoints / name, (CONFIG_FILE,)):
             return found
     if not directory.exists():
@@ -313,6 +340,25 @@ def find_model(directory: Path | str) -> Path:
     raise DocmtError(
         f"{directory} is not a model directory: neither {CONFIG_FILE} and {WEIGHTS_FILE} nor "
         f"a folder '{RUN_MODEL}' with them is in it"
+    )
+
+
+@while_replaced
+def find_drafter(directory: Path | str) -> Path:
+    """The model directory whose drafts a model reads: in its own directory or, of a checkpoint, in the run.
+
+    Raises DocmtError if it is not there.
+    """
+    found = find_model(directory)
+    places = [found / DRAFTER_FOLDER]
+    if found.absolute().parent.name == RUN_CHECKPOINTS:
+        places.append(found.absolute().parent.parent / DRAFTER_FOLDER)
+    for place in places:
+        if place.is_dir():
+            return place
+    raise DocmtError(
+        f"{directory} reads drafts, but the model that writes them is missing ({places[-1]}): copy the "
+        f"{'run' if len(places) > 1 else 'model'} directory again, complete"
     )
 
 
@@ -333,13 +379,13 @@ def _has_any(place: Path, files: Sequence[str]) -> bool:
 
 def tell_if_unfinished(asked: Path, found: Path) -> None:
     """Says, once for each model that is loaded, that it is that of a run which is not finished."""
-    if found.parent != asked / "checkpoints":
+    if found.parent != asked / RUN_CHECKPOINTS:
         return
     name = found.name.strip(".").partition(".")[0]  # also of an old directory that has stepped aside
     update = ""
     with suppress(DocmtError):  # it may be gone by now
         update = f" (update {read_json(found / STATE_FILE).get('update')})"
-    _log.warning("the run %s is not finished: taking %s%s", asked, _RUN_CHECKPOINTS[name], update)
+    _log.warning("the run %s is not finished: taking %s%s", asked, _STANDS_FOR[name], update)
 
 
 @while_replaced

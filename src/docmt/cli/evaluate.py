@@ -182,7 +182,9 @@ def _check(options: Any) -> None:
                 f"are its segments: {'set the other metrics options' if protocol else 'use unit document'} here"
             )
     elif not (options.model and options.source):
-        raise DocmtError("give --hypothesis and --reference, or --model, --source and --reference, or --model and --suite")
+        raise DocmtError(
+            "give --hypothesis and --reference, or --model, --source and --reference, or --model and --suite"
+        )
     check_outputs(options.output, options.json)
     if options.output:  # it is written line by line beside the source
         check_regular(options.source, "with -o it is read more than once, but is")

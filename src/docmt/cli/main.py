@@ -15,6 +15,7 @@ from docmt.streams import is_quiet, silence, standard_streams, warn
 
 COMMANDS = {
     "prepare": "corpus -> tokenizer and prepared store",
+    "draft": "model -> first translations in a prepared store, for systems that read them",
     "train": "prepared store -> run directory with a model",
     "translate": "text files -> translated text files",
     "score": "log-probability of given translations",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -43,6 +44,11 @@ class Words:
         """[S] words of each sentence."""
         return np.diff(self.offsets)
 
+    def documents(self, document_offsets: Sequence[int] | NDArray[np.int64]) -> list[list[list[int]]]:
+        """The inverse of `of`; document_offsets [D + 1]: the first sentence of each document."""
+        sentences = [own.tolist() for own in np.split(self.tokens, self.offsets[1:-1])]
+        return [sentences[first:last] for first, last in pairwise(np.asarray(document_offsets).tolist())]
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -73,9 +79,16 @@ def collate(
     specials: SpecialTokens,
     frame: SentenceFrame,
     predicts: Literal["all", "last"] = "all",
+    drafts: Words | None = None,
+    references: bool = False,
 ) -> Batch:
-    """The batch of the given instances, in the given order; `last`: only their own sentences have labels."""
-    reading = read_source(source, instances, indices, specials, frame)
+    """The batch of the given instances, in the given order; `last`: only their own sentences have labels.
+
+    drafts: of every source sentence, where a system reads them; references: the model reads the target, too.
+    """
+    reading = read_source(source, instances, indices, specials, frame, drafts)
+    if references:
+        reading = replace(reading, references=_beside_source(target, instances, indices, specials, frame))
     ranges = [(int(instances.first[index]), int(instances.last[index])) for index in indices]
     laid = _lay_out(target, ranges, specials, opens=True, closes=frame.target_goes_on)
     labels = torch.roll(laid.tokens, -1)
@@ -98,16 +111,29 @@ def read_source(
     indices: Sequence[int] | Indices,
     specials: SpecialTokens,
     frame: SentenceFrame,
+    drafts: Words | None = None,
 ) -> Reading:
-    """The source sides of the given instances; `aligned` are their sentences without those that are only read."""
+    """The source sides of the given instances; `aligned` are their sentences without those that are only read.
+
+    drafts: of every source sentence, where a system reads them.
+    """
     ranges = [(int(instances.before[index]), int(instances.last[index])) for index in indices]
     firsts = [int(instances.first[index]) for index in indices]
-    laid = _lay_out(source, ranges, specials, opens=frame.source_opens, closes=True)
+    laid = _beside_source(source, instances, indices, specials, frame)
     numbers, reached = [], 0
     for (before, last), first in zip(ranges, firsts, strict=True):
         numbers.append(np.arange(reached + first - before, reached + last - before))
         reached += last - before
-    return Reading(laid, torch.from_numpy(np.concatenate(numbers)))
+    drafted = None if drafts is None else _beside_source(drafts, instances, indices, specials, frame)
+    return Reading(laid, torch.from_numpy(np.concatenate(numbers)), drafts=drafted)
+
+
+def _beside_source(
+    words: Words, instances: Instances, indices: Sequence[int] | Indices, specials: SpecialTokens, frame: SentenceFrame
+) -> Packed:
+    """What there is for every source sentence of the given instances (its words, or a translation), as a source."""
+    ranges = [(int(instances.before[index]), int(instances.last[index])) for index in indices]
+    return _lay_out(words, ranges, specials, opens=frame.source_opens, closes=True)
 
 
 def _lay_out(

@@ -6,7 +6,7 @@ Notation: S sentences, D documents, I instances. A sentence costs its longer sid
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 
 import numpy as np
@@ -38,6 +38,10 @@ class Instances:
 
     def __len__(self) -> int:
         return len(self.first)
+
+    def only(self, chosen: NDArray[np.bool_]) -> Instances:
+        """Those instances alone; chosen [I]."""
+        return Instances(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
 
 Budget = tuple[list[int], int]
@@ -120,12 +124,15 @@ def instance_lengths(
     instances: Instances,
     source_lengths: Sequence[int] | Integers,
     target_lengths: Sequence[int] | Integers | None = None,
+    draft_lengths: Sequence[int] | Integers | None = None,
 ) -> Integers:
-    """[I] tokens of each instance, marks included: those of its longer side, what is only read counted in."""
-    source = _totals(source_lengths, instances.before, instances.last)
-    if target_lengths is None:
-        return source
-    return np.maximum(source, _totals(target_lengths, instances.first, instances.last))
+    """[I] tokens of each instance, marks included: those of its longest side, what is only read counted in."""
+    longest = _totals(source_lengths, instances.before, instances.last)
+    if target_lengths is not None:
+        longest = np.maximum(longest, _totals(target_lengths, instances.first, instances.last))
+    if draft_lengths is not None:
+        longest = np.maximum(longest, _totals(draft_lengths, instances.before, instances.last))
+    return longest
 
 
 def lengths_before(

@@ -12,9 +12,10 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from docmt.checksums import matches
+from docmt.data.arrays import Offsets, Tokens, damaged, load_array, save_array, token_dtype
+from docmt.data.drafts import DRAFTS_FOLDER, Drafts
 from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, StatisticsError
 from docmt.errors import DocmtError
 from docmt.files import check_regular, parse_json
@@ -33,8 +34,8 @@ SPLIT_FILES = (
 )
 """What a split consists of."""
 
-Tokens = NDArray[np.uint16] | NDArray[np.int32]
-Offsets = NDArray[np.int64]
+AGAIN = "run `docmt prepare` again to write the store anew"
+"""What mends a store."""
 
 
 class ParallelStore:
@@ -50,11 +51,11 @@ class ParallelStore:
         self.directory = directory
         self.sides: tuple[Side, Side] = ("source", "target")
         """which side of the files is the source, and which the target"""
-        self.source_tokens: Tokens = _load_array(directory / "source_tokens.npy", "ui")
-        self.target_tokens: Tokens = _load_array(directory / "target_tokens.npy", "ui")
-        self.source_offsets: Offsets = _load_array(directory / "source_offsets.npy", "i")
-        self.target_offsets: Offsets = _load_array(directory / "target_offsets.npy", "i")
-        self.document_offsets: Offsets = _load_array(directory / "document_offsets.npy", "i")
+        self.source_tokens: Tokens = load_array(directory / "source_tokens.npy", "ui", AGAIN)
+        self.target_tokens: Tokens = load_array(directory / "target_tokens.npy", "ui", AGAIN)
+        self.source_offsets: Offsets = load_array(directory / "source_offsets.npy", "i", AGAIN)
+        self.target_offsets: Offsets = load_array(directory / "target_offsets.npy", "i", AGAIN)
+        self.document_offsets: Offsets = load_array(directory / "document_offsets.npy", "i", AGAIN)
         self.document_ids: list[str] = _load_ids(directory / DOCUMENTS_FILE)
         sentences = len(self.source_offsets) - 1
         _check_offsets(directory / "source_offsets.npy", self.source_offsets, len(self.source_tokens))
@@ -111,7 +112,10 @@ class ParallelStore:
 
 
 class PreparedStore:
-    """A directory that `prepare` wrote: `tokenizer/`, one folder for each split, `statistics.json`."""
+    """A directory that `prepare` wrote: `tokenizer/`, one folder for each split, `statistics.json`.
+
+    `docmt draft` adds `drafts/`.
+    """
 
     def __init__(self, directory: Path) -> None:
         """See `open`."""
@@ -147,6 +151,15 @@ class PreparedStore:
     def splits(self) -> tuple[str, ...]:
         """The names of the splits it has: "train", "dev" and perhaps "test"."""
         return tuple(self.statistics.splits)
+
+    @property
+    def drafts(self) -> Drafts | None:
+        """The drafts that `docmt draft` has written by now, if any.
+
+        Raises DocmtError for damaged ones, and for those of another store.
+        """
+        folder = self.directory / DRAFTS_FOLDER
+        return Drafts(folder, self.statistics) if folder.is_dir() else None
 
     def split(self, name: str) -> ParallelStore:
         """One split. Raises DocmtError if the store has none of that name."""
@@ -185,8 +198,7 @@ class StoreWriter:
     def __init__(self, directory: Path, vocabulary_size: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        # Two bytes for a token where the ids allow it: reading is then half the work.
-        self._dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<i4")
+        self._dtype = token_dtype(vocabulary_size)
         self._files = [_TokenFile(directory / f"{side}_tokens.npy", self._dtype) for side in SIDES]
         self._offsets = [array("q", [0]) for _ in SIDES]
         self._documents = array("q", [0])
@@ -226,8 +238,8 @@ class StoreWriter:
             file.close()
         if error is None:
             for side, offsets in zip(SIDES, self._offsets, strict=True):
-                _save_array(self.directory / f"{side}_offsets.npy", np.array(offsets, dtype="<i8"))
-            _save_array(self.directory / "document_offsets.npy", np.array(self._documents, dtype="<i8"))
+                save_array(self.directory / f"{side}_offsets.npy", np.array(offsets, dtype="<i8"))
+            save_array(self.directory / "document_offsets.npy", np.array(self._documents, dtype="<i8"))
             (self.directory / DOCUMENTS_FILE).write_text(json.dumps(self._ids) + "\n", encoding="utf-8")
 
 
@@ -266,27 +278,6 @@ class _TokenFile:
         return self._file.tell()
 
 
-def _save_array(path: Path, array: NDArray[Any]) -> None:
-    """Like `np.save`, whose error for a full disk does not say so."""
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-        file.write(array.tobytes())
-
-
-def _load_array(path: Path, kinds: str) -> NDArray[Any]:
-    check_regular(path)
-    try:
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise _damaged(path, error.strerror or "it cannot be read") from error
-    except Exception as error:
-        # numpy reads the header as Python: a flipped bit raises TokenError, SyntaxError and whatever else it spells.
-        raise _damaged(path, "it is truncated or no array") from error
-    if not isinstance(loaded, np.ndarray) or loaded.ndim != 1 or loaded.dtype.kind not in kinds:
-        raise _damaged(path, "it does not hold a list of whole numbers")
-    return loaded
-
-
 def _load_ids(path: Path) -> list[str]:
     try:
         check_regular(path)
@@ -306,4 +297,4 @@ def _check_offsets(path: Path, offsets: Offsets, end: int) -> None:
 
 
 def _damaged(path: Path, reason: str) -> DocmtError:
-    return DocmtError(f"{path} is missing or damaged ({reason}); run `docmt prepare` again to write the store anew")
+    return damaged(path, reason, AGAIN)

@@ -11,6 +11,8 @@ from docmt.settings import MANY, brief, check_fields, ranged
 if TYPE_CHECKING:
     from torch import Tensor
 
+USUAL_DRAFT_BEAM = 4
+"""Of first translations, which other systems read."""
 Number = TypeVar("Number", float, "Tensor")
 _ROOM = 100.0  # tokens
 

@@ -63,12 +63,13 @@ def members_of(model: Model) -> tuple[TranslationModel, ...]:
 def common_needs(model: Model) -> Needs:
     """Which sentences all members read together.
 
-    In the order of sentences a member that needs fewer sentences before one only reads more than it looks at.
+    In the order of sentences a member that needs fewer sentences before one only reads more than it looks at, and so
+    does one that needs no drafts.
     """
     needs = [member.system.needs() for member in members_of(model)]
     if all(own == needs[0] for own in needs):
         return needs[0]
-    return Needs(before=max(own.before for own in needs))
+    return Needs(before=max(own.before for own in needs), drafts=any(own.drafts for own in needs))
 
 
 def mean_probability(log_probabilities: Sequence[Tensor]) -> Tensor:

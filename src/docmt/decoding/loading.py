@@ -54,13 +54,14 @@ def load_members(paths: Sequence[Path], device: torch.device | str, precision: P
     tokenizer, languages = load_model_tokenizer(paths[0]), load_languages(paths[0])
     for number, path in enumerate(paths[1:], 1):
         languages = _check_same(paths[:number], path, tokenizer, languages)
-    models = [_load(path, device, precision, tokenizer) for path in paths]
+    models = [load_checked(path, device, precision, tokenizer) for path in paths]
     return Loaded(
         models[0] if len(models) == 1 else Ensemble(models, [str(path) for path in paths]), tokenizer, languages
     )
 
 
-def _load(path: Path, device: torch.device, precision: Precision, tokenizer: Tokenizer) -> TranslationModel:
+def load_checked(path: Path, device: torch.device, precision: Precision, tokenizer: Tokenizer) -> TranslationModel:
+    """The model of a directory in this precision. Raises DocmtError if the tokenizer is of another vocabulary."""
     model = lower_precision(load_model(path, device=device), precision)
     if tokenizer.vocabulary_size != model.config.vocabulary_size:
         raise DocmtError(

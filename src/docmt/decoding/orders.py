@@ -18,7 +18,7 @@ from docmt.decoding.ensemble import Model
 from docmt.decoding.frame import RULES, Row, WordIds
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.search import Hypothesis, search
-from docmt.decoding.task import Task, batches_of, filled_places
+from docmt.decoding.task import Task, batches_of, filled_places, only_at
 from docmt.text import SpecialTokens
 
 _POOL = 4  # times as many tokens are read together as are searched: more sentences to find similar ones among
@@ -32,8 +32,11 @@ def translate_documents(
     specials: SpecialTokens,
     config: SearchConfig,
     on_sentences: Callable[[int], object] = lambda count: None,
+    drafts: Sequence[WordIds] | None = None,
 ) -> list[list[DocumentHypothesis]]:
     """The best translations of each document (word ids without marks), best first.
+
+    drafts: a first translation of every sentence, for a model that reads them (`Needs.drafts`).
 
     With `n_best` above 1 the j-th translation joins the j-th best of every part. Empty sentences stay empty; the
     model does not see them. Where sentences are translated in windows, ranks are those of the search, scores
@@ -42,7 +45,7 @@ def translate_documents(
     """
     places, filled = filled_places(documents)
     on_sentences(sum(map(len, documents)) - sum(map(len, filled)))
-    task = Task.of(model, filled, specials, config)
+    task = Task.of(model, filled, specials, config, None if drafts is None else only_at(places, drafts))
     with torch.inference_mode():
         found = ranked(_ORDERS[model.system.order](task, on_sentences), len(documents))
     translated = []
@@ -55,18 +58,22 @@ def translate_documents(
     # Ranks below the best were found after the best translations of the sentences before, not after their own.
     order = model.system.order
     others_before = order == "windows" or (order == "in turn" and config.n_best > 1)
-    return _with_own_scores(task, documents, translated) if others_before else translated
+    return _with_own_scores(task, documents, translated, drafts) if others_before else translated
 
 
 def _with_own_scores(
-    task: Task, documents: Sequence[WordIds], translated: list[list[DocumentHypothesis]]
+    task: Task,
+    documents: Sequence[WordIds],
+    translated: list[list[DocumentHypothesis]],
+    drafts: Sequence[WordIds] | None,
 ) -> list[list[DocumentHypothesis]]:
     """The translations with the scores that they have after their own document's sentences, not those of a window
     whose other sentences were translated otherwise."""
     for rank in range(max(map(len, translated), default=0)):
         numbers = [number for number, found in enumerate(translated) if rank < len(found)]
         sources, targets = [documents[i] for i in numbers], [translated[i][rank].sentences for i in numbers]
-        scored = score_documents(task.model, sources, targets, task.specials, task.config)
+        drafted = None if drafts is None else [drafts[i] for i in numbers]
+        scored = score_documents(task.model, sources, targets, task.specials, task.config, drafts=drafted)
         for number, own in zip(numbers, scored, strict=True):
             found = translated[number]
             found[rank] = replace(found[rank], sentence_scores=own.sentence_scores, score=own.score)
@@ -163,7 +170,12 @@ _ORDERS: dict[str, Callable[[Task, Callable[[int], object]], Found]] = {
 
 
 def translate_ids(
-    model: Model, documents: Sequence[WordIds], specials: SpecialTokens, config: SearchConfig
+    model: Model,
+    documents: Sequence[WordIds],
+    specials: SpecialTokens,
+    config: SearchConfig,
+    drafts: Sequence[WordIds] | None = None,
 ) -> list[list[list[int]]]:
     """The best translation of each document: one list of word ids per source sentence."""
-    return [found[0].sentences for found in translate_documents(model, documents, specials, config)]
+    found = translate_documents(model, documents, specials, config, drafts=drafts)
+    return [ranks[0].sentences for ranks in found]

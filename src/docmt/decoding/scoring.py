@@ -15,7 +15,7 @@ from docmt.decoding.document import DocumentHypothesis, Part, join, ranked
 from docmt.decoding.ensemble import Model, mean_probability, members_of
 from docmt.decoding.frame import RULES, WordIds
 from docmt.decoding.search import Hypothesis, not_numbers, split_stream
-from docmt.decoding.task import Task
+from docmt.decoding.task import Task, only_at
 from docmt.model import TranslationModel
 from docmt.text import SpecialTokens
 
@@ -30,10 +30,12 @@ def score_documents(
     specials: SpecialTokens,
     config: SearchConfig,
     on_sentences: Callable[[int], object] = lambda count: None,
+    drafts: Sequence[WordIds] | None = None,
 ) -> list[DocumentHypothesis]:
     """The given translations with the log-probabilities that the search would have given them.
 
-    sources and targets: documents of the same numbers of sentences of word ids. The context is the translator's: the
+    sources and targets: documents of the same numbers of sentences of word ids; drafts: a first translation of every
+    source sentence, for a model that reads them. The context is the translator's: the
     same instances; a sentence exactly at its length limit has its `</s>` forced there, so it costs nothing here.
     Pairs of empty sentences cost nothing either. Raises ValueError where the counts of sentences differ, and DocmtError
     where scores are not numbers.
@@ -42,14 +44,13 @@ def score_documents(
     for source_document, target_document in zip(sources, targets, strict=True):
         both = enumerate(zip(source_document, target_document, strict=True))
         places.append([i for i, (one, other) in both if one or other])
-    sources, targets = (
-        [[document[i] for i in own] for document, own in zip(side, places, strict=True)] for side in (sources, targets)
-    )
+    sources, targets = only_at(places, sources), only_at(places, targets)
     on_sentences(sum(counts) - sum(map(len, sources)))
-    task, words = Task.of(model, sources, specials, config), Words.of(targets)
+    task = Task.of(model, sources, specials, config, None if drafts is None else only_at(places, drafts))
+    words = Words.of(targets)
     found: dict[tuple[int, int], list[Part]] = {}
     for indices in task.batches():
-        batch = collate(task.words, words, task.instances, indices, specials, model.parts.frame, "last")
+        batch = collate(task.words, words, task.instances, indices, specials, model.parts.frame, "last", task.drafts)
         batch = batch.to(model.device)
         for i, hypothesis in zip(indices, _score(task, words, batch, indices), strict=True):
             document, first, last = task.place(int(task.instances.own[i]), int(task.instances.last[i]))

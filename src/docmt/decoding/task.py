@@ -32,6 +32,8 @@ class Task:
     instances: Instances
     specials: SpecialTokens
     config: SearchConfig
+    drafts: Words | None = None
+    """of every sentence, where the model reads them"""
 
     @classmethod
     def of(
@@ -40,23 +42,33 @@ class Task:
         documents: Sequence[WordIds],
         specials: SpecialTokens,
         config: SearchConfig,
+        drafts: Sequence[WordIds] | None = None,
     ) -> Task:
-        """Cuts the documents. Raises DocmtError where a sentence cannot fit."""
+        """Cuts the documents; drafts: of each of their sentences, where the model reads them.
+
+        Raises DocmtError where a sentence cannot fit, and ValueError for a model that reads drafts without any.
+        """
         words, offsets = Words.of(documents), np.cumsum([0, *map(len, documents)])
-        return cls(model, words, offsets, cut_source(words, offsets, model, config), specials, config)
+        drafted = Words.of(drafts) if drafts is not None and common_needs(model).drafts else None
+        if common_needs(model).drafts and (drafted is None or len(drafted.lengths) != len(words.lengths)):
+            raise ValueError("the model reads drafts: give one for each sentence")
+        instances = cut_source(words, offsets, model, config, drafted)
+        return cls(model, words, offsets, instances, specials, config, drafted)
 
     def batches(self, chosen: Sequence[int] | None = None, times: int = 1) -> Iterator[list[int]]:
         """Instances (all, or those chosen) of similar length together, longest first; see `batches_of`.
 
         times: how many batches of the search they may fill.
         """
-        lengths = instance_lengths(self.instances, self.words.lengths).tolist()
+        drafted = None if self.drafts is None else self.drafts.lengths
+        lengths = instance_lengths(self.instances, self.words.lengths, draft_lengths=drafted).tolist()
         numbers = range(len(lengths)) if chosen is None else chosen
         return batches_of([(lengths[i], i) for i in numbers], times * self.config.batch_tokens)
 
     def read(self, batch: Sequence[int]) -> Reading:
         """The source sides of these instances."""
-        reading = read_source(self.words, self.instances, batch, self.specials, self.model.parts.frame)
+        frame = self.model.parts.frame
+        reading = read_source(self.words, self.instances, batch, self.specials, frame, self.drafts)
         return reading.to(self.model.device)
 
     def place(self, first: int, last: int) -> tuple[int, int, int]:
@@ -68,10 +80,21 @@ class Task:
 def filled_places(documents: Sequence[WordIds]) -> tuple[list[list[int]], list[WordIds]]:
     """Where each document has sentences that are not empty, and these."""
     places = [[i for i, sentence in enumerate(document) if sentence] for document in documents]
-    return places, [[document[i] for i in own] for document, own in zip(documents, places, strict=True)]
+    return places, only_at(places, documents)
 
 
-def cut_source(words: Words, document_offsets: NDArray[np.int64], model: Model, config: SearchConfig) -> Instances:
+def only_at(places: Sequence[Sequence[int]], documents: Sequence[WordIds]) -> list[WordIds]:
+    """Of each document the sentences at these places."""
+    return [[document[i] for i in own] for document, own in zip(documents, places, strict=True)]
+
+
+def cut_source(
+    words: Words,
+    document_offsets: NDArray[np.int64],
+    model: Model,
+    config: SearchConfig,
+    drafts: Words | None = None,
+) -> Instances:
     """Cuts documents by the rule of training, in an ensemble by the least limits of its members.
 
     Raises DocmtError where a sentence cannot fit.
@@ -82,6 +105,7 @@ def cut_source(words: Words, document_offsets: NDArray[np.int64], model: Model, 
     if limits and len(words.lengths):
         # The longest translation that the search may try must have positions too.
         longest = np.maximum(words.lengths, [config.sentence_limit(int(n)) for n in words.lengths])
+        longest = longest if drafts is None else np.maximum(longest, drafts.lengths)
         sizes = np.maximum(longest + MARKS, lengths_before(words.lengths, document_offsets, needs.before))
         number = int(sizes.argmax())
         if sizes[number] > min(limits):

@@ -16,6 +16,7 @@ from docmt.data.config import MARKS
 from docmt.decoding.alone import each_or_error
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis
+from docmt.decoding.drafting import drafter_of
 from docmt.decoding.ensemble import members_of
 from docmt.decoding.frame import WordIds
 from docmt.decoding.loading import load_members, model_paths
@@ -64,6 +65,7 @@ class Translator:
         self.precision = precision
         self._paths = model_paths(model)
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
+        self._drafter = drafter_of(self._paths, self._model, self.tokenizer, precision)
         # The languages: codes of those it translates from and to, empty where the model does not say.
         _log.info("%s", self._summary())
 
@@ -121,9 +123,10 @@ class Translator:
         """Translations in the order of the documents, searched together in batches of similar length."""
         own = [self._document(document, "source") for document in _several(documents)]
         sources = [self._encode(document.sentences, "source") for document in own]
-        total = sum(map(len, sources))
+        drafts, total = self.drafts(sources), sum(map(len, sources))
         with computing_in(self._model, self.precision), progress(self._title("translating"), total) as bar:
-            found = translate_documents(self._model, sources, self.tokenizer.specials, self.search, bar.advance)
+            specials = self.tokenizer.specials
+            found = translate_documents(self._model, sources, specials, self.search, bar.advance, drafts)
         translations = []
         for document, source, hypotheses in zip(own, sources, found, strict=True):
             best, *others = [self._translation(document, source, hypothesis) for hypothesis in hypotheses]
@@ -180,13 +183,22 @@ class Translator:
                 )
         sources = [self._encode(source.sentences, "source") for source, _ in own]
         targets = [self._encode(target.sentences, "target") for _, target in own]
-        total = sum(map(len, sources))
+        drafts, total = self.drafts(sources), sum(map(len, sources))
         with computing_in(self._model, self.precision), progress(self._title("scoring"), total) as bar:
-            scored = score_documents(self._model, sources, targets, self.tokenizer.specials, self.search, bar.advance)
+            specials = self.tokenizer.specials
+            scored = score_documents(self._model, sources, targets, specials, self.search, bar.advance, drafts)
         return [
             self._with_scores(*pair, ids, hypothesis)
             for pair, ids, hypothesis in zip(own, sources, scored, strict=True)
         ]
+
+    def drafts(self, sources: Sequence[WordIds]) -> list[list[list[int]]] | None:
+        """The first translations that the model reads, of documents of word ids; None where it reads none."""
+        if self._drafter is None:
+            return None
+        drafter = self._drafter.in_batches_of(self.search.batch_tokens)
+        with progress(self._title("drafting"), sum(map(len, sources))) as bar:
+            return drafter.drafts(sources, bar.advance)
 
     def instances(self, source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
         """The instances (ranges of sentences) of a parallel document as in training: the published units of d-BLEU."""

@@ -12,6 +12,8 @@ from typing import Any
 
 from docmt.data import PreparedStore
 from docmt.data.statistics import STATISTICS_FILE
+from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig
+from docmt.decoding.drafting import search_facts
 from docmt.errors import DocmtError
 from docmt.experiments.experiment import Experiment
 from docmt.model import ModelConfig
@@ -83,6 +85,7 @@ def make_plan(
     store.split("test")  # now, not after days of training
     output = output.resolve()
     runs = []
+    drafter: Path | None = None  # the run whose drafts all of them read, where they do and the store has none
     for seed, axis in product(seeds or experiment.seeds, experiment.axes):
         for point, settings in axis.points[scale].items():
             places: dict[str, Path] = {}
@@ -97,7 +100,8 @@ def make_plan(
                 settings_of_all = nested(_of_own_system({**_read_recipe(recipe), **changes}, overrides or {}), where)
                 config = TrainConfig.from_dict(settings_of_all, where)
                 config = replace(config, model=fit_model_config(config.model, store))
-                name = f"{recipe.stem}-seed{seed}-{_identity(config, store, output)}"
+                drafter = drafter or (config.initialize_from if config.model.chosen.needs().drafts else None)
+                name = f"{recipe.stem}-seed{seed}-{_identity(config, store, output, drafter)}"
                 places[variant.name] = output / RUNS_FOLDER / name
                 runs.append(PlannedRun(variant.name, axis.name, point, seed, replace(config, run=places[variant.name])))
     return Plan(experiment, scale, output, store, tuple(runs), dict(overrides or {}))
@@ -118,7 +122,7 @@ def _read_recipe(path: Path) -> dict[str, Any]:
     return flat(values)
 
 
-def _identity(config: TrainConfig, store: PreparedStore, output: Path) -> str:
+def _identity(config: TrainConfig, store: PreparedStore, output: Path, drafter: Path | None) -> str:
     """Eight digits that differ where data, settings or the run to start from do.
 
     Every setting in effect counts, those at their defaults too: when a later version has another default, or a setting
@@ -133,4 +137,17 @@ def _identity(config: TrainConfig, store: PreparedStore, output: Path) -> str:
         "start": start.name if start and start.parent == output / RUNS_FOLDER else str(start),
         "data": hashlib.sha256((store.directory / STATISTICS_FILE).read_bytes()).hexdigest(),
     }
+    if config.model.chosen.needs().drafts:
+        facts["drafts"] = _drafts(store, output, drafter)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _drafts(store: PreparedStore, output: Path, drafter: Path | None) -> Any:
+    """What tells drafts from others: those of the store or, where it has none yet, those that `drafter` will write."""
+    drafts = store.drafts
+    if drafts is None:
+        usual = {"search": search_facts(SearchConfig(beam=USUAL_DRAFT_BEAM)), "jackknife": 0}
+        return {"by": drafter.name if drafter else None, **usual}
+    made_by, how = drafts.made
+    # In the name of a run here are its settings and its data: the same drafts before and after they are made.
+    return {"by": made_by.name, **how} if made_by.parent == output / RUNS_FOLDER else drafts.identity

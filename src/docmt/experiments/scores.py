@@ -54,8 +54,10 @@ def evaluate_run(run: TrainConfig, test: ParallelStore, config: EvaluationConfig
     if config.metrics.unit == "instance":
         instances = packed_units(model.config, test.source_lengths, test.target_lengths, test.document_offsets)
     units = in_units(sources, instances)
+    drafts, specials = translator.drafts(units), tokenizer.specials
     with computing_in(model, run.precision), progress("translating (sentences)", len(test.source_lengths)) as bar:
-        best = [found[0] for found in translate_documents(model, units, tokenizer.specials, config.search, bar.advance)]
+        found = translate_documents(model, units, specials, config.search, bar.advance, drafts)
+    best = [ranks[0] for ranks in found]
     hypotheses = in_documents([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)
     miscounted = sum(len(unit.miscounted) for unit in best)
     scores = evaluate_documents(hypotheses, references, config.metrics, instances, miscounted=miscounted).to_json()

@@ -9,9 +9,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from docmt.decoding.drafting import same_drafts
 from docmt.errors import DocmtError
 from docmt.model_directory import (
     ModelCard,
+    find_drafter,
     load_languages,
     load_model,
     load_model_config,
@@ -45,7 +47,8 @@ def average_models(models: Sequence[Path | str], output: Path) -> None:
     model.load_state_dict(_mean((str(model), load_model_weights(model)) for model in models))
     facts = {"weights": f"mean of those of {len(models)} models", "averaged": ", ".join(map(str, models))}
     card = ModelCard(output.resolve().name, source_language=source, target_language=target, training=facts)
-    save_model(output, model, load_model_tokenizer(first), card)
+    drafter = find_drafter(first) if model.system.needs().drafts else None
+    save_model(output, model, load_model_tokenizer(first), card, drafter)
 
 
 def _check_alike(first: Path | str, other: Path | str) -> None:
@@ -57,6 +60,8 @@ def _check_alike(first: Path | str, other: Path | str) -> None:
             )
     if not load_model_tokenizer(first).same_words(load_model_tokenizer(other)):
         raise DocmtError(f"{other} has another vocabulary than {first}: average models of one tokenizer")
+    if load_model_config(first).chosen.needs().drafts and not same_drafts(first, other):
+        raise DocmtError(f"{other} reads drafts of another model than {first}: average models of one store")
 
 
 def kept_checkpoints(run: Path, which: Literal["last", "best"], count: int) -> list[Path]:

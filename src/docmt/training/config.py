@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from docmt.data.parts import Part
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.settings import MANY, build, check_fields, plain, ranged
@@ -24,9 +25,18 @@ class BatchConfig:
     """batches (of each process) whose gradients are summed in one update"""
     train_share: float = ranged(1.0, 1e-9, 1)
     """share of the training documents that is used, from the first on, to see what more data would bring"""
+    leave_out: str = ""
+    """a part of the training documents that is not used, such as 2/5: the second of five; the model then drafts that
+    part (docmt draft --jackknife) without ever having seen it"""
 
     def __post_init__(self) -> None:
         check_fields(self, "batches.")
+        self.left_out  # noqa: B018 - raises for what is no part
+
+    @property
+    def left_out(self) -> Part | None:
+        """The part that `leave_out` names. Raises DocmtError for what is none."""
+        return Part.parse(self.leave_out, "batches.leave_out") if self.leave_out else None
 
 
 @dataclass(frozen=True)

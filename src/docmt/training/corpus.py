@@ -5,13 +5,16 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docmt.data import Batch, BatchPlan, Instances, ParallelStore, PreparedStore, Words, collate, cut, instance_lengths
 from docmt.data.config import MARKS
+from docmt.data.drafts import Drafts
 from docmt.data.instances import lengths_before, place_of
+from docmt.data.parts import Part
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.transformer import FAMILIES
@@ -29,18 +32,18 @@ class Split:
         specials: SpecialTokens,
         share: float = 1.0,
         training: bool = False,
+        drafts: Words | None = None,
     ) -> None:
-        """`share` of the documents (at least one) is used, from the first on; training: as the train split."""
-        self.store, self.specials = store, specials
+        """`share` of the documents (at least one) is used, from the first on; training: as the train split, of which
+        a part may be left out; drafts: of every source sentence, where the system reads them."""
+        self.store, self.specials, self.drafts = store, specials, drafts
         documents = max(round(share * len(store.document_ids)), 1)
-        sentences = int(store.document_offsets[documents])
-        self.size = documents, sentences, int(store.source_offsets[sentences]), int(store.target_offsets[sentences])
-        """documents, sentence pairs, source tokens and target tokens, without marks"""
         model = config.model
         self.predicts, self.frame = model.chosen.predicts, FAMILIES[model.family].frame
+        self.references = training and model.chosen.needs().references
         self.source = Words(store.source_tokens, store.source_offsets)
         self.target = Words(store.target_tokens, store.target_offsets)
-        self.instances: Instances = cut(
+        instances = cut(
             store.source_lengths,
             store.target_lengths,
             store.document_offsets[: documents + 1],
@@ -49,6 +52,10 @@ class Split:
             max_sentences=model.instance_sentences,
             training=training,
         )
+        used = _used(documents, config.batches.left_out if training else None, store.directory)
+        self.instances: Instances = instances if used.all() else instances.only(used[instances.document])
+        self.size = _size(store, used)
+        """documents, sentence pairs, source tokens and target tokens, without marks"""
         source_specials = SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size)
         for side, tokens, own in (
             (store.sides[0], store.source_tokens, source_specials),
@@ -59,7 +66,8 @@ class Split:
                     f"{store.directory / f'{side}_tokens.npy'} is damaged (it holds numbers that are no words): "
                     "run `docmt prepare` again to write the store anew"
                 )
-        lengths = instance_lengths(self.instances, store.source_lengths, store.target_lengths)
+        draft_lengths = None if drafts is None else drafts.lengths
+        lengths = instance_lengths(self.instances, store.source_lengths, store.target_lengths, draft_lengths)
         self._check_positions(model, lengths)
         self.plan = BatchPlan(self.instances, lengths, config.batches.batch_tokens, config.seed)
         first = self.instances.own if self.predicts == "last" else self.instances.first
@@ -79,6 +87,8 @@ class Split:
         store, before = self.store, model.chosen.needs().before
         sentences = np.arange(len(store.source_lengths))
         sizes = np.maximum(store.source_lengths, store.target_lengths) + MARKS
+        if self.drafts is not None:
+            sizes = np.maximum(sizes, self.drafts.lengths + MARKS)
         self._refuse_beyond(model.position_limit, sizes, sentences, "sentence")
         # What is read before a sentence may be one sequence, too.
         contexts = lengths_before(store.source_lengths, store.document_offsets, before)
@@ -97,11 +107,35 @@ class Split:
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
         """The batch of these instances, on the CPU."""
-        return collate(self.source, self.target, self.instances, indices, self.specials, self.frame, self.predicts)
+        return collate(
+            *(self.source, self.target, self.instances, indices, self.specials, self.frame, self.predicts),
+            drafts=self.drafts,
+            references=self.references,
+        )
 
     def label_tokens(self, indices: NDArray[np.int64]) -> int:
         """How many tokens these instances predict, known without laying them out."""
         return int(self._label_tokens[indices].sum())
+
+
+def _used(documents: int, left_out: Part | None, directory: Path) -> NDArray[np.bool_]:
+    """[D] which of the documents are used. Raises DocmtError where there are fewer than parts."""
+    if left_out is None:
+        return np.ones(documents, dtype=bool)
+    if documents < left_out.count:
+        raise DocmtError(
+            f"batches.leave_out is {left_out}, but {directory} gives {documents} documents to train on: choose fewer "
+            "parts, or leave it out"
+        )
+    return ~left_out.has(np.arange(documents))
+
+
+def _size(store: ParallelStore, used: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+    """Documents, sentence pairs, source and target tokens of the first D documents, as far as they are used [D]."""
+    borders = np.asarray(store.document_offsets[: len(used) + 1])
+    counts = (np.diff(of)[used].sum() for of in (borders, store.source_offsets[borders], store.target_offsets[borders]))
+    sentences, source, target = map(int, counts)
+    return int(used.sum()), sentences, source, target
 
 
 @dataclass(frozen=True)
@@ -128,8 +162,13 @@ class TrainingCorpus:
         self.specials = store.tokenizer.specials
         self.source_specials = SpecialTokens(store.tokenizer.source_vocabulary_size)
         self.rank, self.world, self.accumulate = rank, world, config.batches.accumulate
-        self.train = Split(store.split("train"), config, self.specials, config.batches.train_share, training=True)
-        self.dev = Split(store.split("dev"), config, self.specials) if "dev" in store.splits else None
+        self.drafts = _drafts_of(store, config.model)
+        words = {name: None if self.drafts is None else Words(*self.drafts.column(name)) for name in store.splits}
+        share = config.batches.train_share
+        self.train = Split(store.split("train"), config, self.specials, share, training=True, drafts=words["train"])
+        self.dev = None
+        if "dev" in store.splits:
+            self.dev = Split(store.split("dev"), config, self.specials, drafts=words["dev"])
         self._check_documents(config.model)
         stop = config.stop
         if self.dev is None and config.validation.best_by == "d_bleu":
@@ -155,8 +194,8 @@ class TrainingCorpus:
         """Raises DocmtError where no document is as long as the context that the system would look at."""
         needs = model.chosen.needs()
         wanted = needs.before + 1 if needs.before else (needs.sentences or 1) if needs.windows else 1
-        documents = self.train.instances.document.max() + 1
-        longest = int(np.diff(self.train.store.document_offsets[: documents + 1]).max())
+        documents = np.unique(self.train.instances.document)
+        longest = int(np.diff(self.train.store.document_offsets)[documents].max())
         if wanted > longest:
             raise DocmtError(
                 f"the {model.system} system would look at {wanted} sentences together, but no training document in "
@@ -178,7 +217,10 @@ class TrainingCorpus:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when the training split or the vocabulary does (CRC-32 of all arrays; 1 GB takes about a second)."""
+        """Changes when the training split, its drafts (where they are read) or the vocabulary does.
+
+        CRC-32 of all arrays; 1 GB takes about a second.
+        """
         store = self.train.store
         crc = zlib.crc32(str(self.specials.vocabulary_size).encode())
         for array in (
@@ -189,12 +231,27 @@ class TrainingCorpus:
             store.document_offsets,
         ):
             crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
+        if self.drafts is not None:
+            crc = zlib.crc32(self.drafts.identity.encode(), crc)
         return f"{crc:08x}"
 
 
 def in_direction(store: PreparedStore, config: TrainConfig) -> PreparedStore:
     """The store as the configuration reads it, with source and target in each other's place if it is reversed."""
     return store.reversed() if config.reverse else store
+
+
+def _drafts_of(store: PreparedStore, model: ModelConfig) -> Drafts | None:
+    """The drafts of the store, if the system reads them. Raises DocmtError if it does and there are none."""
+    if not model.chosen.needs().drafts:
+        return None
+    drafts = store.drafts
+    if drafts is None:
+        raise DocmtError(
+            f"the {model.system} system reads drafts, but the store {store.directory} has none: run `docmt draft MODEL "
+            f"--store {store.directory}` with a model of single sentences"
+        )
+    return drafts
 
 
 def fit_model_config(config: ModelConfig, store: PreparedStore) -> ModelConfig:

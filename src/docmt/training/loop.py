@@ -88,6 +88,7 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
             held.enter_context(told_of_lost_processes(fabric, config.run))
             if fabric.is_global_zero:
                 run.reopen(config) if resume else run.create(config)
+                run.keep_drafter(corpus.drafts)
             fabric.barrier()
             held.enter_context(run.logging(fabric.is_global_zero))
             wish = held.enter_context(stop_on_signals())
@@ -146,7 +147,7 @@ class Training:
         self.measured = ""  # the last validation, for the progress line
         self.bleu: DevBleu | None = None
         if config.validation.best_by == "d_bleu" and corpus.dev is not None:
-            self.bleu = DevBleu(corpus.dev.store, corpus.tokenizer, config.validation.beam)
+            self.bleu = DevBleu(corpus.dev, corpus.tokenizer, config.validation.beam)
 
     def to_the_end(self, wish: StopWish) -> TrainingResult:
         """The loop: updates, with metrics, validations and checkpoints between them, until a limit is reached."""
@@ -407,7 +408,8 @@ class Training:
                 scores.append({"name": "d-BLEU (dev)", "score": score, "signature": self.bleu.signature})
         if self.fabric.is_global_zero:
             card = card_of(self.config, self.corpus, facts, scores)
-            save_model(self.run.model, self.model, self.corpus.tokenizer, card)
+            drafter = self.run.drafter if self.corpus.drafts is not None else None
+            save_model(self.run.model, self.model, self.corpus.tokenizer, card, drafter)
         _log.info("finished: %s; the model is %s", reason, chosen)
         if state.best.score is not None:
             _log.info(

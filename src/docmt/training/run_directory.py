@@ -12,9 +12,11 @@ from typing import Any
 
 import yaml
 
+from docmt.data.drafts import DRAFTER_FOLDER, Drafts
 from docmt.errors import DocmtError, printable
 from docmt.files import (
     LOCK_FILE,
+    atomic_directory,
     atomic_path,
     cannot_write,
     check_regular,
@@ -23,7 +25,7 @@ from docmt.files import (
     read_bytes,
     write_text,
 )
-from docmt.model_directory import RUN_MODEL
+from docmt.model_directory import RUN_CHECKPOINTS, RUN_MODEL, copy_model
 from docmt.training.checkpoints import finish_interrupted_swaps
 from docmt.training.config import TrainConfig, absolute, first_difference
 from docmt.yaml_files import read_yaml
@@ -43,6 +45,7 @@ class RunDirectory:
     checkpoints/best   weights of the best validation
     checkpoints/update-N   weights kept for an average
     model              the final model; each of these is a complete model directory
+    drafter            the model whose drafts they read, if they do; `model` has a copy of its own
     tensorboard        the metrics once more, for TensorBoard
     .lock              which process trains it
     """
@@ -52,10 +55,11 @@ class RunDirectory:
         self.recipe = path / "recipe.yaml"
         self.metrics = path / "metrics.jsonl"
         self.log = path / "train.log"
-        self.checkpoints = path / "checkpoints"
+        self.checkpoints = path / RUN_CHECKPOINTS
         self.last = self.checkpoints / "last"
         self.best = self.checkpoints / "best"
         self.model = path / RUN_MODEL
+        self.drafter = path / DRAFTER_FOLDER
         self.tensorboard = path / "tensorboard"
 
     def snapshot(self, update: int) -> Path:
@@ -137,6 +141,12 @@ class RunDirectory:
         for folder in (self.checkpoints, self.path):
             finish_interrupted_swaps(folder)
         self.write_recipe(config)
+
+    def keep_drafter(self, drafts: Drafts | None) -> None:
+        """Copies the model that wrote the drafts, if any are read, into the run."""
+        if drafts is not None and not self.drafter.is_dir():
+            with atomic_directory(self.drafter) as temporary:
+                copy_model(drafts.drafter, temporary)
 
     def write_recipe(self, config: TrainConfig) -> None:
         """Writes the configuration as YAML, in the order of its fields; it can be read from any folder."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from docmt.data.drafts import DRAFTER_FOLDER
 from docmt.model import ModelConfig
 from docmt.model_directory import ModelCard
 from docmt.training.checkpoints import TrainingState
@@ -111,6 +112,10 @@ def card_of(
     data = {"store": f"{config.data.name}{', target to source' if config.reverse else ''}"}
     for name, split in statistics.splits.items():
         data[name] = f"{split.documents} documents, {split.sentences} sentence pairs"
+    if corpus.drafts is not None:
+        data["drafts"] = (
+            f"first translations, which it reads, by the {corpus.drafts.system} model in `{DRAFTER_FOLDER}`"
+        )
     return ModelCard(
         title=config.run.resolve().name,
         source_language=statistics.source_language,

@@ -10,7 +10,6 @@ import torch
 from lightning_fabric import Fabric
 
 from docmt.analysis.entropy import EntropyMeter, mean_bits, measuring_entropy
-from docmt.data import ParallelStore
 from docmt.decoding import SearchConfig, translate_ids
 from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.model import TranslationModel
@@ -61,9 +60,11 @@ def validation_loss(
 class DevBleu:
     """Translates the dev split and returns document BLEU (0 to 100) against the decoded targets."""
 
-    def __init__(self, dev: ParallelStore, tokenizer: Tokenizer, beam: int) -> None:
-        self._sources = dev.documents("source")
-        self._references = [tokenizer.decode_batch(document, "target") for document in dev.documents("target")]
+    def __init__(self, dev: Split, tokenizer: Tokenizer, beam: int) -> None:
+        store, drafts = dev.store, dev.drafts
+        self._sources = store.documents("source")
+        self._drafts = None if drafts is None else drafts.documents(store.document_offsets)
+        self._references = [tokenizer.decode_batch(document, "target") for document in store.documents("target")]
         self._tokenizer = tokenizer
         self._search = SearchConfig(beam=beam)
         self.signature = ""
@@ -74,7 +75,8 @@ class DevBleu:
         was_training = model.training
         model.eval()
         try:
-            translations = translate_ids(model, self._sources, self._tokenizer.specials, self._search)
+            specials = self._tokenizer.specials
+            translations = translate_ids(model, self._sources, specials, self._search, self._drafts)
         finally:
             model.train(was_training)
         hypotheses = [self._tokenizer.decode_batch(sentences, "target") for sentences in translations]

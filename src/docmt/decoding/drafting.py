@@ -1,0 +1,116 @@
+"""First translations (drafts) for systems that read them, by the model that drafted what they were trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from docmt.checksums import checksum_of_file
+from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig
+from docmt.decoding.ensemble import Model, members_of
+from docmt.decoding.frame import WordIds
+from docmt.decoding.loading import load_checked
+from docmt.decoding.orders import translate_documents
+from docmt.decoding.precision import Precision, computing_in
+from docmt.errors import DocmtError
+from docmt.files import read_json
+from docmt.model import TranslationModel
+from docmt.model_directory import DRAFTING_FILE, find_drafter, load_model_config, load_model_tokenizer
+from docmt.settings import build
+from docmt.text import Tokenizer
+from docmt.weights import WEIGHTS_FILE
+
+
+@dataclass(frozen=True)
+class Drafter:
+    """A model that drafts, ready to do so."""
+
+    model: TranslationModel
+    tokenizer: Tokenizer
+    search: SearchConfig
+    precision: Precision
+
+    def drafts(
+        self, documents: Sequence[WordIds], on_sentences: Callable[[int], object] = lambda count: None
+    ) -> list[list[list[int]]]:
+        """A draft of every sentence of documents of word ids; those of empty sentences are empty."""
+        with computing_in(self.model, self.precision):
+            found = translate_documents(self.model, documents, self.tokenizer.specials, self.search, on_sentences)
+        return [ranks[0].sentences for ranks in found]
+
+    def in_batches_of(self, batch_tokens: int) -> Drafter:
+        """The same, which searches as many tokens together."""
+        return replace(self, search=replace(self.search, batch_tokens=batch_tokens))
+
+
+def load_drafter(
+    directory: Path,
+    tokenizer: Tokenizer,
+    device: torch.device | str,
+    precision: Precision,
+    search: SearchConfig | None = None,
+) -> Drafter:
+    """The model of a directory as one that drafts; search: as it is stored there, where none is given.
+
+    tokenizer: that of those who read the drafts. Raises DocmtError for a model that cannot draft for them.
+    """
+    check_drafter(directory, tokenizer)
+    model = load_checked(directory, torch.device(device), precision, tokenizer)
+    return Drafter(model, tokenizer, search or stored_search(directory), precision)
+
+
+def check_drafter(directory: Path, tokenizer: Tokenizer) -> None:
+    """Raises DocmtError unless the model translates without drafts, into the words of this tokenizer."""
+    if load_model_config(directory).chosen.needs().drafts:
+        raise DocmtError(f"{directory} reads drafts itself: draft with a model that does not, such as a sentence model")
+    if not load_model_tokenizer(directory).same_words(tokenizer):
+        raise DocmtError(
+            f"the model {directory} has another tokenizer than what is to read its drafts: draft with a model that was "
+            "trained on the same store, or prepare the data with its tokenizer (`docmt prepare --tokenizer_directory "
+            f"{directory}`)"
+        )
+
+
+def stored_search(directory: Path) -> SearchConfig:
+    """How the model of this directory drafts. Raises DocmtError where that is damaged."""
+    path = directory / DRAFTING_FILE
+    if not path.exists():
+        return SearchConfig(beam=USUAL_DRAFT_BEAM)
+    return build(SearchConfig, read_json(path).get("search"), str(path), "search.")
+
+
+def search_facts(search: SearchConfig) -> dict[str, Any]:
+    """The settings of the search, of which how much is done together does not count."""
+    return {name: value for name, value in asdict(search).items() if name != "batch_tokens"}
+
+
+def drafter_of(paths: Sequence[Path], model: Model, tokenizer: Tokenizer, precision: Precision) -> Drafter | None:
+    """The model whose drafts a model of these paths, or an ensemble, reads; None if it reads none.
+
+    Raises DocmtError where it is missing or damaged, and for members that read drafts of different models.
+    """
+    reading = [path for path, own in zip(paths, members_of(model), strict=True) if own.system.needs().drafts]
+    if not reading:
+        return None
+    for path in reading[1:]:
+        if not same_drafts(reading[0], path):
+            raise DocmtError(
+                f"{reading[0]} and {path} cannot translate as one: they read drafts of different models; choose models "
+                "trained on one store with the same drafts"
+            )
+    return load_drafter(find_drafter(reading[0]), tokenizer, model.device, precision)
+
+
+def same_drafts(one: Path | str, other: Path | str) -> bool:
+    """Whether two models read drafts of the same model, found in the same way."""
+    ours, theirs = _how(find_drafter(one)), _how(find_drafter(other))
+    return ours == theirs
+
+
+def _how(directory: Path) -> tuple[str, dict[str, Any]]:
+    """What drafts depend on, of a directory of a model that drafts."""
+    return checksum_of_file(directory / WEIGHTS_FILE), search_facts(stored_search(directory))
