@@ -20,7 +20,7 @@ from docmt.training import TrainConfig
 if TYPE_CHECKING:
     from docmt.experiments import EvaluationConfig, Plan
 
-PLANNED = {"data", "run", "seed", "initialize_from"}
+PLANNED = {"data", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
 OWN = ("name", "scale", "data", "output", "seeds", "list", "dry_run", "config")
 USAGE = """NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
 NAME --store STORE --output DIRECTORY --dry_run
