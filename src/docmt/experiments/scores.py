@@ -70,6 +70,12 @@ class EvaluationConfig:
         """What scores of translations depend on."""
         return {"search": asdict(self.search), "metrics": asdict(self.metrics)}
 
+    @property
+    def asked(self) -> dict[str, Any] | None:
+        """What the answers to the contrastive test set depend on, if there is one."""
+        how = {"temperature": self.search.temperature, "compatibility": self.search.compatibility}
+        return None if self.suite is None else {**self.suite.facts, **how}
+
 
 def stored_scores(run: Path, config: EvaluationConfig) -> dict[str, Any] | None:
     """The scores beside a run, if they are there, whole, and of this configuration."""
@@ -84,9 +90,8 @@ def stored_preferences(run: Path, config: EvaluationConfig) -> ContrastiveResult
     """What a run said to the contrastive test set, if that is there, whole, and of the same set."""
     try:
         found = read_json(run / SUITE_FILE)
-        if config.suite is None or found["suite"] != config.suite.facts:
-            return None
-        return ContrastiveResult.from_json(found["result"])
+        asked = config.asked is not None and found["suite"] == config.asked
+        return ContrastiveResult.from_json(found["result"]) if asked else None
     except (DocmtError, KeyError, TypeError, ValueError, AttributeError):
         return None
 
@@ -106,7 +111,7 @@ def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfi
         write_text(run.run / SCORES_FILE, json.dumps({"config": config.facts, "scores": scores}, indent=2) + "\n")
     if config.suite is not None and not run.reverse and stored_preferences(run.run, config) is None:
         result = evaluate_items(translator, config.suite.items)
-        written = {"suite": config.suite.facts, "result": result.to_json()}
+        written = {"suite": config.asked, "result": result.to_json()}
         write_text(run.run / SUITE_FILE, json.dumps(written, indent=2) + "\n")
 
 
