@@ -9,9 +9,8 @@ from docmt.data import PreparedStore
 from docmt.decoding import SearchConfig
 from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig
-from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, runner, write_report
+from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, runner, scores, write_report
 from docmt.experiments.runner import state_of
-from docmt.model_directory import load_languages
 
 GREEDY = EvaluationConfig(SearchConfig(beam=1))
 MULTIHOP = """
@@ -84,8 +83,8 @@ def test_no_model_to_draft_with(plan_of, own_store):
     alone = "title: x\nvariants: {hops: {recipe: group-cpu.yaml, settings: {model.system: multihop}}}"
     failures = reproduce(plan_of(alone), GREEDY)
     assert list(failures.values()) == [
-        f"the multihop system reads drafts, but the store {own_store} has none: let the variant start from one of single "
-        "sentences, which then drafts, or run `docmt draft`"
+        f"the multihop system reads drafts, but the store {own_store} has none: let the variant start from one of "
+        "single sentences, which then drafts, or run `docmt draft`"
     ]
 
 
@@ -97,14 +96,25 @@ def test_a_drafter_that_failed(plan_of, monkeypatch):
     assert sorted(failures.values()) == ["no", "no", f"the run that it starts from, {hopeless.drafter.name}, failed"]
 
 
-def test_the_other_direction_is_scored_in_its_own(plan_of):
+def test_the_other_direction_is_scored_as_its_own_language(plan_of, own_store, monkeypatch):
+    statistics = json.loads((own_store / "statistics.json").read_text())
+    statistics |= {"source_language": "en", "target_language": "de"}
+    (own_store / "statistics.json").write_text(json.dumps(statistics))
+    seen = []
+    original = scores.evaluate_documents
+
+    def spy(hypotheses, references, metrics, *others, **named):
+        seen.append((references[3][0], metrics.language))
+        return original(hypotheses, references, metrics, *others, **named)
+
+    monkeypatch.setattr(scores, "evaluate_documents", spy)
     text = MULTIHOP.split("variants:")[0] + "variants:\n" + MULTIHOP[MULTIHOP.index("  backward") :]
-    plan = plan_of(text)
-    evaluation = EvaluationConfig(SearchConfig(beam=1), MetricConfig(text="tokenized", language="en"))
-    assert reproduce(plan, evaluation) == {}
-    scores = [json.loads((run.config.run / "test.json").read_text())["scores"] for run in plan.runs]
-    assert [score["s_bleu"]["segments"] for score in scores] == [10, 10]
-    assert load_languages(plan.runs[0].config.run / "model") == ("", "")
+    evaluation = EvaluationConfig(SearchConfig(beam=1), MetricConfig(text="tokenized", language="de"))
+    assert reproduce(plan_of(text), evaluation) == {}
+    (backward, english), (forward, german) = seen
+    assert (english, german) == ("en", "de")
+    assert backward.islower()
+    assert backward.upper() == forward
 
 
 @pytest.mark.parametrize(
@@ -113,7 +123,7 @@ def test_the_other_direction_is_scored_in_its_own(plan_of):
         ("start_from: backward", "start_from names backward, which has reverse true: name a variant whose settings"),
         (
             "start_from: forward, start_reverse_from: forward",
-            "start_reverse_from names forward, which has reverse false: name a variant whose settings have reverse true",
+            "start_reverse_from names forward, which has reverse false: name a variant whose settings have reverse tr",
         ),
         ("start_from: forward, start_reverse_from: none", "cannot start from 'none': name another variant"),
         ("start_from: forward, start_reverse_from: hops", "cannot start from 'hops': name another variant"),
