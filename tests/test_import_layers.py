@@ -265,7 +265,7 @@ def test_the_checker_allows_other_questions(code):
 
 
 def test_the_systems_are_found():
-    assert {"System", "Document", "Group", "Concat", "Context"} == system_names()
+    assert {"System", "Document", "Group", "Concat", "Context", "MultiHop", "Hierarchical"} == system_names()
 
 
 @pytest.mark.parametrize("path", SYSTEM_FILES, ids=module_of)

@@ -1,11 +1,16 @@
 """Every system with the options that change what it computes, as settings of a model."""
 
-from docmt.model.systems import Concat, Context, Group
+from docmt.model.systems import Concat, Context, Group, Hierarchical
 
 
 def context(**options):
     """A context system with these options."""
     return {"system": "context", "context": Context(**options)}
+
+
+def hierarchical(**options):
+    """A hierarchical system with these options."""
+    return {"system": "hierarchical", "hierarchical": Hierarchical(**options)}
 
 
 SYSTEMS = {
@@ -30,6 +35,20 @@ SYSTEMS = {
     "context lstm": context(representation="bilstm"),
     "context, pre-norm": {**context(), "normalization": "pre"},
     "context, pre-norm, as published": {**context(branch="published"), "normalization": "pre"},
+    "hierarchical": hierarchical(),
+    "hierarchical, as published": hierarchical(branch="published", detach=True, sentences=1),
+    "hierarchical in the decoder": hierarchical(side="decoder", sentences=1),
+    "hierarchical in the decoder, as published": hierarchical(side="decoder", branch="published", detach=True),
+    "hierarchical on both sides": hierarchical(side="both", sentences=2),
+    "hierarchical, pre-norm": {**hierarchical(side="both", sentences=1), "normalization": "pre"},
 }
 FRAMED = [name for name in SYSTEMS if name != "document"]
-ONE_OF_EACH_ORDER = ["group", "document", "sentence", "concat, keep last", "concat, keep prefix", "context"]
+ONE_OF_EACH_ORDER = [
+    "group",
+    "document",
+    "sentence",
+    "concat, keep last",
+    "concat, keep prefix",
+    "context",
+    "hierarchical on both sides",
+]

@@ -148,6 +148,7 @@ def plainly_translated(model, document, find):
 
     Written down from what each system is: the whole document; each sentence, with those before it to look at;
     windows of which only the last sentence is kept; or windows whose first sentences are the document's own so far.
+    Windows of a system that looks back by itself are the whole document.
     """
     if model.system.order == "documents":
         return words_of(find(Piece.whole(document)))
@@ -156,7 +157,7 @@ def plainly_translated(model, document, find):
         if model.system.order == "sentences":
             said.append(words_of(find(Piece(document[: number + 1], [number])))[0])
             continue
-        first = max(number + 1 - model.system.sentences, 0)
+        first = 0 if model.system.needs().shown else max(number + 1 - model.system.sentences, 0)
         piece = Piece.whole(document[first : number + 1])
         piece.prefix = said[first:] if model.system.order == "in turn" else []
         said.append(words_of(find(piece))[-1])

@@ -25,7 +25,7 @@ from docmt.decoding.task import Task
 from docmt.errors import DocmtError
 from docmt.model import Reading, pack
 from docmt.model.systems import Concat, Needs
-from variants import FRAMED, ONE_OF_EACH_ORDER, SYSTEMS, context
+from variants import FRAMED, ONE_OF_EACH_ORDER, SYSTEMS, context, hierarchical
 
 # Other marks around sentences, with the systems that the family has.
 WITH_FAMILIES = {
@@ -33,6 +33,7 @@ WITH_FAMILIES = {
     "sentence, thumt": {"family": "thumt", "system": "sentence"},
     "context, thumt": {"family": "thumt", **context(branch="published")},
     "context lstm, thumt": {"family": "thumt", **context(representation="bilstm")},
+    "hierarchical, thumt": {"family": "thumt", **hierarchical()},
 }
 
 
@@ -366,6 +367,13 @@ def test_numbers_of_positions_hold_in_translation():
         model = build(position_encoding="learned", max_positions=12, **options)
         with pytest.raises(DocmtError, match=r"sentence 2 of the document may need 16 positions, but the model has 12"):
             translate_documents(model, [[[5], [5] * 11]], SPECIALS, SearchConfig(**SHORT))
+
+
+def test_positions_need_not_reach_through_sentences_that_are_seen_one_by_one():
+    model = build(position_encoding="learned", max_positions=12, **hierarchical(side="both"))
+    config = SearchConfig(beam=1, max_length_ratio=1.0, max_length_extra=1.0)
+    (found,) = translate_documents(model, [[[5] * 9] * 5], SPECIALS, config)[0]
+    assert len(found.sentences) == 5
 
 
 @pytest.mark.parametrize("system", ["group", "concat, keep prefix", "document"])

@@ -14,7 +14,7 @@ from docmt.model.packed import SentenceFrame
 from docmt.model.systems import SYSTEMS as KINDS
 from docmt.model.systems import Concat, Context, Group
 from docmt.model.view import FullView
-from variants import SYSTEMS, context
+from variants import SYSTEMS, context, hierarchical
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 40}
 SOURCE = [[0, 5, 6, 2], [0, 7, 8, 9, 2], [0, 10, 2]]
@@ -278,6 +278,8 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
         (context(sentences=0), "model.context.sentences is 0: choose a number from 1 to 10,000"),
         (context(layers=0), "model.context.layers is 0: choose a number from 1 to 1,000"),
         (context(side="none"), "model.context.side is 'none': choose one of both, encoder, decoder"),
+        (hierarchical(sentences=0), "model.hierarchical.sentences is 0: choose a number from 1 to 10,000"),
+        (hierarchical(side="all"), "model.hierarchical.side is 'all': choose one of encoder, decoder, both"),
         ({"instance_sentences": 0}, "model.instance_sentences is 0"),
         ({"system": "paragraph"}, "model.system is 'paragraph'"),
         ({"instance_tokens": 1}, "model.instance_tokens is 1"),
@@ -312,6 +314,7 @@ OTHER_OPTIONS = {
         "sentences": 3, "layers": 1, "representation": "bilstm", "side": "decoder", "gating": "residual",
         "branch": "published",
     },
+    "hierarchical": {"sentences": 2, "side": "both", "branch": "published", "detach": True},
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from docmt.data import PrepareConfig, prepare
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.parts import Parts
-from docmt.model.systems import Concat, Context
+from docmt.model.systems import Concat, Context, Hierarchical
 from docmt.model_directory import load_model
 from docmt.training import train
 from docmt.training.corpus import TrainingCorpus, fit_model_config
@@ -32,6 +32,19 @@ SYSTEMS = {
     },
     "context embeddings": {"model__system": "context", "model__context": Context(representation="embedding")},
     "context, two layers": {"model__system": "context", "model__context": Context(layers=2, side="decoder")},
+    "hierarchical": {"model__system": "hierarchical"},
+    "hierarchical, as published": {
+        "model__system": "hierarchical",
+        "model__hierarchical": Hierarchical(branch="published", detach=True),
+    },
+    "hierarchical in the decoder": {
+        "model__system": "hierarchical",
+        "model__hierarchical": Hierarchical(side="decoder"),
+    },
+    "hierarchical on both sides": {
+        "model__system": "hierarchical",
+        "model__hierarchical": Hierarchical(side="both", sentences=2),
+    },
 }
 
 
@@ -76,6 +89,10 @@ PROMISED = {
     "context lstm": ("context",),
     "context embeddings": ("context",),
     "context, two layers": ("context",),
+    "hierarchical": ("above_encoder.",),
+    "hierarchical, as published": ("above_encoder.",),
+    "hierarchical in the decoder": ("above_decoder.",),
+    "hierarchical on both sides": ("above_",),
 }
 
 
@@ -125,7 +142,7 @@ def test_freezing_everything_is_refused(name, change, sentence_model):
         train(change(**SYSTEMS[name], initialize_from=sentence_model, freeze="loaded"))
 
 
-@pytest.mark.parametrize("name", [name for name in SYSTEMS if name not in ("group", "context, as published")])
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if name != "group" and "as published" not in name])
 def test_a_new_model_says_what_the_sentence_model_says(name, change, sentence_model, store):
     """Bit for bit: of documents (context), or of documents of one sentence (document, concat)."""
     sentence = load_model(sentence_model)
@@ -204,6 +221,14 @@ def test_contexts_longer_than_learned_positions_are_refused_at_the_start(change,
         TrainingCorpus(store, change(**SYSTEMS["context"], **learned))
 
 
+@pytest.mark.parametrize("name", ["hierarchical", "hierarchical on both sides"])
+def test_learned_positions_need_not_reach_through_sentences_that_are_seen_one_by_one(change, store, name):
+    split = store.split("train")
+    longest = int(max(split.source_lengths.max(), split.target_lengths.max())) + 2
+    learned = {"model__position_encoding": "learned", "model__max_positions": longest}
+    assert len(TrainingCorpus(store, change(**SYSTEMS[name], **learned)).train.instances)
+
+
 def test_few_learned_positions_are_enough_for_short_instances(change, store):
     train(
         change(**SYSTEMS["sentence"], model__position_encoding="learned", model__max_positions=64, stop__max_steps=12)
@@ -235,7 +260,7 @@ def test_padding_windows_are_for_training_alone(change, store):
     assert len(more.dev.instances) == len(usual.dev.instances)
 
 
-@pytest.mark.parametrize("system", ["sentence", "document", "group", "concat", "context"])
+@pytest.mark.parametrize("system", ["sentence", "document", "group", "concat", "context", "hierarchical"])
 def test_validation_by_bleu_in_low_precision(change, tmp_path, system):
     """Caches took the precision of the weights, the projections that of autocast."""
     config = change(run=tmp_path / "run", stop__max_steps=2, precision="bfloat16", **SYSTEMS.get(system, {}))

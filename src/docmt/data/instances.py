@@ -64,7 +64,9 @@ def cut(
     End to end (Bao et al. 2021, section 4.1, as their code does it): a sentence joins the instance before it if the
     costs stay below `limit` (strictly) and the count within `max_sentences` and what the system needs; otherwise, and
     at each document, an instance begins. Windows: one ends at every sentence, with as many before it as the system
-    needs and the limit allows. A sentence at or over the limit is an instance of its own: nothing is cut off.
+    needs and the limit allows. What a system is only shown or only reads before an instance (`Needs`) does not count in
+    these limits, so that context is never cut short. A sentence at or over the limit is an instance of its own:
+    nothing is cut off.
     Lengths [S] are in words, without marks; without target lengths (in translation) the source alone counts;
     document_offsets [D + 1] in sentences. `training` adds the padding windows that a system may ask for. `reserve`:
     further lengths and their limit, such as those of the longest translations.
@@ -82,8 +84,9 @@ def cut(
             for first, last in _windows(budgets, start, end, most, extra):
                 rows.append((document, first, first, last - 1, last, sum(costs[first:last])))
         else:
-            for first, last in _tiles(budgets, start, end, most):
-                rows.append((document, max(first - needs.before, start), first, first, last, sum(costs[first:last])))
+            for own, last in _tiles(budgets, start, end, most):
+                first = max(own - needs.shown, start)
+                rows.append((document, max(first - needs.before, start), first, own, last, sum(costs[first:last])))
     table = np.array(rows, dtype=np.int64).reshape(-1, 6)
     return Instances(*(np.ascontiguousarray(column) for column in table.T))
 

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from docmt.model.sight import Sight
 from docmt.model.spans import Spans
 
 _CHUNK = 16  # caches grow by this many positions
@@ -285,3 +286,55 @@ class DocumentCrossCache(Cache):
         offsets = torch.arange(self.keys[0].shape[2], device=self.lengths.device)
         keep = offsets < self.lengths[:, None]
         return None if bool(keep.all()) else _bias(keep, self.keys[0].dtype)
+
+
+class SentencesBeforeCache(Cache):
+    """Keys and values of all that a row has said, of which each of the K sentences before the row's is seen alone."""
+
+    def __init__(self, layers: int, rows: int, like: Tensor, heads: int, sight: Sight) -> None:
+        """sight: its `back` is K."""
+        self.sight = sight
+        self.buffer = like.new_zeros(layers, 2, rows, heads, _CHUNK, like.shape[-1] // heads)
+        # Of each position: its sentence, and its place there.
+        self.numbers, self.offsets = torch.zeros(2, rows, 0, dtype=torch.int64, device=like.device)
+        self.swapped = _Swapped()
+
+    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
+        """See `Cache`."""
+        self.numbers = torch.cat((self.numbers, sentences[:, None]), dim=1)
+        self.offsets = torch.cat((self.offsets, offsets[:, None]), dim=1)
+        self.buffer = _with_room(self.buffer, self.numbers.shape[1])
+        opening, closing = self.sight.marks
+        # A token is one of the last where the one that many further on is of another sentence.
+        further = F.pad(self.numbers, (0, closing), value=-1)[:, closing:]
+        word = (self.offsets >= opening) & (further == self.numbers)  # [R, L]
+        back = torch.arange(self.sight.back, 0, -1, device=sentences.device)
+        seen = (self.numbers[:, None] == (sentences[:, None] - back)[:, :, None]) & word[:, None]  # [R, K, L]
+        self.there = seen.any(-1)
+        # Attention to nothing has no numbers: it sees everything, and finds zeros all the same.
+        self.bias = _bias((seen | ~self.there[..., None]).flatten(0, 1), self.buffer.dtype)
+        self.bias = self.bias.view(len(seen), 1, *seen.shape[1:])  # [R, 1, K, L]
+
+    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
+        """See `Cache`."""
+        place = self.numbers.shape[1] - 1
+        self.buffer[layer, 0, :, :, place] = key
+        self.buffer[layer, 1, :, :, place] = value
+
+    def attend_before(self, layer: int, query: Tensor) -> Tensor:
+        """[R, H, k] -> [R, K, H, k]: what is found in each of the sentences before, oldest first."""
+        keys, values = self.buffer[layer, :, :, :, : self.numbers.shape[1]]
+        query = query[:, :, None].expand(-1, -1, self.sight.back, -1)
+        found = F.scaled_dot_product_attention(
+            query, keys, values, attn_mask=self.bias.expand(-1, query.shape[1], -1, -1)
+        )
+        return found.transpose(1, 2) * self.there[..., None, None]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i goes on from what row rows[i] remembers."""
+        self.buffer = self.swapped.select(self.buffer, rows)
+        self.numbers, self.offsets = self.numbers[rows], self.offsets[rows]
+
+    def keep(self, rows: Tensor, documents: Tensor) -> None:
+        """See `Cache`."""
+        self.reorder(rows)

@@ -69,7 +69,11 @@ def common_needs(model: Model) -> Needs:
     needs = [member.system.needs() for member in members_of(model)]
     if all(own == needs[0] for own in needs):
         return needs[0]
-    return Needs(before=max(own.before for own in needs), drafts=any(own.drafts for own in needs))
+    return Needs(
+        before=max(own.before for own in needs),
+        joined=any(own.joined for own in needs),
+        drafts=any(own.drafts for own in needs),
+    )
 
 
 def mean_probability(log_probabilities: Sequence[Tensor]) -> Tensor:

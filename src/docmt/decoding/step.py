@@ -12,6 +12,7 @@ from docmt.decoding.caches import (
     DocumentCrossCache,
     DocumentSelfCache,
     SentenceCrossCache,
+    SentencesBeforeCache,
     SentenceSelfCache,
     with_something,
 )
@@ -107,6 +108,13 @@ class StepView:
             cache.store(number, attention.split(attention.key(x)), attention.split(attention.value(x)))
         return cache.attend(number, query).flatten(-2)
 
+    def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """See `View`: x, states [R, d] -> [R, k, d] and [R, k]."""
+        cache, number = self.places[attention]
+        assert isinstance(cache, SentencesBeforeCache)
+        cache.store(number, attention.split(attention.key(states)), attention.split(attention.value(states)))
+        return cache.attend_before(number, attention.split(attention.query(x))).flatten(-2), cache.there
+
     def reorder(self, rows: Tensor) -> None:
         """Row i goes on from hypothesis rows[i], one of the same document."""
         for cache in self.caches:
@@ -133,6 +141,8 @@ def _own_cache(
     sight: Sight, attentions: Sequence[Attention], like: Tensor, documents: int, beams: int, single: bool
 ) -> Cache:
     """For the hypotheses' own states, which are as `like` [d]."""
+    if sight.part == "before":
+        return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, sight)
     if sight.part == "sentence" and not single:
         return SentenceSelfCache(len(attentions), documents * beams, like, attentions[0].heads)
     return DocumentSelfCache(len(attentions), documents, beams, like, attentions[0].heads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,13 +100,16 @@ def cut_source(
     Raises DocmtError where a sentence cannot fit.
     """
     needs, reserve = common_needs(model), None
+    if needs.shown:  # the sentences that are shown must have been translated
+        needs = replace(needs, sentences=1)
     configs = [member.config for member in members_of(model)]
     limits = [own.position_limit for own in configs if own.position_limit is not None]
     if limits and len(words.lengths):
         # The longest translation that the search may try must have positions too.
         longest = np.maximum(words.lengths, [config.sentence_limit(int(n)) for n in words.lengths])
         longest = longest if drafts is None else np.maximum(longest, drafts.lengths)
-        sizes = np.maximum(longest + MARKS, lengths_before(words.lengths, document_offsets, needs.before))
+        before = needs.before if needs.joined else 0
+        sizes = np.maximum(longest + MARKS, lengths_before(words.lengths, document_offsets, before))
         number = int(sizes.argmax())
         if sizes[number] > min(limits):
             _, place = place_of(number, document_offsets)

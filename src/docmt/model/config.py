@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from docmt.errors import DocmtError
 from docmt.model.sizes import PRESETS, Sizes
-from docmt.model.systems import SYSTEMS, Concat, Context, Group, MultiHop, System
+from docmt.model.systems import SYSTEMS, Concat, Context, Group, Hierarchical, MultiHop, System
 from docmt.settings import brief, build, check_fields, flat, plain
 
 
@@ -19,11 +19,12 @@ class ModelConfig(Sizes):
     Each system has a group of options of its own name, if it has any; those of another system cannot be set.
     """
 
-    system: Literal["sentence", "document", "group", "concat", "context", "multihop"] = "group"
+    system: Literal["sentence", "document", "group", "concat", "context", "multihop", "hierarchical"] = "group"
     """sentence (a Transformer on single sentences), document (on whole instances), group (G-Transformer: attention
     within sentences, joined with attention over the document), concat (sliding windows of sentences), context
-    (attention to encoded sentences before), or multihop (attention to one sentence before after the other, on both
-    sides)"""
+    (attention to encoded sentences before), multihop (attention to one sentence before after the other, on both
+    sides), or hierarchical (attention to the words of each sentence before, then to these sentences, above the last
+    layer)"""
     group: Group = field(default_factory=Group)
     """G-Transformer (Bao et al. 2021)"""
     concat: Concat = field(default_factory=Concat)
@@ -32,6 +33,8 @@ class ModelConfig(Sizes):
     """document-context Transformer (Zhang et al. 2018)"""
     multihop: MultiHop = field(default_factory=MultiHop)
     """Multi-Hop Transformer (2021)"""
+    hierarchical: Hierarchical = field(default_factory=Hierarchical)
+    """hierarchical attention networks (Miculicich et al. 2018)"""
 
     def __post_init__(self) -> None:
         check_fields(self, "model.")

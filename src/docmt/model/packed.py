@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -97,6 +98,10 @@ class SentenceFrame:
     target_goes_on: bool = True
     """decoder input is `<s> w .. </s>` and what follows `</s>` (the next `<s>`, or the end) is a label as well;
     otherwise it is `<s> w ..` and `</s>` is the last label of a sentence"""
+
+    def marks(self, side: Literal["source", "target"]) -> tuple[int, int]:
+        """How many marks open and close each sentence of the source, or of the decoder input."""
+        return (int(self.source_opens), 1) if side == "source" else (1, int(self.target_goes_on))
 
     def mark_of(self, start: int, length: int) -> tuple[int, int]:
         """Start and length of the mark that stands for a missing context: the first of a sentence, or its last."""

@@ -20,6 +20,8 @@ class Sight:
     """the sentence (of a memory: the one that belongs to it), the whole document, or a sentence `before`"""
     back: int = 0
     """with "before": the sentence that many places back in its document; where there is none, nothing is seen"""
+    marks: tuple[int, int] = (0, 0)
+    """with "before": how many tokens at the begin and at the end of that sentence, its marks, are not seen"""
     depth: int | None = None
     """of a memory that has states of several layers: which layer's, from 0; None: its only ones"""
     causal: bool = False

@@ -61,6 +61,10 @@ class Spans:
         there = (numbers >= 0) & (documents.holding(self.starts) == documents.holding(self.starts[earlier]))
         return Spans(self.starts[earlier], self.lengths[earlier] * there)
 
+    def within(self, first: int, last: int) -> Spans:
+        """Each segment without its first and last tokens, as many as told, or as it has."""
+        return Spans(self.starts + first, (self.lengths - first - last).clamp(min=0))
+
     def holding(self, positions: Tensor) -> Tensor:
         """[n] the number of the segment in which each position [n] lies, of segments that lie end to end."""
         # Empty segments begin where the next one does: the last that begins there is the one that holds the position.

@@ -6,9 +6,10 @@ Notation: T packed tokens, S sentences, D documents, H heads, d model width, k =
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+import torch
 from torch import Tensor
 
 from docmt.model.kernels import Pattern
@@ -60,6 +61,14 @@ class View(Protocol):
         """What `attention` finds for states x [..., d] in what it sees: [..., d], before its output projection."""
         ...
 
+    def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """What `attention`, whose sight is of a sentence before, finds in each of the k = `sight.back` before.
+
+        x [..., d] asks, and the sequence's own states [..., d] are what is looked at. Returns [..., k, d], oldest
+        first and before the output projection, and [..., k] bool: whether there was something to look at.
+        """
+        ...
+
 
 class FullView:
     """A whole pass at once: training, scoring, encoding. Patterns are worked out once a sight and die with the view."""
@@ -71,11 +80,30 @@ class FullView:
         (None: the one of the same number)."""
         self.layout, self.memories, self.aligned = layout, memories or {}, aligned
         self._patterns: dict[Sight, Pattern] = {}
+        self._before: dict[Sight, tuple[Pattern, Tensor]] = {}
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """x [T, d] -> [T, d]"""
         memory, pattern = self.seen(attention.sight, x)
         return attention.over(x, memory, pattern)
+
+    def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """See `View`: x, states [T, d] -> [T, k, d] and [T, k]."""
+        sight = attention.sight
+        if sight not in self._before:
+            self._before[sight] = self._patterns_before(sight, len(states))
+        pattern, there = self._before[sight]
+        found = attention.over(x.repeat(sight.back, 1), states, pattern)
+        return found.unflatten(0, (sight.back, -1)).transpose(0, 1), there.to(x.device)
+
+    def _patterns_before(self, sight: Sight, total: int) -> tuple[Pattern, Tensor]:
+        """The pattern in which all sentences ask k times, once for each before, and what is there [T, k]."""
+        backs = range(sight.back, 0, -1)
+        spans = [seen_spans(self.layout, replace(sight, back=back)) for back in backs]
+        own = self.layout.sentences.lengths
+        keys = Spans(torch.cat([each.starts for each in spans]), torch.cat([each.lengths for each in spans]))
+        there = torch.stack([each.lengths > 0 for each in spans], dim=1)  # [S, k]
+        return Pattern(Spans.tile(own.repeat(sight.back)), keys, False, total), there.repeat_interleave(own, dim=0)
 
     def seen(self, sight: Sight, x: Tensor) -> tuple[Tensor, Pattern]:
         """The states that an attention of this sight looks at, and which of them each token sees."""
@@ -102,4 +130,6 @@ def seen_spans(layout: Layout, sight: Sight) -> Spans:
         return layout.sentences
     if layout.documents is None:
         raise ValueError(f"the memory {sight.memory!r} has no documents, but {sight} asks for them")
-    return layout.documents if sight.part == "document" else layout.sentences.before(layout.documents, sight.back)
+    if sight.part == "document":
+        return layout.documents
+    return layout.sentences.before(layout.documents, sight.back).within(*sight.marks)

@@ -84,13 +84,13 @@ class Split:
                 model.position_limit, lengths, self.instances.first, "instance that begins with sentence"
             )
             return
-        store, before = self.store, model.chosen.needs().before
+        store, needs = self.store, model.chosen.needs()
         sentences = np.arange(len(store.source_lengths))
         sizes = np.maximum(store.source_lengths, store.target_lengths) + MARKS
         if self.drafts is not None:
             sizes = np.maximum(sizes, self.drafts.lengths + MARKS)
         self._refuse_beyond(model.position_limit, sizes, sentences, "sentence")
-        # What is read before a sentence may be one sequence, too.
+        before = needs.before if needs.joined else 0
         contexts = lengths_before(store.source_lengths, store.document_offsets, before)
         self._refuse_beyond(model.position_limit, contexts, sentences, f"context of {before} sentences before sentence")
 
@@ -193,7 +193,8 @@ class TrainingCorpus:
     def _check_documents(self, model: ModelConfig) -> None:
         """Raises DocmtError where no document is as long as the context that the system would look at."""
         needs = model.chosen.needs()
-        wanted = needs.before + 1 if needs.before else (needs.sentences or 1) if needs.windows else 1
+        context = max(needs.before, needs.shown)
+        wanted = context + 1 if context else (needs.sentences or 1) if needs.windows else 1
         documents = np.unique(self.train.instances.document)
         longest = int(np.diff(self.train.store.document_offsets)[documents].max())
         if wanted > longest:

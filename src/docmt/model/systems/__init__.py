@@ -5,6 +5,7 @@ from docmt.model.systems.concat import Concat
 from docmt.model.systems.context import Context
 from docmt.model.systems.document import Document
 from docmt.model.systems.group import Group
+from docmt.model.systems.hierarchical import Hierarchical
 from docmt.model.systems.multihop import MultiHop
 
 SYSTEMS: dict[str, type[System]] = {
@@ -14,7 +15,8 @@ SYSTEMS: dict[str, type[System]] = {
     "concat": Concat,
     "context": Context,
     "multihop": MultiHop,
+    "hierarchical": Hierarchical,
 }
 """By the name that `model.system` has for it."""
 
-__all__ = ["SYSTEMS", "Concat", "Context", "Document", "Group", "MultiHop", "Needs", "Order", "System"]
+__all__ = ["SYSTEMS", "Concat", "Context", "Document", "Group", "Hierarchical", "MultiHop", "Needs", "Order", "System"]

@@ -36,6 +36,8 @@ class Needs:
     """most sentences of an instance; None: as many as the limits of the model allow"""
     before: int = 0
     """sentences of the source before the first one that is translated: they are read, not translated"""
+    joined: bool = False
+    """those before are read as one sequence, so that positions must reach through all of them"""
     windows: bool = False
     """an instance ends at every sentence, so that instances overlap; otherwise they lie end to end"""
     padding_windows: bool = False

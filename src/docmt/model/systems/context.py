@@ -50,7 +50,7 @@ class Context(System):
 
     def needs(self) -> Needs:
         """Sentences of a document, and the k before them."""
-        return Needs(before=self.sentences)
+        return Needs(before=self.sentences, joined=True)
 
     def check(self, sizes: Sizes) -> None:
         """Raises DocmtError for layers of what has none."""

@@ -1,0 +1,197 @@
+"""The hierarchical system: which sentences are seen, what happens where there is none, instances, gradients, starts."""
+
+import pytest
+import torch
+
+from docmt.data import Words, collate, cut
+from docmt.model import ModelConfig, TranslationModel, pack
+from docmt.model.hierarchy import Hierarchy
+from docmt.model.parts import Parts
+from docmt.model.sight import Sight
+from docmt.model.view import FullView
+from docmt.text import SpecialTokens
+from variants import SYSTEMS, hierarchical
+
+SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 40}
+SOURCE = [[5, 6], [7, 8, 9], [10], [11, 12], [13, 14, 15], [16, 17], [18], [19, 20]]
+TARGET = [[15, 16], [17], [18, 19, 20], [21], [22, 23], [24, 25, 26], [27, 28], [29]]
+NAMES = [name for name in SYSTEMS if "hierarchical" in name]
+
+
+def build(**options):
+    torch.manual_seed(0)
+    model = TranslationModel(ModelConfig(**{**SIZES, "dropout": 0.0, **options}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def marked(document):
+    return [[0, *sentence, 2] for sentence in document]
+
+
+def logits(model, source=SOURCE, target=TARGET):
+    """Of each target sentence."""
+    found = model.logits([(marked(source), marked(target))])[0]
+    return found.split([len(sentence) + 2 for sentence in target])
+
+
+def changed(model, side):
+    """Which target sentences a word of the first sentence of a side has an effect on."""
+    other = [[30, *SOURCE[0][1:]], *SOURCE[1:]], TARGET
+    if side == "target":
+        other = SOURCE, [[30, *TARGET[0][1:]], *TARGET[1:]]
+    pairs = zip(logits(model), logits(model, *other), strict=True)
+    return [number for number, (before, after) in enumerate(pairs) if not torch.equal(before, after)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_k_sentences_before_are_seen_and_no_more(name):
+    model = build(**SYSTEMS[name])
+    k, side = model.system.sentences, model.system.side
+    # Earlier states of the decoder know their own source, and with both sides that source's own context.
+    assert changed(model, "source") == list(range(min(1 + (2 * k if side == "both" else k), len(SOURCE))))
+    assert changed(model, "target") == ([0] if side == "encoder" else list(range(1 + k)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("limit", "most"), [(5, 1000), (11, 1000), (1000, 3)])
+def test_logits_do_not_depend_on_the_borders_of_instances(name, limit, most):
+    model = build(**SYSTEMS[name])
+    source, target = Words.of([SOURCE, SOURCE[:2]]), Words.of([TARGET, TARGET[:2]])
+    lengths = source.lengths, target.lengths, [0, len(SOURCE), len(SOURCE) + 2]
+    instances = cut(*lengths, model.system.needs(), limit=limit, max_sentences=most)
+    assert len(instances) > 3
+    system = model.system
+    batch = collate(
+        source, target, instances, range(len(instances)), SpecialTokens(40), model.parts.frame, system.predicts
+    )
+    whole = torch.cat([*logits(model), *logits(model, SOURCE[:2], TARGET[:2])])
+    torch.testing.assert_close(model.project(model(batch.reading)), whole, atol=1e-5, rtol=1e-5)
+
+
+def test_what_instances_hold():
+    lengths = [len(sentence) for sentence in SOURCE]
+    found = {}
+    for side in ("encoder", "decoder", "both"):
+        system = ModelConfig(**SIZES, **hierarchical(side=side, sentences=2)).chosen
+        instances = cut(lengths, lengths, [0, len(SOURCE)], system.needs(), max_sentences=3)
+        found[side] = [list(map(int, row)) for row in zip(*(vars(instances)[name] for name in FIELDS), strict=True)]
+    assert found["encoder"] == [[0, 0, 0, 3], [1, 3, 3, 6], [4, 6, 6, 8]]
+    assert found["decoder"] == [[0, 0, 0, 3], [1, 1, 3, 6], [4, 4, 6, 8]]
+    assert found["both"] == [[0, 0, 0, 3], [0, 1, 3, 6], [2, 4, 6, 8]]
+
+
+FIELDS = ("before", "first", "own", "last")
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder", "both"])
+@pytest.mark.parametrize("normalization", ["post", "pre"])
+def test_a_new_model_is_the_sentence_model_bit_for_bit(side, normalization):
+    sentence = build(system="sentence", normalization=normalization)
+    pairs = [(marked(SOURCE), marked(TARGET)), (marked(SOURCE[:1]), marked(TARGET[:1]))]
+    for branch in ("exact", "published"):
+        config = ModelConfig(
+            **SIZES, dropout=0.0, normalization=normalization, **hierarchical(side=side, branch=branch)
+        )
+        torch.manual_seed(5)
+        model = TranslationModel(config).eval()
+        loaded, own = sentence.state_dict(), model.state_dict()
+        assert {model.system.origin(name) for name in own} - {None} == set(loaded)
+        model.load_state_dict({name: loaded.get(model.system.origin(name), tensor) for name, tensor in own.items()})
+        found, wanted = model.logits(pairs), sentence.logits(pairs)
+        assert torch.equal(found[0], wanted[0]) == (branch == "exact")
+        # Where no sentence is before, neither branch changes anything.
+        first = len(TARGET[0]) + 2
+        torch.testing.assert_close(found[0][:first], wanted[0][:first], atol=1e-6, rtol=1e-6)
+        assert torch.equal(found[1], wanted[1])
+
+
+def module(k=2, marks=(1, 1), exact=False, detach=False):
+    torch.manual_seed(1)
+    made = Hierarchy(Parts(ModelConfig(**SIZES)), Sight(part="before", back=k, marks=marks), exact=exact, detach=detach)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return made.eval()
+
+
+PACKED = pack([marked(SOURCE[:4]), marked([[], [], [7]])])  # sentences of 4, 5, 3, 4 and of 2, 2, 3 tokens
+STATES = torch.randn(23, 16, generator=torch.Generator().manual_seed(2))
+
+
+@pytest.mark.parametrize("marks", [(1, 1), (0, 1), (0, 0)])
+def test_marks_of_the_sentences_before_are_not_seen(marks):
+    hierarchy = module(marks=marks)
+    before = hierarchy(STATES, FullView(PACKED))
+    for position in range(4):
+        states = STATES.clone()
+        states[position] += 1.0
+        after = hierarchy(states, FullView(PACKED))
+        seen = marks[0] <= position < 4 - marks[1]
+        differs = [
+            not torch.equal(*pair) for pair in zip(before.split([4, 5, 3, 11]), after.split([4, 5, 3, 11]), strict=True)
+        ]
+        assert differs == [True, seen, seen, False]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_without_words_before_states_stay_as_they_are(exact):
+    """First sentences of documents, and those after sentences without words."""
+    found = module(exact=exact, k=9)(STATES, FullView(PACKED))
+    assert found.isfinite().all()
+    assert torch.equal(found[:4], STATES[:4]) and torch.equal(found[16:], STATES[16:])
+    assert not (found[4:16] == STATES[4:16]).all(-1).any()
+    alone = pack([marked([[5]])])
+    assert torch.equal(module(exact=exact)(STATES[:3], FullView(alone)), STATES[:3])
+
+
+def test_a_missing_sentence_changes_nothing():
+    near, far = (module(k=k)(STATES, FullView(PACKED)) for k in (1, 3))
+    torch.testing.assert_close(near[4:9], far[4:9], atol=1e-6, rtol=1e-6)
+    assert not torch.allclose(near[9:12], far[9:12], atol=1e-3)
+
+
+def test_an_empty_sentence_changes_nothing():
+    documents = [marked([[5, 6], [7]]), marked([[5, 6], [], [7]])]
+    hierarchy, states = module(k=2), STATES[:7]
+    plain = hierarchy(states, FullView(pack(documents[:1])))
+    between = hierarchy(torch.cat((states[:4], STATES[7:9], states[4:])), FullView(pack(documents[1:])))
+    torch.testing.assert_close(plain[4:], between[6:], atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_detached_states_have_no_gradient_through_what_looks_at_them(detach):
+    hierarchy = module(detach=detach)
+    states = STATES.clone().requires_grad_()
+    hierarchy(states, FullView(PACKED))[9:12].sum().backward()
+    reached = states.grad.abs().sum(-1) > 0
+    own = reached[9:12].all()
+    words = reached[[1, 2, 5, 6, 7]]
+    assert own and (not words.any() if detach else words.all())
+    assert states.grad.isfinite().all()
+    assert all(parameter.grad is not None for parameter in hierarchy.parameters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_numbers_where_nothing_is_seen(name):
+    model = build(**SYSTEMS[name]).train()
+    for source, target in ((SOURCE[:1], TARGET[:1]), (SOURCE, TARGET)):
+        batch = collate(
+            *(Words.of([side]) for side in (source, target)),
+            cut([1] * len(source), None, [0, len(source)], model.system.needs()),
+            [0],
+            SpecialTokens(40),
+            model.parts.frame,
+        )
+        model(batch.reading).square().sum().backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_a_joint_model_starts_from_one_of_the_encoder():
+    """The published joint training does not, as names differ; ours takes all that is there."""
+    encoder, both = build(**hierarchical()), build(**hierarchical(side="both"))
+    names = set(both.state_dict())
+    assert set(encoder.state_dict()) <= names
+    assert {name.split(".")[0] for name in names - set(encoder.state_dict())} == {"above_decoder"}
