@@ -11,7 +11,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docmt.data import BatchPlan, Instances, ParallelStore, StoreWriter, Words, collate, cut, read_source
+from docmt.data import (
+    BatchPlan,
+    Instances,
+    ParallelStore,
+    StoreWriter,
+    Words,
+    collate,
+    cut,
+    instance_lengths,
+    read_source,
+)
 from docmt.model.packed import SentenceFrame, pack
 from docmt.model.spans import Spans
 from docmt.model.systems import Needs
@@ -186,3 +196,29 @@ def test_words_of_documents() -> None:
     assert words.tokens.tolist() == [5, 6, 7, 8] and words.offsets.tolist() == [0, 2, 3, 3, 4]
     assert words.lengths.tolist() == [2, 1, 0, 1]
     assert len(Words.of([]).lengths) == 0
+
+
+def test_drafts_and_references_lie_beside_every_source_sentence(store: ParallelStore) -> None:
+    source, target, instances = cut_store(store, Needs(before=1), max_sentences=1)
+    drafts = Words.of([[[5, 6, 7], []], [[8]], [[9]]])
+    specials, frame = SpecialTokens(30), SentenceFrame()
+    batch = collate(source, target, instances, [1, 0, 3], specials, frame, drafts=drafts, references=True)
+    assert instances.before.tolist() == [0, 0, 2, 3]
+    expected = pack([[[0, 5, 6, 7, 2], [0, 2]], [[0, 5, 6, 7, 2]], [[0, 9, 2]]])
+    references = pack([[[0, 20, 2], [0, 21, 22, 2]], [[0, 20, 2]], [[0, 25, 2]]])
+    for laid, wanted in ((batch.reading.drafts, expected), (batch.reading.references, references)):
+        assert laid is not None
+        assert torch.equal(laid.tokens, wanted.tokens)
+        assert laid.sentences.same_as(wanted.sentences) and laid.documents.same_as(wanted.documents)
+    assert len(expected.sentences) == len(batch.reading.source.sentences)
+    plain = collate(source, target, instances, [1, 0, 3], specials, frame)
+    assert plain.reading.drafts is None and plain.reading.references is None
+    marks = SentenceFrame(source_opens=False)
+    alone = read_source(source, instances, [1], specials, marks, drafts)
+    assert alone.drafts is not None and alone.drafts.tokens.tolist() == [5, 6, 7, 2, 2]
+
+
+def test_the_longest_side_counts(store: ParallelStore) -> None:
+    source, target, instances = cut_store(store, Needs(before=1), max_sentences=1)
+    assert instance_lengths(instances, source.lengths, target.lengths).tolist() == [4, 7, 5, 3]
+    assert instance_lengths(instances, source.lengths, target.lengths, [9, 0, 1, 1]).tolist() == [11, 13, 5, 3]

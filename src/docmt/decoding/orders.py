@@ -18,7 +18,7 @@ from docmt.decoding.ensemble import Model
 from docmt.decoding.frame import RULES, Row, WordIds
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.search import Hypothesis, search
-from docmt.decoding.task import Task, batches_of, filled_places, only_at
+from docmt.decoding.task import Task, batches_of, drafts_at, filled_places
 from docmt.text import SpecialTokens
 
 _POOL = 4  # times as many tokens are read together as are searched: more sentences to find similar ones among
@@ -45,7 +45,7 @@ def translate_documents(
     """
     places, filled = filled_places(documents)
     on_sentences(sum(map(len, documents)) - sum(map(len, filled)))
-    task = Task.of(model, filled, specials, config, None if drafts is None else only_at(places, drafts))
+    task = Task.of(model, filled, specials, config, drafts_at(places, documents, drafts))
     with torch.inference_mode():
         found = ranked(_ORDERS[model.system.order](task, on_sentences), len(documents))
     translated = []

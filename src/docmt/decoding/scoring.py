@@ -15,7 +15,7 @@ from docmt.decoding.document import DocumentHypothesis, Part, join, ranked
 from docmt.decoding.ensemble import Model, mean_probability, members_of
 from docmt.decoding.frame import RULES, WordIds
 from docmt.decoding.search import Hypothesis, not_numbers, split_stream
-from docmt.decoding.task import Task, only_at
+from docmt.decoding.task import Task, drafts_at, only_at
 from docmt.model import TranslationModel
 from docmt.text import SpecialTokens
 
@@ -44,10 +44,10 @@ def score_documents(
     for source_document, target_document in zip(sources, targets, strict=True):
         both = enumerate(zip(source_document, target_document, strict=True))
         places.append([i for i, (one, other) in both if one or other])
+    drafts = drafts_at(places, sources, drafts)
     sources, targets = only_at(places, sources), only_at(places, targets)
     on_sentences(sum(counts) - sum(map(len, sources)))
-    task = Task.of(model, sources, specials, config, None if drafts is None else only_at(places, drafts))
-    words = Words.of(targets)
+    task, words = Task.of(model, sources, specials, config, drafts), Words.of(targets)
     found: dict[tuple[int, int], list[Part]] = {}
     for indices in task.batches():
         batch = collate(task.words, words, task.instances, indices, specials, model.parts.frame, "last", task.drafts)

@@ -50,7 +50,7 @@ class Task:
         """
         words, offsets = Words.of(documents), np.cumsum([0, *map(len, documents)])
         drafted = Words.of(drafts) if drafts is not None and common_needs(model).drafts else None
-        if common_needs(model).drafts and (drafted is None or len(drafted.lengths) != len(words.lengths)):
+        if common_needs(model).drafts and drafted is None:
             raise ValueError("the model reads drafts: give one for each sentence")
         instances = cut_source(words, offsets, model, config, drafted)
         return cls(model, words, offsets, instances, specials, config, drafted)
@@ -81,6 +81,20 @@ def filled_places(documents: Sequence[WordIds]) -> tuple[list[list[int]], list[W
     """Where each document has sentences that are not empty, and these."""
     places = [[i for i, sentence in enumerate(document) if sentence] for document in documents]
     return places, only_at(places, documents)
+
+
+def drafts_at(
+    places: Sequence[Sequence[int]], documents: Sequence[WordIds], drafts: Sequence[WordIds] | None
+) -> list[WordIds] | None:
+    """Of each document the drafts of the sentences at these places, if there are drafts.
+
+    Raises ValueError unless there is one for every sentence.
+    """
+    if drafts is None:
+        return None
+    if list(map(len, drafts)) != list(map(len, documents)):
+        raise ValueError("the drafts are not those of the documents: the model reads drafts of every sentence")
+    return only_at(places, drafts)
 
 
 def only_at(places: Sequence[Sequence[int]], documents: Sequence[WordIds]) -> list[WordIds]:
