@@ -9,7 +9,7 @@ introduction. Gender, noun and distance are drawn independently of the sentence 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
 
@@ -110,15 +110,6 @@ def write_documents(
             yield document
 
 
-def write_pair(rng: random.Random, noun: Noun) -> SyntheticDocument:
-    """Writes two sentences: one makes the noun the topic, the other comes back to it with a pronoun.
-
-    But for the noun and its forms they are the same for every noun. The pronoun has a case in which the three genders
-    have three forms.
-    """
-    return _Writer(rng, [[noun]], {Case.NOMINATIVE: 0.5, Case.ACCUSATIVE: 0.5}).write_pair(noun.english)
-
-
 @dataclass(frozen=True)
 class NounPhrase:
     """A noun with its article and adjective, in English and in the German cases."""
@@ -161,12 +152,9 @@ class _Topic:
 class _Writer:
     """Writes one document, sentence by sentence."""
 
-    def __init__(
-        self, rng: random.Random, nouns: Sequence[Sequence[Noun]], cases: Mapping[Case, float] = _CASE_WEIGHTS
-    ) -> None:
+    def __init__(self, rng: random.Random, nouns: Sequence[Sequence[Noun]]) -> None:
         self.rng = rng
         self.nouns = nouns
-        self.cases = cases
         self.cast = rng.sample(PEOPLE, _CAST)
         self.used: set[str] = set()
         self.source: list[str] = []
@@ -186,14 +174,8 @@ class _Writer:
             self._tell(distances)
         for _ in range(gaps.count(len(topics))):
             self._distract()
-        return self._document(id)
-
-    def write_pair(self, id: str) -> SyntheticDocument:
-        self._tell({1})
-        return self._document(id)
-
-    def _document(self, id: str) -> SyntheticDocument:
-        return SyntheticDocument(ParallelDocument(id, tuple(self.source), tuple(self.target)), tuple(self.pronouns))
+        document = ParallelDocument(id, tuple(self.source), tuple(self.target))
+        return SyntheticDocument(document, tuple(self.pronouns))
 
     def _distances(self) -> set[int]:
         """Draws how far behind the introduction the pronouns of a topic stand; all distances are equally likely."""
@@ -213,7 +195,7 @@ class _Writer:
             if distance not in distances:
                 self._distract(before_pronoun=distance + 1 in distances)
                 continue
-            cases, weights = zip(*self.cases.items(), strict=True)
+            cases, weights = zip(*_CASE_WEIGHTS.items(), strict=True)
             case = self.rng.choices(cases, weights)[0]
             pattern = self.rng.choice(self._mentions(topic, case, last=distance == max(distances)))
             self._say(pattern, self._fill(pattern, topic), topic)

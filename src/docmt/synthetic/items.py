@@ -11,14 +11,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from docmt.synthetic.grammar import NounPhrase, capitalised, slot_names, write_pair
+from docmt.synthetic.grammar import NounPhrase, capitalised, noun_phrase, slot_names
 from docmt.synthetic.lexicon import NOUNS, PEOPLE, WORDS, Gender, Noun, Person, Word
 from docmt.synthetic.wordings import (
+    ACQUISITIONS,
     ADDRESSES,
     ARRIVALS,
     FAMILIAR,
     FILLERS,
     FORMAL,
+    MENTIONS,
     NAMES,
     REMARKS,
     SENSES,
@@ -45,11 +47,12 @@ class Item:
 
 def pronoun(rng: random.Random) -> Item:
     """The German for *it* has the gender of an earlier noun: one version a gender."""
-    chosen = [rng.choice(group) for group in _NOUNS]
-    seed = rng.random()  # the same sentences for each noun
-    pairs = [write_pair(random.Random(seed), noun).document for noun in chosen]
-    deciding, marked = zip(*([Line(*languages) for languages in pair] for pair in pairs), strict=True)
-    return Item(deciding, marked)
+    nouns = [rng.choice(group) for group in _NOUNS]
+    acquisition, mention = rng.choice(ACQUISITIONS), rng.choice(MENTIONS)
+    people = dict(zip("RS", rng.sample(PEOPLE, 2), strict=True))
+    values = _draw(rng, acquisition) | people
+    deciding = (_say(acquisition, values | {"x": noun_phrase(noun, None, definite=False)}) for noun in nouns)
+    return Item(tuple(deciding), _choices(mention, _draw(rng, mention) | people, len(nouns)))
 
 
 def sense(rng: random.Random) -> Item:
@@ -120,11 +123,18 @@ def _nouns() -> list[list[Noun]]:
 _NOUNS = _nouns()
 
 
-def _addresses(rng: random.Random, pattern: Line) -> tuple[Line, Line]:
+def _addresses(rng: random.Random, pattern: Line) -> tuple[Line, ...]:
     """The formal and the informal version of a sentence with *you*."""
-    values = _draw(rng, pattern)
-    formal, familiar = (re.sub(r"\[(.*?)\|(.*?)\]", rf"\{choice}", pattern.target) for choice in (1, 2))
-    return _say(Line(pattern.source, formal), values), _say(Line(pattern.source, familiar), values)
+    return _choices(pattern, _draw(rng, pattern), 2)
+
+
+def _choices(pattern: Line, values: Mapping[str, _Value], count: int) -> tuple[Line, ...]:
+    """The versions of a pattern that has so many alternatives."""
+
+    def taking(index: int) -> str:
+        return re.sub(r"\[(.*?)\]", lambda found: found[1].split("|")[index], pattern.target)
+
+    return tuple(_say(Line(pattern.source, taking(index)), values) for index in range(count))
 
 
 def _draw(rng: random.Random, pattern: Line) -> dict[str, _Value]:

@@ -1,9 +1,9 @@
-"""The sentences of the phenomena beside the pronoun: plain tables, English beside German.
+"""The sentences of the phenomena: plain tables, English beside German.
 
-Columns are parted by "=". Slots: {R} and {S} anybody, a person without a case stands in the nominative; {x} the thing
-in question with its article; {who} the one who is spoken to; {verb.did} and the like a form of the verb; and the
-tables of `lexicon.WORDS`. Two rows of a table say different things in English, so that only a marked sentence has two
-translations.
+Columns are parted by "="; what differs between the answers stands as [one|two|...]. Slots: {R} and {S} anybody, a
+person without a case stands in the nominative; {x} the thing in question with its article; {who} the one who is spoken
+to; {verb.did} and the like a form of the verb; and the tables of `lexicon.WORDS`. Two rows of a table say different
+things in English, so that only a marked sentence has two translations.
 """
 
 from __future__ import annotations
@@ -48,6 +48,34 @@ FILLERS = _lines("""
     The nights are already cold. = Die Nächte sind schon kalt.
     The days are short at the moment. = Die Tage sind im Moment kurz.
     The holidays are almost over. = Die Ferien sind fast vorbei.
+""")
+
+
+# Make a thing the topic.
+ACQUISITIONS = _lines("""
+    {R} bought {x} {time}. = {R} hat {time} {x.accusative} gekauft.
+    {R} ordered {x} on the internet. = {R} hat im Internet {x.accusative} bestellt.
+    {R} got {x} as a present on {day}. = {R} hat am {day} {x.accusative} geschenkt bekommen.
+    {time} {R} came home with {x}. = {time} ist {R} mit {x.dative} nach Hause gekommen.
+    {R} has had {x} since {day}. = Seit {day} hat {R} {x.accusative}.
+""")
+
+# Come back to the topic: a masculine, a feminine, a neuter thing.
+MENTIONS = _lines("""
+    It is {degree} heavy. = [Er|Sie|Es] ist {degree} schwer.
+    It was {degree} expensive. = [Er|Sie|Es] war {degree} teuer.
+    It comes from {country}. = [Er|Sie|Es] kommt aus {country}.
+    It reminds {R} of old times. = [Er|Sie|Es] erinnert {R.accusative} an alte Zeiten.
+    {S} likes it a lot. = [Er|Sie|Es] gefällt {S.dative} sehr.
+    Nobody knows where it comes from. = Niemand weiß, woher [er|sie|es] kommt.
+    Now it has disappeared. = Jetzt ist [er|sie|es] verschwunden.
+    {R} photographed it {moment}. = {R} hat [ihn|sie|es] {moment} fotografiert.
+    {R} showed it to {S} on {day}. = {R} hat [ihn|sie|es] {S.dative} am {day} gezeigt.
+    {R} wants to sell it. = {R} möchte [ihn|sie|es] verkaufen.
+    {S} would like to have it too. = {S} hätte [ihn|sie|es] auch gern.
+    I have never seen it. = Ich habe [ihn|sie|es] noch nie gesehen.
+    Nobody is allowed to touch it. = Niemand darf [ihn|sie|es] anfassen.
+    We looked at it for a long time. = Wir haben [ihn|sie|es] lange angesehen.
 """)
 
 
@@ -218,7 +246,7 @@ ARRIVALS = _lines("""
     I am writing a card to {who}. = Ich schreibe {who.dative} eine Karte.
 """)
 
-# With "you"; in German what is formal and what is informal stands as [formal|informal].
+# With "you": formal, informal.
 ADDRESSES = _lines("""
     Would you like a cup of tea? = [Möchten Sie|Möchtest du] eine Tasse Tee?
     Are you coming on {day}? = [Kommen Sie|Kommst du] am {day}?

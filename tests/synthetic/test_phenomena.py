@@ -1,0 +1,224 @@
+import re
+from collections import Counter, defaultdict
+from random import Random
+
+import pytest
+
+from docmt.errors import DocmtError
+from docmt.synthetic import PHENOMENA, MarkedDocument, generate_phenomena
+from docmt.synthetic.items import fillers
+from docmt.synthetic.lexicon import NOUNS
+from docmt.synthetic.wordings import FAMILIAR, FILLERS, FORMAL, NAMES, SENSES, VERBS
+
+DISTANCES = (1, 2, 3, 4)
+# As many for each phenomenon and distance as hold whole groups of two, three and four versions.
+DOCUMENTS = 24 * 120
+
+YOU = {"you"}
+GERMAN_YOU = {"Sie", "Ihnen", "du", "dich", "dir", "Du"}
+VERB_FORMS = {form for verb in VERBS for form in (verb.did, verb.does, verb.participle, verb.german)}
+PEOPLE_SPOKEN_TO = {person.english for person in (*FORMAL, *FAMILIAR)}
+# For each phenomenon what English says in the deciding sentence and what it says in the marked one, and nowhere else.
+SAID = {
+    "pronoun": ({noun.english for noun in NOUNS}, {"it"}),
+    "sense": (set(SENSES), set(SENSES)),
+    "address": (PEOPLE_SPOKEN_TO, YOU),
+    "ellipsis": (VERB_FORMS, {"did", "does"}),
+    "address-free": (YOU, YOU),
+    "name": (*2 * ({name.kept.english.removeprefix("the ") for name in NAMES},),),
+}
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[MarkedDocument]:
+    return generate_phenomena(DOCUMENTS, seed=1)
+
+
+def words(sentence: str) -> list[str]:
+    return re.findall(r"\w+", sentence)
+
+
+def says(sentence: str, phrases: set[str]) -> bool:
+    """Whether one of the phrases stands in the sentence, in any letter case."""
+    return any(re.search(rf"\b{re.escape(phrase)}\b", sentence, re.IGNORECASE) for phrase in phrases)
+
+
+def deciding(item: MarkedDocument) -> int:
+    return item.sentence - item.distance
+
+
+def without_the_deciding_sentence(item: MarkedDocument) -> tuple[object, ...]:
+    """All that a system sees of a document and its choice if it does not see the sentence that decides."""
+    place = deciding(item)
+    sentences = list(item.document)
+    sentences[item.sentence] = (sentences[item.sentence][0], "")
+    return item.phenomenon, item.sentence, item.candidates, (*sentences[:place], *sentences[place + 1 :])
+
+
+def test_the_same_seed_gives_the_same_documents(documents: list[MarkedDocument]) -> None:
+    assert generate_phenomena(100, seed=5) == generate_phenomena(100, seed=5)
+    assert generate_phenomena(100, seed=5) != generate_phenomena(100, seed=6)
+    assert [item.document.id for item in documents] == [f"synthetic-1-{number}" for number in range(DOCUMENTS)]
+
+
+def test_documents_differ_and_have_five_to_eight_sentences(documents: list[MarkedDocument]) -> None:
+    assert len({(item.document.source, item.document.target) for item in documents}) == DOCUMENTS
+    assert Counter(len(item.document) for item in documents).keys() == {5, 6, 7, 8}
+    for item in documents:
+        assert len(set(item.document.source)) == len(item.document)
+        assert 0 <= deciding(item) < item.sentence < len(item.document)
+
+
+@pytest.mark.parametrize("count", [24, 100, 288])
+def test_every_phenomenon_and_distance_has_equally_many_documents(count: int) -> None:
+    cells = Counter((item.phenomenon, item.distance) for item in generate_phenomena(count, seed=2))
+    assert cells.keys() == {(name, distance) for name in PHENOMENA for distance in DISTANCES}
+    assert cells.total() == count
+    assert max(cells.values()) - min(cells.values()) <= (count % 24 > 0)
+
+
+def test_too_few_documents_for_every_phenomenon_and_distance_are_refused() -> None:
+    with pytest.raises(DocmtError, match="23 documents, too few for 6 phenomena at 4 distances; ask for 24 or more"):
+        generate_phenomena(23, seed=1)
+
+
+def test_phenomena_say_what_must_be_seen_and_what_chance_gives(documents: list[MarkedDocument]) -> None:
+    visible = {name: phenomenon.visible for name, phenomenon in PHENOMENA.items()}
+    assert [name for name in visible if visible[name] == "target"] == ["address-free", "name"]
+    assert [name for name in visible if visible[name] == "source"] == ["pronoun", "sense", "address", "ellipsis"]
+    for item in documents:
+        phenomenon = PHENOMENA[item.phenomenon]
+        assert len(set(item.candidates)) == len(item.candidates) == phenomenon.candidates
+        assert phenomenon.chance == pytest.approx(1 / len(item.candidates))
+        assert item.document.target[item.sentence] == item.candidates[item.correct]
+
+
+def test_versions_differ_in_the_deciding_sentence_alone(documents: list[MarkedDocument]) -> None:
+    """So nothing else in a document says the answer, and who does not see that sentence is right by chance alone."""
+    groups: defaultdict[object, list[MarkedDocument]] = defaultdict(list)
+    for item in documents:
+        groups[without_the_deciding_sentence(item)].append(item)
+    for versions in groups.values():
+        first = versions[0]
+        assert sorted(item.correct for item in versions) == list(range(len(first.candidates)))
+        assert len({item.distance for item in versions}) == 1
+        place = deciding(first)
+        sources = {item.document.source[place] for item in versions}
+        targets = {item.document.target[place] for item in versions}
+        assert len(targets) == len(versions)
+        assert len(sources) == (len(versions) if PHENOMENA[first.phenomenon].visible == "source" else 1)
+
+
+def test_a_vote_for_each_marked_sentence_is_exactly_chance(documents: list[MarkedDocument]) -> None:
+    """The best sentence-level model there can be has seen every sentence in training; it is tested on others."""
+    votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for item in documents:
+        votes[item.document.source[item.sentence]][item.document.target[item.sentence]] += 1
+    right: Counter[str] = Counter()
+    test = generate_phenomena(DOCUMENTS, seed=2)
+    for item in test:
+        seen = votes[item.document.source[item.sentence]]
+        right[item.phenomenon] += (
+            max(item.candidates, key=lambda candidate: (seen[candidate], candidate))
+            == (item.document.target[item.sentence])
+        )
+    for name, total in Counter(item.phenomenon for item in test).items():
+        assert right[name] * PHENOMENA[name].candidates == total
+
+
+def test_the_clue_stands_once_and_at_its_distance(documents: list[MarkedDocument]) -> None:
+    for item in documents:
+        clue, question = SAID[item.phenomenon]
+        for place, sentence in enumerate(item.document.source):
+            if place == deciding(item):
+                assert says(sentence, clue), sentence
+            elif place == item.sentence:
+                assert says(sentence, question), sentence
+                assert says(sentence, clue) == (clue == question), sentence
+            else:
+                assert not says(sentence, clue | question), sentence
+
+
+def test_forms_of_address_stand_where_english_says_you(documents: list[MarkedDocument]) -> None:
+    for item in documents:
+        if item.phenomenon.startswith("address"):
+            for source, target in item.document:
+                assert bool(GERMAN_YOU & set(words(target))) == says(source, YOU)
+
+
+def test_an_ellipsis_has_one_verb_that_can_be_meant(documents: list[MarkedDocument]) -> None:
+    """ "did" and "does" never stand for a form of "be", which is the only verb of all other sentences."""
+    others = {verb.did for verb in VERBS} | {verb.does for verb in VERBS}
+    for item in documents:
+        if item.phenomenon == "ellipsis":
+            for place, (source, target) in enumerate(item.document):
+                if place not in (deciding(item), item.sentence):
+                    assert len({"is", "are", "was", "were"} & set(words(source))) == 1, source
+                    assert not others & set(words(source)) and not VERB_FORMS & set(words(target))
+
+
+def test_fillers_name_and_address_nobody() -> None:
+    pronouns = {"er", "sie", "es", "ihn", "ihm", "ihr", "ihnen", "du", "dich", "dir", "ich", "wir", "mein", "meine"}
+    people = re.compile(r"\b(he|she|it|you|I|we|they|my)\b", re.IGNORECASE)
+    for seed in range(300):
+        for source, target in fillers(Random(seed), len(FILLERS)):
+            assert not pronouns & {word.casefold() for word in words(target)}, target
+            assert not people.search(source), source
+
+
+def test_only_what_is_in_question_has_two_translations(documents: list[MarkedDocument]) -> None:
+    translations: defaultdict[str, set[str]] = defaultdict(set)
+    for item in documents:
+        free = {item.sentence} | ({deciding(item)} if PHENOMENA[item.phenomenon].visible == "target" else set())
+        for place, (source, target) in enumerate(item.document):
+            if place not in free:
+                translations[source].add(target)
+    assert [pair for pair in translations.items() if len(pair[1]) > 1] == []
+
+
+def test_words_answers_and_verbs_are_equally_frequent(documents: list[MarkedDocument]) -> None:
+    senses = Counter(
+        next(word for word in SENSES if word in words(item.document.source[item.sentence]))
+        for item in documents
+        if item.phenomenon == "sense"
+    )
+    verbs = Counter(
+        next(verb for verb in VERBS if {verb.did, verb.does} & set(words(item.document.source[deciding(item)])))
+        for item in documents
+        if item.phenomenon == "ellipsis"
+    )
+    assert senses.keys() == SENSES.keys() and len(SENSES) >= 10
+    assert verbs.keys() == set(VERBS) and len(VERBS) >= 10
+    for counts in (senses, verbs):
+        mean = counts.total() / len(counts)
+        assert all(0.5 * mean < count < 1.6 * mean for count in counts.values())
+
+
+def test_sentences_are_short_and_well_formed(documents: list[MarkedDocument]) -> None:
+    for item in documents:
+        for sentence in (*item.document.source, *item.document.target, *item.candidates):
+            assert 3 <= len(words(sentence)) <= 12, sentence
+            assert sentence[0].isupper() and sentence[-1] in ".?"
+            assert not re.search(r"  |[{}\[\]|=]", sentence)
+            if {"dass", "woher"} & set(words(sentence)):
+                assert "," in sentence
+
+
+def test_things_are_declined() -> None:
+    bat, letter = SENSES["bat"], SENSES["letter"]
+    phrases = [
+        bat[0].phrase("bat"),
+        bat[1].phrase("bat"),
+        letter[1].phrase("letter"),
+        *(phrase for name in NAMES if "Red Ox" in name.kept.english for phrase in (name.translated, name.kept)),
+        *(phrase for name in NAMES if "King" in name.kept.english for phrase in (name.translated, name.kept)),
+    ]
+    assert [(p.english, p.nominative, p.accusative, p.dative) for p in phrases] == [
+        ("the bat", "die Fledermaus", "die Fledermaus", "der Fledermaus"),
+        ("the bat", "der Schläger", "den Schläger", "dem Schläger"),
+        ("the letter", "der Buchstabe", "den Buchstaben", "dem Buchstaben"),
+        ("the Red Ox", "der Rote Ochse", "den Roten Ochsen", "dem Roten Ochsen"),
+        ("the Red Ox", "das Red Ox", "das Red Ox", "dem Red Ox"),
+        ("King Street", "die Königstraße", "die Königstraße", "der Königstraße"),
+        ("King Street", "die King Street", "die King Street", "der King Street"),
+    ]
