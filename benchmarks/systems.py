@@ -1,6 +1,8 @@
 """Training and translation speed of every system, as a share of the sentence model's, in one run.
 
 Documents of random words through the real update and the real translation, whatever order a system translates in.
+Drafts, for a system that reads them, are there already: the time of the model that writes them, which is that of the
+sentence model's translation, is not counted.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -16,12 +18,12 @@ import torch
 from benchmarks.decoding import never_ending
 from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import Sentences, parallel_lengths, random_words
-from docmt.data import ParallelStore
+from docmt.data import ParallelStore, Words
 from docmt.data.store import StoreWriter
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.decoding.precision import Precision, computing_in
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.systems import Concat
+from docmt.model.systems import Concat, Hierarchical
 from docmt.text import SpecialTokens
 from docmt.training import BatchConfig, TrainConfig
 from docmt.training.allocator import keep_freed_memory
@@ -78,6 +80,9 @@ def run(settings: Settings) -> Result:
         "group": replace(settings.model, system="group"),
         "context": replace(settings.model, system="context", instance_tokens=128),
         "concat": replace(settings.model, system="concat"),
+        "multihop, drafts given": replace(settings.model, system="multihop", instance_tokens=128),
+        "hierarchical encoder": _hierarchical(settings, "encoder"),
+        "hierarchical decoder": _hierarchical(settings, "decoder"),
         "concat, prefix": replace(settings.model, system="concat", concat=Concat(keep="prefix")),
     }
     training = {name: _training(settings, name, model) for name, model in variants.items() if "prefix" not in name}
@@ -95,6 +100,10 @@ def run(settings: Settings) -> Result:
             findings.append(Finding(f"{what}, {name} against sentence{published}", share, at_least=least))
     rows = [case.to_row() for case in (*training.values(), *translation.values())]
     return Result({**asdict(settings), "model": asdict(settings.model.filled())}, rows, findings)
+
+
+def _hierarchical(settings: Settings, side: Literal["encoder", "decoder"]) -> ModelConfig:
+    return replace(settings.model, system="hierarchical", hierarchical=Hierarchical(side=side), instance_tokens=128)
 
 
 def _documents(settings: Settings, count: int, seed: int) -> list[tuple[Sentences, Sentences]]:
@@ -117,7 +126,10 @@ class _Corpus:
             with StoreWriter(Path(folder) / "train", settings.model.vocabulary_size) as store:
                 for number, (source, target) in enumerate(_documents(settings, count, 1)):
                     store.add(str(number), source, target)
-            self.train = Split(ParallelStore.open(Path(folder) / "train"), config, self.specials)
+            split = ParallelStore.open(Path(folder) / "train")
+            # As long as the target, which they stand for.
+            drafts = Words(split.target_tokens, split.target_offsets) if config.model.chosen.needs().drafts else None
+            self.train = Split(split, config, self.specials, drafts=drafts)
 
 
 def _training(settings: Settings, name: str, model_config: ModelConfig, frozen: bool = False) -> Case:
@@ -158,12 +170,13 @@ def _translation(settings: Settings, name: str, model_config: ModelConfig) -> Ca
     model = never_ending(model_config, specials, settings.precision)
     # Every sentence is closed at its limit, one word more than its source has.
     config = SearchConfig(beam=settings.beam, max_length_ratio=1.0, max_length_extra=1.0)
-    documents = [source for source, _ in _documents(settings, settings.documents, 2)]
+    documents, targets = zip(*_documents(settings, settings.documents, 2), strict=True)
+    drafts = targets if model_config.chosen.needs().drafts else None
     tokens = sum(len(sentence) + 3 for document in documents for sentence in document)
 
     def work() -> int:
         with computing_in(model, settings.precision):
-            translate_documents(model, documents, specials, config)
+            translate_documents(model, documents, specials, config, drafts=drafts)
         return tokens
 
     return Case({"work": "translation", "system": name}, work, max(settings.rounds - 2, 1))

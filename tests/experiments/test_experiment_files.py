@@ -21,7 +21,8 @@ def test_what_is_shipped():
         *("table2", "table3", "table5", "table6", "table7"),
         *("figure2", "figure3", "figure7", "figure7-synthetic", "figures4-5-8"),
         *(f"zhang2018-table{number}" for number in (1, 2, 7, 8, 9)),
-        "concat",
+        *(f"multihop-{about}" for about in ("window", "direction", "drafts", "context")),
+        *("concat", "phenomena"),
     }
 
 
@@ -34,10 +35,13 @@ def test_every_shipped_experiment_can_be_planned(name, scale, store, tmp_path):
     assert all(scale in place.name.split("-")[:3] for place in places)
     for place, run in zip(places, plan.trainings(), strict=True):
         start = run.config.initialize_from
-        # Loaded weights learn more slowly, or not at all; a concat model has no others.
+        # Loaded weights learn more slowly, or not at all; what begins as the sentence model may learn as a whole.
         apart = run.config.optimizer.loaded_scale != 1 or run.config.freeze == "loaded"
-        assert (start is not None) == (apart or run.config.model.system == "concat")
-        assert start is None or start in places[: places.index(place)]
+        whole = run.config.model.system in ("concat", "multihop", "hierarchical")
+        whole |= name == "phenomena" and run.variant not in ("start", "reverse")
+        assert (start is not None) == (apart or whole)
+        for other in (start, run.config.initialize_reverse_from):
+            assert other is None or other in places[: places.index(place)]
     for axis in SHIPPED[name].axes:
         assert axis.name or len(SHIPPED[name].axes) == 1
         assert scale == "cpu" or set(axis.published) <= set(axis.points[scale])

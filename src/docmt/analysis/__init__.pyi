@@ -20,6 +20,9 @@ from .figures import (
     Point as Point,
 )
 from .figures import (
+    draw_accuracies as draw_accuracies,
+)
+from .figures import (
     draw_curves as draw_curves,
 )
 from .figures import (

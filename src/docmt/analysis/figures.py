@@ -106,8 +106,7 @@ def draw_points(panels: Mapping[str, Mapping[str, Sequence[Point]]], unit: str, 
         labels = list(dict.fromkeys(point.label for points in lines.values() for point in points))
         for name, points in lines.items():
             places = [labels.index(point.label) for point in points]
-            means, spreads = [point.mean for point in points], [point.spread for point in points]
-            axes.errorbar(places, means, yerr=spreads, marker="o", capsize=3, linewidth=1.2, label=name)
+            _draw_line(axes, places, points, name)
         axes.set_xticks(range(len(labels)), labels)
         axes.set(title=title, ylabel=unit)
         axes.grid(alpha=0.3)
@@ -115,6 +114,39 @@ def draw_points(panels: Mapping[str, Mapping[str, Sequence[Point]]], unit: str, 
     for unused in drawing.axes[len(panels) :]:
         unused.set_axis_off()
     _save(drawing, figure, file_format)
+
+
+def draw_accuracies(
+    panels: Mapping[str, Mapping[str, Sequence[Point]]], chances: Mapping[str, float], figure: Path
+) -> None:
+    """Draws percent right over distance: a small panel for each phenomenon, in it a line for each system.
+
+    chances: percent right by guessing, of each phenomenon (dotted). Raises DocmtError as `draw_curves` does.
+    """
+    file_format = _format_of(figure)
+    if not panels:
+        raise DocmtError("there is nothing to draw: no run has answered the contrastive test set yet; let one finish")
+    drawing = _new_drawing(min(len(panels), _COLUMNS), -(-len(panels) // _COLUMNS))
+    for axes, (title, lines) in zip(drawing.axes, panels.items(), strict=False):
+        labels = list(dict.fromkeys(point.label for points in lines.values() for point in points))
+        axes.axhline(chances[title], color="grey", linestyle=":", linewidth=1.2)
+        for number, (name, points) in enumerate(lines.items()):
+            # A little beside each other, as lines of systems that see the same lie upon each other.
+            places = [labels.index(point.label) + 0.03 * (number - len(lines) / 2) for point in points]
+            _draw_line(axes, places, points, name)
+        axes.set_xticks(range(len(labels)), labels)
+        axes.set(title=title, xlabel="distance (sentences)", ylabel="right (%)", ylim=(0, 103))
+        axes.grid(alpha=0.3)
+    for unused in drawing.axes[len(panels) :]:
+        unused.set_axis_off()
+    handles, names = drawing.axes[0].get_legend_handles_labels()
+    drawing.legend(handles, names, loc="outside lower center", ncols=min(len(names), 4))
+    _save(drawing, figure, file_format)
+
+
+def _draw_line(axes: Any, places: Sequence[float], points: Sequence[Point], name: str) -> None:
+    means, spreads = [point.mean for point in points], [point.spread for point in points]
+    axes.errorbar(places, means, yerr=spreads, marker="o", capsize=3, linewidth=1.2, label=name)
 
 
 def _format_of(figure: Path) -> str:

@@ -1,9 +1,10 @@
-"""docmt evaluate --hypothesis FILE --reference FILE, or docmt evaluate --model DIR --source FILE --reference FILE"""
+"""docmt evaluate --hypothesis FILE --reference FILE, or --model DIR with --source and --reference, or with --suite"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,15 @@ from docmt.cli.results import Report
 from docmt.decoding import SearchConfig
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.plain_text import write_text
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 from docmt.evaluation import (
     Evaluation,
     MetricConfig,
     evaluate_documents,
     evaluate_files,
+    evaluate_items,
     in_units,
+    read_items,
 )
 from docmt.files import check_regular
 
@@ -29,16 +32,21 @@ if TYPE_CHECKING:
 
 USAGE = """--hypothesis FILE --reference FILE [options]
 --model DIRECTORY --source FILE --reference FILE [options]
---model DIRECTORY --source CORPUS.jsonl [options]"""
+--model DIRECTORY --source CORPUS.jsonl [options]
+--model DIRECTORY --suite FILE.jsonl [options]"""
 EXAMPLES = (
     "docmt evaluate --hypothesis output.de --reference test.de",
     "docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de",
+    "docmt evaluate --model MODEL --suite test.contrastive.jsonl",
 )
+SCORING = ("search.temperature", "search.batch_tokens", "search.compatibility")
+"""Options of the search that have a meaning where given texts are scored."""
 COMMON = (
     "hypothesis",
     "model",
     "source",
     "reference",
+    "suite",
     "output",
     "json",
     "metrics.protocol",
@@ -53,7 +61,8 @@ def parser() -> Parser:
     made = make_parser(
         "evaluate",
         "Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU "
-        "over sentences (s-BLEU) and over whole documents (d-BLEU), and chrF.",
+        "over sentences (s-BLEU) and over whole documents (d-BLEU), and chrF. With --suite it counts how often a model "
+        "finds the right one of several given translations the most probable.",
         USAGE,
         examples=EXAMPLES,
         common=COMMON,
@@ -82,6 +91,14 @@ def parser() -> Parser:
         metavar="FILE",
         help="source sentences for --model; JSONL with `source` and `target` needs no --reference",
     )
+    made.add_argument(
+        "--suite",
+        type=str,
+        metavar="FILE",
+        help="contrastive test set for --model, one JSON object a line: `source` (sentences), `candidates` (target "
+        "documents), `correct` (index of the right one), `sentence` (index of that in which they differ), `distance`, "
+        "`phenomenon`",
+    )
     made.add_argument("-o", "--output", type=str, metavar="FILE", help="where the translations of --model go")
     made.add_argument(
         "--json", type=str, metavar="FILE", help="where the scores go as JSON, besides the table (- for only that)"
@@ -93,13 +110,46 @@ def parser() -> Parser:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints s-BLEU, d-BLEU and chrF with their signatures."""
+    """Prints s-BLEU, d-BLEU and chrF with their signatures, or how often the right candidates were preferred."""
     options = parse(parser(), arguments)
+    if options.suite:
+        _check_suite(options)
+        return _evaluate_suite(options)
     _check(options)
     if options.hypothesis:
         _tell(options, _evaluate_file(options), "", {})
         return 0
     return _evaluate_model(options)
+
+
+def _check_suite(options: Any) -> None:
+    """Raises DocmtError for options that mean nothing with --suite, and for an output that cannot be written."""
+    if not options.model:
+        raise DocmtError("--suite needs --model: name the model whose preferences count")
+    unused = [name for name in ("source", "reference", "hypothesis", "output") if getattr(options, name)]
+    unused += _changed(options.metrics, MetricConfig(), "metrics")
+    unused += [name for name in _changed(options.search, SearchConfig(), "search") if name not in SCORING]
+    if unused:
+        raise DocmtError(f"--{unused[0]} has no meaning with --suite, which translates nothing: leave it out")
+    check_outputs(options.json)
+
+
+def _changed(given: Any, usual: Any, group: str) -> list[str]:
+    """The fields of a dataclass that are not as usual, by their flags."""
+    return [f"{group}.{each.name}" for each in fields(given) if getattr(given, each.name) != getattr(usual, each.name)]
+
+
+def _evaluate_suite(options: Any) -> int:
+    """Prints how often the right candidate was the most probable, by phenomenon and distance."""
+    items = read_items(Path(options.suite))
+    options.search = options.search.with_room()
+    result = evaluate_items(translator_of(options), items)
+    if options.json:
+        named = {"model": options.model, "suite": options.suite}
+        write_text(options.json, json.dumps({**named, **result.to_json()}, indent=2) + "\n")
+    if options.json != "-":
+        print(printable(result.format(), kept="\n"))
+    return 0
 
 
 def _tell(options: Any, evaluation: Evaluation, remark: str, more: dict[str, Any]) -> None:
@@ -132,7 +182,9 @@ def _check(options: Any) -> None:
                 f"are its segments: {'set the other metrics options' if protocol else 'use unit document'} here"
             )
     elif not (options.model and options.source):
-        raise DocmtError("give --hypothesis and --reference, or --model, --source and --reference")
+        raise DocmtError(
+            "give --hypothesis and --reference, or --model, --source and --reference, or --model and --suite"
+        )
     check_outputs(options.output, options.json)
     if options.output:  # it is written line by line beside the source
         check_regular(options.source, "with -o it is read more than once, but is")

@@ -20,8 +20,8 @@ from docmt.training import TrainConfig
 if TYPE_CHECKING:
     from docmt.experiments import EvaluationConfig, Plan
 
-PLANNED = {"data", "run", "seed", "initialize_from"}
-OWN = ("name", "scale", "data", "output", "seeds", "list", "dry_run", "config")
+PLANNED = {"data", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
+OWN = ("name", "scale", "data", "output", "suite", "seeds", "list", "dry_run", "config")
 USAGE = """NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
 NAME --store STORE --output DIRECTORY --dry_run
 --list"""
@@ -57,6 +57,13 @@ def parser() -> Parser:
         type=Path,
         metavar="DIRECTORY",
         help="where the runs, the tables and the figures go; experiments with the same directory share runs",
+    )
+    made.add_argument(
+        "--suite",
+        type=Path,
+        metavar="FILE",
+        help="contrastive test set that every run is asked, as by docmt evaluate --suite: a table of right answers by "
+        "phenomenon and distance, and a figure",
     )
     made.add_argument("--seeds", type=str, metavar="1,2,...", help="seeds of the runs, instead of the experiment's")
     made.add_argument("--list", action="store_true", help="show the experiments and what each reproduces, and exit")
@@ -100,7 +107,9 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
             name = "store" if needed == "data" else needed
             raise DocmtError(f"--{name} is missing; see docmt reproduce --help")
     groups = {prefix: _below(options, prefix) for prefix in ("search", "metrics")}
-    evaluation = experiments.EvaluationConfig(SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"]))
+    suite = experiments.Suite.read(options["suite"]) if options.get("suite") else None
+    search, metrics = SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"])
+    evaluation = experiments.EvaluationConfig(search, metrics, suite)
     overrides = {
         option: value for option, value in options.items() if option not in OWN and option.split(".")[0] not in groups
     }
@@ -125,10 +134,13 @@ def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
     print(printable(experiments.write_report(plan, evaluation, failures), kept="\n"), end="")
     name = plan.output / f"{plan.experiment.name}-{plan.scale}"
     tell(f"the table is in {name}.md and {name}.json")
-    try:
-        tell(f"the figure is in {experiments.write_figure(plan, evaluation)}")
-    except DocmtError as error:
-        tell(f"no figure: {error}")
+    draw = [experiments.write_figure]
+    draw += [experiments.write_preference_figure] if evaluation.suite is not None else []
+    for write in draw:
+        try:
+            tell(f"the figure is in {write(plan, evaluation)}")
+        except DocmtError as error:
+            tell(f"no figure: {error}")
     if failures:
         count = f"{len(failures)} of {len(plan.trainings())} runs"
         raise DocmtError(f"{count} failed, as the table says; the same command tries them again")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -59,6 +59,10 @@ class SplitStatistics:
     """What came from which files, where there are several corpora."""
     crc32: dict[str, str] = field(default_factory=dict)
     """The checksum of every file of the split; of a store of an earlier version, none."""
+
+    def reversed(self) -> SplitStatistics:
+        """With source and target in each other's place."""
+        return replace(self, source_tokens=self.target_tokens, target_tokens=self.source_tokens)
 
     @property
     def sentences_per_instance(self) -> float:
@@ -117,6 +121,15 @@ class CorpusStatistics:
     instance_tokens: int
     """The limit with which the instances were counted."""
     splits: dict[str, SplitStatistics]
+
+    def reversed(self) -> CorpusStatistics:
+        """With source and target in each other's place."""
+        return replace(
+            self,
+            source_language=self.target_language,
+            target_language=self.source_language,
+            splits={name: split.reversed() for name, split in self.splits.items()},
+        )
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Mapping, Sequence
+from copy import copy
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -48,6 +49,8 @@ class ParallelStore:
     def __init__(self, directory: Path, sums: Mapping[str, str] | None = None) -> None:
         """See `open`."""
         self.directory = directory
+        self.sides: tuple[Side, Side] = ("source", "target")
+        """which side of the files is the source, and which the target"""
         self.source_tokens: Tokens = load_array(directory / "source_tokens.npy", "ui", AGAIN)
         self.target_tokens: Tokens = load_array(directory / "target_tokens.npy", "ui", AGAIN)
         self.source_offsets: Offsets = load_array(directory / "source_offsets.npy", "i", AGAIN)
@@ -74,6 +77,14 @@ class ParallelStore:
         Raises DocmtError, naming the file, if one is missing, truncated, does not fit, or is not what its sum says.
         """
         return cls(directory, sums)
+
+    def reversed(self) -> Self:
+        """The same split with source and target in each other's place."""
+        other = copy(self)
+        other.sides = (self.sides[1], self.sides[0])
+        other.source_tokens, other.target_tokens = self.target_tokens, self.source_tokens
+        other.source_offsets, other.target_offsets = self.target_offsets, self.source_offsets
+        return other
 
     @property
     def source_lengths(self) -> Offsets:
@@ -160,6 +171,22 @@ class PreparedStore:
         if name not in self._splits:
             self._splits[name] = ParallelStore.open(self.directory / name, self.statistics.splits[name].crc32)
         return self._splits[name]
+
+    def reversed(self) -> Self:
+        """The same corpus with source and target in each other's place.
+
+        Raises DocmtError where the tokenizer treats them differently, so that no text of one can be the other.
+        """
+        if self.tokenizer.languages is not None or not self.tokenizer.shares_vocabulary:
+            what = "a vocabulary" if self.tokenizer.languages is None else "rules"
+            raise DocmtError(
+                f"the store {self.directory} cannot be reversed, as its {self.tokenizer.kind} tokenizer has {what} for "
+                "each side of its own: run `docmt prepare` with source and target exchanged"
+            )
+        other = copy(self)
+        other.statistics = self.statistics.reversed()
+        other._splits = {name: self.split(name).reversed() for name in self.splits}
+        return other
 
 
 class StoreWriter:

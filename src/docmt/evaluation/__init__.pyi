@@ -1,5 +1,8 @@
 from .config import PROTOCOLS as PROTOCOLS
 from .config import MetricConfig as MetricConfig
+from .contrastive import ContrastiveResult as ContrastiveResult
+from .contrastive import evaluate_items as evaluate_items
+from .contrastive import read_items as read_items
 from .metrics import (
     Evaluation as Evaluation,
 )

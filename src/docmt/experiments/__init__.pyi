@@ -19,9 +19,11 @@ from .experiment import (
 from .plan import Plan as Plan
 from .plan import PlannedRun as PlannedRun
 from .plan import make_plan as make_plan
+from .preferences import write_preference_figure as write_preference_figure
 from .report import write_figure as write_figure
 from .report import write_report as write_report
 from .runner import reproduce as reproduce
 from .runner import state_of as state_of
 from .scores import EvaluationConfig as EvaluationConfig
+from .scores import Suite as Suite
 from .scores import evaluate_run as evaluate_run

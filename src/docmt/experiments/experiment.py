@@ -10,8 +10,10 @@ variants:                              # the rows of the table
   finetune:
     recipe: finetune-{scale}.yaml
     start_from: sentence               # the run of this variant with the same seed is trained first
+    start_reverse_from: backward       # the run of a variant with `reverse: true` in its settings, likewise
     settings: {optimizer.warmup: 100}
     published: {s-BLEU: 25.12}         # shown beside our scores
+    sees: {source: 3, target: 0}       # how many sentences before its own, as far as that is known
 axes:                                  # each variant is trained at every point of every axis
   - name: model size
     cpu: {small: {model.width: 128}, large: {model.width: 256}}
@@ -32,6 +34,8 @@ from docmt.training import TrainConfig
 from docmt.yaml_files import read_yaml
 
 SCALES = ("cpu", "full")
+STARTS = ("from", "reverse_from")
+"""What a run starts from: `start_from` in the file is `initialize_from` of the training, and so on."""
 _SHIPPED = Path("recipes") / "experiments"
 
 
@@ -46,7 +50,17 @@ class Variant:
     """by dotted name"""
     start_from: str
     """the variant whose run it is initialised from, or nothing"""
+    start_reverse_from: str
+    """the variant of the other direction whose run it is initialised from, too, or nothing"""
     published: Mapping[str, float]
+    sees: Mapping[str, int] | None
+    """how many sentences before its own it sees of "source" and "target" (given ones, no drafts); None: not known"""
+
+    @property
+    def starts(self) -> dict[str, str]:
+        """The variants that it starts from, by the setting that names their runs."""
+        starts = zip(STARTS, (self.start_from, self.start_reverse_from), strict=True)
+        return {f"initialize_{way}": variant for way, variant in starts if variant}
 
 
 @dataclass(frozen=True)
@@ -78,19 +92,20 @@ class Experiment:
         return self.path.stem
 
     def in_order(self) -> list[Variant]:
-        """The variants, each after that which it starts from. Raises DocmtError where that cannot be."""
+        """The variants, each after those that it starts from. Raises DocmtError where that cannot be."""
         waiting = dict(self.variants)
-        ordered: dict[str, Variant | None] = {"": None}
+        ordered: dict[str, Variant] = {}
         while waiting:
-            ready = next((variant for variant in waiting.values() if variant.start_from in ordered), None)
+            ready = next((one for one in waiting.values() if ordered.keys() >= set(one.starts.values())), None)
             if ready is None:
                 one = next(iter(waiting.values()))
+                missing = next(name for name in one.starts.values() if name not in ordered)
                 raise DocmtError(
-                    f"{self.path}: variant {one.name} cannot start from {one.start_from!r}: name another variant, and "
-                    "let none start from itself by way of others"
+                    f"{self.path}: variant {one.name} cannot start from {missing!r}: name another variant, and let "
+                    "none start from itself by way of others"
                 )
             ordered[ready.name] = waiting.pop(ready.name)
-        return [variant for variant in ordered.values() if variant is not None]
+        return list(ordered.values())
 
 
 def experiment_folders() -> list[Path]:
@@ -139,12 +154,22 @@ def _read(path: Path) -> Experiment:
 
 def _variant(name: str, values: Any, path: Path) -> Variant:
     where = f"{path}: variant {name}"
-    values = _group(values, where, {"recipe", "settings", "start_from", "published"}, {"recipe"})
+    known = {"recipe", "settings", "start_from", "start_reverse_from", "published", "sees"}
+    values = _group(values, where, known, {"recipe"})
     settings = _group(values.get("settings", {}), f"{where}: settings")
     published = _numbers(values.get("published", {}), f"{where}: published")
     recipe = _text(values["recipe"], f"{where}: recipe")
-    start_from = _text(values.get("start_from", ""), f"{where}: start_from")
-    return Variant(name, recipe, settings, start_from, published)
+    start, start_reverse = (_text(values.get(f"start_{way}", ""), f"{where}: start_{way}") for way in STARTS)
+    sees = _reach(values["sees"], f"{where}: sees") if "sees" in values else None
+    return Variant(name, recipe, settings, start, start_reverse, published, sees)
+
+
+def _reach(values: Any, where: str) -> dict[str, int]:
+    """How many sentences before its own a system sees, of each side."""
+    found = _numbers(_group(values, where, {"source", "target"}), where)
+    for side, number in found.items():
+        check_number(f"{where}: {side}", int(number) if number == int(number) else number, (0, MANY))
+    return {side: int(number) for side, number in found.items()}
 
 
 def _axis(values: Any, path: Path) -> Axis:

@@ -15,12 +15,12 @@ from docmt.data.statistics import STATISTICS_FILE
 from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig
 from docmt.decoding.drafting import search_facts
 from docmt.errors import DocmtError
-from docmt.experiments.experiment import Experiment
+from docmt.experiments.experiment import STARTS, Experiment, Variant
 from docmt.model import ModelConfig
 from docmt.model.systems import SYSTEMS
 from docmt.settings import flat, is_among, nested
 from docmt.training import TrainConfig
-from docmt.training.corpus import fit_model_config
+from docmt.training.corpus import fit_model_config, in_direction
 from docmt.yaml_files import read_yaml
 
 RUNS_FOLDER = "runs"
@@ -62,6 +62,8 @@ class Plan:
     runs: tuple[PlannedRun, ...]
     overrides: Mapping[str, Any]
     """settings of all runs, by dotted name, that were asked for instead of those of the recipes"""
+    drafter: Path | None = None
+    """the run that drafts the store if some variant reads drafts and the store has none; None if no variant has one"""
 
     def trainings(self) -> list[PlannedRun]:
         """Every training once."""
@@ -88,23 +90,34 @@ def make_plan(
     drafter: Path | None = None  # the run whose drafts all of them read, where they do and the store has none
     for seed, axis in product(seeds or experiment.seeds, experiment.axes):
         for point, settings in axis.points[scale].items():
-            places: dict[str, Path] = {}
+            configs: dict[str, TrainConfig] = {}
             for variant in experiment.in_order():
                 recipe = experiment.path.parent / variant.recipe.replace("{scale}", scale)
                 layers = (experiment.settings, variant.settings, settings, overrides or {})
                 changes = {name: value for layer in layers for name, value in flat(layer).items()}
                 changes |= {"data": str(data), "run": "", "seed": seed}
-                if variant.start_from:
-                    changes["initialize_from"] = str(places[variant.start_from])
+                changes |= {setting: str(configs[start].run) for setting, start in variant.starts.items()}
                 where = f"{experiment.path}, variant {variant.name} with {recipe.name}"
                 settings_of_all = nested(_of_own_system({**_read_recipe(recipe), **changes}, overrides or {}), where)
                 config = TrainConfig.from_dict(settings_of_all, where)
-                config = replace(config, model=fit_model_config(config.model, store))
+                config = replace(config, model=fit_model_config(config.model, in_direction(store, config)))
+                _check_directions(variant, config, configs, where)
                 drafter = drafter or (config.initialize_from if config.model.chosen.needs().drafts else None)
                 name = f"{recipe.stem}-seed{seed}-{_identity(config, store, output, drafter)}"
-                places[variant.name] = output / RUNS_FOLDER / name
-                runs.append(PlannedRun(variant.name, axis.name, point, seed, replace(config, run=places[variant.name])))
-    return Plan(experiment, scale, output, store, tuple(runs), dict(overrides or {}))
+                configs[variant.name] = replace(config, run=output / RUNS_FOLDER / name)
+                runs.append(PlannedRun(variant.name, axis.name, point, seed, configs[variant.name]))
+    return Plan(experiment, scale, output, store, tuple(runs), dict(overrides or {}), drafter)
+
+
+def _check_directions(variant: Variant, config: TrainConfig, others: Mapping[str, TrainConfig], where: str) -> None:
+    """Raises DocmtError where a run would start from one of the wrong direction."""
+    for setting, start in variant.starts.items():
+        wanted = config.reverse if setting == "initialize_from" else not config.reverse
+        if others[start].reverse != wanted:
+            raise DocmtError(
+                f"{where}: {setting.replace('initialize', 'start')} names {start}, which has reverse "
+                f"{str(not wanted).lower()}: name a variant whose settings have reverse {str(wanted).lower()}"
+            )
 
 
 def _of_own_system(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,18 +141,20 @@ def _identity(config: TrainConfig, store: PreparedStore, output: Path, drafter: 
     Every setting in effect counts, those at their defaults too: when a later version has another default, or a setting
     that is new, its runs are others, and no old result is reported as theirs.
     """
-    start = config.initialize_from
-    settings = flat(config.to_dict())
-    del settings["initialize_from"]
+    settings, starts = flat(config.to_dict()), [f"initialize_{way}" for way in STARTS]
     facts = {
-        "settings": {name: value for name, value in settings.items() if not is_among(name, NO_DIFFERENCE)},
-        # The directory of everything may move; in its name the run to start from has an identity of its own.
-        "start": start.name if start and start.parent == output / RUNS_FOLDER else str(start),
+        "settings": {name: value for name, value in settings.items() if not is_among(name, (*NO_DIFFERENCE, *starts))},
+        "starts": [_start(getattr(config, setting), output) for setting in starts],
         "data": hashlib.sha256((store.directory / STATISTICS_FILE).read_bytes()).hexdigest(),
     }
     if config.model.chosen.needs().drafts:
         facts["drafts"] = _drafts(store, output, drafter)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _start(start: Path | None, output: Path) -> str:
+    """A run to start from. The directory of everything may move; in the name of the run is an identity of its own."""
+    return start.name if start and start.parent == output / RUNS_FOLDER else str(start)
 
 
 def _drafts(store: PreparedStore, output: Path, drafter: Path | None) -> Any:

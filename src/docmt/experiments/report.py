@@ -12,6 +12,7 @@ from typing import Any
 
 from docmt.analysis import Point, draw_curves, draw_points, read_curves
 from docmt.experiments.plan import Plan, PlannedRun
+from docmt.experiments.preferences import collect_preferences, preference_lines, table_line
 from docmt.experiments.runner import state_of
 from docmt.experiments.scores import EvaluationConfig, stored_scores
 from docmt.files import write_text
@@ -53,7 +54,7 @@ def _result(run: PlannedRun, evaluation: EvaluationConfig, failure: str | None) 
         measures = {name: scores[name]["score"] for name in MEASURES if scores.get(name)}
         if losses := read_curves(RunDirectory(directory).metrics).get("valid_loss"):
             measures["dev_loss"] = min(losses.values)
-    place = {"title": run.title, "seed": run.seed, "directory": directory.name}
+    place = {"title": run.title, "seed": run.seed, "directory": directory.name, "reverse": run.config.reverse}
     return {**place, "state": state, "failure": failure, "measures": measures, "scores": scores}
 
 
@@ -67,7 +68,8 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     experiment, data = plan.experiment, plan.store.directory.name
     rows = collect(plan, evaluation, failures)
     runs = list({run["directory"]: run for row in rows for run in row["runs"]}.values())
-    all_scores = [run["scores"] for run in runs if run["scores"]]
+    # Those of the other direction first: what they say of the language of their translations is not of the others.
+    all_scores = [run["scores"] for run in sorted(runs, key=lambda run: not run["reverse"]) if run["scores"]]
     signatures = {m: scores[m]["signature"] for m in MEASURES for scores in all_scores if scores.get(m)}
     lines = [f"# {experiment.title}", "", f"Scale `{plan.scale}`, data `{data}`.", "", *_tables(rows)]
     lines += [f"- {MEASURES[measure]}: `{signature}`" for measure, signature in signatures.items()]
@@ -86,8 +88,11 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     if miscounted := sum(bool(scores["undefined"]) for scores in all_scores):
         what = "where the model gave other numbers of sentences than the source has"
         lines.append(f"- no s-BLEU and chrF {what}: {miscounted} of {len(runs)} runs (`undefined` in the JSON file)")
-    text = "\n".join(lines) + "\n"
-    content = {
+    preferences = collect_preferences(plan, evaluation)
+    if evaluation.suite is not None:
+        lines += ["", *preference_lines(preferences, evaluation.suite.name)]
+    text = "\n".join(lines).rstrip() + "\n"
+    content: dict[str, Any] = {
         "experiment": experiment.name,
         "title": experiment.title,
         "scale": plan.scale,
@@ -97,6 +102,8 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
         "signatures": signatures,
         "rows": rows,
     }
+    if evaluation.suite is not None:
+        content |= {"suite": {**evaluation.suite.facts, "rows": preferences}}
     base = plan.output / f"{experiment.name}-{plan.scale}"
     write_text(base.with_suffix(".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     write_text(base.with_suffix(".md"), text)
@@ -111,19 +118,15 @@ def _tables(rows: Sequence[Row]) -> list[str]:
         published = list(dict.fromkeys(column for row in own for column in row["published"]))
         names = ["", axis] if axis else [""]
         heads = [*names, "seeds", *MEASURES.values(), *(f"published {column}" for column in published)]
-        lines += [_line(heads), _line(["---"] * len(names) + ["--:"] * (len(heads) - len(names)))]
+        lines += [table_line(heads), table_line(["---"] * len(names) + ["--:"] * (len(heads) - len(names)))]
         for row in own:
             done = sum(run["state"] == "done" for run in row["runs"])
             cells = [row["variant"], *([row["point"]] if axis else []), f"{done}/{len(row['runs'])}"]
             cells += [_cell(row.get(measure), 3 if measure == "dev_loss" else 2) for measure in MEASURES]
             cells += [f"{row['published'][column]:.2f}" if column in row["published"] else "" for column in published]
-            lines.append(_line(cells))
+            lines.append(table_line(cells))
         lines.append("")
     return lines
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _cell(summary: Mapping[str, float | None] | None, digits: int) -> str:

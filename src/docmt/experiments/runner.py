@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Thread
 from typing import IO, Literal
@@ -14,9 +14,12 @@ from typing import IO, Literal
 import torch
 import yaml
 
+from docmt.decoding import SearchConfig
+from docmt.decoding.config import USUAL_DRAFT_BEAM
+from docmt.decoding.draft_store import draft_store
 from docmt.errors import DocmtError
 from docmt.experiments.plan import NO_DIFFERENCE, Plan, PlannedRun
-from docmt.experiments.scores import EvaluationConfig, evaluate_run, stored_scores
+from docmt.experiments.scores import EvaluationConfig, evaluate_run, is_evaluated
 from docmt.files import cannot_write, lock_directory, write_text
 from docmt.settings import flat, is_among
 from docmt.training import TrainConfig, train
@@ -36,7 +39,7 @@ def state_of(run: PlannedRun, evaluation: EvaluationConfig) -> State:
     if directory.model.exists():
         if stale(run) is not None:
             return "stale"
-        return "done" if stored_scores(directory.path, evaluation) is not None else "trained"
+        return "done" if is_evaluated(run.config, evaluation) else "trained"
     return "resumable" if directory.recipe.exists() else "missing"
 
 
@@ -101,18 +104,37 @@ def _do_what_is_left(
         step = steps[state]
         tell(f"[{number}/{len(trainings)}] {step} {run.title} ({directory.name})")
         try:
-            if run.config.initialize_from in failures:
-                raise DocmtError(f"the run that it starts from, {run.config.initialize_from.name}, failed")
+            for start in (run.config.initialize_from, run.config.initialize_reverse_from):
+                if start in failures:
+                    raise DocmtError(f"the run that it starts from, {start.name}, failed")
             if reason := stale(run) if state == "stale" else None:
                 raise DocmtError(reason)
             if state != "trained":
+                if run.config.model.chosen.needs().drafts:
+                    _draft(plan, run.config, failures, tell)
                 _train(run.config, resume=state == "resumable")
-            evaluate_run(run.config, plan.store.split("test"), evaluation)
+            evaluate_run(run.config, plan.store, evaluation)
         except (DocmtError, MemoryError, torch.OutOfMemoryError) as error:
             failures[directory] = " ".join(str(error).split()) or "there was not enough memory"
             tell(f"failed: {failures[directory]}")
         after_each(failures)
     return failures
+
+
+def _draft(plan: Plan, config: TrainConfig, failures: Mapping[Path, str], tell: Callable[[str], object]) -> None:
+    """Drafts the store if it has no drafts yet. Raises DocmtError where that cannot be done."""
+    if plan.store.drafts is not None:
+        return
+    if plan.drafter is None:
+        raise DocmtError(
+            f"the {config.model.system} system reads drafts, but the store {plan.store.directory} has none: let the "
+            "variant start from one of single sentences, which then drafts, or run `docmt draft`"
+        )
+    if plan.drafter in failures:
+        raise DocmtError(f"the run that drafts the store, {plan.drafter.name}, failed")
+    tell(f"drafting the store {plan.store.directory} with {plan.drafter.name}")
+    search = SearchConfig(beam=USUAL_DRAFT_BEAM)
+    draft_store(plan.store, plan.drafter, search, device=config.device, precision=config.precision)
 
 
 def _train(config: TrainConfig, resume: bool) -> None:

@@ -3,23 +3,57 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from docmt.data import ParallelStore
+from docmt.checksums import checksum_of_file
+from docmt.data import ParallelStore, PreparedStore
 from docmt.decoding import SearchConfig, Translator, translate_documents
 from docmt.decoding.precision import computing_in
 from docmt.decoding.task import packed_units
 from docmt.errors import DocmtError
-from docmt.evaluation import MetricConfig, evaluate_documents, in_documents, in_units
+from docmt.evaluation import (
+    ContrastiveResult,
+    MetricConfig,
+    evaluate_documents,
+    evaluate_items,
+    in_documents,
+    in_units,
+    read_items,
+)
+from docmt.evaluation.contrastive import Item
 from docmt.files import read_json, write_text
 from docmt.progress import progress
 from docmt.training import TrainConfig
+from docmt.training.corpus import in_direction
 
 SCORES_FILE = "test.json"
+SUITE_FILE = "suite.json"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A contrastive test set."""
+
+    name: str
+    crc32: str
+    """of its file"""
+    items: Sequence[Item]
+
+    @classmethod
+    def read(cls, path: Path) -> Suite:
+        """The test set in a file. Raises DocmtError for what is none."""
+        items = read_items(path)
+        return cls(path.name, checksum_of_file(path), items)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What tells it from others."""
+        return {"name": self.name, "crc32": self.crc32}
 
 
 @dataclass(frozen=True)
@@ -28,6 +62,19 @@ class EvaluationConfig:
 
     search: SearchConfig = field(default_factory=SearchConfig)
     metrics: MetricConfig = field(default_factory=MetricConfig)
+    suite: Suite | None = None
+    """what is asked besides, if anything, of the runs that translate in the direction of the store"""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What scores of translations depend on."""
+        return {"search": asdict(self.search), "metrics": asdict(self.metrics)}
+
+    @property
+    def asked(self) -> dict[str, Any] | None:
+        """What the answers to the contrastive test set depend on, if there is one."""
+        how = {"temperature": self.search.temperature, "compatibility": self.search.compatibility}
+        return None if self.suite is None else {**self.suite.facts, **how}
 
 
 def stored_scores(run: Path, config: EvaluationConfig) -> dict[str, Any] | None:
@@ -36,22 +83,52 @@ def stored_scores(run: Path, config: EvaluationConfig) -> dict[str, Any] | None:
         found = read_json(run / SCORES_FILE)
     except DocmtError:
         return None
-    return found.get("scores") if found.get("config") == asdict(config) else None
+    return found.get("scores") if found.get("config") == config.facts else None
 
 
-def evaluate_run(run: TrainConfig, test: ParallelStore, config: EvaluationConfig) -> dict[str, Any]:
-    """Translates the test split, from token ids as in training, and stores the scores beside the run.
+def stored_preferences(run: Path, config: EvaluationConfig) -> ContrastiveResult | None:
+    """What a run said to the contrastive test set, if that is there, whole, and of the same set."""
+    try:
+        found = read_json(run / SUITE_FILE)
+        asked = config.asked is not None and found["suite"] == config.asked
+        return ContrastiveResult.from_json(found["result"]) if asked else None
+    except (DocmtError, KeyError, TypeError, ValueError, AttributeError):
+        return None
 
-    Returns them as `Evaluation.to_json` does. With unit instance the instances of the split, packed as in training,
-    are translated one by one, as the published code does.
-    """
+
+def is_evaluated(run: TrainConfig, config: EvaluationConfig) -> bool:
+    """Whether all that was asked for stands beside a run."""
+    asked = config.suite is not None and not run.reverse
+    return stored_scores(run.run, config) is not None and (not asked or stored_preferences(run.run, config) is not None)
+
+
+def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfig) -> None:
+    """Scores a run on the test split and asks it the contrastive test set; what stands there already is left."""
     device = "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
-    translator = Translator(run.run, device=device, search=config.search, precision=run.precision)
+    translator = Translator(run.run, device=device, search=config.search.with_room(), precision=run.precision)
+    if stored_scores(run.run, config) is None:
+        scores = _scores(translator, run, in_direction(store, run).split("test"), config)
+        write_text(run.run / SCORES_FILE, json.dumps({"config": config.facts, "scores": scores}, indent=2) + "\n")
+    if config.suite is not None and not run.reverse and stored_preferences(run.run, config) is None:
+        result = evaluate_items(translator, config.suite.items)
+        written = {"suite": config.asked, "result": result.to_json()}
+        write_text(run.run / SUITE_FILE, json.dumps(written, indent=2) + "\n")
+
+
+def _scores(translator: Translator, run: TrainConfig, test: ParallelStore, config: EvaluationConfig) -> dict[str, Any]:
+    """Translates the test split, from token ids as in training; the scores are as `Evaluation.to_json` has them.
+
+    With unit instance the instances of the split, packed as in training, are translated one by one, as the published
+    code does.
+    """
     tokenizer, model = translator.tokenizer, translator.model
+    metrics = config.metrics
+    if run.reverse and metrics.language:  # that of the translations
+        metrics = replace(metrics, language=translator.languages[1] or metrics.language)
     sources = test.documents("source")
     references = [tokenizer.decode_batch(document, "target") for document in test.documents("target")]
     instances = None
-    if config.metrics.unit == "instance":
+    if metrics.unit == "instance":
         instances = packed_units(model.config, test.source_lengths, test.target_lengths, test.document_offsets)
     units = in_units(sources, instances)
     drafts, specials = translator.drafts(units), tokenizer.specials
@@ -60,6 +137,4 @@ def evaluate_run(run: TrainConfig, test: ParallelStore, config: EvaluationConfig
     best = [ranks[0] for ranks in found]
     hypotheses = in_documents([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)
     miscounted = sum(len(unit.miscounted) for unit in best)
-    scores = evaluate_documents(hypotheses, references, config.metrics, instances, miscounted=miscounted).to_json()
-    write_text(run.run / SCORES_FILE, json.dumps({"config": asdict(config), "scores": scores}, indent=2) + "\n")
-    return scores
+    return evaluate_documents(hypotheses, references, metrics, instances, miscounted=miscounted).to_json()

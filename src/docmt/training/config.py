@@ -170,6 +170,8 @@ class TrainConfig:
     initialize_reverse_from: Path | None = None
     """with initialize_from: model directory of a sentence model of the other direction, from the target to the source
     language, whose encoder is the start of what reads target text (multihop)"""
+    reverse: bool = False
+    """train the model of the other direction: source and target of the store change places"""
     freeze: Literal["none", "loaded"] = "none"
     """with initialize_from: train all, or only what the loaded model does not have (Zhang et al. 2018, step 2)"""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -196,6 +198,11 @@ class TrainConfig:
             ):
                 if used:
                     raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")
+        if self.reverse and self.model.chosen.needs().drafts:
+            raise DocmtError(
+                f"reverse is true, but the {self.model.system} system reads drafts, which are translations of the "
+                "store's source: choose another system, or reverse false"
+            )
         if self.freeze == "loaded" and self.optimizer.loaded_scale != 1:
             raise DocmtError("optimizer.loaded_scale has no effect on frozen weights: leave it out, or freeze none")
 

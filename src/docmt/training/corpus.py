@@ -58,8 +58,8 @@ class Split:
         """documents, sentence pairs, source tokens and target tokens, without marks"""
         source_specials = SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size)
         for side, tokens, own in (
-            ("source", store.source_tokens, source_specials),
-            ("target", store.target_tokens, specials),
+            (store.sides[0], store.source_tokens, source_specials),
+            (store.sides[1], store.target_tokens, specials),
         ):
             if int(tokens.min()) < own.unk or int(tokens.max()) >= own.eod:
                 raise DocmtError(
@@ -235,6 +235,11 @@ class TrainingCorpus:
         if self.drafts is not None:
             crc = zlib.crc32(self.drafts.identity.encode(), crc)
         return f"{crc:08x}"
+
+
+def in_direction(store: PreparedStore, config: TrainConfig) -> PreparedStore:
+    """The store as the configuration reads it, with source and target in each other's place if it is reversed."""
+    return store.reversed() if config.reverse else store
 
 
 def _drafts_of(store: PreparedStore, model: ModelConfig) -> Drafts | None:

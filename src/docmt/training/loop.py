@@ -25,7 +25,7 @@ from docmt.training.allocator import keep_freed_memory
 from docmt.training.averaging import load_average, updates_to_average
 from docmt.training.checkpoints import TrainingState, load_checkpoint, read_state, save_checkpoint, state_values
 from docmt.training.config import TrainConfig
-from docmt.training.corpus import TrainingCorpus, fit_model_config
+from docmt.training.corpus import TrainingCorpus, fit_model_config, in_direction
 from docmt.training.early_stopping import BestSoFar
 from docmt.training.fabric import start_fabric, told_of_lost_processes, will_lead
 from docmt.training.initialize import initialize_from
@@ -69,7 +69,7 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
     Raises DocmtError for what the user can mend.
     """
     keep_freed_memory()
-    store = PreparedStore.open(config.data)
+    store = in_direction(PreparedStore.open(config.data), config)
     config = replace(config, model=fit_model_config(config.model, store))
     run = RunDirectory(config.run)
     if "LOCAL_RANK" not in os.environ:  # before this process starts others, so that errors are told once

@@ -33,7 +33,8 @@ def opening(
     part = "" if trained == sum(sizes) else f", of which {_count(trained)} are trained"
     yield f"training from update {state.update}: {_architecture(config.model)}, {_count(sum(sizes))} weights{part}"
     dev = _amount(corpus.dev) if corpus.dev is not None else "none"
-    yield f"data {config.data}: train {_amount(corpus.train)}; dev {dev}"
+    direction = ", target to source" if config.reverse else ""
+    yield f"data {config.data}{direction}: train {_amount(corpus.train)}; dev {dev}"
     accumulate = f" x {config.batches.accumulate}" if config.batches.accumulate > 1 else ""
     yield (
         f"an update sees up to {config.batches.batch_tokens:,} tokens{accumulate} on each device, an epoch has "
@@ -108,7 +109,7 @@ def card_of(
 ) -> ModelCard:
     """The card of a model of this run; facts: how far the training had come, and with what result."""
     statistics = corpus.statistics
-    data = {"store": config.data.name}
+    data = {"store": f"{config.data.name}{', target to source' if config.reverse else ''}"}
     for name, split in statistics.splits.items():
         data[name] = f"{split.documents} documents, {split.sentences} sentence pairs"
     if corpus.drafts is not None:

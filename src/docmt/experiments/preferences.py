@@ -1,0 +1,155 @@
+"""What the runs of an experiment said to a contrastive test set, beside what their systems are known to see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import sqrt
+from pathlib import Path
+from statistics import stdev
+from typing import Any
+
+from docmt.analysis import Point, draw_accuracies
+from docmt.evaluation.contrastive import ContrastiveResult, Count
+from docmt.experiments.experiment import Variant
+from docmt.experiments.plan import Plan
+from docmt.experiments.scores import EvaluationConfig, stored_preferences
+from docmt.synthetic import PHENOMENA
+
+MARGIN = 3.0
+"""Standard errors of guessing: what is so far above chance is not guessed."""
+Row = dict[str, Any]
+"""What the JSON file has for a variant at a point: `cells` by phenomenon and distance."""
+
+
+def collect_preferences(plan: Plan, evaluation: EvaluationConfig) -> list[Row]:
+    """The rows of the table as far as runs are done; without a contrastive test set there are none."""
+    rows = []
+    for axis in plan.experiment.axes:
+        for variant, point in product(plan.experiment.variants.values(), axis.points[plan.scale]):
+            key = (variant.name, axis.name, point)
+            own = [run.config.run for run in plan.runs if (run.variant, run.axis, run.point) == key]
+            results = [found for run in own if (found := stored_preferences(run, evaluation)) is not None]
+            if results:
+                row = dict(zip(("variant", "axis", "point"), key, strict=True))
+                rows.append({**row, "runs": len(results), "cells": _cells(variant, results)})
+    return rows
+
+
+def _cells(variant: Variant, results: Sequence[ContrastiveResult]) -> dict[str, dict[str, Any]]:
+    """Of each phenomenon and distance the counts of all runs, and whether they are what was predicted."""
+    cells: dict[str, dict[str, Any]] = {}
+    for phenomenon, row in results[0].cells.items():
+        for distance in row:
+            counts = [result.cells[phenomenon][distance] for result in results]
+            count = Count.sum(counts)
+            shares = [100 * each.accuracy for each in counts]
+            cells.setdefault(phenomenon, {})[str(distance)] = {
+                **count.to_json(),
+                "spread": stdev(shares) if len(shares) > 1 else None,
+                "above_chance": is_above_chance(count),
+                "predicted": predicted(variant, phenomenon, distance),
+            }
+    return cells
+
+
+def predicted(variant: Variant, phenomenon: str, distance: int) -> bool | None:
+    """Whether the system sees what decides, so that it can be above chance; None where that is not known.
+
+    What decides in the source is seen in a given translation of it, too.
+    """
+    known = PHENOMENA.get(phenomenon)
+    if known is None or variant.sees is None:
+        return None
+    sides = ("source", "target") if known.visible == "source" else ("target",)
+    return any(variant.sees.get(side, 0) >= distance for side in sides)
+
+
+def is_above_chance(count: Count) -> bool:
+    """Whether so many right answers are more than guessing gives."""
+    error = sqrt(count.chance * (1 - count.chance) / count.total)
+    return count.accuracy > count.chance + MARGIN * error
+
+
+def preference_lines(rows: Sequence[Row], suite: str) -> list[str]:
+    """The table in Markdown, with what its marks mean; nothing where no run is done."""
+    if not rows:
+        return []
+    first: Mapping[str, Mapping[str, Any]] = rows[0]["cells"]
+    columns = [(phenomenon, distance) for phenomenon, row in first.items() for distance in row]
+    heads = []
+    for phenomenon, distance in columns:
+        chance = 100 * first[phenomenon][distance]["chance"]
+        named = distance == next(iter(first[phenomenon]))
+        heads.append(f"{phenomenon} ({chance:.0f}): {distance}" if named else distance)
+    lines = [
+        f"## Right candidates of {suite}",
+        "",
+        table_line(["", *heads]),
+        table_line(["---", *["--:"] * len(heads)]),
+    ]
+    for row in rows:
+        cells = [_cell(row["cells"][phenomenon][distance]) for phenomenon, distance in columns]
+        lines.append(table_line([_name(row), *cells]))
+    sizes = sorted({cell["total"] for row in rows for by in row["cells"].values() for cell in by.values()})
+    items = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    lines += [
+        "",
+        f"- percent of the items ({items} a cell) whose right candidate is the most probable, by phenomenon (in "
+        "brackets what guessing gives) and distance of what decides, in sentences",
+        "- **bold**: the system sees what decides, as far as it is known what it sees; in `()`: it does not",
+    ]
+    wrong = [
+        f"{_name(row)}: {phenomenon} {distance}"
+        for row in rows
+        for phenomenon, distance in columns
+        if _surprises(row["cells"][phenomenon][distance])
+    ]
+    checked = sum(cell["predicted"] is not None for row in rows for by in row["cells"].values() for cell in by.values())
+    if checked:
+        known = (
+            f"- otherwise than that predicts (`!`; above chance: by more than {MARGIN:g} standard errors of guessing)"
+        )
+        places = f" ({'; '.join(wrong)})" if wrong else ""
+        lines.append(f"{known}: {len(wrong)} of {checked} cells{places}")
+    return [*lines, ""]
+
+
+def _name(row: Row) -> str:
+    return f"{row['variant']}, {row['axis']} {row['point']}" if row["axis"] else str(row["variant"])
+
+
+def _surprises(cell: Mapping[str, Any]) -> bool:
+    return cell["predicted"] is not None and cell["predicted"] != cell["above_chance"]
+
+
+def _cell(cell: Mapping[str, Any]) -> str:
+    text = f"{100 * cell['accuracy']:.1f}"
+    if cell["spread"] is not None:
+        text += f" ± {cell['spread']:.1f}"
+    if cell["predicted"] is not None:
+        text = f"**{text}**" if cell["predicted"] else f"({text})"
+    return text + (" !" if _surprises(cell) else "")
+
+
+def table_line(cells: Sequence[str]) -> str:
+    """A line of a Markdown table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def write_preference_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
+    """Draws accuracy over distance, a panel for each phenomenon and a line for each variant; returns the file.
+
+    Raises DocmtError when nothing is there to draw or matplotlib is missing.
+    """
+    panels: dict[str, dict[str, list[Point]]] = {}
+    chances: dict[str, float] = {}
+    for row in collect_preferences(plan, evaluation):
+        for phenomenon, cells in row["cells"].items():
+            chances[phenomenon] = 100 * next(iter(cells.values()))["chance"]
+            panels.setdefault(phenomenon, {})[_name(row)] = [
+                Point(distance, 100 * cell["accuracy"], cell["spread"] or 0.0) for distance, cell in cells.items()
+            ]
+    figure = plan.output / f"{plan.experiment.name}-{plan.scale}-suite.png"
+    draw_accuracies(panels, chances, figure)
+    return figure

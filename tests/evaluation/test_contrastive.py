@@ -1,0 +1,177 @@
+"""Contrastive test sets: what is right, what a tie is, and files that are none."""
+
+import json
+import math
+import re
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import pytest
+
+from docmt.errors import DocmtError
+from docmt.evaluation import contrastive, evaluate_items, read_items
+from docmt.evaluation.contrastive import ContrastiveResult, Count, Item, count_right
+from docmt.synthetic import write_corpus
+
+RECORD = {
+    "id": "a",
+    "phenomenon": "pronoun",
+    "distance": 1,
+    "source": ["This is a key.", "I need it."],
+    "candidates": [["Ein Schlüssel.", "Ich brauche ihn."], ["Ein Schlüssel.", "Ich brauche sie."]],
+    "correct": 0,
+    "sentence": 1,
+}
+
+
+def item(phenomenon="pronoun", distance=1, correct=0, candidates=2):
+    texts = tuple(("x", f"y {number}") for number in range(candidates))
+    return Item("i", phenomenon, distance, ("a", "b"), texts, correct, 1)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A function that writes lines, each a text or a record, and returns the path of the file."""
+
+    def written(*lines):
+        path = tmp_path / "suite.jsonl"
+        path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+        return path
+
+    return written
+
+
+def test_the_items_of_a_file(write):
+    nameless = {name: value for name, value in RECORD.items() if name not in ("id", "phenomenon")}
+    first, second = read_items(write("", RECORD, " ", {**nameless, "note": 1, "correct": 1, "distance": 0}))
+    assert json.loads(json.dumps(asdict(first))) == RECORD
+    assert (second.id, second.phenomenon, second.correct, second.distance) == ("", "", 1, 0)
+
+
+def test_what_the_synthetic_corpus_writes_is_read(tmp_path):
+    write_corpus(tmp_path / "corpus", train=5, dev=1, test=4, seed=1)
+    path = tmp_path / "corpus" / "test.contrastive.jsonl"
+    items = read_items(path)
+    assert len(items) == len(path.read_text().splitlines()) > 4
+    for found in items:
+        sentences = zip(*found.candidates, strict=True)
+        differing = [number for number, variants in enumerate(sentences) if len(set(variants)) > 1]
+        assert differing == [found.sentence]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "not valid JSON: a contrastive test set has one object a line"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[1]", "not a JSON object"),
+        ({"source": []}, "source is no list of sentences: give strings in brackets"),
+        ({"source": "This is"}, "source is no list of sentences"),
+        ({"source": ["a", 3]}, "source is no list of sentences"),
+        ({"source": ["a", "\ud800"]}, "source holds a lone surrogate"),
+        ({"candidates": None}, "`candidates` is no list of two or more target documents"),
+        ({"candidates": [["a", "b"]]}, "`candidates` is no list of two or more"),
+        ({"candidates": [["a", "b"], "c"]}, "candidate 2 is no list of sentences"),
+        ({"candidates": [["a", "b"], ["c"]]}, "candidate 2 has 1 sentences and `source` 2: give one for each"),
+        ({"candidates": [["a", "b"], ["a", "b"]]}, "two of the `candidates` are equal"),
+        ({"correct": 2}, "`correct` is no whole number from 0 to 1"),
+        ({"correct": True}, "`correct` is no whole number"),
+        ({"correct": None}, "`correct` is no whole number"),
+        ({"sentence": 2}, "`sentence` is no whole number from 0 to 1"),
+        ({"distance": -1}, "`distance` is no whole number from 0"),
+        ({"distance": 1.5}, "`distance` is no whole number"),
+        ({"id": 5}, "`id` is no text"),
+        ({"phenomenon": ["a"]}, "`phenomenon` is no text"),
+    ],
+)
+def test_lines_that_are_no_items(write, line, message):
+    path = write(RECORD, line if isinstance(line, str) else {**RECORD, **line})
+    with pytest.raises(DocmtError, match=f"suite.jsonl, line 2: {re.escape(message)}") as caught:
+        read_items(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_none(write, tmp_path):
+    with pytest.raises(DocmtError, match="is empty: give a contrastive test set"):
+        read_items(write(""))
+    with pytest.raises(DocmtError, match="there is no such file"):
+        read_items(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("totals", "correct", "right"),
+    [
+        ([-3.0, -2.0], 1, True),
+        ([-3.0, -2.0], 0, False),
+        ([-2.0, -3.0, -2.5], 0, True),
+        ([-2.0, -3.0, -1.5], 0, False),
+        ([-2.0, -2.0], 0, False),
+        ([-2.0, -2.0], 1, False),
+        ([-2.0, -2.00001], 0, False),
+        ([-2.0, -2.001], 0, True),
+        ([math.nan, -3.0], 0, False),
+        ([-3.0, math.nan], 0, False),
+        ([-3.0, -math.inf], 0, True),
+        ([-math.inf, -math.inf], 0, False),
+    ],
+)
+def test_right_is_what_is_more_probable_than_all_others(totals, correct, right):
+    found = count_right([item(correct=correct, candidates=len(totals))], [totals])
+    assert found.all == Count(int(right), 1, 1 / len(totals))
+
+
+def test_counts_by_phenomenon_and_distance():
+    asked = [("pronoun", 2, 3), ("sense", 1, 2), ("pronoun", 1, 3), ("pronoun", 2, 3), ("sense", 10, 2)]
+    items = [item(name, distance, 0, candidates) for name, distance, candidates in asked]
+    totals = [[-1.0, -2, -3], [-2.0, -1], [-2.0, -1, -1], [-2.0, -1, -1], [-1.0, -2]]
+    found = count_right(items, totals)
+    assert found.cells == {
+        "pronoun": {1: Count(0, 1, 1 / 3), 2: Count(1, 2, 2 / 3)},
+        "sense": {1: Count(0, 1, 0.5), 10: Count(1, 1, 0.5)},
+    }
+    assert (found.of("pronoun").accuracy, found.of("pronoun").chance) == (1 / 3, pytest.approx(1 / 3))
+    assert (found.all.accuracy, found.all.chance) == (0.4, pytest.approx(2 / 5))
+    assert [line.split() for line in found.format().splitlines()] == [
+        ["chance", "distance", "1", "distance", "2", "distance", "10", "all"],
+        ["pronoun", "33.3", "0.0", "(1)", "50.0", "(2)", "-", "33.3", "(3)"],
+        ["sense", "50.0", "0.0", "(1)", "-", "100.0", "(1)", "50.0", "(2)"],
+        ["all", "40.0", "0.0", "(2)", "50.0", "(2)", "100.0", "(1)", "40.0", "(5)"],
+    ]
+    assert len({len(line) for line in found.format().splitlines()}) == 1
+    written = json.loads(json.dumps(found.to_json()))
+    assert written["phenomena"]["pronoun"]["distances"]["2"]["accuracy"] == 0.5
+    assert (written["correct"], written["total"]) == (2, 5)
+    assert ContrastiveResult.from_json(written) == found
+
+
+def test_a_file_without_phenomena_has_one_row():
+    lines = count_right([item(""), item("", 2)], [[-1.0, -2], [-2.0, -1]]).format().splitlines()
+    assert [line.split()[0] for line in lines] == ["chance", "(no"]
+
+
+class Counting:
+    """Scores a document by the letters of its sentences, and remembers what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def score_all(self, pairs):
+        self.asked.append(pairs)
+        return [
+            SimpleNamespace(sentences=[SimpleNamespace(score=-float(len(s))) for s in target.sentences])
+            for _, target in pairs
+        ]
+
+
+def test_whole_documents_are_scored_in_groups(monkeypatch):
+    monkeypatch.setattr(contrastive, "GROUP", 2)
+    texts = [(("aa", "b"), ("a", "b"), ("aaa", "b")), (("a", "bbb"), ("aa", "b")), (("a", ""), ("a", "b"))]
+    items = [Item(f"{n}", "p", 1, ("s", "t"), candidates, correct, 0) for n, (candidates, correct) in
+             enumerate(zip(texts, (1, 0, 0), strict=True))]  # fmt: skip
+    scorer = Counting()
+    found = evaluate_items(scorer, items)
+    assert found.all == Count(2, 3, 1 / 3 + 1 / 2 + 1 / 2)
+    assert [len(pairs) for pairs in scorer.asked] == [5, 2]
+    for pairs, own in zip(scorer.asked, (items[:2], items[2:]), strict=True):
+        wanted = [(each.source, candidate) for each in own for candidate in each.candidates]
+        assert [(source.sentences, target.sentences) for source, target in pairs] == wanted

@@ -1,0 +1,181 @@
+"""A contrastive test set for every run: asked once, a table with what was predicted, and a figure."""
+
+import json
+import re
+
+import pytest
+
+import docmt
+from docmt.analysis import Point, draw_accuracies
+from docmt.decoding import SearchConfig
+from docmt.errors import DocmtError
+from docmt.evaluation import evaluate_items
+from docmt.evaluation.contrastive import ContrastiveResult, Count
+from docmt.experiments import (
+    EvaluationConfig,
+    Suite,
+    make_plan,
+    preferences,
+    read_experiment,
+    reproduce,
+    scores,
+    write_preference_figure,
+    write_report,
+)
+from docmt.experiments.preferences import is_above_chance, preference_lines
+from docmt.experiments.runner import state_of
+
+TEXT = """
+title: Seeing
+variants:
+  sentence:
+    recipe: group-cpu.yaml
+    settings: {model.system: sentence}
+    sees: {}
+  group:
+    recipe: group-cpu.yaml
+    sees: {source: 2, target: 1}
+  backward:
+    recipe: group-cpu.yaml
+    settings: {model.system: sentence, reverse: true}
+"""
+
+
+@pytest.fixture
+def suite(tmp_path):
+    """A test set of a phenomenon that is known and of one that is not."""
+    path = tmp_path / "suite.jsonl"
+    with path.open("w") as file:
+        for number in range(8):
+            source, wrong = ["bo ka", "lu", "me"], ["BO KA", "LU", "NI"]
+            phenomenon = "pronoun" if number % 4 else "other"
+            record = {"id": f"{number}", "phenomenon": phenomenon, "distance": number % 2 + 1, "source": source}
+            right = [sentence.upper() for sentence in source]
+            file.write(json.dumps({**record, "candidates": [wrong, right], "correct": 1, "sentence": 2}) + "\n")
+    return path
+
+
+def evaluation_of(suite, **search):
+    return EvaluationConfig(SearchConfig(beam=1, **search), suite=Suite.read(suite))
+
+
+@pytest.fixture
+def plan(write_experiment, store, tmp_path):
+    return make_plan(read_experiment(str(write_experiment(TEXT))), "cpu", store, tmp_path / "out")
+
+
+def test_every_run_of_the_direction_is_asked_once(plan, suite, monkeypatch):
+    plain, evaluation = EvaluationConfig(SearchConfig(beam=1)), evaluation_of(suite)
+    assert reproduce(plan, plain) == {}
+    assert {state_of(run, plain) for run in plan.runs} == {"done"}
+    assert [state_of(run, evaluation) for run in plan.runs] == ["trained", "trained", "done"]
+    translated = []
+    with monkeypatch.context() as patch:
+        patch.setattr(scores, "_scores", lambda *_: translated.append(1))
+        assert reproduce(plan, evaluation) == {}
+    assert translated == [], "only the test set was new"
+    assert {state_of(run, config) for run in plan.runs for config in (plain, evaluation)} == {"done"}
+    content = json.loads(write_and_read(plan, evaluation)[1])
+    assert [row["variant"] for row in content["suite"]["rows"]] == ["sentence", "group"]
+    for run, row in zip(plan.runs, content["suite"]["rows"], strict=False):
+        found = evaluate_items(docmt.Translator(run.config.run / "model"), evaluation.suite.items)
+        counts = {
+            name: {int(distance): (cell["correct"], cell["total"]) for distance, cell in cells.items()}
+            for name, cells in row["cells"].items()
+        }
+        assert counts == {
+            name: {distance: (count.correct, count.total) for distance, count in cells.items()}
+            for name, cells in found.cells.items()
+        }
+    assert "suite" not in json.loads(write_and_read(plan, plain)[1])
+
+    (plan.runs[0].config.run / "suite.json").write_text('{"suite": ')
+    assert [state_of(run, evaluation) for run in plan.runs] == ["trained", "done", "done"]
+    assert state_of(plan.runs[1], evaluation_of(suite, temperature=2.0)) == "trained"
+    suite.write_text(suite.read_text().replace("NI", "PO"))
+    assert state_of(plan.runs[1], evaluation_of(suite)) == "trained"
+    assert state_of(plan.runs[1], plain) == "done"
+
+
+def write_and_read(plan, evaluation):
+    write_report(plan, evaluation, {})
+    return [(plan.output / f"small-cpu.{suffix}").read_text() for suffix in ("md", "json")]
+
+
+RESULTS = {
+    "sentence": {"pronoun": {1: (10, 20), 2: (19, 20)}, "name": {1: (10, 20), 2: (10, 20)}},
+    "group": {"pronoun": {1: (20, 20), 2: (19, 20)}, "name": {1: (17, 20), 2: (20, 20)}},
+}
+
+
+@pytest.fixture
+def answered(plan, suite, monkeypatch):
+    """The plan, as if its runs had given these answers."""
+    by_run = {run.config.run: RESULTS.get(run.variant) for run in plan.runs}
+
+    def stored(run, evaluation):
+        cells = by_run[run]
+        return cells and ContrastiveResult(
+            {n: {d: Count(right, of, of / 2) for d, (right, of) in row.items()} for n, row in cells.items()}
+        )
+
+    monkeypatch.setattr(preferences, "stored_preferences", stored)
+    plan.output.mkdir(exist_ok=True)
+    return plan
+
+
+def test_the_table_says_what_was_predicted_and_what_differs(answered, suite):
+    text, written = write_and_read(answered, evaluation_of(suite))
+    lines = text[text.index("## Right candidates of suite.jsonl") :].splitlines()
+    assert lines[2] == "|  | pronoun (50): 1 | 2 | name (50): 1 | 2 |"
+    assert lines[4] == "| sentence | (50.0) | (95.0) ! | (50.0) | (50.0) |"
+    assert lines[5] == "| group | **100.0** | **95.0** | **85.0** | (100.0) ! |"
+    assert "(20 a cell)" in text
+    assert "3 standard errors of guessing): 2 of 8 cells (sentence: pronoun 2; group: name 2)" in text
+    cell = json.loads(written)["suite"]["rows"][1]["cells"]["name"]["2"]
+    assert (cell["predicted"], cell["above_chance"], cell["accuracy"], cell["chance"]) == (False, True, 1.0, 0.5)
+
+
+def test_where_nothing_is_predicted(answered, suite):
+    rows = preferences.collect_preferences(answered, evaluation_of(suite))
+    for row in rows:
+        for cells in row["cells"].values():
+            for cell in cells.values():
+                cell["predicted"] = None
+    lines = preference_lines(rows, "x")
+    assert "| sentence | 50.0 | 95.0 | 50.0 | 50.0 |" in lines
+    assert not [line for line in lines if "otherwise" in line]
+    assert preference_lines([], "x") == []
+
+
+@pytest.mark.parametrize(
+    ("correct", "total", "above"), [(50, 100, False), (65, 100, False), (66, 100, True), (3, 3, False)]
+)
+def test_what_is_above_chance(correct, total, above):
+    assert is_above_chance(Count(correct, total, total / 2)) is above
+
+
+def test_the_reach_of_a_system_in_a_file(write_experiment):
+    found = read_experiment(str(write_experiment(TEXT))).variants
+    assert [variant.sees for variant in found.values()] == [{}, {"source": 2, "target": 1}, None]
+    for entry, message in (
+        ("{source: 1.5}", "sees: source is 1.5: give a whole number"),
+        ("{target: -1}", "sees: target is -1: choose a number from 0"),
+        ("{source: all}", "sees: source is all: write a number"),
+        ("{draft: 1}", "sees has the unknown entry 'draft': choose from source, target"),
+        ("[3]", "sees is no group of settings"),
+    ):
+        text = f"title: x\nvariants: {{a: {{recipe: group-cpu.yaml, sees: {entry}}}}}"
+        with pytest.raises(DocmtError, match=re.escape(message)):
+            read_experiment(str(write_experiment(text)))
+
+
+def test_the_figure(answered, suite, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib (the extra plots) is not installed")
+    path = write_preference_figure(answered, evaluation_of(suite))
+    assert path.name == "small-cpu-suite.png"
+    assert path.read_bytes().startswith(b"\x89PNG")
+    draw_accuracies({"a": {"x": [Point("1", 50.0)]}}, {"a": 50.0}, tmp_path / "one.svg")
+    assert (tmp_path / "one.svg").read_text().count("distance (sentences)") == 1
+    with pytest.raises(DocmtError, match="no run has answered the contrastive test set yet"):
+        draw_accuracies({}, {}, tmp_path / "none.png")
