@@ -29,23 +29,6 @@ HOPS = {"model__system": "multihop", "model__multihop": MultiHop(sentences=2), "
 SENTENCE = {"model__system": "sentence", "model__group": Group()}
 
 
-@pytest.fixture(scope="module")
-def sentence_run(tiny_config, tmp_path_factory):
-    """The run directory of a sentence model."""
-    model = replace(tiny_config.model, system="sentence", group=Group())
-    run = tmp_path_factory.mktemp("drafter") / "sentence"
-    train(replace(tiny_config, run=run, model=model, stop=replace(tiny_config.stop, max_steps=3)))
-    return run
-
-
-@pytest.fixture(scope="module")
-def drafted(store, sentence_run, tmp_path_factory):
-    """A store with drafts."""
-    copy = shutil.copytree(store.directory, tmp_path_factory.mktemp("drafted") / "store")
-    draft_store(PreparedStore.open(copy), sentence_run, SEARCH, device="cpu")
-    return PreparedStore.open(copy)
-
-
 @pytest.fixture
 def hops(change, drafted, tmp_path):
     """A function giving the configuration of a multihop training: hops(name, **settings)."""
