@@ -1,11 +1,16 @@
 """Every system with the options that change what it computes, as settings of a model."""
 
-from docmt.model.systems import Concat, Context, Group, Hierarchical
+from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
 
 
 def context(**options):
     """A context system with these options."""
     return {"system": "context", "context": Context(**options)}
+
+
+def multihop(**options):
+    """A multihop system with these options."""
+    return {"system": "multihop", "multihop": MultiHop(**options)}
 
 
 def hierarchical(**options):
@@ -35,6 +40,11 @@ SYSTEMS = {
     "context lstm": context(representation="bilstm"),
     "context, pre-norm": {**context(), "normalization": "pre"},
     "context, pre-norm, as published": {**context(branch="published"), "normalization": "pre"},
+    "multihop": multihop(),
+    "multihop, as published, R2L": multihop(branch="published", direction="R2L", sentences=2),
+    "multihop over the source": multihop(side="source", keys="output"),
+    "multihop over the target": multihop(side="target", sentences=1),
+    "multihop, pre-norm": {**multihop(sentences=2), "normalization": "pre"},
     "hierarchical": hierarchical(),
     "hierarchical, as published": hierarchical(branch="published", detach=True, sentences=1),
     "hierarchical in the decoder": hierarchical(side="decoder", sentences=1),
@@ -51,4 +61,5 @@ ONE_OF_EACH_ORDER = [
     "concat, keep prefix",
     "context",
     "hierarchical on both sides",
+    "multihop",
 ]

@@ -34,7 +34,8 @@ def write(store, drafts=DRAFTS, dev=((), (5, 6)), **facts):
     folder = store.directory / "drafts"
     folder.mkdir(exist_ok=True)
     columns = {"train": Words.of(drafts), "dev": Words.of([dev])}
-    facts = {"store": identity_of(store.statistics), "weights": "1", "search": {"beam": 4}, **facts}
+    usual = {"model": "/models/one", "system": "sentence", "weights": "1", "search": {"beam": 4}, "parts": []}
+    facts = {"store": identity_of(store.statistics), **usual, **facts}
     arrays = {name: (words.tokens, words.offsets) for name, words in columns.items()}
     write_columns(folder, arrays, store.tokenizer.vocabulary_size, facts)
     return folder
@@ -88,6 +89,15 @@ def test_damage_is_told(store, file, damage):
     with pytest.raises(DocmtError, match=rf"{file} is missing or damaged .*run `docmt draft` again with --overwrite"):
         store.drafts.column("train")
     assert len(store.drafts.column("dev").offsets) == 3
+
+
+@pytest.mark.parametrize(("name", "value"), [("parts", 3), ("search", []), ("model", None), ("system", ["sentence"])])
+def test_a_description_of_other_kinds_is_damaged(store, name, value):
+    write(store, **{name: value})
+    with pytest.raises(
+        DocmtError, match=rf"drafts\.json is damaged \(it does not say '{name}'\): run `docmt draft` again"
+    ):
+        store.drafts  # noqa: B018
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "{", '{"store": 1, "crc32": {"train_tokens.npy": 3}}'])

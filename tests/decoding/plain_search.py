@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 
 import torch
 
+from docmt import decoding
 from docmt.decoding import search
-from docmt.decoding.ensemble import members_of
+from docmt.decoding.ensemble import common_needs, members_of
 from docmt.decoding.frame import Row
 from docmt.decoding.search import split_stream
 from docmt.model import ModelConfig, Reading, TranslationModel, pack
@@ -34,9 +35,36 @@ def marked(document):
     return [[SPECIALS.bos, *sentence, SPECIALS.eos] for sentence in document]
 
 
+def drafts_of(documents):
+    """A first translation of every sentence, which depends on nothing but its words."""
+    return [[[4 + (3 * word + 1) % 21 for word in sentence] for sentence in document] for document in documents]
+
+
+def reading_of(model, documents, aligned=None, target=None):
+    """What the model reads of source documents (by default to translate all sentences), with drafts if it needs any."""
+    sentences = sum(map(len, documents))
+    source, drafts = (pack([marked(document) for document in side]) for side in (documents, drafts_of(documents)))
+    return Reading(
+        source,
+        torch.arange(sentences) if aligned is None else torch.tensor(aligned),
+        target,
+        drafts=drafts if common_needs(model).drafts else None,
+    )
+
+
+def translate_documents(model, documents, *options, **more):
+    """With drafts."""
+    return decoding.translate_documents(model, documents, *options, drafts=drafts_of(documents), **more)
+
+
+def score_documents(model, sources, *options, **more):
+    """With drafts."""
+    return decoding.score_documents(model, sources, *options, drafts=drafts_of(sources), **more)
+
+
 def search_documents(model, documents, config):
     """Every document as a row of one search."""
-    reading = Reading(pack([marked(document) for document in documents]), torch.arange(sum(map(len, documents))))
+    reading = reading_of(model, documents)
     rows, first = [], 0
     for document in documents:
         rows.append(Row(range(first, first + len(document)), [len(sentence) for sentence in document]))
@@ -73,8 +101,7 @@ def next_scores(model, piece, said):
         sentences[-1].append(token)
     # The forward pass wants as many target sentences as are aligned; those not yet begun must not matter.
     sentences += [[SPECIALS.bos]] * (len(piece.aligned) - len(sentences))
-    aligned = torch.tensor(piece.aligned)
-    reading = Reading(pack([marked(piece.source)]), aligned, pack([sentences]))
+    reading = reading_of(model, [piece.source], piece.aligned, pack([sentences]))
     found = [own.project(own(reading)[len(said)]).softmax(-1) for own in members_of(model)]
     return (sum(found) / len(found)).log()
 

@@ -4,9 +4,19 @@ import math
 
 import pytest
 import torch
-from plain_search import DOCUMENTS, SHORT, SPECIALS, Piece, build, plain_beam_search, plainly_translated
+from plain_search import (
+    DOCUMENTS,
+    SHORT,
+    SPECIALS,
+    Piece,
+    build,
+    plain_beam_search,
+    plainly_translated,
+    score_documents,
+    translate_documents,
+)
 
-from docmt.decoding import SearchConfig, score_documents, translate_documents
+from docmt.decoding import SearchConfig
 from docmt.decoding.ensemble import Ensemble, mean_probability
 from docmt.decoding.precision import computing_in, lower_precision
 from docmt.errors import DocmtError
@@ -20,6 +30,8 @@ ENSEMBLES = {
     "document": [SYSTEMS["document"], {**SYSTEMS["document"], **WIDE}],
     "sentence": [SYSTEMS["sentence"]] * 3,
     "sentence and contexts": [SYSTEMS["sentence"], context(sentences=1), context(representation="bilstm"), context()],
+    "sentence and multihop": [SYSTEMS["sentence"], SYSTEMS["multihop"], context(sentences=1)],
+    "hierarchical on both sides": [SYSTEMS["hierarchical on both sides"]] * 2,
     "concat, keep last": [SYSTEMS["concat, keep last"], {**SYSTEMS["concat, keep last"], **WIDE}],
     "concat, keep prefix": [SYSTEMS["concat, keep prefix"]] * 2,
     "thumt": [{"family": "thumt", "system": "sentence"}, {"family": "thumt", **context(branch="published")}],

@@ -1,5 +1,7 @@
 """The search against a plain one that recomputes everything; frames, limits, batches, scores, orders of decoding."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,19 +15,22 @@ from plain_search import (
     marked,
     plain_beam_search,
     plainly_translated,
+    reading_of,
+    score_documents,
     search_documents,
+    translate_documents,
     words_of,
 )
 
 from docmt.data import cut
-from docmt.decoding import SearchConfig, score_documents, translate_documents
+from docmt.decoding import SearchConfig
 from docmt.decoding.frame import Row
 from docmt.decoding.step import StepView
 from docmt.decoding.task import Task
 from docmt.errors import DocmtError
-from docmt.model import Reading, pack
+from docmt.model import pack
 from docmt.model.systems import Concat, Needs
-from variants import FRAMED, ONE_OF_EACH_ORDER, SYSTEMS, context, hierarchical
+from variants import FRAMED, ONE_OF_EACH_ORDER, SYSTEMS, context, hierarchical, multihop
 
 # Other marks around sentences, with the systems that the family has.
 WITH_FAMILIES = {
@@ -33,6 +38,7 @@ WITH_FAMILIES = {
     "sentence, thumt": {"family": "thumt", "system": "sentence"},
     "context, thumt": {"family": "thumt", **context(branch="published")},
     "context lstm, thumt": {"family": "thumt", **context(representation="bilstm")},
+    "multihop, thumt": {"family": "thumt", **multihop()},
     "hierarchical, thumt": {"family": "thumt", **hierarchical()},
 }
 
@@ -101,9 +107,7 @@ def check_steps(model, reading, row, streams, share_at):
     """Steps through the streams of as many beams, turning the beams round after each step."""
     beams = len(streams)
     view = StepView(model, model.memories(reading), [row], beams)
-    expected = torch.stack(
-        [model(Reading(reading.source, reading.aligned, pack([stream]))) for stream in streams]
-    )  # [B, T, d]
+    expected = torch.stack([model(replace(reading, target=pack([stream]))) for stream in streams])  # [B, T, d]
     tokens = [[token for sentence in stream for token in sentence] for stream in streams]
     places = [(number, offset) for number, s in enumerate(streams[0]) for offset in range(len(s))]
     order = torch.arange(beams)
@@ -125,7 +129,7 @@ def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
     streams = [marked(STREAM) for _ in range(3)]
     for beam, stream in enumerate(streams):
         stream[2][1] = 10 + beam  # alike until the third sentence
-    reading = Reading(pack([marked(document)]), torch.arange(len(document)))
+    reading = reading_of(model, [document])
     row = Row(range(len(document)), [len(sentence) for sentence in document])
     check_steps(model, reading, row, streams, share_at=4)  # the first five positions are the same in all beams
 
@@ -137,7 +141,7 @@ def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reor
     document = DOCUMENTS[2] if model.system.order == "sentences" else DOCUMENTS[1]
     number = number if model.system.order == "sentences" else 0
     streams = [marked([[20, 21, 10 + beam, 22, 23]]) for beam in range(3)]
-    reading = Reading(pack([marked(document)]), torch.tensor([number]))
+    reading = reading_of(model, [document], [number])
     check_steps(model, reading, Row([number], [len(document[number])]), streams, share_at=2)
 
 

@@ -9,10 +9,12 @@ import pytest
 from harness import is_refused, keeps_to_the_contract, options_of
 
 from docmt.cli.main import COMMANDS
+from docmt.model.systems import SYSTEMS
 
 # What each command needs besides, with files that are not there: no work is done, whatever the option.
 NEEDED = {
     "prepare": ["--store", "s", "--train", "none.en", "none.de"],
+    "draft": ["none", "--store", "s"],
     "train": ["--data", "none", "--run", "r"],
     "translate": ["none", "none.txt"],
     "score": ["none", "none.en", "none.de"],
@@ -91,7 +93,7 @@ def test_every_number_has_a_range(command, cases, nowhere, monkeypatch):
     for chance in cases(min(len(options), COUNTS.get(command, 20)), "numbers out of range"):
         option = chance.choice(options)
         value = chance.choice(NUMBERS)
-        system = re.match(r"model\.(group|concat|context)\.", option.dest)
+        system = re.match(rf"model\.({'|'.join(SYSTEMS)})\.", option.dest)
         needed = [*NEEDED.get(command, []), *([f"--model.system={system[1]}"] if system else [])]
         outcome = is_refused(command, *needed, f"--{option.dest}={value}")
         assert re.search(rf"--{option.dest} is .*: (choose a number from|give a)", outcome.err), outcome.err

@@ -187,11 +187,3 @@ def test_gradients_are_numbers_where_nothing_is_seen(name):
         )
         model(batch.reading).square().sum().backward()
         assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
-
-
-def test_a_joint_model_starts_from_one_of_the_encoder():
-    """The published joint training does not, as names differ; ours takes all that is there."""
-    encoder, both = build(**hierarchical()), build(**hierarchical(side="both"))
-    names = set(both.state_dict())
-    assert set(encoder.state_dict()) <= names
-    assert {name.split(".")[0] for name in names - set(encoder.state_dict())} == {"above_decoder"}

@@ -30,10 +30,28 @@ def build(seed: int = 0, **options) -> TranslationModel:
     return model.eval()
 
 
+def drafts_of(sources):
+    """A first translation of every sentence, which depends on nothing but its words; marks stay."""
+    return [[[0, *(10 + token for token in s[1:-1]), 2] for s in document] for document in sources]
+
+
+def reading(model: TranslationModel, sources, aligned=None, targets=None, predicted=None) -> Reading:
+    """What the model reads of documents (`aligned` None: to translate all sentences), with drafts if it needs any."""
+    source, drafts = pack(sources), pack(drafts_of(sources))
+    aligned = torch.arange(len(source.sentences)) if aligned is None else torch.tensor(aligned)
+    target = None if targets is None else pack(targets)
+    return Reading(source, aligned, target, predicted, drafts if model.system.needs().drafts else None)
+
+
+def logits(model: TranslationModel, pairs):
+    """`model.logits` with drafts if the model needs any."""
+    return model.logits(pairs, drafts_of([source for source, _ in pairs]) if model.system.needs().drafts else ())
+
+
 def changed_rows(model: TranslationModel, source, target) -> list[bool]:
     """For each sentence of the target: do its logits differ from those of the original pair?"""
-    before = model.logits([(SOURCE, TARGET)])[0].split([len(s) for s in TARGET])
-    after = model.logits([(source, target)])[0].split([len(s) for s in target])
+    before = logits(model, [(SOURCE, TARGET)])[0].split([len(s) for s in TARGET])
+    after = logits(model, [(source, target)])[0].split([len(s) for s in target])
     return [one.shape != other.shape or not torch.equal(one, other) for one, other in zip(before, after, strict=True)]
 
 
@@ -67,8 +85,8 @@ def test_global_decoder_layers_see_the_target_so_far():
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_nothing_looks_ahead_in_the_target(system):
     model = build(**SYSTEMS[system])
-    before = model.logits([(SOURCE, TARGET)])[0]
-    after = model.logits([(SOURCE, with_token(TARGET, 2, 3, 30))])[0]
+    before = logits(model, [(SOURCE, TARGET)])[0]
+    after = logits(model, [(SOURCE, with_token(TARGET, 2, 3, 30))])[0]
     assert torch.equal(before[:10], after[:10])
     assert not torch.equal(before[10:], after[10:])
 
@@ -101,7 +119,7 @@ def test_order_within_a_context_counts_but_for_embeddings(representation):
     swapped = with_token(with_token(SOURCE, 0, 1, 6), 0, 2, 5)
     assert changed_rows(build(**context(representation=representation)), swapped, TARGET) == [True] * 3
     model = build(**context(representation="embedding"))
-    before, after = (model.logits([(source, TARGET)])[0] for source in (SOURCE, swapped))
+    before, after = (logits(model, [(source, TARGET)])[0] for source in (SOURCE, swapped))
     torch.testing.assert_close(before[3:], after[3:], atol=1e-5, rtol=1e-5)
 
 
@@ -120,7 +138,7 @@ def test_exact_branches_begin_as_the_sentence_model_bit_for_bit(gating, represen
     model.load_state_dict({name: loaded.get(model.system.origin(name), tensor) for name, tensor in own.items()})
     model.eval()
     pairs = [(SOURCE, TARGET), (SOURCE[1:], TARGET[1:])]
-    for one, other in zip(model.logits(pairs), sentence.logits(pairs), strict=True):
+    for one, other in zip(logits(model, pairs), sentence.logits(pairs), strict=True):
         assert torch.equal(one, other)
 
 
@@ -130,7 +148,7 @@ def test_published_branches_do_not():
     model.load_state_dict(
         {name: loaded.get(model.system.origin(name), tensor) for name, tensor in model.state_dict().items()}
     )
-    assert not torch.allclose(model.logits([(SOURCE, TARGET)])[0], sentence.logits([(SOURCE, TARGET)])[0], atol=1e-3)
+    assert not torch.allclose(logits(model, [(SOURCE, TARGET)])[0], sentence.logits([(SOURCE, TARGET)])[0], atol=1e-3)
 
 
 def test_on_one_document_concat_is_the_document_transformer():
@@ -156,8 +174,8 @@ def test_group_only_on_one_sentence_is_the_sentence_transformer():
 
 def test_positions_by_sentence_make_group_only_independent_of_the_place_in_the_document():
     model = build(positions="sentence", **GROUP_ONLY)
-    together = model.logits([(SOURCE, TARGET)])[0]
-    alone = torch.cat([model.logits([([s], [t])])[0] for s, t in zip(SOURCE, TARGET, strict=True)])
+    together = logits(model, [(SOURCE, TARGET)])[0]
+    alone = torch.cat([logits(model, [([s], [t])])[0] for s, t in zip(SOURCE, TARGET, strict=True)])
     torch.testing.assert_close(together, alone)
     published = build(**GROUP_ONLY)
     assert not torch.allclose(
@@ -170,8 +188,8 @@ def test_positions_by_sentence_make_group_only_independent_of_the_place_in_the_d
 def test_batched_equals_single(system, normalization):
     model = build(**{**SYSTEMS[system], "normalization": normalization})
     pairs = [(SOURCE, TARGET), (SOURCE[:1], TARGET[:1]), (SOURCE[1:], TARGET[1:])]
-    for one, pair in zip(model.logits(pairs), pairs, strict=True):
-        torch.testing.assert_close(one, model.logits([pair])[0], atol=1e-5, rtol=1e-5)
+    for one, pair in zip(logits(model, pairs), pairs, strict=True):
+        torch.testing.assert_close(one, logits(model, [pair])[0], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +234,7 @@ def test_the_default_of_two_layers_is_all_of_fewer():
         assert scope_of(layer.attention) == "both"
     assert scope_of(model.decoder[0].cross) == "both"
     explicit = build(**one, group=Group(encoder_layers=1, decoder_layers=1, cross_layers=1))
-    assert torch.equal(model.logits([(SOURCE, TARGET)])[0], explicit.logits([(SOURCE, TARGET)])[0])
+    assert torch.equal(logits(model, [(SOURCE, TARGET)])[0], explicit.logits([(SOURCE, TARGET)])[0])
     assert ModelConfig.from_dict(asdict(model.config)) == model.config
     with pytest.raises(DocmtError, match=r"model.group.decoder_layers is 3: choose from 0 to the 1 layers there are"):
         build(**one, group=Group(decoder_layers=3))
@@ -248,7 +266,7 @@ def test_published_initialisation():
 def test_learned_positions_end_with_a_sentence_for_the_user():
     model = build(position_encoding="learned", max_positions=8)
     with pytest.raises(DocmtError, match="12 tokens is longer than the 8 learned positions"):
-        model.logits([(SOURCE, TARGET)])
+        logits(model, [(SOURCE, TARGET)])
 
 
 @pytest.mark.parametrize(
@@ -314,6 +332,10 @@ OTHER_OPTIONS = {
         "sentences": 3, "layers": 1, "representation": "bilstm", "side": "decoder", "gating": "residual",
         "branch": "published",
     },
+    "multihop": {
+        "sentences": 2, "direction": "R2L", "side": "target", "context": "references", "keys": "output",
+        "sentence_encoders": "frozen", "branch": "published",
+    },
     "hierarchical": {"sentences": 2, "side": "both", "branch": "published", "detach": True},
 }  # fmt: skip
 
@@ -363,28 +385,29 @@ def test_unequal_numbers_of_sentences_are_refused(system):
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_predicted_positions_alone_have_states(system):
     model = build(**SYSTEMS[system])
-    source, target, aligned = pack([SOURCE, SOURCE[1:]]), pack([TARGET, TARGET[1:]]), torch.arange(5)
-    predicted = torch.tensor([0, 3, 9, 17])
-    some = model(Reading(source, aligned, target, predicted))
-    assert torch.equal(some, model(Reading(source, aligned, target))[predicted])
+    documents, predicted = ([SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]]), torch.tensor([0, 3, 9, 17])
+    some = model(reading(model, *documents, predicted))
+    assert torch.equal(some, model(reading(model, *documents))[predicted])
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_filling_changes_nothing(system):
     model = build(**SYSTEMS[system])
-    reading = Reading(pack([SOURCE, SOURCE[1:]]), torch.arange(5), pack([TARGET, TARGET[1:]]))
-    filled = reading.filled(64, 1)
+    read = reading(model, [SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]])
+    filled = read.filled(64, 1)
     assert len(filled.source.tokens) == len(filled.target.tokens) == 64
-    torch.testing.assert_close(model(filled)[: len(reading.target.tokens)], model(reading), atol=1e-5, rtol=1e-5)
+    assert read.drafts is None or len(filled.drafts.sentences) == len(filled.source.sentences)
+    torch.testing.assert_close(model(filled)[: len(read.target.tokens)], model(read), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in SYSTEMS if "context" in name or name == "sentence"])
+@pytest.mark.parametrize(
+    "name", [name for name in SYSTEMS if "context" in name or "multihop" in name or name == "sentence"]
+)
 def test_sentences_that_are_only_looked_back_at_change_nothing_else(name):
     """A sentence translated alone, the others before it only read, has the states that it has among all."""
     model = build(**SYSTEMS[name])
-    source = pack([SOURCE, SOURCE])
-    states = model(Reading(source, torch.arange(6), pack([TARGET, TARGET])))
-    alone = model(Reading(source, torch.tensor([2, 4]), pack([TARGET[2:], TARGET[1:2]])))
+    states = model(reading(model, [SOURCE, SOURCE], None, [TARGET, TARGET]))
+    alone = model(reading(model, [SOURCE, SOURCE], [2, 4], [TARGET[2:], TARGET[1:2]]))
     sizes = [len(sentence) for sentence in TARGET] * 2
     parts = states.split(sizes)
     torch.testing.assert_close(alone, torch.cat((parts[2], parts[4])), atol=1e-5, rtol=1e-5)
@@ -395,7 +418,7 @@ def test_every_parameter_has_a_gradient(system):
     """A parameter without one would make processes that exchange gradients wait for ever."""
     for source, target in ((SOURCE, TARGET), (SOURCE[:1], TARGET[:1])):
         model = build(**SYSTEMS[system]).train()
-        model(Reading(pack([source]), torch.arange(len(target)), pack([target]))).square().sum().backward()
+        model(reading(model, [source], None, [target])).square().sum().backward()
         missing = [name for name, parameter in model.named_parameters() if parameter.grad is None]
         assert missing == []
 
@@ -417,17 +440,17 @@ def test_index_tensors_die_with_their_batch(system):
     gc.collect()
     gc.disable()
     try:
-        source, target = pack([SOURCE, SOURCE[1:]]), pack([TARGET, TARGET[1:]])
-        reading = Reading(source, torch.arange(5), target)
-        view = FullView(target, model.memories(reading), reading.aligned)
+        read = reading(model, [SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]])
+        source, target = read.source, read.target
+        view = FullView(target, model.memories(read), read.aligned)
         x = model.place("target", model.parts.lookup(model, "target", target.tokens), target)
         model.decode(x, view).sum().backward()
         patterns = list(view._patterns.values())
         assert patterns
-        watched = [weakref.ref(found) for found in (view, reading, source.sentences, *patterns) if _has_weakref(found)]
+        watched = [weakref.ref(found) for found in (view, read, source.sentences, *patterns) if _has_weakref(found)]
         watched += [weakref.ref(tensor) for pattern in patterns for tensor in _tensors(pattern)]
         assert len(watched) > 2 * len(patterns)
-        del source, target, reading, view, x, patterns
+        del source, target, read, view, x, patterns
         assert [found() for found in watched if found() is not None] == []
     finally:
         gc.enable()

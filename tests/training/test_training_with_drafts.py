@@ -9,10 +9,13 @@ import torch
 from runs import Killed, assert_equal_runs, kill_before
 
 from docmt.data import PreparedStore, Words
-from docmt.decoding import SearchConfig, Translator
+from docmt.decoding import SearchConfig, Translator, translate_ids
 from docmt.decoding.draft_store import draft_store
 from docmt.decoding.drafting import load_drafter
 from docmt.errors import DocmtError
+from docmt.evaluation import MetricConfig, evaluate_documents
+from docmt.experiments import EvaluationConfig
+from docmt.experiments.scores import evaluate_run
 from docmt.model.systems import Group, MultiHop
 from docmt.model_directory import find_drafter
 from docmt.training import train
@@ -83,32 +86,60 @@ def test_references_are_for_training_alone(hops, drafted):
 
 
 @pytest.mark.parametrize("context", ["drafts", "references"])
-def test_a_killed_run_resumes_bit_for_bit_and_carries_its_drafter(hops, drafted, monkeypatch, tmp_path, context):
-    settings = {"model__multihop": MultiHop(sentences=2, context=context), "stop__max_steps": 6, "checkpoints__keep": 2}
-    settings |= {"validation__every": 2, "validation__best_by": "d_bleu", "precision": "bfloat16"}
+def test_a_killed_run_resumes_bit_for_bit(hops, monkeypatch, tmp_path, context):
+    settings = {
+        "model__multihop": MultiHop(sentences=2, context=context),
+        "stop__max_steps": 4,
+        "checkpoints__every": 2,
+    }
+    settings |= {"checkpoints__every": 2, "validation__every": 2, "precision": "bfloat16"}
     train(hops("whole", **settings))
     with monkeypatch.context() as patch:
-        kill_before(patch, 5)
+        kill_before(patch, 4)
         with pytest.raises(Killed):
             train(hops("halves", **settings))
-    run = tmp_path / "halves"
-    drafts, unfinished = translated(run)
-    checkpoints = ("last", "best", "update-2", "update-4")
-    for name in checkpoints:
-        assert find_drafter(run / "checkpoints" / name) == run / "drafter"
-        assert translated(run / "checkpoints" / name)[0] == drafts
-    assert unfinished in [translated(run / "checkpoints" / name)[1] for name in checkpoints]
     train(hops("halves", **settings), resume=True)
-    assert_equal_runs(tmp_path / "whole", run)
+    assert_equal_runs(tmp_path / "whole", tmp_path / "halves")
+
+
+def test_models_and_checkpoints_have_their_drafter(hops, drafted, monkeypatch, tmp_path):
+    settings = {"stop__max_steps": 4, "validation__every": 2, "validation__best_by": "d_bleu", "checkpoints__keep": 1}
+    with monkeypatch.context() as patch:
+        kill_before(patch, 4)
+        with pytest.raises(Killed):
+            train(hops("run", **settings))
+    run = tmp_path / "run"
+    drafts, unfinished = translated(run)
+    for name in ("last", "best", "update-2"):  # all of them the same weights
+        assert find_drafter(run / "checkpoints" / name) == run / "drafter"
+    assert (drafts, unfinished) == translated(run / "checkpoints" / "update-2")
+    train(hops("run", **settings), resume=True)
+    found = translated(run)
     moved = shutil.copytree(run / "model", tmp_path / "moved")
     shutil.rmtree(run)
-    assert translated(moved) == translated(tmp_path / "whole")
+    assert translated(moved) == found
     wanted = load_drafter(drafted.drafts.drafter, drafted.tokenizer, "cpu", "float32")
     assert wanted.search == SEARCH
-    assert translated(moved)[0] == wanted.drafts(
-        [[drafted.tokenizer.encode(s) for s in d] for d in (("bo ka", "lu"), ("me",))]
-    )
+    assert found[0] == drafts == wanted.drafts([drafted.tokenizer.encode_batch(d) for d in (("bo ka", "lu"), ("me",))])
     assert "by the sentence model in `drafter`" in (moved / "README.md").read_text()
+
+
+def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_path):
+    config = hops("run", stop__max_steps=1)
+    train(config)
+    dev, evaluation = drafted.split("dev"), EvaluationConfig(SEARCH)
+    scores = evaluate_run(config, dev, evaluation)
+    translator = Translator(tmp_path / "run", device="cpu", search=SEARCH)
+    sources, specials = dev.documents("source"), translator.tokenizer.specials
+    drafts = translator.drafts(sources)
+    assert drafts == Words(*drafted.drafts.column("dev")).documents(dev.document_offsets)
+    found = translate_ids(translator.model, sources, specials, SEARCH, drafts)
+    texts = [
+        [translator.tokenizer.decode_batch(own, "target") for own in side] for side in (found, dev.documents("target"))
+    ]
+    assert scores["d_bleu"]["score"] == evaluate_documents(*texts).to_json()["d_bleu"]["score"]
+    by_instance = replace(evaluation, metrics=MetricConfig(unit="instance"))
+    assert evaluate_run(config, dev, by_instance)["sentences"] == len(dev.source_lengths)
 
 
 def test_a_drafter_that_is_missing(hops, tmp_path):

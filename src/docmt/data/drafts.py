@@ -25,6 +25,7 @@ DRAFTS_FOLDER = "drafts"
 DRAFTS_FILE = "drafts.json"
 DRAFTER_FOLDER = "drafter"
 """In the drafts of a store, in a run and in a model directory: the model that drafts."""
+_FACTS = {"model": str, "system": str, "weights": str, "search": dict, "parts": list, "store": str}
 _AGAIN = "run `docmt draft` again with --overwrite"
 
 
@@ -50,26 +51,29 @@ class Drafts:
         self.facts: dict[str, Any] = read_json(path)
         """what drafted them and how; `identity` tells whether two are the same"""
         self._sums = recorded(self.facts, path)
+        for name, kind in _FACTS.items():
+            if not isinstance(self.facts.get(name), kind):
+                raise DocmtError(f"{path} is damaged (it does not say {name!r}): {_AGAIN}")
         self._statistics = statistics
-        if self.facts.get("store") != identity_of(statistics):
+        if self.facts["store"] != identity_of(statistics):
             raise DocmtError(f"the drafts in {directory} are of another store than that around them: {_AGAIN}")
 
     @property
     def made(self) -> tuple[Path, dict[str, Any]]:
         """The model or run directory that drafted, as it was named then, and how: its search, and how many parts of the
         training documents had a model of their own."""
-        how = {"search": self.facts.get("search"), "jackknife": len(self.facts.get("parts", []))}
-        return Path(str(self.facts.get("model"))), how
+        return Path(self.facts["model"]), {"search": self.facts["search"], "jackknife": len(self.facts["parts"])}
 
     @property
     def identity(self) -> str:
         """A checksum that differs where drafts, or the model that wrote them, do."""
-        return checksum_of({"files": self._sums, **{name: self.facts.get(name) for name in ("weights", "search")}})
+        return checksum_of({"files": self._sums, **{name: self.facts[name] for name in ("weights", "search")}})
 
     @property
     def system(self) -> str:
         """Of the model that drafts."""
-        return str(self.facts.get("system"))
+        system: str = self.facts["system"]
+        return system
 
     @property
     def drafter(self) -> Path:

@@ -96,6 +96,7 @@ def draft_store(
     that was killed has done is kept: the same call goes on with it. Raises DocmtError for a model that does not fit,
     for drafts that are there, and at once if another process is drafting the store.
     """
+    device = choose_device(device)
     for each in (model, *parts):
         check_fits(each, store)
     found = find_model(model)
@@ -114,7 +115,7 @@ def draft_store(
         check_undrafted(store, overwrite)
         partial = store.directory / PARTIAL_FOLDER
         _begin(partial, facts, model, search, overwrite)
-        _draft(store, partial, [partial / DRAFTER_FOLDER, *parts], search, choose_device(device), precision)
+        _draft(store, partial, [partial / DRAFTER_FOLDER, *parts], search, device, precision)
         if PreparedStore.open(store.directory).statistics != store.statistics:
             raise DocmtError(
                 f"the store {store.directory} was prepared anew while it was being drafted: draft it again"

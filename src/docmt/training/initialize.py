@@ -11,6 +11,7 @@ from torch import Tensor
 
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.systems import Needs
 from docmt.model_directory import load_model_config, load_model_tokenizer, load_model_weights
 from docmt.text import Tokenizer
 from docmt.training.summary import new_weights_in_words
@@ -68,7 +69,7 @@ def _initialize_from_reverse(
             "side: leave it out"
         )
     started, pretrained = _load(directory, model, tokenizer)
-    if started.system != "sentence":
+    if started.chosen.needs() != Needs(sentences=1):
         raise DocmtError(f"{directory} is a {started.system} model: name a sentence model in initialize_reverse_from")
     taken = [name for name, origin in origins.items() if origin in pretrained]
     with torch.no_grad():

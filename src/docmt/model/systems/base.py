@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
+from docmt.model.systems.needs import Needs
 
 # Systems are options, too, which the command line shows without waiting for torch: they build models out of `parts`.
 if TYPE_CHECKING:
@@ -26,28 +27,6 @@ Order = Literal["documents", "sentences", "windows", "in turn"]
 """How sentences are decoded. documents: a row of the search is an instance; sentences: every sentence of every document
 in one pool; windows: overlapping windows, the last sentence of each kept; in turn: sentence i of all documents, then
 sentence i + 1, each after its document's own earlier translations."""
-
-
-@dataclass(frozen=True)
-class Needs:
-    """Which sentences a system reads together; instances are cut by it, in training and in translation alike."""
-
-    sentences: int | None = None
-    """most sentences of an instance; None: as many as the limits of the model allow"""
-    before: int = 0
-    """sentences of the source before the first one that is translated: they are read, not translated"""
-    joined: bool = False
-    """those before are read as one sequence, so that positions must reach through all of them"""
-    windows: bool = False
-    """an instance ends at every sentence, so that instances overlap; otherwise they lie end to end"""
-    padding_windows: bool = False
-    """with windows, in training: further, shorter ones at the end of each document"""
-    shown: int = 0
-    """sentences of the target before the first one that is translated: they are decoder input, too, without labels"""
-    drafts: bool = False
-    """a first translation of every sentence that is read, by a model of single sentences"""
-    references: bool = False
-    """in training also the true translation of every sentence that is read"""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from typing import Literal
 
 from docmt.errors import DocmtError
 from docmt.model.sizes import Sizes
-from docmt.model.systems.base import Needs, Order, Rules, System
+from docmt.model.systems.base import Order, Rules, System
 from docmt.model.systems.document import Document
+from docmt.model.systems.needs import Needs
 from docmt.settings import ranged
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 from docmt.errors import DocmtError
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
-from docmt.model.systems.base import Needs, System
+from docmt.model.systems.base import System
+from docmt.model.systems.needs import Needs
 from docmt.settings import ranged
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from docmt.model.sight import Sight
-from docmt.model.systems.base import Needs, Order, Rules, System
+from docmt.model.systems.base import Order, Rules, System
+from docmt.model.systems.needs import Needs
 
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention

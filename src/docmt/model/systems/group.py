@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from docmt.errors import DocmtError
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
-from docmt.model.systems.base import Needs, Order, System
+from docmt.model.systems.base import Order, System
+from docmt.model.systems.needs import Needs
 from docmt.settings import ranged
 
 if TYPE_CHECKING:

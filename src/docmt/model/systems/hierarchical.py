@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from docmt.model.sight import Sight
-from docmt.model.systems.base import Needs, Order, System
+from docmt.model.systems.base import Order, System
+from docmt.model.systems.needs import Needs
 from docmt.settings import ranged
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from docmt.model.sight import Sight
-from docmt.model.systems.base import Needs, System
+from docmt.model.systems.base import System
+from docmt.model.systems.needs import Needs
 from docmt.settings import ranged
 
 if TYPE_CHECKING:
@@ -103,8 +104,7 @@ class MultiHop(System):
         source, found = reading.source, {}
         if self.side != "target":
             found["context"] = model.get_submodule("source_sentences")(model, source)
-        numbers = reading.aligned.unique()
-        current, _ = source.only(numbers)
+        current, _ = source.only(numbers := reading.aligned.unique())
         x = model.place("source", model.parts.lookup(model, "source", current.tokens), current)
         states = model.run_encoder(x, FullView(current, found, numbers))
         found["source"] = Memory(states, source.sentences.with_only(numbers))
