@@ -83,7 +83,7 @@ def test_label_tokens_are_known_before_collating(name, change, drafted):
     for indices in corpus.train.plan.epoch(0):
         assert corpus.train.batch(indices).tokens == corpus.train.label_tokens(indices)
         total += corpus.train.label_tokens(indices)
-    words = len(store.split("train").target_tokens) + 2 * len(store.split("train").target_lengths)
+    words = len(drafted.split("train").target_tokens) + 2 * len(drafted.split("train").target_lengths)
     windows = name in ("concat", "concat, padding windows")
     assert (total > words) if windows else (total == words)  # in windows sentences are predicted more than once
 

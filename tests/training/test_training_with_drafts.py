@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from docmt.decoding.drafting import load_drafter
 from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.experiments import EvaluationConfig
-from docmt.experiments.scores import evaluate_run
+from docmt.experiments.scores import evaluate_run, stored_scores
 from docmt.model.systems import Group, MultiHop
 from docmt.model_directory import find_drafter
 from docmt.training import train
@@ -111,7 +112,9 @@ def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_pa
     config = hops("run", stop__max_steps=1)
     train(config)
     dev, evaluation = drafted.split("dev"), EvaluationConfig(SEARCH)
-    scores = evaluate_run(config, dev, evaluation)
+    tested = SimpleNamespace(split=lambda name: dev)  # a store whose test split is what is dev here
+    evaluate_run(config, tested, evaluation)
+    scores = stored_scores(config.run, evaluation)
     translator = Translator(tmp_path / "run", device="cpu", search=SEARCH)
     sources, specials = dev.documents("source"), translator.tokenizer.specials
     drafts = translator.drafts(sources)
@@ -122,7 +125,8 @@ def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_pa
     ]
     assert scores["d_bleu"]["score"] == evaluate_documents(*texts).to_json()["d_bleu"]["score"]
     by_instance = replace(evaluation, metrics=MetricConfig(unit="instance"))
-    assert evaluate_run(config, dev, by_instance)["sentences"] == len(dev.source_lengths)
+    evaluate_run(config, tested, by_instance)
+    assert stored_scores(config.run, by_instance)["sentences"] == len(dev.source_lengths)
 
 
 def test_a_drafter_that_is_missing(hops, tmp_path):
