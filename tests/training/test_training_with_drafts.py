@@ -8,14 +8,14 @@ import pytest
 import torch
 from runs import Killed, assert_equal_runs, kill_before
 
-from docmt.data import PreparedStore, Words
+from docmt.data import PrepareConfig, PreparedStore, Words, prepare
 from docmt.decoding import SearchConfig, Translator, translate_ids
 from docmt.decoding.draft_store import draft_store
 from docmt.decoding.drafting import load_drafter
 from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.experiments import EvaluationConfig
-from docmt.experiments.scores import evaluate_run
+from docmt.experiments.scores import evaluate_run, stored_scores
 from docmt.model.systems import Group, MultiHop
 from docmt.model_directory import find_drafter
 from docmt.training import train
@@ -40,10 +40,14 @@ def sentence_run(tiny_config, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def drafted(store, sentence_run, tmp_path_factory):
-    """A store with drafts."""
-    copy = shutil.copytree(store.directory, tmp_path_factory.mktemp("drafted") / "store")
-    draft_store(PreparedStore.open(copy), sentence_run, SEARCH, device="cpu")
-    return PreparedStore.open(copy)
+    """The store with a test split and drafts."""
+    corpora = store.directory.parent
+    files = {"train": [corpora / "train.jsonl"], "dev": [corpora / "dev.jsonl"], "test": [corpora / "dev.jsonl"]}
+    languages = {"source_language": "xx", "target_language": "yy"}
+    folder = tmp_path_factory.mktemp("drafted") / "store"
+    found = prepare(PrepareConfig(store=folder, vocabulary_size=300, **languages, **files))
+    draft_store(found, sentence_run, SEARCH, device="cpu")
+    return found
 
 
 @pytest.fixture
@@ -127,19 +131,23 @@ def test_models_and_checkpoints_have_their_drafter(hops, drafted, monkeypatch, t
 def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_path):
     config = hops("run", stop__max_steps=1)
     train(config)
-    dev, evaluation = drafted.split("dev"), EvaluationConfig(SEARCH)
-    scores = evaluate_run(config, dev, evaluation)
+    test, evaluation = drafted.split("test"), EvaluationConfig(SEARCH)
+    evaluate_run(config, drafted, evaluation)
     translator = Translator(tmp_path / "run", device="cpu", search=SEARCH)
-    sources, specials = dev.documents("source"), translator.tokenizer.specials
+    sources, specials = test.documents("source"), translator.tokenizer.specials
     drafts = translator.drafts(sources)
-    assert drafts == Words(*drafted.drafts.column("dev")).documents(dev.document_offsets)
+    assert drafts == Words(*drafted.drafts.column("test")).documents(test.document_offsets)
     found = translate_ids(translator.model, sources, specials, SEARCH, drafts)
     texts = [
-        [translator.tokenizer.decode_batch(own, "target") for own in side] for side in (found, dev.documents("target"))
+        [translator.tokenizer.decode_batch(own, "target") for own in side] for side in (found, test.documents("target"))
     ]
-    assert scores["d_bleu"]["score"] == evaluate_documents(*texts).to_json()["d_bleu"]["score"]
+    assert (
+        stored_scores(config.run, evaluation)["d_bleu"]["score"]
+        == evaluate_documents(*texts).to_json()["d_bleu"]["score"]
+    )
     by_instance = replace(evaluation, metrics=MetricConfig(unit="instance"))
-    assert evaluate_run(config, dev, by_instance)["sentences"] == len(dev.source_lengths)
+    evaluate_run(config, drafted, by_instance)
+    assert stored_scores(config.run, by_instance)["sentences"] == len(test.source_lengths)
 
 
 def test_a_drafter_that_is_missing(hops, tmp_path):
