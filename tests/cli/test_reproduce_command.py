@@ -103,6 +103,25 @@ def test_overrides_reach_every_run(experiment, tested, tmp_path):
         assert run.name.split("-")[1] in ("seed4", "seed7")
 
 
+def test_every_run_is_asked_a_test_set(experiment, tested, corpus, tmp_path):
+    options = ["--data", tested, "--output", tmp_path / "out", "--stop.max_steps", 4, "--search.beam", 1]
+    suite = ["--suite", corpus / "test.contrastive.jsonl"]
+    outcome = call("reproduce", experiment, *options, *suite)
+    assert outcome.status == 0, outcome.err
+    assert "## Right candidates of test.contrastive.jsonl\n" in outcome.out
+    rows = json.loads((tmp_path / "out" / "small-cpu.json").read_text())["suite"]["rows"]
+    names = re.findall(r"\((.*)\)", call("reproduce", experiment, *options, "--dry_run").out)
+    for row, name in zip(rows, names, strict=True):
+        run = tmp_path / "out" / "runs" / name
+        alone = json.loads(call("evaluate", "--model", run, *suite, "--json", "-").out)["phenomena"]
+        for phenomenon, cells in row["cells"].items():
+            counts = {distance: cell["correct"] for distance, cell in cells.items()}
+            assert counts == {d: cell["correct"] for d, cell in alone[phenomenon]["distances"].items()}
+    fails(
+        "reproduce", experiment, *options, "--suite", experiment, message="small.yaml, line 2: not valid JSON: a contr"
+    )
+
+
 def test_a_failed_run_is_told_at_the_end(experiment, tested, tmp_path):
     experiment.write_text(
         EXPERIMENT

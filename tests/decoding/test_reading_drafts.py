@@ -1,10 +1,13 @@
 """Translating and scoring by models that read drafts."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from plain_search import DOCUMENTS, SHORT, SPECIALS, build, marked
 
-from docmt.decoding import SearchConfig, score_documents, translate_documents
+from docmt.decoding import SearchConfig, drafting, score_documents, translate_documents
+from docmt.decoding.drafting import Drafter
 from docmt.decoding.ensemble import Ensemble
 from docmt.decoding.task import Task
 from docmt.model import Reading, pack
@@ -117,3 +120,14 @@ def test_long_drafts_count_as_tokens():
         for drafted in (DRAFTS, drafts)
     ]
     assert [len(own) for own in batches] == [2, 3]
+
+
+def test_equal_documents_are_drafted_once(monkeypatch):
+    drafter = Drafter(build(1, system="sentence"), SimpleNamespace(specials=SPECIALS), CONFIG, "float32")
+    wanted, asked, done = drafter.drafts(DOCUMENTS), [], []
+    original = drafting.translate_documents
+    monkeypatch.setattr(drafting, "translate_documents", lambda *a: asked.append(a[1]) or original(*a))
+    found = drafter.drafts([DOCUMENTS[1], *DOCUMENTS, DOCUMENTS[0]], done.append)
+    assert found == [wanted[1], *wanted, wanted[0]]
+    assert [len(documents) for documents in asked] == [len(DOCUMENTS)]
+    assert sum(done) == sum(map(len, found))

@@ -103,8 +103,8 @@ def write_and_read(plan, evaluation):
 
 
 RESULTS = {
-    "sentence": {"pronoun": {1: (10, 20), 2: (19, 20)}, "name": {1: (10, 20), 2: (10, 20)}},
-    "group": {"pronoun": {1: (20, 20), 2: (19, 20)}, "name": {1: (17, 20), 2: (20, 20)}},
+    "sentence": {"name": {1: (10, 20), 2: (10, 20)}, "pronoun": {1: (10, 20), 2: (19, 20)}},
+    "group": {"name": {1: (17, 20), 2: (20, 20)}, "pronoun": {1: (20, 20), 2: (19, 20)}},
 }
 
 
@@ -131,7 +131,7 @@ def test_the_table_says_what_was_predicted_and_what_differs(answered, suite):
     assert lines[4] == "| sentence | (50.0) | (95.0) ! | (50.0) | (50.0) |"
     assert lines[5] == "| group | **100.0** | **95.0** | **85.0** | (100.0) ! |"
     assert "(20 a cell)" in text
-    assert "3 standard errors of guessing): 2 of 8 cells (sentence: pronoun 2; group: name 2)" in text
+    assert "3 standard errors of guessing): 2 of 8 cells\n  - sentence: pronoun at 2\n  - group: name at 2\n" in text
     cell = json.loads(written)["suite"]["rows"][1]["cells"]["name"]["2"]
     assert (cell["predicted"], cell["above_chance"], cell["accuracy"], cell["chance"]) == (False, True, 1.0, 0.5)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from docmt.data import PrepareConfig, prepare
+from docmt.decoding import SearchConfig
+from docmt.decoding.draft_store import draft_store
 from docmt.model import ModelConfig
 from docmt.model.systems import Group
 from docmt.training import (
@@ -18,8 +20,10 @@ from docmt.training import (
     StopConfig,
     TrainConfig,
     ValidationConfig,
+    train,
 )
 
+DRAFT_SEARCH = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)
 WORDS = ["bo", "ka", "lu", "me", "ni", "po", "ra", "su", "ta", "vu"]
 
 
@@ -79,6 +83,27 @@ def tiny_config(store):
         seed=3,
         log_every=2,
     )
+
+
+@pytest.fixture(scope="session")
+def sentence_run(tiny_config, tmp_path_factory):
+    """The run directory of a sentence model."""
+    model = replace(tiny_config.model, system="sentence", group=Group())
+    run = tmp_path_factory.mktemp("drafter") / "sentence"
+    train(replace(tiny_config, run=run, model=model, stop=replace(tiny_config.stop, max_steps=3)))
+    return run
+
+
+@pytest.fixture(scope="session")
+def drafted(store, sentence_run, tmp_path_factory):
+    """The store with a test split and drafts."""
+    corpora = store.directory.parent
+    files = {"train": [corpora / "train.jsonl"], "dev": [corpora / "dev.jsonl"], "test": [corpora / "dev.jsonl"]}
+    languages = {"source_language": "xx", "target_language": "yy"}
+    folder = tmp_path_factory.mktemp("drafted") / "store"
+    found = prepare(PrepareConfig(store=folder, vocabulary_size=300, **languages, **files))
+    draft_store(found, sentence_run, DRAFT_SEARCH, device="cpu")
+    return found
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from docmt.data import PrepareConfig, prepare
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.parts import Parts
-from docmt.model.systems import Concat, Context, Hierarchical
+from docmt.model.systems import Concat, Context, Hierarchical, MultiHop
 from docmt.model_directory import load_model
 from docmt.training import train
 from docmt.training.corpus import TrainingCorpus, fit_model_config
@@ -32,6 +32,16 @@ SYSTEMS = {
     },
     "context embeddings": {"model__system": "context", "model__context": Context(representation="embedding")},
     "context, two layers": {"model__system": "context", "model__context": Context(layers=2, side="decoder")},
+    "multihop": {"model__system": "multihop"},
+    "multihop, as published": {"model__system": "multihop", "model__multihop": MultiHop(branch="published")},
+    "multihop after references": {
+        "model__system": "multihop",
+        "model__multihop": MultiHop(sentences=2, context="references", direction="R2L"),
+    },
+    "multihop over the source": {
+        "model__system": "multihop",
+        "model__multihop": MultiHop(side="source", keys="output"),
+    },
     "hierarchical": {"model__system": "hierarchical"},
     "hierarchical, as published": {
         "model__system": "hierarchical",
@@ -48,13 +58,10 @@ SYSTEMS = {
 }
 
 
-@pytest.fixture(scope="session")
-def sentence_model(store, tmp_path_factory, tiny_config):
-    """A run directory of a sentence model."""
-    run = tmp_path_factory.mktemp("started") / "sentence"
-    model = replace(tiny_config.model, system="sentence", group=type(tiny_config.model.group)())
-    train(replace(tiny_config, run=run, model=model, stop=replace(tiny_config.stop, max_steps=2)))
-    return run
+@pytest.fixture
+def change(change, drafted):
+    """As elsewhere, but the store has drafts, for the systems that read them."""
+    return lambda **settings: change(**{"data": drafted.directory, **settings})
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -70,8 +77,8 @@ def test_every_system_trains_and_resumes_bit_for_bit(name, change, tmp_path):
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_label_tokens_are_known_before_collating(name, change, store):
-    corpus = TrainingCorpus(store, change(**SYSTEMS[name]))
+def test_label_tokens_are_known_before_collating(name, change, drafted):
+    corpus = TrainingCorpus(drafted, change(**SYSTEMS[name]))
     total = 0
     for indices in corpus.train.plan.epoch(0):
         assert corpus.train.batch(indices).tokens == corpus.train.label_tokens(indices)
@@ -89,6 +96,10 @@ PROMISED = {
     "context lstm": ("context",),
     "context embeddings": ("context",),
     "context, two layers": ("context",),
+    "multihop": ("hops", "draft"),
+    "multihop, as published": ("hops", "draft"),
+    "multihop after references": ("hops", "draft"),
+    "multihop over the source": ("hops",),
     "hierarchical": ("above_encoder.",),
     "hierarchical, as published": ("above_encoder.",),
     "hierarchical in the decoder": ("above_decoder.",),
@@ -97,18 +108,18 @@ PROMISED = {
 
 
 @pytest.mark.parametrize("name", PROMISED)
-def test_with_the_rest_frozen_exactly_the_new_weights_move(name, change, sentence_model, store, tmp_path):
-    settings = {**SYSTEMS[name], "initialize_from": sentence_model, "freeze": "loaded", "optimizer__warmup": 0}
+def test_with_the_rest_frozen_exactly_the_new_weights_move(name, change, sentence_run, store, tmp_path):
+    settings = {**SYSTEMS[name], "initialize_from": sentence_run, "freeze": "loaded", "optimizer__warmup": 0}
     config = change(run=tmp_path / "run", stop__max_steps=4, **settings)
     train(config)
     # The weights before: those of the sentence model where there are any, else what the seed gives.
-    trained, loaded = load_model(tmp_path / "run"), load_model(sentence_model).state_dict()
+    trained, loaded = load_model(tmp_path / "run"), load_model(sentence_run).state_dict()
     promised = {weight for weight in trained.state_dict() if any(part in weight for part in PROMISED[name])}
     assert promised
     assert promised == {weight for weight in trained.state_dict() if trained.system.origin(weight) is None}
     for weight, tensor in trained.state_dict().items():
         if weight not in promised:
-            assert torch.equal(tensor, loaded[weight]), weight
+            assert torch.equal(tensor, loaded[trained.system.origin(weight)]), weight
     train(change(run=tmp_path / "less", **{**settings, "stop__max_steps": 3}))
     less = load_model(tmp_path / "less").state_dict()
     for weight in promised:
@@ -118,17 +129,17 @@ def test_with_the_rest_frozen_exactly_the_new_weights_move(name, change, sentenc
     assert set(state["new_weights"]) == promised
 
 
-def test_with_copies_only_gates_are_new(change, sentence_model, tmp_path):
-    settings = {"initialize_from": sentence_model, "freeze": "loaded", "model__group__global_from": "local"}
+def test_with_copies_only_gates_are_new(change, sentence_run, tmp_path):
+    settings = {"initialize_from": sentence_run, "freeze": "loaded", "model__group__global_from": "local"}
     train(change(run=tmp_path / "run", stop__max_steps=2, **settings))
-    loaded = load_model(sentence_model).state_dict()
+    loaded = load_model(sentence_run).state_dict()
     for weight, tensor in load_model(tmp_path / "run").state_dict().items():
         if ".gate." not in weight:
             assert torch.equal(tensor, loaded[weight.replace(".whole.", ".local.")]), weight
 
 
-def test_a_frozen_run_resumes_bit_for_bit(change, sentence_model, tmp_path):
-    settings = {**SYSTEMS["context"], "initialize_from": sentence_model, "freeze": "loaded"}
+def test_a_frozen_run_resumes_bit_for_bit(change, sentence_run, tmp_path):
+    settings = {**SYSTEMS["context"], "initialize_from": sentence_run, "freeze": "loaded"}
     train(change(run=tmp_path / "whole", stop__max_steps=6, **settings))
     train(change(run=tmp_path / "halves", stop__max_steps=3, **settings))
     train(change(run=tmp_path / "halves", stop__max_steps=6, **settings), resume=True)
@@ -137,27 +148,28 @@ def test_a_frozen_run_resumes_bit_for_bit(change, sentence_model, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["sentence", "document", "concat"])
-def test_freezing_everything_is_refused(name, change, sentence_model):
+def test_freezing_everything_is_refused(name, change, sentence_run):
     with pytest.raises(DocmtError, match="freeze loaded would freeze everything"):
-        train(change(**SYSTEMS[name], initialize_from=sentence_model, freeze="loaded"))
+        train(change(**SYSTEMS[name], initialize_from=sentence_run, freeze="loaded"))
 
 
 @pytest.mark.parametrize("name", [name for name in SYSTEMS if name != "group" and "as published" not in name])
-def test_a_new_model_says_what_the_sentence_model_says(name, change, sentence_model, store):
+def test_a_new_model_says_what_the_sentence_model_says(name, change, sentence_run, store):
     """Bit for bit: of documents (context), or of documents of one sentence (document, concat)."""
-    sentence = load_model(sentence_model)
+    sentence = load_model(sentence_run)
     torch.manual_seed(3)
     model = TranslationModel(fit_model_config(change(**SYSTEMS[name]).model, store)).eval()
-    initialize_from(model, sentence_model, store.tokenizer)
+    initialize_from(model, sentence_run, store.tokenizer)
     one, two = ([0, 5, 6, 2], [0, 7, 2]), ([0, 8, 2], [0, 9, 10, 2])
     pairs = [([one[0], two[0]], [one[1], two[1]])]
     if name.startswith(("document", "concat")):
         pairs = [([source], [target]) for source, target in (one, two)]
-    for found, wanted in zip(model.logits(pairs), sentence.logits(pairs), strict=True):
+    drafts = [[[0, 11, 2] for _ in source] for source, _ in pairs] if model.system.needs().drafts else ()
+    for found, wanted in zip(model.logits(pairs, drafts), sentence.logits(pairs), strict=True):
         assert torch.equal(found, wanted)
 
 
-def test_models_without_a_place_are_refused(change, sentence_model, store, tmp_path):
+def test_models_without_a_place_are_refused(change, sentence_run, store, tmp_path):
     train(change(run=tmp_path / "group", stop__max_steps=1))
     for name in ("sentence", "document", "context"):
         model = TranslationModel(fit_model_config(change(**SYSTEMS[name]).model, store))
@@ -167,7 +179,7 @@ def test_models_without_a_place_are_refused(change, sentence_model, store, tmp_p
             initialize_from(model, tmp_path / "group", store.tokenizer)
     smaller = fit_model_config(change(**SYSTEMS["context"], model__encoder_layers=1).model, store)
     with pytest.raises(DocmtError, match=r"model.encoder_layers is 1, but 2 in .*sentence.*: choose the same"):
-        initialize_from(TranslationModel(smaller), sentence_model, store.tokenizer)
+        initialize_from(TranslationModel(smaller), sentence_run, store.tokenizer)
 
 
 def test_a_document_model_is_a_start_as_well(change, store, tmp_path):
@@ -249,10 +261,10 @@ def test_few_learned_positions_are_enough_for_short_instances(change, store):
     ("setting", "value"),
     [("heads", 4), ("normalization", "pre"), ("activation", "gelu"), ("embedding_normalization", True)],
 )
-def test_weights_of_equal_shapes_that_mean_something_else_are_refused(change, sentence_model, store, setting, value):
+def test_weights_of_equal_shapes_that_mean_something_else_are_refused(change, sentence_run, store, setting, value):
     config = fit_model_config(change(**SYSTEMS["context"], **{f"model__{setting}": value}).model, store)
     with pytest.raises(DocmtError, match=rf"model.{setting} is {value!r}, but .* which this model is to start from"):
-        initialize_from(TranslationModel(config), sentence_model, store.tokenizer)
+        initialize_from(TranslationModel(config), sentence_run, store.tokenizer)
 
 
 def test_global_attention_is_new_whatever_the_start_but_its_own_system(change, store, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from runs import Killed, assert_equal_runs, kill_before
 
-from docmt.data import PrepareConfig, PreparedStore, Words, prepare
+from docmt.data import PreparedStore, Words
 from docmt.decoding import SearchConfig, Translator, translate_ids
 from docmt.decoding.draft_store import draft_store
 from docmt.decoding.drafting import load_drafter
@@ -27,27 +27,6 @@ from docmt.weights import WEIGHTS_FILE
 SEARCH = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)
 HOPS = {"model__system": "multihop", "model__multihop": MultiHop(sentences=2), "model__group": Group()}
 SENTENCE = {"model__system": "sentence", "model__group": Group()}
-
-
-@pytest.fixture(scope="module")
-def sentence_run(tiny_config, tmp_path_factory):
-    """The run directory of a sentence model."""
-    model = replace(tiny_config.model, system="sentence", group=Group())
-    run = tmp_path_factory.mktemp("drafter") / "sentence"
-    train(replace(tiny_config, run=run, model=model, stop=replace(tiny_config.stop, max_steps=3)))
-    return run
-
-
-@pytest.fixture(scope="module")
-def drafted(store, sentence_run, tmp_path_factory):
-    """The store with a test split and drafts."""
-    corpora = store.directory.parent
-    files = {"train": [corpora / "train.jsonl"], "dev": [corpora / "dev.jsonl"], "test": [corpora / "dev.jsonl"]}
-    languages = {"source_language": "xx", "target_language": "yy"}
-    folder = tmp_path_factory.mktemp("drafted") / "store"
-    found = prepare(PrepareConfig(store=folder, vocabulary_size=300, **languages, **files))
-    draft_store(found, sentence_run, SEARCH, device="cpu")
-    return found
 
 
 @pytest.fixture

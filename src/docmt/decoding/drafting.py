@@ -37,10 +37,18 @@ class Drafter:
     def drafts(
         self, documents: Sequence[WordIds], on_sentences: Callable[[int], object] = lambda count: None
     ) -> list[list[list[int]]]:
-        """A draft of every sentence of documents of word ids; those of empty sentences are empty."""
+        """A draft of every sentence of documents of word ids; those of empty sentences are empty.
+
+        Equal documents are drafted once: candidate translations that are compared have the same source.
+        """
+        keys = [tuple(map(tuple, document)) for document in documents]
+        different = dict(zip(keys, documents, strict=True))
+        on_sentences(sum(map(len, documents)) - sum(map(len, different)))
+        specials, own = self.tokenizer.specials, list(different.values())
         with computing_in(self.model, self.precision):
-            found = translate_documents(self.model, documents, self.tokenizer.specials, self.search, on_sentences)
-        return [ranks[0].sentences for ranks in found]
+            found = translate_documents(self.model, own, specials, self.search, on_sentences)
+        drafted = {key: ranks[0].sentences for key, ranks in zip(different, found, strict=True)}
+        return [drafted[key] for key in keys]
 
     def in_batches_of(self, batch_tokens: int) -> Drafter:
         """The same, which searches as many tokens together."""

@@ -37,10 +37,10 @@ def collect_preferences(plan: Plan, evaluation: EvaluationConfig) -> list[Row]:
 
 
 def _cells(variant: Variant, results: Sequence[ContrastiveResult]) -> dict[str, dict[str, Any]]:
-    """Of each phenomenon and distance the counts of all runs, and whether they are what was predicted."""
+    """Of each phenomenon (known ones first) and distance the counts of all runs, and what was predicted."""
     cells: dict[str, dict[str, Any]] = {}
-    for phenomenon, row in results[0].cells.items():
-        for distance in row:
+    for phenomenon in sorted(results[0].cells, key=[*PHENOMENA, *results[0].cells].index):
+        for distance in results[0].cells[phenomenon]:
             counts = [result.cells[phenomenon][distance] for result in results]
             count = Count.sum(counts)
             shares = [100 * each.accuracy for each in counts]
@@ -99,35 +99,42 @@ def preference_lines(rows: Sequence[Row], suite: str) -> list[str]:
         "brackets what guessing gives) and distance of what decides, in sentences",
         "- **bold**: the system sees what decides, as far as it is known what it sees; in `()`: it does not",
     ]
-    wrong = [
-        f"{_name(row)}: {phenomenon} {distance}"
-        for row in rows
-        for phenomenon, distance in columns
-        if _surprises(row["cells"][phenomenon][distance])
-    ]
-    checked = sum(cell["predicted"] is not None for row in rows for by in row["cells"].values() for cell in by.values())
+    checked = [cell for row in rows for by in row["cells"].values() for cell in by.values() if _is_predicted(cell)]
     if checked:
-        known = (
-            f"- otherwise than that predicts (`!`; above chance: by more than {MARGIN:g} standard errors of guessing)"
+        lines.append(
+            f"- otherwise than that predicts (`!`; above chance: by more than {MARGIN:g} standard errors of guessing): "
+            f"{sum(map(_surprises, checked))} of {len(checked)} cells"
         )
-        places = f" ({'; '.join(wrong)})" if wrong else ""
-        lines.append(f"{known}: {len(wrong)} of {checked} cells{places}")
-    return [*lines, ""]
+    return [*lines, *map(_surprises_of, filter(_surprises_of, rows)), ""]
+
+
+def _surprises_of(row: Row) -> str:
+    """Where a row is otherwise than predicted, as an item of a list; empty where it is not."""
+    found = {
+        phenomenon: [distance for distance, cell in cells.items() if _surprises(cell)]
+        for phenomenon, cells in row["cells"].items()
+    }
+    words = [f"{phenomenon} at {', '.join(distances)}" for phenomenon, distances in found.items() if distances]
+    return f"  - {_name(row)}: {'; '.join(words)}" if words else ""
 
 
 def _name(row: Row) -> str:
     return f"{row['variant']}, {row['axis']} {row['point']}" if row["axis"] else str(row["variant"])
 
 
+def _is_predicted(cell: Mapping[str, Any]) -> bool:
+    return cell["predicted"] is not None
+
+
 def _surprises(cell: Mapping[str, Any]) -> bool:
-    return cell["predicted"] is not None and cell["predicted"] != cell["above_chance"]
+    return _is_predicted(cell) and cell["predicted"] != cell["above_chance"]
 
 
 def _cell(cell: Mapping[str, Any]) -> str:
     text = f"{100 * cell['accuracy']:.1f}"
     if cell["spread"] is not None:
         text += f" ± {cell['spread']:.1f}"
-    if cell["predicted"] is not None:
+    if _is_predicted(cell):
         text = f"**{text}**" if cell["predicted"] else f"({text})"
     return text + (" !" if _surprises(cell) else "")
 
