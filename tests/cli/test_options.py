@@ -59,7 +59,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*TRAIN, "--gate_bias", "1e9"], r"--model.group.gate_bias is 1000000000.0: choose"),
         (
             [*TRAIN, "--sentences", "1"],
-            r"--sentences may be --model.concat.sentences or --model.context.sentences: wri",
+            r"--sentences may be --model.concat.sentences or .*--model.hierarchical.sentences: wri",
         ),
         ([*TRAIN, "--batch_size", "1"], r"unknown option --batch_size; did you mean --batches.batch_tokens\?"),
         ([*TRAIN, "--lr", "1"], r"unknown option --lr; did you mean --optimizer.learning_rate\?"),

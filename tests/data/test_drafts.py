@@ -115,10 +115,13 @@ def test_another_number_of_sentences(store):
 
 
 def test_numbers_that_are_no_words(store):
-    for token in (1, store.tokenizer.specials.eod):
+    for token in (1, store.tokenizer.specials.eod, store.tokenizer.vocabulary_size):
         write(store, [[[7, 8], [9]], [[token], [10], [4]]])
         with pytest.raises(DocmtError, match=r"train_tokens\.npy is missing or damaged .*no words"):
             store.drafts.column("train")
+    for token in (store.tokenizer.specials.unk, store.tokenizer.specials.mask):
+        write(store, [[[7, 8], [9]], [[token], [10], [4]]])
+        assert token in store.drafts.column("train").tokens
 
 
 def test_drafts_of_another_store(store, tmp_path):

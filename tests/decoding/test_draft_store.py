@@ -197,9 +197,11 @@ def test_a_damaged_group_is_told(store, folder, monkeypatch):
         with pytest.raises(Killed):
             draft_store(store, folder / "one", SEARCH)
     [group] = (store.directory / "drafts.partial").glob("*.npz")
-    group.write_bytes(group.read_bytes()[:100])
-    with pytest.raises(DocmtError, match=r"\.npz is damaged .*: remove it, and give the same command again"):
-        draft_store(store, folder / "one", SEARCH)
+    whole = group.read_bytes()
+    for content in (b"", whole[:100], whole.replace(b"lengths", b"breadth"), b"\x93NUMPY" + whole):
+        group.write_bytes(content)
+        with pytest.raises(DocmtError, match=r"\.npz is damaged .*: remove it, and give the same command again"):
+            draft_store(store, folder / "one", SEARCH)
     group.unlink()
     draft_store(store, folder / "one", SEARCH)
 

@@ -2,13 +2,12 @@
 
 import json
 import random
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from docmt.data import PrepareConfig, PreparedStore, prepare
+from docmt.data import PrepareConfig, prepare
 from docmt.decoding import SearchConfig
 from docmt.decoding.draft_store import draft_store
 from docmt.model import ModelConfig
@@ -97,10 +96,14 @@ def sentence_run(tiny_config, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def drafted(store, sentence_run, tmp_path_factory):
-    """A store with drafts."""
-    copy = shutil.copytree(store.directory, tmp_path_factory.mktemp("drafted") / "store")
-    draft_store(PreparedStore.open(copy), sentence_run, DRAFT_SEARCH, device="cpu")
-    return PreparedStore.open(copy)
+    """The store with a test split and drafts."""
+    corpora = store.directory.parent
+    files = {"train": [corpora / "train.jsonl"], "dev": [corpora / "dev.jsonl"], "test": [corpora / "dev.jsonl"]}
+    languages = {"source_language": "xx", "target_language": "yy"}
+    folder = tmp_path_factory.mktemp("drafted") / "store"
+    found = prepare(PrepareConfig(store=folder, vocabulary_size=300, **languages, **files))
+    draft_store(found, sentence_run, DRAFT_SEARCH, device="cpu")
+    return found
 
 
 @pytest.fixture
