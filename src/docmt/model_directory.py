@@ -314,6 +314,11 @@ def load_languages(directory: Path | str) -> tuple[str, str]:
     return codes[0], codes[1]
 
 
+def differ(ours: tuple[str, str], theirs: tuple[str, str]) -> bool:
+    """Whether two pairs of languages are different ones, as far as they are known."""
+    return any(one and other and one != other for one, other in zip(ours, theirs, strict=True))
+
+
 def find_model(directory: Path | str) -> Path:
     """The model directory meant: `directory` itself, or the model of a run directory.
 

@@ -29,7 +29,9 @@ def folder(store, tmp_path_factory):
     outcome = call("draft", folder / "sentence", "--store", folder / "S", *SEARCH, "--device", "cpu")
     assert outcome.status == 0, outcome.err
     assert outcome.out.endswith("sentences of train, dev are drafted\n")
-    assert outcome.err == f"docmt: try: docmt train --store {folder / 'S'} --run RUN --system multihop\n"
+    start = f"--system multihop --initialize_from {folder / 'sentence'}"
+    recipe = folder / "sentence" / "recipe.yaml"
+    assert outcome.err == f"docmt: try: docmt train {recipe} --store {folder / 'S'} --run RUN {start}\n"
     outcome = call("train", "--store", folder / "S", "--run", folder / "hops", *hops)
     assert outcome.status == 0, outcome.err
     return folder

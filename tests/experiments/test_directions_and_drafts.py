@@ -2,15 +2,18 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from docmt.data import PreparedStore
 from docmt.decoding import SearchConfig
+from docmt.decoding.draft_store import draft_store
 from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig
 from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, runner, scores, write_report
 from docmt.experiments.runner import state_of
+from docmt.training import train
 
 GREEDY = EvaluationConfig(SearchConfig(beam=1))
 MULTIHOP = """
@@ -75,8 +78,20 @@ def test_the_runner_drafts_once(plan_of, own_store, monkeypatch):
 
     text = write_report(plan, GREEDY, {})
     assert "| hops | 1/1 | " in text
+    assert f"- drafts: {plan.drafter.name}, beam 4, jack-knifed parts: 0" in text
     content = json.loads((plan.output / "small-cpu.json").read_text())
     assert [row["runs"][0]["reverse"] for row in content["rows"]] == [False, True, False]
+
+
+def test_drafts_that_the_store_has_are_named(plan_of, own_store, tmp_path):
+    config = plan_of().runs[1].config
+    train(replace(config, run=tmp_path / "another"))
+    draft_store(PreparedStore.open(own_store), tmp_path / "another", SearchConfig(beam=1), device="cpu")
+    plan, told = plan_of(), []
+    assert reproduce(plan, GREEDY, told.append) == {}
+    assert f"reading the drafts that the store {own_store} has already, by {tmp_path / 'another'}" in told
+    wanted = "- drafts: those that the store had already, by another, beam 1, jack-knifed parts: 0"
+    assert wanted in write_report(plan, GREEDY, {})
 
 
 def test_no_model_to_draft_with(plan_of, own_store):

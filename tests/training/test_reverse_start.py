@@ -83,6 +83,15 @@ def test_a_reverse_model_must_be_a_sentence_model_of_the_same_sizes(change, stor
         initialize_from(multihop(change, store), two_models[0], store.tokenizer, tmp_path / "wide")
 
 
+def test_a_model_of_this_direction_is_no_reverse_model(change, store, two_models, caplog):
+    here = ("xx", "yy")  # the languages of both
+    with pytest.raises(DocmtError, match=r"translates from xx to yy, but initialize_reverse_from is .* from yy to xx"):
+        initialize_from(multihop(change, store), two_models[0], store.tokenizer, two_models[1], here)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    initialize_from(multihop(change, store), two_models[0], store.tokenizer, two_models[1], here[::-1])
+    assert "translates from xx to yy, but this model is to translate from yy to xx" in caplog.text
+
+
 def test_a_reverse_model_alone_is_no_start(change, two_models):
     with pytest.raises(DocmtError, match="initialize_reverse_from is set but initialize_from is not"):
         change(initialize_reverse_from=two_models[1])

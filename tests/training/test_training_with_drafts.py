@@ -191,6 +191,19 @@ def test_long_drafts_count_as_tokens_and_need_positions(hops, drafted):
         type(corpus.train)(store, hops("run", **settings, model__max_positions=41), corpus.specials, drafts=long)
 
 
+@pytest.mark.parametrize("damage", ["changed", "missing"])
+def test_a_damaged_drafter_is_told_before_training(hops, drafted, tmp_path, damage):
+    copy = shutil.copytree(drafted.directory, tmp_path / "copy")
+    weights = PreparedStore.open(copy).drafts.drafter / WEIGHTS_FILE
+    if damage == "changed":
+        weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    else:
+        weights.unlink()
+    with pytest.raises(DocmtError, match=r"drafter/model.safetensors is missing or damaged .*again with --overwrite"):
+        train(hops("run", data=copy, stop__max_steps=1))
+    assert not (tmp_path / "run").exists()
+
+
 def test_averages_carry_the_drafter(hops, drafted, sentence_run, tmp_path):
     train(hops("one", stop__max_steps=1))
     train(hops("two", stop__max_steps=1, seed=5))

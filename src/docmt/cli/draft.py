@@ -88,7 +88,10 @@ def run(arguments: Sequence[str]) -> int:
         raise
     sentences = sum(split.sentences for split in store.statistics.splits.values())
     print(f"{sentences:,} sentences of {', '.join(store.splits)} are drafted")
-    tell(f"try: docmt train --store {shlex.quote(str(options.store))} --run RUN --system multihop")
+    recipe, start = options.model / "recipe.yaml", ["--initialize_from", str(options.model)]
+    words = [*([str(recipe)] if recipe.exists() else []), "--store", str(options.store), "--run", "RUN"]
+    # The recipe of the run has the sizes that a model must have to start from it.
+    tell(f"try: docmt train {shlex.join([*words, '--system', 'multihop', *(start if recipe.exists() else [])])}")
     return 0
 
 

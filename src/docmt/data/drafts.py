@@ -80,6 +80,12 @@ class Drafts:
         """The model directory that drafts."""
         return self.directory / DRAFTER_FOLDER
 
+    def check_drafter(self, weights: str) -> None:
+        """weights: name of their file. Raises DocmtError where the model that drafts is not the one that did."""
+        path = self.drafter / weights
+        if not path.is_file() or not matches(path, self.facts["weights"]):
+            raise self._damaged(f"{DRAFTER_FOLDER}/{weights}", f"it is not what its checksum in {DRAFTS_FILE} says")
+
     def column(self, split: str) -> Column:
         """The drafts of one split. Raises DocmtError where they are missing, damaged, or too few or too many."""
         names = f"{split}_tokens.npy", f"{split}_offsets.npy"

@@ -28,6 +28,7 @@ from docmt.model_directory import (
     DRAFTING_FILE,
     choose_device,
     copy_model,
+    differ,
     find_model,
     load_languages,
     load_model_config,
@@ -72,7 +73,7 @@ def check_fits(model: Path, store: PreparedStore) -> None:
     check_drafter(model, store.tokenizer)
     ours = store.statistics.source_language, store.statistics.target_language
     theirs = load_languages(model)
-    if any(one and other and one != other for one, other in zip(ours, theirs, strict=True)):
+    if differ(ours, theirs):
         raise DocmtError(
             f"the model {model} translates from {theirs[0]} to {theirs[1]}, but the store {store.directory} is from "
             f"{ours[0]} to {ours[1]}: draft with a model of this direction"

@@ -93,7 +93,7 @@ def _difference(one: TranslationModel, other: TranslationModel) -> str:
                 "one system"
             )
     if one.system.order != "sentences" and one.system.needs() != other.system.needs():
-        return "they read other numbers of sentences together; choose models with the same windows"
+        return "they look at other numbers of sentences, or on other sides; choose models with the same windows"
     if one.parts.frame != other.parts.frame:
         return f"families {one.config.family} and {other.config.family} mark sentences differently; choose one family"
     sizes = one.config.vocabulary_size, other.config.vocabulary_size

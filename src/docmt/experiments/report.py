@@ -75,6 +75,10 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     lines += [f"- {MEASURES[measure]}: `{signature}`" for measure, signature in signatures.items()]
     lines.append(f"- test split, beam {evaluation.search.beam}; dev loss: the lowest, label-smoothed, nats per token")
     lines.append("- with several seeds: mean ± standard deviation")
+    if any(run.config.model.chosen.needs().drafts for run in plan.runs) and (drafts := plan.store.drafts):
+        made_by, how = drafts.made
+        whose = made_by.name if made_by == plan.drafter else f"those that the store had already, by {made_by.name}"
+        lines.append(f"- drafts: {whose}, beam {how['search']['beam']}, jack-knifed parts: {how['jackknife']}")
     if plan.overrides:
         changed = ", ".join(f"{name} {value}" for name, value in plan.overrides.items())
         lines.append(

@@ -124,6 +124,8 @@ def _do_what_is_left(
 def _draft(plan: Plan, config: TrainConfig, failures: Mapping[Path, str], tell: Callable[[str], object]) -> None:
     """Drafts the store if it has no drafts yet. Raises DocmtError where that cannot be done."""
     if plan.store.drafts is not None:
+        if (made_by := plan.store.drafts.made[0]) != plan.drafter:
+            tell(f"reading the drafts that the store {plan.store.directory} has already, by {made_by}")
         return
     if plan.drafter is None:
         raise DocmtError(

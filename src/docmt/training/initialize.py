@@ -12,7 +12,7 @@ from torch import Tensor
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Needs
-from docmt.model_directory import load_model_config, load_model_tokenizer, load_model_weights
+from docmt.model_directory import differ, load_languages, load_model_config, load_model_tokenizer, load_model_weights
 from docmt.text import Tokenizer
 from docmt.training.summary import new_weights_in_words
 
@@ -20,16 +20,24 @@ _log = logging.getLogger(__name__)
 
 
 def initialize_from(
-    model: TranslationModel, directory: Path, tokenizer: Tokenizer, reverse: Path | None = None
+    model: TranslationModel,
+    directory: Path,
+    tokenizer: Tokenizer,
+    reverse: Path | None = None,
+    languages: tuple[str, str] = ("", ""),
 ) -> list[str]:
     """Copies the weights that `model` shares with a model directory; returns the names of those that stay random.
 
     A model of the same system is taken whole; of another one, which must have no weights without a place here, the
     system says which weight each of its own starts from (`System.origin`). reverse: a sentence model of the other
-    direction, from which some weights start (`System.origin_reverse`).
+    direction, from which some weights start (`System.origin_reverse`). languages: codes of those that `model` will
+    translate from and to, where they are known; another direction than theirs is told, and refused of `reverse`.
     Raises DocmtError for another vocabulary, for weights of another shape, and for a model that does not fit.
     """
     started, pretrained = _load(directory, model, tokenizer)
+    if differ(languages, theirs := load_languages(directory)):
+        here = " to ".join(languages)
+        _log.warning("%s translates from %s to %s, but this model is to translate from %s", directory, *theirs, here)
     own = model.state_dict()
     same = started.system == model.config.system
     new, used = [], set()
@@ -50,11 +58,11 @@ def initialize_from(
     _log.info("took %d of %d weights from %s", len(own) - len(new), len(own), directory)
     if new:
         _log.info("%s", new_weights_in_words(new, model))
-    return new if reverse is None else _initialize_from_reverse(model, reverse, tokenizer, new)
+    return new if reverse is None else _initialize_from_reverse(model, reverse, tokenizer, new, languages)
 
 
 def _initialize_from_reverse(
-    model: TranslationModel, directory: Path, tokenizer: Tokenizer, new: list[str]
+    model: TranslationModel, directory: Path, tokenizer: Tokenizer, new: list[str], languages: tuple[str, str]
 ) -> list[str]:
     """Copies what starts from a sentence model of the other direction; returns what of `new` stays random."""
     origins = {name: model.system.origin_reverse(name) for name in model.state_dict()}
@@ -71,6 +79,11 @@ def _initialize_from_reverse(
     started, pretrained = _load(directory, model, tokenizer)
     if started.chosen.needs() != Needs(sentences=1):
         raise DocmtError(f"{directory} is a {started.system} model: name a sentence model in initialize_reverse_from")
+    if differ(languages[::-1], theirs := load_languages(directory)):
+        raise DocmtError(
+            f"{directory} translates from {theirs[0]} to {theirs[1]}, but initialize_reverse_from is for a model from "
+            f"{languages[1]} to {languages[0]}: name one that was trained with --reverse true on this store"
+        )
     taken = [name for name, origin in origins.items() if origin in pretrained]
     with torch.no_grad():
         for name in taken:

@@ -125,7 +125,11 @@ class Training:
             new_weights = read_state(run.last).new_weights
         elif config.initialize_from is not None:
             new_weights = initialize_from(
-                self.model, config.initialize_from, corpus.tokenizer, config.initialize_reverse_from
+                self.model,
+                config.initialize_from,
+                corpus.tokenizer,
+                config.initialize_reverse_from,
+                (corpus.statistics.source_language, corpus.statistics.target_language),
             )
         self.updater = Updater(fabric, config, self.model, new_weights)
         self.state = TrainingState(

@@ -28,6 +28,7 @@ from docmt.files import (
 from docmt.model_directory import RUN_CHECKPOINTS, RUN_MODEL, copy_model
 from docmt.training.checkpoints import finish_interrupted_swaps
 from docmt.training.config import TrainConfig, absolute, first_difference
+from docmt.weights import WEIGHTS_FILE
 from docmt.yaml_files import read_yaml
 
 _PLACES = ("data", "initialize_from", "initialize_reverse_from")
@@ -143,8 +144,9 @@ class RunDirectory:
         self.write_recipe(config)
 
     def keep_drafter(self, drafts: Drafts | None) -> None:
-        """Copies the model that wrote the drafts, if any are read, into the run."""
+        """Copies the model that wrote the drafts, if any are read, into the run. Raises DocmtError if it is damaged."""
         if drafts is not None and not self.drafter.is_dir():
+            drafts.check_drafter(WEIGHTS_FILE)  # now, not when the trained model is to translate
             with atomic_directory(self.drafter) as temporary:
                 copy_model(drafts.drafter, temporary)
 
