@@ -78,6 +78,7 @@ def test_the_runner_drafts_once(plan_of, own_store, monkeypatch):
 
     text = write_report(plan, GREEDY, {})
     assert "| hops | 1/1 | " in text
+    assert "- from the target to the source language, and scored against the source: backward\n" in text
     assert f"- drafts: {plan.drafter.name}, beam 4, jack-knifed parts: 0" in text
     content = json.loads((plan.output / "small-cpu.json").read_text())
     assert [row["runs"][0]["reverse"] for row in content["rows"]] == [False, True, False]

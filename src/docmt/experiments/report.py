@@ -75,6 +75,8 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     lines += [f"- {MEASURES[measure]}: `{signature}`" for measure, signature in signatures.items()]
     lines.append(f"- test split, beam {evaluation.search.beam}; dev loss: the lowest, label-smoothed, nats per token")
     lines.append("- with several seeds: mean ± standard deviation")
+    if backward := dict.fromkeys(row["variant"] for row in rows if any(run["reverse"] for run in row["runs"])):
+        lines.append(f"- from the target to the source language, and scored against the source: {', '.join(backward)}")
     if any(run.config.model.chosen.needs().drafts for run in plan.runs) and (drafts := plan.store.drafts):
         made_by, how = drafts.made
         whose = made_by.name if made_by == plan.drafter else f"those that the store had already, by {made_by.name}"
