@@ -12,7 +12,7 @@ from runs import Killed, assert_equal_runs, kill_before
 from docmt.data import PreparedStore, Words
 from docmt.decoding import SearchConfig, Translator, translate_ids
 from docmt.decoding.draft_store import draft_store
-from docmt.decoding.drafting import load_drafter
+from docmt.decoding.drafting import load_drafter, stored_search
 from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.experiments import EvaluationConfig
@@ -106,6 +106,20 @@ def test_models_and_checkpoints_have_their_drafter(hops, drafted, monkeypatch, t
     assert wanted.search == SEARCH
     assert found[0] == drafts == wanted.drafts([drafted.tokenizer.encode_batch(d) for d in (("bo ka", "lu"), ("me",))])
     assert "by the sentence model in `drafter`" in (moved / "README.md").read_text()
+
+
+def test_a_run_that_has_trained_nothing_takes_the_drafter_of_other_drafts(
+    hops, drafted, sentence_run, monkeypatch, tmp_path
+):
+    store = PreparedStore.open(shutil.copytree(drafted.directory, tmp_path / "store"))
+    config = hops("run", data=store.directory, stop__max_steps=1)
+    with monkeypatch.context() as patch:
+        kill_before(patch, 1)
+        with pytest.raises(Killed):
+            train(config)
+    draft_store(store, sentence_run, replace(SEARCH, beam=1), device="cpu", overwrite=True)
+    train(config, resume=True)
+    assert stored_search(find_drafter(config.run)) == replace(SEARCH, beam=1)
 
 
 def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_path):

@@ -143,8 +143,11 @@ class RunDirectory:
         self.write_recipe(config)
 
     def keep_drafter(self, drafts: Drafts | None) -> None:
-        """Copies the model that wrote the drafts, if any are read, into the run."""
-        if drafts is not None and not self.drafter.is_dir():
+        """Copies the model that wrote the drafts, if any are read, into the run.
+
+        Until there is a checkpoint, another one may be there, of drafts that were replaced before anything was trained.
+        """
+        if drafts is not None and not (self.last.exists() and self.drafter.is_dir()):
             with atomic_directory(self.drafter) as temporary:
                 copy_model(drafts.drafter, temporary)
 
