@@ -9,7 +9,7 @@ import pytest
 import torch
 from runs import Killed, assert_equal_runs, kill_before
 
-from docmt.data import PreparedStore, Words
+from docmt.data import PrepareConfig, PreparedStore, Words, prepare
 from docmt.decoding import SearchConfig, Translator, translate_ids
 from docmt.decoding.draft_store import draft_store
 from docmt.decoding.drafting import load_drafter, stored_search
@@ -277,6 +277,17 @@ def test_jackknifed_models_never_saw_what_they_draft(store, sentence_run, tmp_pa
         assert drafter.drafts([documents[d] for d in own]) == [drafts[d] for d in own]
     carried = (store.drafts.drafter / WEIGHTS_FILE).read_bytes()
     assert carried == (sentence_run / "model" / WEIGHTS_FILE).read_bytes()
+
+
+def test_parts_of_another_store_are_not_used(store, sentence_run, tmp_path):
+    [config, _] = part_configs(sentence_run, store, 2, tmp_path / "parts", "cpu")
+    assert train_parts([config])
+    corpora = store.directory.parent
+    files = {"train": [corpora / "dev.jsonl"], "dev": [corpora / "dev.jsonl"]}
+    other = prepare(PrepareConfig(tmp_path / "other", tokenizer_directory=store.directory / "tokenizer", **files))
+    [config, _] = part_configs(sentence_run, other, 2, tmp_path / "parts", "cpu")
+    with pytest.raises(DocmtError, match=r"part-1-of-2 was trained on other data than the store .*other, so that"):
+        train_parts([config])
 
 
 def test_the_recipe_of_the_run_is_that_of_the_parts(store, sentence_run, tiny_config):
