@@ -12,7 +12,7 @@ from torch import Tensor
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Needs
-from docmt.model_directory import load_model_config, load_model_tokenizer, load_model_weights
+from docmt.model_directory import load_languages, load_model_config, load_model_tokenizer, load_model_weights
 from docmt.text import Tokenizer
 from docmt.training.summary import new_weights_in_words
 
@@ -50,7 +50,20 @@ def initialize_from(
     _log.info("took %d of %d weights from %s", len(own) - len(new), len(own), directory)
     if new:
         _log.info("%s", new_weights_in_words(new, model))
-    return new if reverse is None else _initialize_from_reverse(model, reverse, tokenizer, new)
+    if reverse is None:
+        return new
+    _check_direction(directory, reverse)
+    return _initialize_from_reverse(model, reverse, tokenizer, new)
+
+
+def _check_direction(directory: Path, reverse: Path) -> None:
+    """Raises DocmtError for a reverse model that is known to translate in the same direction as the other one."""
+    source, target = load_languages(reverse)
+    if source and target and source != target and (source, target) == load_languages(directory):
+        raise DocmtError(
+            f"initialize_reverse_from names {reverse}, which translates from {source} to {target} as {directory} does: "
+            "name a model of the other direction (`docmt train --reverse true`)"
+        )
 
 
 def _initialize_from_reverse(
