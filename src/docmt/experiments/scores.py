@@ -105,7 +105,7 @@ def is_evaluated(run: TrainConfig, config: EvaluationConfig) -> bool:
 def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfig) -> None:
     """Scores a run on the test split and asks it the contrastive test set; what stands there already is left."""
     device = "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
-    translator = Translator(run.run, device=device, search=config.search.with_room(), precision=run.precision)
+    translator = Translator(run.run, device=device, search=config.search, precision=run.precision)
     if stored_scores(run.run, config) is None:
         scores = _scores(translator, run, in_direction(store, run).split("test"), config)
         write_text(run.run / SCORES_FILE, json.dumps({"config": config.facts, "scores": scores}, indent=2) + "\n")
