@@ -7,6 +7,7 @@ import pytest
 
 from docmt.data import PreparedStore
 from docmt.decoding import SearchConfig
+from docmt.decoding.draft_store import draft_store
 from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig
 from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, runner, scores, write_report
@@ -77,6 +78,21 @@ def test_the_runner_drafts_once(plan_of, own_store, monkeypatch):
     assert "| hops | 1/1 | " in text
     content = json.loads((plan.output / "small-cpu.json").read_text())
     assert [row["runs"][0]["reverse"] for row in content["rows"]] == [False, True, False]
+
+
+def test_a_store_that_is_drafted_otherwise_meanwhile(plan_of, own_store):
+    plan = plan_of()
+
+    def meanwhile(line):
+        if "training hops" in line:
+            draft_store(plan.store, plan.drafter, SearchConfig(beam=1), device="cpu")
+
+    failures = reproduce(plan, GREEDY, meanwhile)
+    assert list(failures.values()) == [
+        f"the store {own_store} has been drafted by another model or in another way meanwhile: give the same command "
+        "again to train on these drafts"
+    ]
+    assert reproduce(plan_of(), GREEDY) == {}
 
 
 def test_no_model_to_draft_with(plan_of, own_store):

@@ -66,6 +66,8 @@ class Plan:
     """settings of all runs, by dotted name, that were asked for instead of those of the recipes"""
     drafter: Path | None = None
     """the run that drafts the store if some variant reads drafts and the store has none; None if no variant has one"""
+    drafts: Any = None
+    """what `facts_of_drafts` said: the names of runs that read drafts are of these"""
 
     def trainings(self) -> list[PlannedRun]:
         """Every training once."""
@@ -108,7 +110,9 @@ def make_plan(
                 name = f"{recipe.stem}-seed{seed}-{_identity(config, store, output, drafter)}"
                 configs[variant.name] = replace(config, run=output / RUNS_FOLDER / name)
                 runs.append(PlannedRun(variant.name, axis.name, point, seed, configs[variant.name]))
-    return Plan(experiment, scale, output, store, tuple(runs), dict(overrides or {}), drafter)
+    return Plan(
+        experiment, scale, output, store, tuple(runs), dict(overrides or {}), drafter, facts_of_drafts(store, drafter)
+    )
 
 
 def _check_directions(variant: Variant, config: TrainConfig, others: Mapping[str, TrainConfig], where: str) -> None:
@@ -150,7 +154,7 @@ def _identity(config: TrainConfig, store: PreparedStore, output: Path, drafter: 
         "data": hashlib.sha256((store.directory / STATISTICS_FILE).read_bytes()).hexdigest(),
     }
     if config.model.chosen.needs().drafts:
-        facts["drafts"] = _drafts(store, drafter)
+        facts["drafts"] = facts_of_drafts(store, drafter)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -159,7 +163,7 @@ def _start(start: Path | None, output: Path) -> str:
     return start.name if start and start.parent == output / RUNS_FOLDER else str(start)
 
 
-def _drafts(store: PreparedStore, drafter: Path | None) -> Any:
+def facts_of_drafts(store: PreparedStore, drafter: Path | None) -> Any:
     """What tells drafts from others: those of the store or, where it has none yet, those that `drafter` will write."""
     drafts = store.drafts
     if drafts is None:
