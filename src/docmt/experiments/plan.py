@@ -65,7 +65,7 @@ class Plan:
     overrides: Mapping[str, Any]
     """settings of all runs, by dotted name, that were asked for instead of those of the recipes"""
     drafter: Path | None = None
-    """the run that drafts the store if some variant reads drafts and the store has none; None if no variant has one"""
+    """the run that would draft the store, where some variant reads drafts; None where no variant does"""
     drafts: Any = None
     """what `facts_of_drafts` said: the names of runs that read drafts are of these"""
 
