@@ -191,6 +191,24 @@ def test_more_searched_together_goes_on(store, folder, monkeypatch):
     draft_store(store, folder / "one", SearchConfig(**{**vars(SEARCH), "batch_tokens": 50}))
 
 
+def test_killed_while_it_cleans_up(store, folder, monkeypatch):
+    def removing(path, **options):
+        if path.name != "drafts.partial":
+            return remove(path, **options)
+        (path / "drafter" / "config.json").unlink()
+        raise Killed
+
+    remove = shutil.rmtree
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", removing)
+        with pytest.raises(Killed):
+            draft_store(store, folder / "one", SEARCH)
+    whole = contents(store.directory / "drafts")
+    draft_store(store, folder / "one", SEARCH, overwrite=True)
+    assert contents(store.directory / "drafts") == whole
+    assert not (store.directory / "drafts.partial").exists()
+
+
 def test_a_damaged_group_is_told(store, folder, monkeypatch):
     with monkeypatch.context() as patch:
         dying_after(patch, 1)

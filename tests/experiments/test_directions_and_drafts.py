@@ -95,6 +95,21 @@ def test_drafts_that_the_store_has_are_named(plan_of, own_store, tmp_path):
     assert wanted in write_report(plan, GREEDY, {})
 
 
+def test_a_store_that_is_drafted_otherwise_meanwhile(plan_of, own_store):
+    plan = plan_of()
+
+    def meanwhile(line):
+        if "training hops" in line:
+            draft_store(plan.store, plan.drafter, SearchConfig(beam=1), device="cpu")
+
+    failures = reproduce(plan, GREEDY, meanwhile)
+    assert list(failures.values()) == [
+        f"the store {own_store} has been drafted by another model or in another way meanwhile: give the same command "
+        "again to train on these drafts"
+    ]
+    assert reproduce(plan_of(), GREEDY) == {}
+
+
 def test_no_model_to_draft_with(plan_of, own_store):
     alone = "title: x\nvariants: {hops: {recipe: group-cpu.yaml, settings: {model.system: multihop}}}"
     failures = reproduce(plan_of(alone), GREEDY)

@@ -46,6 +46,7 @@ def test_runs_by_their_drafts(names, store, tmp_path):
     usual = SearchConfig(beam=USUAL_DRAFT_BEAM)
     draft_store(PreparedStore.open(data), first.run, usual, device="cpu")
     assert name(data) == planned  # they are those that were to be made
+    assert name(data, tmp_path / "moved") == planned
     found = {planned["hops, seed 1"]}
     elsewhere = shutil.copytree(first.run, tmp_path / "elsewhere")
     for model, search in ((first.run, SearchConfig(beam=1)), (elsewhere, usual), (elsewhere, SearchConfig(beam=1))):

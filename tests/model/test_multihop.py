@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from docmt.errors import DocmtError
 from docmt.model import ModelConfig, Reading, Spans, TranslationModel, pack
 from docmt.model.hops import Hops, SentenceEncoder
 from docmt.model.sight import Sight
@@ -205,6 +206,13 @@ def test_what_reads_drafts_starts_from_a_reverse_model():
     assert system.origin_reverse("target_sentences.embeddings.tokens.weight") == "tokens.weight"
     assert system.origin_reverse("source_sentences.layers.1.attention.local.query.weight") is None
     assert system.origin_reverse("encoder.0.attention.local.query.weight") is None
+
+
+def test_references_are_refused_where_no_target_is_read():
+    with pytest.raises(
+        DocmtError, match=r"model\.multihop\.context is references, but model\.multihop\.side source reads"
+    ):
+        build(side="source", context="references")
 
 
 def test_without_drafts_the_reading_is_refused():

@@ -16,13 +16,13 @@ from docmt.training.initialize import initialize_from
 
 @pytest.fixture(scope="session")
 def two_models(store, tmp_path_factory, tiny_config):
-    """Run directories of two sentence models; the second stands for one of the other direction."""
+    """Run directories of two sentence models, the second of the other direction."""
     folder = tmp_path_factory.mktemp("both")
     model = replace(tiny_config.model, system="sentence", group=type(tiny_config.model.group)())
     for name, seed in (("forward", 1), ("reverse", 2)):
-        train(
-            replace(tiny_config, run=folder / name, model=model, seed=seed, stop=replace(tiny_config.stop, max_steps=2))
-        )
+        stop = replace(tiny_config.stop, max_steps=2)
+        reverse = name == "reverse"
+        train(replace(tiny_config, run=folder / name, model=model, seed=seed, stop=stop, reverse=reverse))
     return folder / "forward", folder / "reverse"
 
 
@@ -74,21 +74,25 @@ def test_what_has_no_use_for_a_reverse_model_refuses_it(change, store, two_model
 
 
 def test_a_reverse_model_must_be_a_sentence_model_of_the_same_sizes(change, store, two_models, tmp_path):
-    train(change(run=tmp_path / "context", model__system="context", stop__max_steps=1))
+    train(change(run=tmp_path / "context", model__system="context", stop__max_steps=1, reverse=True))
     with pytest.raises(DocmtError, match="is a context model: name a sentence model in initialize_reverse_from"):
         initialize_from(multihop(change, store), two_models[0], store.tokenizer, tmp_path / "context")
     sentence = {"model__system": "sentence", "model__feed_forward": 64}
-    train(change(run=tmp_path / "wide", stop__max_steps=1, **sentence))
+    train(change(run=tmp_path / "wide", stop__max_steps=1, reverse=True, **sentence))
     with pytest.raises(DocmtError, match=r"model.feed_forward is 32, but 64 in .*wide.*: choose the same"):
         initialize_from(multihop(change, store), two_models[0], store.tokenizer, tmp_path / "wide")
 
 
-def test_a_model_of_this_direction_is_no_reverse_model(change, store, two_models, caplog):
-    here = ("xx", "yy")  # the languages of both
-    with pytest.raises(DocmtError, match=r"translates from xx to yy, but initialize_reverse_from is .* from yy to xx"):
-        initialize_from(multihop(change, store), two_models[0], store.tokenizer, two_models[1], here)
-    assert not [record for record in caplog.records if record.levelname == "WARNING"]
-    initialize_from(multihop(change, store), two_models[0], store.tokenizer, two_models[1], here[::-1])
+def test_a_model_of_the_same_direction_is_no_reverse_model(change, store, two_models):
+    forward = two_models[0]
+    with pytest.raises(DocmtError, match=r"forward, which translates from xx to yy as .*forward does: name a model of"):
+        initialize_from(multihop(change, store), forward, store.tokenizer, forward)
+
+
+def test_a_start_from_a_model_of_other_languages_is_told(change, store, two_models, caplog):
+    for languages, warnings in ((("xx", "yy"), 0), (("yy", "xx"), 1)):
+        initialize_from(multihop(change, store), two_models[0], store.tokenizer, languages=languages)
+        assert sum(record.levelname == "WARNING" for record in caplog.records) == warnings
     assert "translates from xx to yy, but this model is to translate from yy to xx" in caplog.text
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from runs import Killed, assert_equal_runs, kill_before
 
-from docmt.data import PreparedStore, Words
+from docmt.data import PrepareConfig, PreparedStore, Words, prepare
 from docmt.decoding import SearchConfig, Translator, translate_ids
 from docmt.decoding.draft_store import draft_store
-from docmt.decoding.drafting import load_drafter
+from docmt.decoding.drafting import load_drafter, stored_search
 from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.experiments import EvaluationConfig
@@ -106,6 +106,20 @@ def test_models_and_checkpoints_have_their_drafter(hops, drafted, monkeypatch, t
     assert wanted.search == SEARCH
     assert found[0] == drafts == wanted.drafts([drafted.tokenizer.encode_batch(d) for d in (("bo ka", "lu"), ("me",))])
     assert "by the sentence model in `drafter`" in (moved / "README.md").read_text()
+
+
+def test_a_run_that_has_trained_nothing_takes_the_drafter_of_other_drafts(
+    hops, drafted, sentence_run, monkeypatch, tmp_path
+):
+    store = PreparedStore.open(shutil.copytree(drafted.directory, tmp_path / "store"))
+    config = hops("run", data=store.directory, stop__max_steps=1)
+    with monkeypatch.context() as patch:
+        kill_before(patch, 1)
+        with pytest.raises(Killed):
+            train(config)
+    draft_store(store, sentence_run, replace(SEARCH, beam=1), device="cpu", overwrite=True)
+    train(config, resume=True)
+    assert stored_search(find_drafter(config.run)) == replace(SEARCH, beam=1)
 
 
 def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_path):
@@ -276,6 +290,17 @@ def test_jackknifed_models_never_saw_what_they_draft(store, sentence_run, tmp_pa
         assert drafter.drafts([documents[d] for d in own]) == [drafts[d] for d in own]
     carried = (store.drafts.drafter / WEIGHTS_FILE).read_bytes()
     assert carried == (sentence_run / "model" / WEIGHTS_FILE).read_bytes()
+
+
+def test_parts_of_another_store_are_not_used(store, sentence_run, tmp_path):
+    [config, _] = part_configs(sentence_run, store, 2, tmp_path / "parts", "cpu")
+    assert train_parts([config])
+    corpora = store.directory.parent
+    files = {"train": [corpora / "dev.jsonl"], "dev": [corpora / "dev.jsonl"]}
+    other = prepare(PrepareConfig(tmp_path / "other", tokenizer_directory=store.directory / "tokenizer", **files))
+    [config, _] = part_configs(sentence_run, other, 2, tmp_path / "parts", "cpu")
+    with pytest.raises(DocmtError, match=r"part-1-of-2 was trained on other data than the store .*other, so that"):
+        train_parts([config])
 
 
 def test_the_recipe_of_the_run_is_that_of_the_parts(store, sentence_run, tiny_config):

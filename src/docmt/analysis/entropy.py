@@ -25,8 +25,8 @@ KINDS = tuple(
     f"{site}_{scope}" for site in ("encoder_self", "decoder_self", "decoder_cross") for scope in ("local", "global")
 )
 """What is told apart in most systems: local attention stays within sentences, global attention sees the whole instance.
-Attention to another memory is named after it, as in encoder_context_local, and attention to the sentences before
-ends in _before."""
+Attention to another memory is named after it, as in encoder_context_local, and attention to a sentence before ends in
+_before. What looks at several sentences before at once (`View.attend_before`) is not measured."""
 _SCOPES = {"sentence": "local", "document": "global", "before": "before"}
 
 # Scores held at once: 16 MB in float32, several times over (90 MB in all for an instance of 2048 tokens with 8 heads,
@@ -126,7 +126,9 @@ class _Measurement:
         if isinstance(view, FullView):
             memory, pattern = view.seen(attention.sight, x)
             query, key = attention.split(attention.query(x)), attention.split(attention.key(memory))
-            self.meter.add(self.kind, query_entropies(query, key, pattern.queries, pattern.keys, pattern.causal))
+            bits = query_entropies(query, key, pattern.queries, pattern.keys, pattern.causal)
+            sees = (pattern.keys.lengths > 0).repeat_interleave(pattern.queries.lengths)
+            self.meter.add(self.kind, bits if bool(sees.all()) else bits[sees.to(bits.device)])
 
 
 def query_entropies(

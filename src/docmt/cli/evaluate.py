@@ -142,7 +142,6 @@ def _changed(given: Any, usual: Any, group: str) -> list[str]:
 def _evaluate_suite(options: Any) -> int:
     """Prints how often the right candidate was the most probable, by phenomenon and distance."""
     items = read_items(Path(options.suite))
-    options.search = options.search.with_room()
     result = evaluate_items(translator_of(options), items)
     if options.json:
         named = {"model": options.model, "suite": options.suite}

@@ -135,7 +135,7 @@ def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
     name = plan.output / f"{plan.experiment.name}-{plan.scale}"
     tell(f"the table is in {name}.md and {name}.json")
     draw = [experiments.write_figure]
-    draw += [experiments.write_preference_figure] if evaluation.suite is not None else []
+    draw += [experiments.write_contrastive_figure] if evaluation.suite is not None else []
     for write in draw:
         try:
             tell(f"the figure is in {write(plan, evaluation)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from docmt.errors import DocmtError
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 USUAL_DRAFT_BEAM = 4
 """Of first translations, which other systems read."""
 Number = TypeVar("Number", float, "Tensor")
-_ROOM = 100.0  # tokens
 
 
 @dataclass(frozen=True)
@@ -67,13 +66,6 @@ class SearchConfig:
         if self.as_published:
             return max(int(self.max_length_ratio * (source_tokens - 1) + self.max_length_extra), 1)
         return int(self.max_length_ratio * source_tokens + self.max_length_extra)
-
-    def with_room(self) -> SearchConfig:
-        """The same with limits of length that no text is likely to stand at: to compare texts that are given.
-
-        The end of a sentence exactly at its limit costs nothing (`score_documents`), which one of them would gain.
-        """
-        return replace(self, max_length_extra=max(self.max_length_extra, _ROOM))
 
     def normalized(self, log_probability: Number, tokens: int) -> Number:
         """The score of a translation with this log-probability and number of tokens that count."""

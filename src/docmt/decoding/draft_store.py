@@ -124,13 +124,14 @@ def draft_store(
             copy_model(partial / DRAFTER_FOLDER, folder / DRAFTER_FOLDER)
             columns = {name: _column(partial, store.split(name), name, len(parts)) for name in store.splits}
             write_columns(folder, columns, store.tokenizer.vocabulary_size, facts)
+        (partial / _PLAN_FILE).unlink()  # first: what is left without it, if this is killed, is nothing to go on with
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def _begin(partial: Path, facts: dict[str, Any], model: Path, search: SearchConfig, overwrite: bool) -> None:
     """Makes the folder of finished groups, with a copy of the model, or goes on with the one that is there."""
     plan = {**facts, "group_sentences": GROUP_SENTENCES}
-    if partial.exists():
+    if (partial / _PLAN_FILE).exists():
         begun = read_json(partial / _PLAN_FILE)
         different = [name for name in plan if name not in _NO_MATTER and begun.get(name) != plan[name]]
         if not different:

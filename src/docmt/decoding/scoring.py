@@ -20,6 +20,7 @@ from docmt.model import TranslationModel
 from docmt.text import SpecialTokens
 
 _CHUNK = 512  # tokens that are projected to the vocabulary at a time
+_NO_LIMIT = -1  # which no sentence stands at
 
 
 @torch.inference_mode()
@@ -31,14 +32,15 @@ def score_documents(
     config: SearchConfig,
     on_sentences: Callable[[int], object] = lambda count: None,
     drafts: Sequence[WordIds] | None = None,
+    limited: bool = True,
 ) -> list[DocumentHypothesis]:
     """The given translations with the log-probabilities that the search would have given them.
 
     sources and targets: documents of the same numbers of sentences of word ids; drafts: a first translation of every
-    source sentence, for a model that reads them. The context is the translator's: the
-    same instances; a sentence exactly at its length limit has its `</s>` forced there, so it costs nothing here.
-    Pairs of empty sentences cost nothing either. Raises ValueError where the counts of sentences differ, and DocmtError
-    where scores are not numbers.
+    source sentence, for a model that reads them. The context is the translator's: the same instances; a sentence
+    exactly at its length limit has its `</s>` forced there, so it costs nothing here (unless not `limited`: where given
+    texts are compared, one of just that length would gain). Pairs of empty sentences cost nothing either. Raises
+    ValueError where the counts of sentences differ, and DocmtError where scores are not numbers.
     """
     places, counts = [], [len(document) for document in sources]
     for source_document, target_document in zip(sources, targets, strict=True):
@@ -52,7 +54,7 @@ def score_documents(
     for indices in task.batches():
         batch = collate(task.words, words, task.instances, indices, specials, model.parts.frame, "last", task.drafts)
         batch = batch.to(model.device)
-        for i, hypothesis in zip(indices, _score(task, words, batch, indices), strict=True):
+        for i, hypothesis in zip(indices, _score(task, words, batch, indices, limited), strict=True):
             document, first, last = task.place(int(task.instances.own[i]), int(task.instances.last[i]))
             found[document, first] = [Part(document, first, last, hypothesis)]
         on_sentences(int((task.instances.last[indices] - task.instances.own[indices]).sum()))
@@ -62,7 +64,7 @@ def score_documents(
     ]
 
 
-def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int]) -> list[Hypothesis]:
+def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limited: bool) -> list[Hypothesis]:
     """Force decoding of the own sentences of one batch of instances."""
     scores = mean_probability(
         [_label_scores(member, batch, task.config.temperature) for member in members_of(task.model)]
@@ -78,7 +80,7 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int]) -> l
         reached += size
         if not all(map(math.isfinite, worth)):
             raise not_numbers()
-        limits = [config.sentence_limit(int(task.words.lengths[number])) for number in own]
+        limits = [config.sentence_limit(int(task.words.lengths[number])) if limited else _NO_LIMIT for number in own]
         forced = rules.forced_labels([int(target.lengths[number]) for number in own], limits, frame.target_goes_on)
         for position in forced:
             worth[position] = 0.0

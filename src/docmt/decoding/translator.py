@@ -172,8 +172,13 @@ class Translator:
         """The given translation, sentence by sentence, with its log-probabilities."""
         return self.score_all([(source, target)])[0]
 
-    def score_all(self, pairs: Sequence[tuple[Document | str, Document | str]]) -> list[Translation]:
-        """Like `score` for many documents. Raises DocmtError where a pair has unequal numbers of sentences."""
+    def score_all(
+        self, pairs: Sequence[tuple[Document | str, Document | str]], limited: bool = True
+    ) -> list[Translation]:
+        """Like `score` for many documents. Raises DocmtError where a pair has unequal numbers of sentences.
+
+        limited: as in the search, the end of a sentence just as long as it may be costs nothing.
+        """
         own = [(self._document(source, "source"), self._document(target, "target")) for source, target in pairs]
         for source, target in own:
             if len(source.sentences) != len(target.sentences):
@@ -186,7 +191,7 @@ class Translator:
         drafts, total = self.drafts(sources), sum(map(len, sources))
         with computing_in(self._model, self.precision), progress(self._title("scoring"), total) as bar:
             specials = self.tokenizer.specials
-            scored = score_documents(self._model, sources, targets, specials, self.search, bar.advance, drafts)
+            scored = score_documents(self._model, sources, targets, specials, self.search, bar.advance, drafts, limited)
         return [
             self._with_scores(*pair, ids, hypothesis)
             for pair, ids, hypothesis in zip(own, sources, scored, strict=True)

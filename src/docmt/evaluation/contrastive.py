@@ -123,8 +123,13 @@ class _Scored(Protocol):
 class Scorer(Protocol):
     """What scores given translations: a `docmt.Translator`."""
 
-    def score_all(self, pairs: Sequence[tuple[Document | str, Document | str]], /) -> Sequence[_Scored]:
-        """The log-probability of every sentence of the target documents, each in its document."""
+    def score_all(
+        self, pairs: Sequence[tuple[Document | str, Document | str]], limited: bool = True
+    ) -> Sequence[_Scored]:
+        """The log-probability of every sentence of the target documents, each in its document.
+
+        Unless `limited`, no limit of length of a search makes the end of a sentence free, which one of them would gain.
+        """
         ...
 
 
@@ -232,7 +237,7 @@ def evaluate_items(scorer: Scorer, items: Sequence[Item]) -> ContrastiveResult:
         for item in group:
             source = Document.from_sentences(item.source, id=item.id)
             pairs += [(source, Document.from_sentences(candidate, id=item.id)) for candidate in item.candidates]
-        scored = iter(scorer.score_all(pairs))
+        scored = iter(scorer.score_all(pairs, limited=False))
         totals += [[_total(next(scored)) for _ in item.candidates] for item in group]
     return count_right(items, totals)
 

@@ -1,3 +1,4 @@
+from .contrastive import write_contrastive_figure as write_contrastive_figure
 from .experiment import (
     SCALES as SCALES,
 )
@@ -19,7 +20,6 @@ from .experiment import (
 from .plan import Plan as Plan
 from .plan import PlannedRun as PlannedRun
 from .plan import make_plan as make_plan
-from .preferences import write_preference_figure as write_preference_figure
 from .report import write_figure as write_figure
 from .report import write_report as write_report
 from .runner import reproduce as reproduce

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -24,6 +25,7 @@ from docmt.training.corpus import fit_model_config, in_direction
 from docmt.yaml_files import read_yaml
 
 RUNS_FOLDER = "runs"
+_RUN_NAME = re.compile(r".+-seed\d+-[0-9a-f]{8}")
 # What makes no other model of a run. Of the run that it starts from the name counts, not the place.
 NO_DIFFERENCE = ("data", "run", "device", "log_every", "tensorboard", "checkpoints.keep")
 
@@ -63,7 +65,9 @@ class Plan:
     overrides: Mapping[str, Any]
     """settings of all runs, by dotted name, that were asked for instead of those of the recipes"""
     drafter: Path | None = None
-    """the run that drafts the store if some variant reads drafts and the store has none; None if no variant has one"""
+    """the run that would draft the store, where some variant reads drafts; None where no variant does"""
+    drafts: Any = None
+    """what `facts_of_drafts` said: the names of runs that read drafts are of these"""
 
     def trainings(self) -> list[PlannedRun]:
         """Every training once."""
@@ -106,7 +110,9 @@ def make_plan(
                 name = f"{recipe.stem}-seed{seed}-{_identity(config, store, output, drafter)}"
                 configs[variant.name] = replace(config, run=output / RUNS_FOLDER / name)
                 runs.append(PlannedRun(variant.name, axis.name, point, seed, configs[variant.name]))
-    return Plan(experiment, scale, output, store, tuple(runs), dict(overrides or {}), drafter)
+    return Plan(
+        experiment, scale, output, store, tuple(runs), dict(overrides or {}), drafter, facts_of_drafts(store, drafter)
+    )
 
 
 def _check_directions(variant: Variant, config: TrainConfig, others: Mapping[str, TrainConfig], where: str) -> None:
@@ -148,7 +154,7 @@ def _identity(config: TrainConfig, store: PreparedStore, output: Path, drafter: 
         "data": hashlib.sha256((store.directory / STATISTICS_FILE).read_bytes()).hexdigest(),
     }
     if config.model.chosen.needs().drafts:
-        facts["drafts"] = _drafts(store, output, drafter)
+        facts["drafts"] = facts_of_drafts(store, drafter)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -157,12 +163,14 @@ def _start(start: Path | None, output: Path) -> str:
     return start.name if start and start.parent == output / RUNS_FOLDER else str(start)
 
 
-def _drafts(store: PreparedStore, output: Path, drafter: Path | None) -> Any:
+def facts_of_drafts(store: PreparedStore, drafter: Path | None) -> Any:
     """What tells drafts from others: those of the store or, where it has none yet, those that `drafter` will write."""
     drafts = store.drafts
     if drafts is None:
         usual = {"search": search_facts(SearchConfig(beam=USUAL_DRAFT_BEAM)), "jackknife": 0}
         return {"by": drafter.name if drafter else None, **usual}
     made_by, how = drafts.made
-    # In the name of a run here are its settings and its data: the same drafts before and after they are made.
-    return {"by": made_by.name, **how} if made_by.parent == output / RUNS_FOLDER else drafts.identity
+    # In the name of a planned run are its settings and its data: the same drafts before and after they are made, and
+    # after the directory of everything has moved.
+    planned = made_by.parent.name == RUNS_FOLDER and _RUN_NAME.fullmatch(made_by.name)
+    return {"by": made_by.name, **how} if planned else drafts.identity

@@ -11,8 +11,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from docmt.analysis import Point, draw_curves, draw_points, read_curves
+from docmt.experiments.contrastive import collect_contrastive, contrastive_lines, table_line
 from docmt.experiments.plan import Plan, PlannedRun
-from docmt.experiments.preferences import collect_preferences, preference_lines, table_line
 from docmt.experiments.runner import state_of
 from docmt.experiments.scores import EvaluationConfig, stored_scores
 from docmt.files import write_text
@@ -94,9 +94,9 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     if miscounted := sum(bool(scores["undefined"]) for scores in all_scores):
         what = "where the model gave other numbers of sentences than the source has"
         lines.append(f"- no s-BLEU and chrF {what}: {miscounted} of {len(runs)} runs (`undefined` in the JSON file)")
-    preferences = collect_preferences(plan, evaluation)
+    contrastive = collect_contrastive(plan, evaluation)
     if evaluation.suite is not None:
-        lines += ["", *preference_lines(preferences, evaluation.suite.name)]
+        lines += ["", *contrastive_lines(contrastive, evaluation.suite.name)]
     text = "\n".join(lines).rstrip() + "\n"
     content: dict[str, Any] = {
         "experiment": experiment.name,
@@ -109,7 +109,7 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
         "rows": rows,
     }
     if evaluation.suite is not None:
-        content |= {"suite": {**evaluation.suite.facts, "rows": preferences}}
+        content |= {"suite": {**evaluation.suite.facts, "rows": contrastive}}
     base = plan.output / f"{experiment.name}-{plan.scale}"
     write_text(base.with_suffix(".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     write_text(base.with_suffix(".md"), text)

@@ -18,7 +18,7 @@ from docmt.decoding import SearchConfig
 from docmt.decoding.config import USUAL_DRAFT_BEAM
 from docmt.decoding.draft_store import draft_store
 from docmt.errors import DocmtError
-from docmt.experiments.plan import NO_DIFFERENCE, Plan, PlannedRun
+from docmt.experiments.plan import NO_DIFFERENCE, Plan, PlannedRun, facts_of_drafts
 from docmt.experiments.scores import EvaluationConfig, evaluate_run, is_evaluated
 from docmt.files import cannot_write, lock_directory, write_text
 from docmt.settings import flat, is_among
@@ -122,8 +122,16 @@ def _do_what_is_left(
 
 
 def _draft(plan: Plan, config: TrainConfig, failures: Mapping[Path, str], tell: Callable[[str], object]) -> None:
-    """Drafts the store if it has no drafts yet. Raises DocmtError where that cannot be done."""
+    """Drafts the store if it has no drafts yet.
+
+    Raises DocmtError where that cannot be done, and for others than the run is named after.
+    """
     if plan.store.drafts is not None:
+        if facts_of_drafts(plan.store, plan.drafter) != plan.drafts:
+            raise DocmtError(
+                f"the store {plan.store.directory} has been drafted by another model or in another way meanwhile: give "
+                "the same command again to train on these drafts"
+            )
         if (made_by := plan.store.drafts.made[0]) != plan.drafter:
             tell(f"reading the drafts that the store {plan.store.directory} has already, by {made_by}")
         return

@@ -86,7 +86,7 @@ def stored_scores(run: Path, config: EvaluationConfig) -> dict[str, Any] | None:
     return found.get("scores") if found.get("config") == config.facts else None
 
 
-def stored_preferences(run: Path, config: EvaluationConfig) -> ContrastiveResult | None:
+def stored_contrastive(run: Path, config: EvaluationConfig) -> ContrastiveResult | None:
     """What a run said to the contrastive test set, if that is there, whole, and of the same set."""
     try:
         found = read_json(run / SUITE_FILE)
@@ -99,17 +99,17 @@ def stored_preferences(run: Path, config: EvaluationConfig) -> ContrastiveResult
 def is_evaluated(run: TrainConfig, config: EvaluationConfig) -> bool:
     """Whether all that was asked for stands beside a run."""
     asked = config.suite is not None and not run.reverse
-    return stored_scores(run.run, config) is not None and (not asked or stored_preferences(run.run, config) is not None)
+    return stored_scores(run.run, config) is not None and (not asked or stored_contrastive(run.run, config) is not None)
 
 
 def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfig) -> None:
     """Scores a run on the test split and asks it the contrastive test set; what stands there already is left."""
     device = "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
-    translator = Translator(run.run, device=device, search=config.search.with_room(), precision=run.precision)
+    translator = Translator(run.run, device=device, search=config.search, precision=run.precision)
     if stored_scores(run.run, config) is None:
         scores = _scores(translator, run, in_direction(store, run).split("test"), config)
         write_text(run.run / SCORES_FILE, json.dumps({"config": config.facts, "scores": scores}, indent=2) + "\n")
-    if config.suite is not None and not run.reverse and stored_preferences(run.run, config) is None:
+    if config.suite is not None and not run.reverse and stored_contrastive(run.run, config) is None:
         result = evaluate_items(translator, config.suite.items)
         written = {"suite": config.asked, "result": result.to_json()}
         write_text(run.run / SUITE_FILE, json.dumps(written, indent=2) + "\n")

@@ -93,10 +93,14 @@ class Attention(nn.Module):
         output: Tensor = self.output(view.attend(self, x))
         return output
 
-    def over(self, x: Tensor, memory: Tensor, pattern: Pattern) -> Tensor:
-        """x [Tq, d] attends to memory [Tk, d] (the same tensor for self-attention): [Tq, d]."""
+    def over(self, x: Tensor, memory: Tensor, pattern: Pattern, times: int = 1) -> Tensor:
+        """x [Tq, d] attends to memory [Tk, d] (the same tensor for self-attention): [Tq, d].
+
+        times: how often the pattern has the queries, one time after the other; then [times * Tq, d].
+        """
+        query = self.split(self.query(x))
         return attend_pattern(
-            self.split(self.query(x)),
+            query if times == 1 else query.repeat(times, 1, 1),
             self.split(self.key(memory)),
             self.split(self.value(memory)),
             pattern,

@@ -93,7 +93,7 @@ class FullView:
         if sight not in self._before:
             self._before[sight] = self._patterns_before(sight, len(states))
         pattern, there = self._before[sight]
-        found = attention.over(x.repeat(sight.back, 1), states, pattern)
+        found = attention.over(x, states, pattern, times=sight.back)
         return found.unflatten(0, (sight.back, -1)).transpose(0, 1), there.to(x.device)
 
     def _patterns_before(self, sight: Sight, total: int) -> tuple[Pattern, Tensor]:

@@ -31,7 +31,7 @@ def initialize_from(
     A model of the same system is taken whole; of another one, which must have no weights without a place here, the
     system says which weight each of its own starts from (`System.origin`). reverse: a sentence model of the other
     direction, from which some weights start (`System.origin_reverse`). languages: codes of those that `model` will
-    translate from and to, where they are known; another direction than theirs is told, and refused of `reverse`.
+    translate from and to, where they are known; a start from a model of others is told.
     Raises DocmtError for another vocabulary, for weights of another shape, and for a model that does not fit.
     """
     started, pretrained = _load(directory, model, tokenizer)
@@ -58,11 +58,24 @@ def initialize_from(
     _log.info("took %d of %d weights from %s", len(own) - len(new), len(own), directory)
     if new:
         _log.info("%s", new_weights_in_words(new, model))
-    return new if reverse is None else _initialize_from_reverse(model, reverse, tokenizer, new, languages)
+    if reverse is None:
+        return new
+    _check_direction(directory, reverse)
+    return _initialize_from_reverse(model, reverse, tokenizer, new)
+
+
+def _check_direction(directory: Path, reverse: Path) -> None:
+    """Raises DocmtError for a reverse model that is known to translate in the same direction as the other one."""
+    source, target = load_languages(reverse)
+    if source and target and source != target and (source, target) == load_languages(directory):
+        raise DocmtError(
+            f"initialize_reverse_from names {reverse}, which translates from {source} to {target} as {directory} does: "
+            "name a model of the other direction (`docmt train --reverse true`)"
+        )
 
 
 def _initialize_from_reverse(
-    model: TranslationModel, directory: Path, tokenizer: Tokenizer, new: list[str], languages: tuple[str, str]
+    model: TranslationModel, directory: Path, tokenizer: Tokenizer, new: list[str]
 ) -> list[str]:
     """Copies what starts from a sentence model of the other direction; returns what of `new` stays random."""
     origins = {name: model.system.origin_reverse(name) for name in model.state_dict()}
@@ -79,11 +92,6 @@ def _initialize_from_reverse(
     started, pretrained = _load(directory, model, tokenizer)
     if started.chosen.needs() != Needs(sentences=1):
         raise DocmtError(f"{directory} is a {started.system} model: name a sentence model in initialize_reverse_from")
-    if differ(languages[::-1], theirs := load_languages(directory)):
-        raise DocmtError(
-            f"{directory} translates from {theirs[0]} to {theirs[1]}, but initialize_reverse_from is for a model from "
-            f"{languages[1]} to {languages[0]}: name one that was trained with --reverse true on this store"
-        )
     taken = [name for name, origin in origins.items() if origin in pretrained]
     with torch.no_grad():
         for name in taken:

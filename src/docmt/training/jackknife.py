@@ -16,8 +16,9 @@ from typing import Literal
 from docmt.data import PreparedStore
 from docmt.data.parts import Part
 from docmt.errors import DocmtError
+from docmt.training.checkpoints import read_state
 from docmt.training.config import TrainConfig, absolute
-from docmt.training.corpus import fit_model_config
+from docmt.training.corpus import TrainingCorpus, fit_model_config, in_direction
 from docmt.training.loop import train
 from docmt.training.run_directory import RunDirectory, read_recipe
 
@@ -78,17 +79,28 @@ def part_configs(
 def train_parts(configs: Sequence[TrainConfig], tell: Callable[[str], object] = lambda line: None) -> bool:
     """Trains what is not trained yet; returns whether all is (or else a signal ended it, and it can be resumed).
 
-    Raises DocmtError for a run that was trained in another way.
+    Raises DocmtError for a run that was trained in another way or on other data.
     """
     for config in configs:
         run = RunDirectory(config.run)
         if _finished(config):
             run.check_resumable(config)
+            _check_data(config, run)
             continue
         tell(f"training without part {config.batches.leave_out} ({config.run})")
         if train(config, resume=run.recipe.exists()).interrupted:
             return False
     return True
+
+
+def _check_data(config: TrainConfig, run: RunDirectory) -> None:
+    """Raises DocmtError unless a finished run was trained on this store: part i of another one has other documents."""
+    store = in_direction(PreparedStore.open(config.data), config)
+    if read_state(run.last).data != TrainingCorpus(store, config).fingerprint:
+        raise DocmtError(
+            f"the run {run.path} was trained on other data than the store {config.data}, so that it may have seen what "
+            "it is to draft: remove it, or name another directory with --runs"
+        )
 
 
 def _finished(config: TrainConfig) -> bool:

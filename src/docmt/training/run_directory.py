@@ -144,8 +144,11 @@ class RunDirectory:
         self.write_recipe(config)
 
     def keep_drafter(self, drafts: Drafts | None) -> None:
-        """Copies the model that wrote the drafts, if any are read, into the run. Raises DocmtError if it is damaged."""
-        if drafts is not None and not self.drafter.is_dir():
+        """Copies the model that wrote the drafts, if any are read, into the run. Raises DocmtError if it is damaged.
+
+        Until there is a checkpoint, another one may be there, of drafts that were replaced before anything was trained.
+        """
+        if drafts is not None and not (self.last.exists() and self.drafter.is_dir()):
             drafts.check_drafter(WEIGHTS_FILE)  # now, not when the trained model is to translate
             with atomic_directory(self.drafter) as temporary:
                 copy_model(drafts.drafter, temporary)

@@ -30,7 +30,8 @@ class Hierarchical(System):
     sentences: int = ranged(3, 1, 10_000)
     """k, the sentences before each that it looks at"""
     side: Literal["encoder", "decoder", "both"] = "encoder"
-    """where: at the source, at the translation so far, or both (in the paper: HAN encoder, HAN decoder, HAN joint)"""
+    """where: at the source, at the translation so far, or both (in the paper: HAN encoder, HAN decoder, HAN joint; with
+    both, the source reaches 2 k sentences back, as the translations that are looked at have looked at theirs)"""
     branch: Literal["exact", "published"] = "exact"
     """how it is joined. published: norm((1 - l) x + l s) with a gate l; exact: x + l s without a norm, where s begins
     at zero: the sentence model exactly"""

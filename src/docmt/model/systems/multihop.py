@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from docmt.errors import DocmtError
 from docmt.model.sight import Sight
+from docmt.model.sizes import Sizes
 from docmt.model.systems.base import System
 from docmt.model.systems.needs import Needs
 from docmt.settings import ranged
@@ -52,7 +54,7 @@ class MultiHop(System):
     """what hops look at: states behind the self-attention of a sentence encoder's layer (A^n, as in the paper's
     equations), or behind the whole layer (H^n)"""
     sentence_encoders: Literal["tuned", "frozen"] = "tuned"
-    """whether the sentence encoders are trained further"""
+    """whether the sentence encoders are trained further (embeddings that they share with the model always are)"""
     branch: Literal["exact", "published"] = "exact"
     """published: a norm after the gate and after the attention to the draft, so that new weights change what a sentence
     model says; exact: no norms there, and new attentions begin at zero: the sentence model exactly"""
@@ -61,6 +63,13 @@ class MultiHop(System):
     def from_start(self) -> str:
         """Frozen encoders need something to be."""
         return "" if self.sentence_encoders == "tuned" else "sentence_encoders"
+
+    def check(self, sizes: Sizes) -> None:
+        """Raises DocmtError for references where no target is read."""
+        if self.side == "source" and self.context == "references":
+            raise DocmtError(
+                "model.multihop.context is references, but model.multihop.side source reads no target: leave it out"
+            )
 
     def needs(self) -> Needs:
         """Sentences of a document and the k before them, with drafts where the target side is read."""

@@ -14,15 +14,15 @@ from docmt.evaluation.contrastive import ContrastiveResult, Count
 from docmt.experiments import (
     EvaluationConfig,
     Suite,
+    contrastive,
     make_plan,
-    preferences,
     read_experiment,
     reproduce,
     scores,
-    write_preference_figure,
+    write_contrastive_figure,
     write_report,
 )
-from docmt.experiments.preferences import is_above_chance, preference_lines
+from docmt.experiments.contrastive import contrastive_lines, is_above_chance
 from docmt.experiments.runner import state_of
 
 TEXT = """
@@ -119,7 +119,7 @@ def answered(plan, suite, monkeypatch):
             {n: {d: Count(right, of, of / 2) for d, (right, of) in row.items()} for n, row in cells.items()}
         )
 
-    monkeypatch.setattr(preferences, "stored_preferences", stored)
+    monkeypatch.setattr(contrastive, "stored_contrastive", stored)
     plan.output.mkdir(exist_ok=True)
     return plan
 
@@ -137,15 +137,15 @@ def test_the_table_says_what_was_predicted_and_what_differs(answered, suite):
 
 
 def test_where_nothing_is_predicted(answered, suite):
-    rows = preferences.collect_preferences(answered, evaluation_of(suite))
+    rows = contrastive.collect_contrastive(answered, evaluation_of(suite))
     for row in rows:
         for cells in row["cells"].values():
             for cell in cells.values():
                 cell["predicted"] = None
-    lines = preference_lines(rows, "x")
+    lines = contrastive_lines(rows, "x")
     assert "| sentence | 50.0 | 95.0 | 50.0 | 50.0 |" in lines
     assert not [line for line in lines if "otherwise" in line]
-    assert preference_lines([], "x") == []
+    assert contrastive_lines([], "x") == []
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_the_reach_of_a_system_in_a_file(write_experiment):
 
 def test_the_figure(answered, suite, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib (the extra plots) is not installed")
-    path = write_preference_figure(answered, evaluation_of(suite))
+    path = write_contrastive_figure(answered, evaluation_of(suite))
     assert path.name == "small-cpu-suite.png"
     assert path.read_bytes().startswith(b"\x89PNG")
     draw_accuracies({"a": {"x": [Point("1", 50.0)]}}, {"a": 50.0}, tmp_path / "one.svg")

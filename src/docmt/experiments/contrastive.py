@@ -13,7 +13,7 @@ from docmt.analysis import Point, draw_accuracies
 from docmt.evaluation.contrastive import ContrastiveResult, Count
 from docmt.experiments.experiment import Variant
 from docmt.experiments.plan import Plan
-from docmt.experiments.scores import EvaluationConfig, stored_preferences
+from docmt.experiments.scores import EvaluationConfig, stored_contrastive
 from docmt.synthetic import PHENOMENA
 
 MARGIN = 3.0
@@ -22,14 +22,14 @@ Row = dict[str, Any]
 """What the JSON file has for a variant at a point: `cells` by phenomenon and distance."""
 
 
-def collect_preferences(plan: Plan, evaluation: EvaluationConfig) -> list[Row]:
+def collect_contrastive(plan: Plan, evaluation: EvaluationConfig) -> list[Row]:
     """The rows of the table as far as runs are done; without a contrastive test set there are none."""
     rows = []
     for axis in plan.experiment.axes:
         for variant, point in product(plan.experiment.variants.values(), axis.points[plan.scale]):
             key = (variant.name, axis.name, point)
             own = [run.config.run for run in plan.runs if (run.variant, run.axis, run.point) == key]
-            results = [found for run in own if (found := stored_preferences(run, evaluation)) is not None]
+            results = [found for run in own if (found := stored_contrastive(run, evaluation)) is not None]
             if results:
                 row = dict(zip(("variant", "axis", "point"), key, strict=True))
                 rows.append({**row, "runs": len(results), "cells": _cells(variant, results)})
@@ -71,7 +71,7 @@ def is_above_chance(count: Count) -> bool:
     return count.accuracy > count.chance + MARGIN * error
 
 
-def preference_lines(rows: Sequence[Row], suite: str) -> list[str]:
+def contrastive_lines(rows: Sequence[Row], suite: str) -> list[str]:
     """The table in Markdown, with what its marks mean; nothing where no run is done."""
     if not rows:
         return []
@@ -144,14 +144,14 @@ def table_line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def write_preference_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
+def write_contrastive_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
     """Draws accuracy over distance, a panel for each phenomenon and a line for each variant; returns the file.
 
     Raises DocmtError when nothing is there to draw or matplotlib is missing.
     """
     panels: dict[str, dict[str, list[Point]]] = {}
     chances: dict[str, float] = {}
-    for row in collect_preferences(plan, evaluation):
+    for row in collect_contrastive(plan, evaluation):
         for phenomenon, cells in row["cells"].items():
             chances[phenomenon] = 100 * next(iter(cells.values()))["chance"]
             panels.setdefault(phenomenon, {})[_name(row)] = [
