@@ -78,6 +78,7 @@ def test_what_the_synthetic_corpus_writes_is_read(tmp_path):
         ({"correct": True}, "`correct` is no whole number"),
         ({"correct": None}, "`correct` is no whole number"),
         ({"sentence": 2}, "`sentence` is no whole number from 0 to 1"),
+        ({"sentence": 0}, "the `candidates` differ elsewhere than in sentence 0"),
         ({"distance": -1}, "`distance` is no whole number from 0"),
         ({"distance": 1.5}, "`distance` is no whole number"),
         ({"id": 5}, "`id` is no text"),

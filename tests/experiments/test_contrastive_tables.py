@@ -149,7 +149,8 @@ def test_where_nothing_is_predicted(answered, suite):
 
 
 @pytest.mark.parametrize(
-    ("correct", "total", "above"), [(50, 100, False), (65, 100, False), (66, 100, True), (3, 3, False)]
+    ("correct", "total", "above"),
+    [(50, 100, False), (65, 100, False), (66, 100, True), (3, 3, None), (9, 9, None), (10, 10, True)],
 )
 def test_what_is_above_chance(correct, total, above):
     assert is_above_chance(Count(correct, total, total / 2)) is above

@@ -1,5 +1,6 @@
 """Training on drafts: what is read, resumed and refused; models that carry their drafter; jack-knifing."""
 
+import json
 import shutil
 from dataclasses import replace
 from types import SimpleNamespace
@@ -156,6 +157,24 @@ def test_a_drafter_that_is_missing(hops, tmp_path):
     train(hops("run", stop__max_steps=2), resume=True)
     translated(tmp_path / "run" / "checkpoints" / "last")
     translated(tmp_path / "run")
+
+
+def test_a_drafter_that_is_another(hops, tmp_path):
+    train(hops("run", stop__max_steps=1))
+    drafter = tmp_path / "run" / "model" / "drafter"
+    config = drafter / "config.json"
+    values = json.loads(config.read_text())
+    values["source_language"], values["target_language"] = values["target_language"], values["source_language"]
+    config.write_text(json.dumps(values))
+    with pytest.raises(
+        DocmtError, match=r"translates from yy to xx, but .*run.*, which is to read its drafts, from xx to"
+    ):
+        Translator(tmp_path / "run", device="cpu")
+    (drafter / "drafting.json").unlink()
+    values["source_language"], values["target_language"] = "xx", "yy"
+    config.write_text(json.dumps(values))
+    with pytest.raises(DocmtError, match=r"drafting.json is missing, which says how drafts are searched for"):
+        Translator(tmp_path / "run", device="cpu")
 
 
 def test_a_store_without_drafts_is_refused(change, tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from docmt.checksums import checksum_of_file
-from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig
+from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Model, members_of
 from docmt.decoding.frame import WordIds
 from docmt.decoding.loading import load_checked
@@ -19,7 +19,14 @@ from docmt.decoding.precision import Precision, computing_in
 from docmt.errors import DocmtError
 from docmt.files import read_json
 from docmt.model import TranslationModel
-from docmt.model_directory import DRAFTING_FILE, find_drafter, load_model_config, load_model_tokenizer
+from docmt.model_directory import (
+    DRAFTING_FILE,
+    differ,
+    find_drafter,
+    load_languages,
+    load_model_config,
+    load_model_tokenizer,
+)
 from docmt.settings import build
 from docmt.text import Tokenizer
 from docmt.weights import WEIGHTS_FILE
@@ -84,10 +91,10 @@ def check_drafter(directory: Path, tokenizer: Tokenizer) -> None:
 
 
 def stored_search(directory: Path) -> SearchConfig:
-    """How the model of this directory drafts. Raises DocmtError where that is damaged."""
+    """How the model of this directory drafts. Raises DocmtError where that is missing or damaged."""
     path = directory / DRAFTING_FILE
     if not path.exists():
-        return SearchConfig(beam=USUAL_DRAFT_BEAM)
+        raise DocmtError(f"{path} is missing, which says how drafts are searched for: copy the directory again")
     return build(SearchConfig, read_json(path).get("search"), str(path), "search.")
 
 
@@ -110,7 +117,13 @@ def drafter_of(paths: Sequence[Path], model: Model, tokenizer: Tokenizer, precis
                 f"{reading[0]} and {path} cannot translate as one: they read drafts of different models; choose models "
                 "trained on one store with the same drafts"
             )
-    return load_drafter(find_drafter(reading[0]), tokenizer, model.device, precision)
+    found = find_drafter(reading[0])
+    if differ(ours := load_languages(reading[0]), theirs := load_languages(found)):
+        raise DocmtError(
+            f"{found} translates from {theirs[0]} to {theirs[1]}, but {reading[0]}, which is to read its drafts, from "
+            f"{ours[0]} to {ours[1]}: copy the model directory again"
+        )
+    return load_drafter(found, tokenizer, model.device, precision)
 
 
 def same_drafts(one: Path | str, other: Path | str) -> bool:

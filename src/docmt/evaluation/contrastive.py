@@ -76,6 +76,12 @@ def _item(line: str, where: str) -> Item:
             )
     if len(set(found)) < len(found):
         raise DocmtError(f"{where}: two of the `candidates` are equal: leave one of them out")
+    sentence = _index(record, "sentence", len(source), where)
+    if len({(*candidate[:sentence], *candidate[sentence + 1 :]) for candidate in found}) > 1:
+        raise DocmtError(
+            f"{where}: the `candidates` differ elsewhere than in sentence {sentence} (from 0): name the one in which "
+            "they differ in `sentence`, and let the others be equal"
+        )
     return Item(
         id=_text(record, "id", where),
         phenomenon=_text(record, "phenomenon", where),
@@ -83,7 +89,7 @@ def _item(line: str, where: str) -> Item:
         source=source,
         candidates=found,
         correct=_index(record, "correct", len(found), where),
-        sentence=_index(record, "sentence", len(source), where),
+        sentence=sentence,
     )
 
 

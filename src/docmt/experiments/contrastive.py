@@ -65,10 +65,10 @@ def predicted(variant: Variant, phenomenon: str, distance: int) -> bool | None:
     return any(variant.sees.get(side, 0) >= distance for side in sides)
 
 
-def is_above_chance(count: Count) -> bool:
-    """Whether so many right answers are more than guessing gives."""
-    error = sqrt(count.chance * (1 - count.chance) / count.total)
-    return count.accuracy > count.chance + MARGIN * error
+def is_above_chance(count: Count) -> bool | None:
+    """Whether so many right answers are more than guessing gives; None for too few items to tell."""
+    least = count.chance + MARGIN * sqrt(count.chance * (1 - count.chance) / count.total)
+    return count.accuracy > least if least < 1 else None
 
 
 def contrastive_lines(rows: Sequence[Row], suite: str) -> list[str]:
@@ -99,12 +99,15 @@ def contrastive_lines(rows: Sequence[Row], suite: str) -> list[str]:
         "brackets what guessing gives) and distance of what decides, in sentences",
         "- **bold**: the system sees what decides, as far as it is known what it sees; in `()`: it does not",
     ]
-    checked = [cell for row in rows for by in row["cells"].values() for cell in by.values() if _is_predicted(cell)]
+    known = [cell for row in rows for by in row["cells"].values() for cell in by.values() if _is_predicted(cell)]
+    checked = [cell for cell in known if cell["above_chance"] is not None]
     if checked:
         lines.append(
             f"- otherwise than that predicts (`!`; above chance: by more than {MARGIN:g} standard errors of guessing): "
             f"{sum(map(_surprises, checked))} of {len(checked)} cells"
         )
+    if len(checked) < len(known):
+        lines.append(f"- too few items to tell from guessing: {len(known) - len(checked)} cells")
     return [*lines, *map(_surprises_of, filter(_surprises_of, rows)), ""]
 
 
@@ -127,7 +130,7 @@ def _is_predicted(cell: Mapping[str, Any]) -> bool:
 
 
 def _surprises(cell: Mapping[str, Any]) -> bool:
-    return _is_predicted(cell) and cell["predicted"] != cell["above_chance"]
+    return None not in (cell["predicted"], cell["above_chance"]) and cell["predicted"] != cell["above_chance"]
 
 
 def _cell(cell: Mapping[str, Any]) -> str:

@@ -349,8 +349,8 @@ class Training:
         state = load_checkpoint(self.run.last, self.model, self.updater.optimizer)
         if state.data != self.corpus.fingerprint:
             raise DocmtError(
-                f"the training data in {self.config.data} is not what the run {self.run.path} was started with: "
-                "put the old store back, or start a new run"
+                f"the training data in {self.config.data} is not what the run {self.run.path} was started with "
+                f"({'drafts or ' if self.corpus.drafts else ''}text): put the old store back, or start a new run"
             )
         if state.processes not in (0, self.fabric.world_size):
             raise DocmtError(
