@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
@@ -11,9 +10,6 @@ from docmt.model.attention import Attention
 from docmt.model.layers import Layer
 from docmt.model.packed import Packed
 from docmt.model.view import FullView, Memory, View
-
-if TYPE_CHECKING:
-    from docmt.model.transformer import TranslationModel
 
 
 class Hops(nn.Module):
@@ -42,18 +38,16 @@ class SentenceEncoder(nn.Module):
         self, layers: Sequence[Layer], kept: str, norms: Sequence[nn.Module], embeddings: nn.Module | None, frozen: bool
     ) -> None:
         """kept: the block of each layer whose states are kept; norms: for those of each layer, or none; embeddings: its
-        own, as `Parts.lookup` takes them, or None for those of the model's source; frozen: it is not trained."""
+        own, to embed what it reads with, or None for those of the model's source; frozen: it is not trained."""
         super().__init__()
         self.layers, self.norms = nn.ModuleList(layers), nn.ModuleList(norms)
         self.embeddings = embeddings
         self.kept, self.frozen = kept, frozen
         self.requires_grad_(not frozen)
 
-    def forward(self, model: TranslationModel, text: Packed) -> Memory:
-        """What the model can look at of the text: states [T, d] behind the kept block of each layer."""
-        own = self.embeddings or model
-        x = model.parts.place(own, "source", model.parts.lookup(own, "source", text.tokens), model.positions(text))
-        x = model.dropout(x.detach() if self.frozen else x)
+    def forward(self, x: Tensor, text: Packed) -> Memory:
+        """Embedded text [T, d] -> what can be looked at of it: states [T, d] behind the kept block of each layer."""
+        x = x.detach() if self.frozen else x
         view, states = FullView(text), []
         for layer in self.layers:
             assert isinstance(layer, Layer)

@@ -69,13 +69,12 @@ class TranslationModel(nn.Module):
         if target is None:
             raise ValueError("a forward pass needs decoder input: give the reading a target")
         view = FullView(target, self.memories(reading), reading.aligned)
-        states = self.decode(self.place("target", self.parts.lookup(self, "target", target.tokens), target), view)
+        states = self.decode(self.embed("target", target), view)
         return states if reading.predicted is None else states.index_select(0, reading.predicted)
 
     def encode(self, source: Packed) -> Tensor:
         """Encoder states [Ts, d] of a source that looks at nothing but itself."""
-        x = self.place("source", self.parts.lookup(self, "source", source.tokens), source)
-        return self.run_encoder(x, FullView(source))
+        return self.run_encoder(self.embed("source", source), FullView(source))
 
     def memory(self, source: Packed) -> Memory:
         """What `encode` gives, as something to look at."""
@@ -91,9 +90,16 @@ class TranslationModel(nn.Module):
         x = run(self.decoder, x, view)
         return run(self.above_decoder, self.decoder_norm(x) if self.decoder_norm is not None else x, view)
 
-    def place(self, side: str, vectors: Tensor, packed: Packed) -> Tensor:
-        """Embedded tokens [T, d] with their positions, as the first layer reads them."""
-        placed: Tensor = self.dropout(self.parts.place(self, side, vectors, self.positions(packed)))
+    def embed(self, side: str, packed: Packed, own: nn.Module | None = None) -> Tensor:
+        """Tokens embedded with their positions, as the first layer reads them: [T, d].
+
+        own: embeddings to take instead of the model's, in a module that has them by the same names.
+        """
+        return self.place(side, self.parts.lookup(own or self, side, packed.tokens), packed, own)
+
+    def place(self, side: str, vectors: Tensor, packed: Packed, own: nn.Module | None = None) -> Tensor:
+        """Embedded tokens [T, d] with their positions; own: as `embed` has it."""
+        placed: Tensor = self.dropout(self.parts.place(own or self, side, vectors, self.positions(packed)))
         return placed
 
     def embed_step(self, tokens: Tensor, positions: Tensor) -> Tensor:

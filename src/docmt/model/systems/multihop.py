@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from docmt.model.layers import Layer
+    from docmt.model.packed import Packed
     from docmt.model.parts import Parts
     from docmt.model.reading import Reading
     from docmt.model.transformer import TranslationModel
@@ -36,9 +37,8 @@ class MultiHop(System):
     Sentence encoders, one a side, read each sentence of a document once; layer n looks at layer n of theirs. Where the
     paper is silent: a hop has a residual branch and adds nothing where its sentence is missing; hops have weights of
     their own; one gate without bias, sigmoid(W a + U (b - a)), joins what entered and left the hops (the functions of
-    the paper's, W a + U b); a feed-forward block ends each layer, as in the Transformer; the decoder reads drafts with
-    embeddings of its own, as the reverse model, which its sentence encoder starts from, has others; in training the
-    draft of the sentence itself is always a draft, as a reference would only be copied.
+    the paper's, W a + U b); a feed-forward block ends each layer; drafts are read with embeddings of their own, as the
+    reverse model, from which their encoder starts, has others; that of the sentence itself is never its reference.
     """
 
     sentences: int = ranged(3, 1, 100)
@@ -46,8 +46,7 @@ class MultiHop(System):
     direction: Literal["L2R", "R2L"] = "L2R"
     """hops from the farthest sentence to the nearest (L2R, published) or back"""
     side: Literal["both", "source", "target"] = "both"
-    """where context is read: of the source (in the encoder), of the target (in the decoder; drafts, also that of the
-    sentence itself), or of both"""
+    """where context is read: of the source (in the encoder), of the target (drafts, also its own; in the decoder)"""
     context: Literal["drafts", "references"] = "drafts"
     """what the target sentences before are in training: drafts, as in translation, or the references"""
     keys: Literal["attention", "output"] = "attention"
@@ -67,9 +66,7 @@ class MultiHop(System):
     def check(self, sizes: Sizes) -> None:
         """Raises DocmtError for references where no target is read."""
         if self.side == "source" and self.context == "references":
-            raise DocmtError(
-                "model.multihop.context is references, but model.multihop.side source reads no target: leave it out"
-            )
+            raise DocmtError("model.multihop.context is references, but side source reads no target: leave it out")
 
     def needs(self) -> Needs:
         """Sentences of a document and the k before them, with drafts where the target side is read."""
@@ -112,18 +109,22 @@ class MultiHop(System):
 
         source, found = reading.source, {}
         if self.side != "target":
-            found["context"] = model.get_submodule("source_sentences")(model, source)
+            found["context"] = model.get_submodule("source_sentences")(model.embed("source", source), source)
         current, _ = source.only(numbers := reading.aligned.unique())
-        x = model.place("source", model.parts.lookup(model, "source", current.tokens), current)
-        states = model.run_encoder(x, FullView(current, found, numbers))
+        states = model.run_encoder(model.embed("source", current), FullView(current, found, numbers))
         found["source"] = Memory(states, source.sentences.with_only(numbers))
         if self.side != "source":
             if reading.drafts is None:
-                raise ValueError("the multihop system needs drafts: give the reading some")
-            read, earlier = model.get_submodule("target_sentences"), reading.references
-            found["drafts"] = read(model, reading.drafts)
-            found["earlier"] = found["drafts"] if earlier is None else read(model, earlier)
+                raise ValueError("this model reads drafts: give one of every source sentence (`drafts`)")
+            found["drafts"] = found["earlier"] = self._read_target(model, reading.drafts)
+            if reading.references is not None:
+                found["earlier"] = self._read_target(model, reading.references)
         return found
+
+    def _read_target(self, model: TranslationModel, text: Packed) -> Memory:
+        encoder = model.get_submodule("target_sentences")
+        memory: Memory = encoder(model.embed("source", text, encoder.get_submodule("embeddings")), text)
+        return memory
 
     def origin(self, name: str) -> str | None:
         """Hops and attention to drafts are new; sentence encoders are the encoder, their embeddings the target's."""
