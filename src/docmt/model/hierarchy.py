@@ -35,7 +35,7 @@ class Hierarchy(nn.Module):
         attention asks and sees, but through x alone, as published."""
         super().__init__()
         sizes = parts.sizes
-        self.exact, self.detach = exact, detach
+        self.detach = detach
         self.words_norm, self.sentences_norm, self.summary_norm = (parts.norm() for _ in range(3))
         self.words = parts.attention(sight)
         self.sentences = SentenceAttention(sizes.width, sizes.heads)

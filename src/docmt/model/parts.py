@@ -43,18 +43,22 @@ class Parts:
 
     # Layers
 
-    def attention(self, sight: Sight, memory_width: int | None = None) -> Attention:
-        """Attention over what `sight` names; memory_width: of its states, if not the model's width."""
+    def attention(
+        self, sight: Sight, memory_width: int | None = None, *, at_zero: bool = False, output_bias: bool = True
+    ) -> Attention:
+        """Attention over what `sight` names; memory_width: of its states, if not the model's width.
+
+        at_zero: at first it finds zeros; output_bias: see `Attention`.
+        """
         sizes = self.sizes
-        return Attention(sizes.width, sizes.heads, sight, sizes.attention_dropout, memory_width)
+        made = Attention(sizes.width, sizes.heads, sight, sizes.attention_dropout, memory_width, output_bias)
+        if at_zero:
+            nn.init.zeros_(made.output.weight)
+        return made
 
     def hops(self, sights: Sequence[Sight], at_zero: bool) -> Hops:
         """Attention to what each of the sights names, one after the other; at_zero: at first they find nothing."""
-        sizes = self.sizes
-        hops = [Attention(sizes.width, sizes.heads, own, sizes.attention_dropout, output_bias=False) for own in sights]
-        for hop in hops if at_zero else ():
-            nn.init.zeros_(hop.output.weight)
-        return Hops(hops)
+        return Hops([self.attention(own, at_zero=at_zero, output_bias=False) for own in sights])
 
     def sentence_encoder(self, side: str, *, whole: bool, frozen: bool) -> SentenceEncoder:
         """An encoder of single sentences for the layers of a side's stack to look at, each at the layer of its number.

@@ -73,11 +73,9 @@ class Context(System):
 
     def _with_context(self, layer: Layer, parts: Parts) -> Layer:
         wide = 2 * parts.sizes.width if self.representation == "bilstm" else None
-        attention = parts.attention(Sight("context"), wide)
         exact = self.branch == "exact"
+        attention = parts.attention(Sight("context"), wide, at_zero=exact)
         branch = parts.gated_residual(exact) if self.gating == "gate" else parts.residual(normed=not exact)
-        if exact:
-            attention.output.weight.data.zero_()
         return layer.insert("context", attention, branch, after="attention")
 
     def modules(self, parts: Parts) -> dict[str, nn.Module]:

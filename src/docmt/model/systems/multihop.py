@@ -84,9 +84,7 @@ class MultiHop(System):
         """Self-attention, attention to the draft, hops, cross-attention, feed-forward."""
         layers = super().decoder(parts)
         for number, layer in enumerate(layers if self.side != "source" else ()):
-            draft = parts.attention(Sight("drafts", depth=number))
-            if self.branch == "exact":
-                draft.output.weight.data.zero_()
+            draft = parts.attention(Sight("drafts", depth=number), at_zero=self.branch == "exact")
             layer.insert("draft", draft, parts.residual(normed=self.branch == "published"), after="attention")
             self._insert_hops(layer, Sight("earlier", depth=number), "draft", parts)
         return layers
