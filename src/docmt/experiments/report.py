@@ -73,7 +73,10 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     signatures = {m: scores[m]["signature"] for m in MEASURES for scores in all_scores if scores.get(m)}
     lines = [f"# {experiment.title}", "", f"Scale `{plan.scale}`, data `{data}`.", "", *_tables(rows)]
     lines += [f"- {MEASURES[measure]}: `{signature}`" for measure, signature in signatures.items()]
-    lines.append(f"- test split, beam {evaluation.search.beam}; dev loss: the lowest, label-smoothed, nats per token")
+    lines.append(
+        f"- test split, beam {evaluation.search.beam}; dev loss: the lowest, label-smoothed, nats per token (not to be "
+        "compared between systems that predict other marks beside the words)"
+    )
     lines.append("- with several seeds: mean ± standard deviation")
     if backward := dict.fromkeys(row["variant"] for row in rows if any(run["reverse"] for run in row["runs"])):
         lines.append(f"- from the target to the source language, and scored against the source: {', '.join(backward)}")
