@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -33,13 +34,15 @@ def score_documents(
     on_sentences: Callable[[int], object] = lambda count: None,
     drafts: Sequence[WordIds] | None = None,
     limited: bool = True,
+    context: bool = True,
 ) -> list[DocumentHypothesis]:
     """The given translations with the log-probabilities that the search would have given them.
 
     sources and targets: documents of the same numbers of sentences of word ids; drafts: a first translation of every
     source sentence, for a model that reads them. The context is the translator's: the same instances; a sentence
     exactly at its length limit has its `</s>` forced there, so it costs nothing here (unless not `limited`: where given
-    texts are compared, one of just that length would gain). Pairs of empty sentences cost nothing either. Raises
+    texts are compared, one of just that length would gain). Pairs of empty sentences cost nothing either. Without
+    `context` the same passes are made over the same instances, but no sentence sees another (`Reading.apart`). Raises
     ValueError where the counts of sentences differ, and DocmtError where scores are not numbers.
     """
     places, counts = [], [len(document) for document in sources]
@@ -53,7 +56,7 @@ def score_documents(
     found: dict[tuple[int, int], list[Part]] = {}
     for indices in task.batches():
         batch = collate(task.words, words, task.instances, indices, specials, model.parts.frame, "last", task.drafts)
-        batch = batch.to(model.device)
+        batch = (batch if context else replace(batch, reading=batch.reading.apart())).to(model.device)
         for i, hypothesis in zip(indices, _score(task, words, batch, indices, limited), strict=True):
             document, first, last = task.place(int(task.instances.own[i]), int(task.instances.last[i]))
             found[document, first] = [Part(document, first, last, hypothesis)]

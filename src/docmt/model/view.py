@@ -120,8 +120,11 @@ class FullView:
     def _keys(self, sight: Sight) -> Spans:
         if sight.memory == "self":
             return seen_spans(self.layout, sight)
-        spans = seen_spans(self.memories[sight.memory], sight)
-        return spans if self.aligned is None or sight.part == "document" else spans.select(self.aligned)
+        memory = self.memories[sight.memory]
+        spans = seen_spans(memory, sight)
+        # Documents belong together by number, sentences as `aligned` says; apart, each sentence is a document.
+        by_number = sight.part == "document" and memory.documents is not memory.sentences
+        return spans if self.aligned is None or by_number else spans.select(self.aligned)
 
 
 def seen_spans(layout: Layout, sight: Sight) -> Spans:
