@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from docmt.cli import usage
 from docmt.cli.corpora import check_outputs, document_name, each_alone, lines_beside, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report
@@ -19,6 +20,7 @@ from docmt.errors import DocmtError, printable
 from docmt.evaluation import (
     Evaluation,
     MetricConfig,
+    UsageConfig,
     evaluate_documents,
     evaluate_files,
     evaluate_items,
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 USAGE = """--hypothesis FILE --reference FILE [options]
 --model DIRECTORY --source FILE --reference FILE [options]
 --model DIRECTORY --source CORPUS.jsonl [options]
---model DIRECTORY --suite FILE.jsonl [options]"""
+--model DIRECTORY --suite FILE.jsonl [options]
+--model DIRECTORY --source FILE --reference FILE --context_usage [options]"""
 EXAMPLES = (
     "docmt evaluate --hypothesis output.de --reference test.de",
     "docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de",
@@ -103,6 +106,14 @@ def parser() -> Parser:
     made.add_argument(
         "--json", type=str, metavar="FILE", help="where the scores go as JSON, besides the table (- for only that)"
     )
+    made.add_argument(
+        "--context_usage",
+        type=bool,
+        default=False,
+        help="how much --model uses its context: what it adds to the probability of the reference (CXMI), and what "
+        "that of another document adds; with --suite, how many items are right with true, no and another context",
+    )
+    add_settings(made, UsageConfig, "usage", "how the use of context is measured, with --context_usage")
     add_settings(made, MetricConfig, "metrics", "how text becomes scores (scores compare only under equal settings)")
     add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, with --model", skip={"n_best"})
     add_model_options(made)
@@ -112,6 +123,9 @@ def parser() -> Parser:
 def run(arguments: Sequence[str]) -> int:
     """Prints s-BLEU, d-BLEU and chrF with their signatures, or how often the right candidates were preferred."""
     options = parse(parser(), arguments)
+    if options.context_usage:
+        return usage.run(options)
+    usage.check_unasked(options)
     if options.suite:
         _check_suite(options)
         return _evaluate_suite(options)

@@ -21,3 +21,14 @@ from .metrics import (
 from .metrics import (
     in_units as in_units,
 )
+from .other_context import OtherContext as OtherContext
+from .other_context import other_context as other_context
+from .positions import PositionScores as PositionScores
+from .positions import scores_by_position as scores_by_position
+from .suite_context import SuiteContext as SuiteContext
+from .suite_context import suite_context as suite_context
+from .usage import ContextGain as ContextGain
+from .usage import SentenceGain as SentenceGain
+from .usage import UsageConfig as UsageConfig
+from .usage import context_gain as context_gain
+from .usage import sentence_gains as sentence_gains

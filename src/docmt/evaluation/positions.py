@@ -1,0 +1,119 @@
+"""Scores by the place of a sentence in its document: does a system gain where there is more before a sentence?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docmt.errors import DocmtError
+from docmt.evaluation.estimates import Estimate, estimate, table
+from docmt.evaluation.metrics import Evaluation, MetricScore
+
+STARTS = (1, 2, 3, 4, 7, 13)
+"""The first place (from 1) of each bucket, which ends before the next one."""
+NAMES = (*(f"{a}" if b == a + 1 else f"{a}-{b - 1}" for a, b in pairwise(STARTS)), f"{STARTS[-1]}+")
+"""Of the buckets, in the order of the places."""
+
+
+def bucket(place: int) -> int:
+    """The number of the bucket that a sentence lies in; place: in its document, from 1."""
+    return sum(place >= start for start in STARTS) - 1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The scores of one system on the sentences of one bucket."""
+
+    bleu: Estimate
+    chrf: Estimate
+
+    def to_json(self) -> dict[str, Any]:
+        """Both with their intervals."""
+        return {"s_bleu": self.bleu.to_json(), "chrf": self.chrf.to_json()}
+
+
+@dataclass(frozen=True)
+class PositionScores:
+    """s-BLEU and chrF of several systems by the place of the sentences in their documents.
+
+    Sentences at other places are other sentences (the first is often a title): compare systems, not places.
+    """
+
+    sentences: Mapping[str, int]
+    """how many there are, by bucket"""
+    systems: Mapping[str, Mapping[str, Cell]]
+    """by name and bucket"""
+
+    def format(self) -> str:
+        """A table for people: a row for each bucket and metric, a column for each system."""
+        rows = [["sentence", "metric", "count", *self.systems]]
+        for name, count in self.sentences.items():
+            cells = [own[name] for own in self.systems.values()]
+            rows.append([name, "s-BLEU", f"{count:,}", *(cell.bleu.format(2) for cell in cells)])
+            rows.append(["", "chrF", "", *(cell.chrf.format(2) for cell in cells)])
+        return table(rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Counts and scores by bucket."""
+        return {
+            name: {
+                "sentences": count,
+                "systems": {system: cells[name].to_json() for system, cells in self.systems.items()},
+            }
+            for name, count in self.sentences.items()
+        }
+
+
+def scores_by_position(
+    systems: Mapping[str, Evaluation], counts: Sequence[int], samples: int = 1000, seed: int = 1
+) -> PositionScores:
+    """The sentence scores of each system for the first sentences of documents, the second ones, and so on.
+
+    systems: by name, all of the same references; counts: the sentences of each of their documents. `samples` is how
+    many the bootstrap draws for the intervals. Raises DocmtError for a system without sentence scores.
+    """
+    places = np.concatenate([np.arange(count) for count in counts]) + 1 if counts else np.zeros(0, np.int64)
+    buckets = np.array([bucket(int(place)) for place in places], dtype=np.int64)
+    documents = np.repeat(np.arange(len(counts)), counts)
+    found: dict[str, dict[str, Cell]] = {}
+    for system, evaluation in systems.items():
+        if evaluation.s_bleu is None or evaluation.chrf is None:
+            raise DocmtError(
+                f"{system} has no scores of sentences, so none by position: {evaluation.undefined or 'it has none'}"
+            )
+        metrics = evaluation.s_bleu, evaluation.chrf
+        found[system] = {
+            NAMES[number]: Cell(*(_estimate(own, documents, buckets == number, samples, seed) for own in metrics))
+            for number in np.unique(buckets)
+        }
+    sentences = {NAMES[number]: int((buckets == number).sum()) for number in np.unique(buckets)}
+    return PositionScores(sentences, found)
+
+
+def _estimate(
+    metric: MetricScore, documents: NDArray[np.int64], chosen: NDArray[np.bool_], samples: int, seed: int
+) -> Estimate:
+    """The score of the chosen sentences with its interval over the documents that have any."""
+    if metric.segments != len(documents):
+        raise DocmtError(
+            f"{metric.name} has {metric.segments} sentences, but the documents have {len(documents)}: give the counts "
+            "of the references"
+        )
+    return estimate(by_document(metric, documents, chosen), metric.from_sums, samples, seed)
+
+
+def by_document(
+    metric: MetricScore, documents: NDArray[np.int64], chosen: NDArray[np.bool_] | None = None
+) -> NDArray[Any]:
+    """[D, K] the summed statistics of each document that has (chosen) sentences; documents [G]: that of each."""
+    statistics = metric.statistics if chosen is None else metric.statistics[chosen]
+    numbers = documents if chosen is None else documents[chosen]
+    _, own = np.unique(numbers, return_inverse=True)
+    summed = np.zeros((len(np.unique(numbers)), statistics.shape[1]), statistics.dtype)
+    np.add.at(summed, own, statistics)
+    return summed
