@@ -28,8 +28,8 @@ class Estimate:
 
     def format(self, digits: int, *, signed: bool = False) -> str:
         """Such as `+0.25 [0.10, 0.41]`."""
-        value = f"{self.value:{'+' if signed else ''}.{digits}f}"
-        return value if self.low is None else f"{value} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+        value = f"{self.value:{'+' if signed else ''}z.{digits}f}"
+        return value if self.low is None else f"{value} [{self.low:z.{digits}f}, {self.high:z.{digits}f}]"
 
     def to_json(self) -> dict[str, Any]:
         """Value and ends of the interval, null where there is none."""

@@ -82,9 +82,9 @@ class OtherContext:
     likelihood: dict[str, Gain]
     """log-probability (nats) of the references, by condition"""
     gains: dict[str, Gain]
-    """of true and of shuffled context over none"""
+    """of true context over empty and over shuffled one"""
     translations: dict[str, dict[str, Estimate]] | None
-    """s-BLEU and chrF of translations by condition, and of true over empty and shuffled context; None: not measured"""
+    """s-BLEU and chrF of translations by condition, and the same gains of them; None: not measured"""
     undefined: str | None = None
     """why translations have no scores"""
 
@@ -93,7 +93,7 @@ class OtherContext:
         lines = [f"reference after up to {self.before} sentences before it (nats)"]
         rows = [["", "per sentence", "per token", "sentences"]]
         rows += [[f"{name} context", *gain.cells()] for name, gain in self.likelihood.items()]
-        rows += [[f"{name} - empty", *gain.cells()] for name, gain in self.gains.items()]
+        rows += [[name, *gain.cells()] for name, gain in self.gains.items()]
         lines.append(table(rows))
         if self.translations is not None:
             lines += ["", f"translations after up to {self.before} sentences before (of the source)"]
@@ -153,7 +153,7 @@ def other_context(
     return OtherContext(
         config.sentences,
         {name: mean(scores[name]) for name in CONDITIONS},
-        {name: mean(scores[name] - scores["empty"]) for name in ("true", "shuffled")},
+        {f"true - {name}": mean(scores["true"] - scores[name]) for name in ("empty", "shuffled")},
         translations,
         undefined,
     )
