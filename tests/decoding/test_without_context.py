@@ -100,10 +100,10 @@ def test_positions_stay():
 
 
 def test_a_target_finds_its_own_sentence_in_a_memory_that_has_more():
-    """Documents of both sides belong together by number, but not where each sentence is one."""
+    """Apart, documents of both sides belong together as sentences do."""
     source, target = (pack([marked(document[first:]) for document in DOCUMENTS[2:]]) for first in (0, 2))
     reading = Reading(source, torch.tensor([2, 3, 4]), target).apart()
     memory = Memory.of(torch.randn(len(source.tokens), 4), reading.source)
-    view = FullView(reading.target, {"source": memory}, reading.aligned)
+    view = FullView(reading.target, {"source": memory}, reading.aligned, reading.documents)
     _, pattern = view.seen(Sight("source", part="document"), torch.randn(len(target.tokens), 4))
     assert pattern.keys.same_as(source.sentences.select(reading.aligned))
