@@ -71,6 +71,16 @@ def test_where_positions_restart_it_is_the_sentence_as_a_document(system):
     torch.testing.assert_close(apart, alone, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_translations_share_is_computed_once_here_too(system):
+    """Candidates of one source: it is encoded once, and their common beginning is decoded once."""
+    model = build(**SYSTEMS[system])
+    candidates = [[*TARGETS[2][:3], words, TARGETS[2][4]] for words in ([21], [20, 19], [21, 7])]
+    together = scores(model, [DOCUMENTS[2]] * 3, candidates, False)
+    alone = torch.cat([scores(model, [DOCUMENTS[2]], [each], False) for each in candidates])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+
+
 def test_members_of_an_ensemble_see_nothing_either():
     model = Ensemble([build(1, system="sentence"), build(2, **multihop()), build(3, **context())])
     other = [other_words(document, 0) for document in DOCUMENTS[2:]]
