@@ -7,7 +7,7 @@ from .metrics import (
     Evaluation as Evaluation,
 )
 from .metrics import (
-    MetricScore as MetricScore,
+    document_bleu as document_bleu,
 )
 from .metrics import (
     evaluate_documents as evaluate_documents,
@@ -21,3 +21,4 @@ from .metrics import (
 from .metrics import (
     in_units as in_units,
 )
+from .scores import MetricScore as MetricScore
