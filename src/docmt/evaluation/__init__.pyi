@@ -1,3 +1,5 @@
+from .comparison import Comparison as Comparison
+from .comparison import compare as compare
 from .config import PROTOCOLS as PROTOCOLS
 from .config import MetricConfig as MetricConfig
 from .contrastive import ContrastiveResult as ContrastiveResult
@@ -22,3 +24,4 @@ from .metrics import (
     in_units as in_units,
 )
 from .scores import MetricScore as MetricScore
+from .significance import SignificanceConfig as SignificanceConfig

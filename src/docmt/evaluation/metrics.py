@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from docmt.errors import DocmtError
-from docmt.evaluation.aligned_files import read_hypothesis, read_reference
+from docmt.evaluation.aligned_files import Corpus, read_hypothesis, read_reference
 from docmt.evaluation.config import MetricConfig
 from docmt.evaluation.scores import MetricScore, Segments, bleu, bleu_score, chrf, documents_of, ter
 
@@ -169,18 +169,28 @@ def evaluate_files(
     reference_path: Path | str,
     config: MetricConfig | None = None,
     instances: Ranges | None = None,
+    *,
+    more_references: Sequence[Path | str] = (),
 ) -> Evaluation:
-    """`evaluate_documents` for two files of one sentence a line with document marks.
-
-    A hypothesis that runs parallel to the reference line by line takes the reference's document borders, so
-    that a sentence translated as nothing is not taken for a border; any other is read by its own borders.
-    """
+    """`evaluate_documents` for files of one sentence a line with document marks; see `read_beside`."""
     references = read_reference(Path(reference_path))
-    hypotheses = read_hypothesis(Path(hypothesis_path), Path(reference_path), references)
-    check_documents(len(hypotheses), len(references), str(hypothesis_path), str(reference_path))
-    if not any(chain.from_iterable(hypotheses)):
-        raise DocmtError(f"{hypothesis_path} holds no text, so nothing can be scored; give translations")
-    return evaluate_documents(hypotheses, references, config, instances)
+    hypotheses = read_beside(hypothesis_path, reference_path, references)
+    more = [read_beside(path, reference_path, references) for path in more_references]
+    return evaluate_documents(hypotheses, references, config, instances, more_references=more)
+
+
+def read_beside(path: Path | str, reference_path: Path | str, references: Corpus) -> Corpus:
+    """The documents of a file of hypotheses, or of another reference, given those of the reference.
+
+    A file that runs parallel to the reference line by line takes the reference's document borders, so that a sentence
+    translated as nothing is not taken for a border; any other is read by its own borders.
+    Raises DocmtError for a file that cannot be read, has no text, or has another number of documents.
+    """
+    found = read_hypothesis(Path(path), Path(reference_path), references)
+    check_documents(len(found), len(references), str(path), str(reference_path))
+    if not any(chain.from_iterable(found)):
+        raise DocmtError(f"{path} holds no text, so nothing can be scored; give translations")
+    return found
 
 
 def in_units(documents: Sequence[Sequence[Sentence]], ranges: Ranges | None) -> list[Sequence[Sentence]]:
