@@ -11,7 +11,7 @@ from docmt.documents import Document, ParallelDocument
 from docmt.errors import DocmtError
 from docmt.evaluation import UsageConfig, context_gain, other_context, sentence_gains, suite_context
 from docmt.evaluation.contrastive import Item
-from docmt.evaluation.estimates import estimate, ratio
+from docmt.evaluation.estimates import Estimate, estimate, ratio
 from docmt.evaluation.other_context import windows
 from docmt.evaluation.suite_context import shuffled_items
 
@@ -87,13 +87,15 @@ def test_the_table_names_the_sentences_that_gain_most():
 def test_an_interval_is_that_of_whole_documents():
     """Of two documents a sample has both (half of the time) or one of them twice."""
     rows = np.array([[0.0, 1], [4, 1]])
-    found = estimate(rows, ratio, 1000)
+    found = estimate(rows, ratio, 1000, 1)
     assert (found.value, found.low, found.high) == (2, 0, 4)
-    same = estimate(np.array([[3.0, 1]] * 5), ratio, 100)
+    same = estimate(np.array([[3.0, 1]] * 5), ratio, 100, 1)
     assert (same.value, same.low, same.high) == (3, 3, 3)
-    assert estimate(rows, ratio, 1000, seed=1) == found
-    assert estimate(rows[:1], ratio, 1000).low is None
-    many = estimate(np.random.default_rng(0).normal(0, 1, (400, 1)) * [[1, 0]] + [[0, 1]], ratio, 5000)
+    assert estimate(rows, ratio, 1000, 1) == found
+    assert estimate(rows[:1], ratio, 1000, 1).low is None
+    assert estimate(rows, ratio, 100, 1, minus=rows[::-1].copy()).value == 0
+    assert estimate(rows, ratio, 100, 1, minus=rows - [1, 0]) == Estimate(1, 1, 1)
+    many = estimate(np.random.default_rng(0).normal(0, 1, (400, 1)) * [[1, 0]] + [[0, 1]], ratio, 5000, 1)
     assert many.high - many.low == pytest.approx(2 * 1.96 / 20, rel=0.15)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,14 @@ from docmt.decoding import SearchConfig
 from docmt.documents.plain_text import write_text
 from docmt.errors import DocmtError, printable
 from docmt.evaluation import (
+    Evaluation,
     MetricConfig,
+    PositionScores,
     UsageConfig,
     context_gain,
     other_context,
     read_items,
+    scores_by_position,
     sentence_gains,
     suite_context,
 )
@@ -31,9 +35,17 @@ SCORED_WITH = ("temperature", "batch_tokens", "compatibility")
 
 
 def run(options: Any) -> int:
-    """Prints what the context of a model is worth to it; options: those of `docmt evaluate`."""
+    """Prints what the context of models is worth to them; options: those of `docmt evaluate`."""
     _check(options)
     return _on_suite(options) if options.suite else _on_corpus(options)
+
+
+def by_position(options: Any, systems: Mapping[str, Evaluation]) -> PositionScores | None:
+    """The scores of systems by the place of a sentence, if asked for; of those that have scores of sentences."""
+    defined = {name: own for name, own in systems.items() if own.s_bleu is not None}
+    if not (options.by_position and defined):
+        return None
+    return scores_by_position(defined, options.significance.samples, options.significance.seed)
 
 
 def check_unasked(options: Any) -> None:
@@ -46,7 +58,7 @@ def _check(options: Any) -> None:
     """Raises DocmtError for options that do not go together, and for an output that cannot be written."""
     if not options.model or not (options.source or options.suite):
         raise DocmtError("--context_usage needs --model, and --source with --reference or --suite: name them")
-    unused = [name for name in ("hypothesis", "output") if getattr(options, name)]
+    unused = [name for name in ("hypothesis", "output", "markdown", "by_position") if getattr(options, name)]
     unused += [name for name in ("source", "reference") if options.suite and getattr(options, name)]
     unused += ["usage.translate"] if options.suite and options.usage.translate else []
     if unused:

@@ -1,3 +1,5 @@
+from .comparison import Comparison as Comparison
+from .comparison import compare as compare
 from .config import PROTOCOLS as PROTOCOLS
 from .config import MetricConfig as MetricConfig
 from .contrastive import ContrastiveResult as ContrastiveResult
@@ -7,7 +9,7 @@ from .metrics import (
     Evaluation as Evaluation,
 )
 from .metrics import (
-    MetricScore as MetricScore,
+    document_bleu as document_bleu,
 )
 from .metrics import (
     evaluate_documents as evaluate_documents,
@@ -25,6 +27,8 @@ from .other_context import OtherContext as OtherContext
 from .other_context import other_context as other_context
 from .positions import PositionScores as PositionScores
 from .positions import scores_by_position as scores_by_position
+from .scores import MetricScore as MetricScore
+from .significance import SignificanceConfig as SignificanceConfig
 from .suite_context import SuiteContext as SuiteContext
 from .suite_context import suite_context as suite_context
 from .usage import ContextGain as ContextGain

@@ -1,26 +1,23 @@
 """Numbers with the interval that a corpus of other documents would let expect, and tables of them.
 
-Notation: D documents, K sums that a number is made of, B samples.
+Notation: D documents, K sums that a number is made of, * any shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-LEVEL = 0.95
-"""of the intervals"""
-_CHUNK = 4096
-"""samples that are drawn together"""
+from docmt.evaluation.scores import Scores, Statistics
+from docmt.evaluation.significance import Formula, Interval, bootstrap
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its bootstrap interval of 95%, which a single document does not have."""
+    """A number and its bootstrap interval of 95 %, which a single document does not have."""
 
     value: float
     low: float | None = None
@@ -36,27 +33,27 @@ class Estimate:
         return asdict(self)
 
 
-def estimate(rows: NDArray[Any], statistic: Callable[[NDArray[Any]], float], samples: int, seed: int = 1) -> Estimate:
-    """A statistic of the sum of rows [D, K], one a document, and the interval by the bootstrap over documents.
+def estimate(rows: Statistics, formula: Formula, samples: int, seed: int, minus: Statistics | None = None) -> Estimate:
+    """What `formula` makes of the sum of rows [D, K], one a document, with its interval (bootstrap over documents).
 
-    Each sample draws D documents with replacement (Efron 1979; over whole documents, as their sentences are not
-    independent); the interval holds the middle 95% of what the statistic is of the samples' sums [K].
+    minus: rows of the same documents, what is made of which is subtracted. Without samples there is no interval.
     """
-    value = float(statistic(rows.sum(axis=0)))
-    count = len(rows)
-    if count < 2 or samples == 0:
+    both = np.stack([rows] if minus is None else [rows, minus]).astype(np.float64)  # [1 or 2, D, K]
+    value = float(_first_minus_second(formula(both.sum(axis=1))))
+    if len(rows) < 2 or samples == 0:
         return Estimate(value)
-    random, found = np.random.default_rng(seed), []
-    for first in range(0, samples, _CHUNK):
-        drawn = random.multinomial(count, np.full(count, 1 / count), size=min(_CHUNK, samples - first))  # [B, D]
-        found += [float(statistic(sums)) for sums in drawn @ rows]
-    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(value, float(low), float(high))
+    interval = Interval.of_samples(_first_minus_second(bootstrap(both, formula, samples, seed)))
+    return Estimate(value, interval.low, interval.high)
 
 
-def ratio(sums: NDArray[Any]) -> float:
-    """The first sum divided by the second one; 0 where that is 0."""
-    return float(sums[0] / sums[1]) if sums[1] else 0.0
+def _first_minus_second(scores: Scores) -> Scores:
+    """[1 or 2, *] -> [*]"""
+    return scores[0] if len(scores) == 1 else scores[0] - scores[1]
+
+
+def ratio(sums: Statistics) -> Scores:
+    """The first of two sums divided by the second one, [*, 2] -> [*]."""
+    return np.asarray(sums[..., 0] / sums[..., 1])
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

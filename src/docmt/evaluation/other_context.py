@@ -7,7 +7,7 @@ not from shuffled one uses what it says; one that gains from both only likes to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from docmt.errors import DocmtError
 from docmt.evaluation.config import MetricConfig
 from docmt.evaluation.estimates import Estimate, estimate, table
 from docmt.evaluation.metrics import evaluate_documents
-from docmt.evaluation.positions import by_document
+from docmt.evaluation.scores import MetricScore
 from docmt.evaluation.usage import ContextScorer, Gain, Scored, UsageConfig, check_context, token_counts
 
 CONDITIONS = ("true", "empty", "shuffled")
@@ -186,21 +186,15 @@ def _translations(
         )
     scores: dict[str, dict[str, Estimate]] = {}
     for metric in ("s_bleu", "chrf"):
-        own = {name: getattr(evaluation, metric) for name, evaluation in evaluations.items()}
-        rows, count = {name: by_document(each, numbers) for name, each in own.items()}, own["true"].statistics.shape[1]
-        score = own["true"].from_sums
+        own: dict[str, MetricScore] = {name: getattr(evaluation, metric) for name, evaluation in evaluations.items()}
+        rows = {name: each.by_document(len(references)) for name, each in own.items()}
+        formula, title = own["true"].from_many_sums, own["true"].name
         for name in CONDITIONS:
-            scores.setdefault(name, {})[own[name].name] = estimate(rows[name], score, config.samples, config.seed)
+            scores.setdefault(name, {})[title] = estimate(rows[name], formula, config.samples, config.seed)
         for name in ("empty", "shuffled"):
-            both = np.concatenate([rows["true"], rows[name]], axis=1)
-            difference = estimate(both, _difference(score, count), config.samples, config.seed)
-            scores.setdefault(f"true - {name}", {})[own[name].name] = difference
+            gain = estimate(rows["true"], formula, config.samples, config.seed, minus=rows[name])
+            scores.setdefault(f"true - {name}", {})[title] = gain
     return scores, None
-
-
-def _difference(score: Callable[[NDArray[Any]], float], count: int) -> Callable[[NDArray[Any]], float]:
-    """Of sums of two systems side by side, `count` of each, how much better the first one is."""
-    return lambda sums: score(sums[:count]) - score(sums[count:])
 
 
 def _grouped(numbers: NDArray[np.int64], sentences: Sequence[str]) -> list[list[str]]:

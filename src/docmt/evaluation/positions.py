@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from docmt.errors import DocmtError
 from docmt.evaluation.estimates import Estimate, estimate, table
-from docmt.evaluation.metrics import Evaluation, MetricScore
+from docmt.evaluation.metrics import Evaluation
+from docmt.evaluation.scores import MetricScore
 
 STARTS = (1, 2, 3, 4, 7, 13)
 """The first place (from 1) of each bucket, which ends before the next one."""
@@ -22,7 +24,7 @@ NAMES = (*(f"{a}" if b == a + 1 else f"{a}-{b - 1}" for a, b in pairwise(STARTS)
 
 def bucket(place: int) -> int:
     """The number of the bucket that a sentence lies in; place: in its document, from 1."""
-    return sum(place >= start for start in STARTS) - 1
+    return bisect_right(STARTS, place) - 1
 
 
 @dataclass(frozen=True)
@@ -69,51 +71,34 @@ class PositionScores:
         }
 
 
-def scores_by_position(
-    systems: Mapping[str, Evaluation], counts: Sequence[int], samples: int = 1000, seed: int = 1
-) -> PositionScores:
+def scores_by_position(systems: Mapping[str, Evaluation], samples: int = 1000, seed: int = 12345) -> PositionScores:
     """The sentence scores of each system for the first sentences of documents, the second ones, and so on.
 
-    systems: by name, all of the same references; counts: the sentences of each of their documents. `samples` is how
-    many the bootstrap draws for the intervals. Raises DocmtError for a system without sentence scores.
+    systems: by name, all of the same references; samples: how many the bootstrap draws for the intervals. Raises
+    DocmtError for a system without sentence scores.
     """
-    places = np.concatenate([np.arange(count) for count in counts]) + 1 if counts else np.zeros(0, np.int64)
-    buckets = np.array([bucket(int(place)) for place in places], dtype=np.int64)
-    documents = np.repeat(np.arange(len(counts)), counts)
+    sentences: dict[str, int] = {}
     found: dict[str, dict[str, Cell]] = {}
     for system, evaluation in systems.items():
         if evaluation.s_bleu is None or evaluation.chrf is None:
-            raise DocmtError(
-                f"{system} has no scores of sentences, so none by position: {evaluation.undefined or 'it has none'}"
-            )
+            raise DocmtError(f"{system} has no scores of sentences, so none by position: {evaluation.undefined}")
         metrics = evaluation.s_bleu, evaluation.chrf
-        found[system] = {
-            NAMES[number]: Cell(*(_estimate(own, documents, buckets == number, samples, seed) for own in metrics))
-            for number in np.unique(buckets)
-        }
-    sentences = {NAMES[number]: int((buckets == number).sum()) for number in np.unique(buckets)}
+        buckets = _buckets(evaluation.s_bleu.documents)
+        for number in np.unique(buckets).tolist():
+            chosen = buckets == number
+            cell = Cell(*(_estimate(metric, chosen, samples, seed) for metric in metrics))
+            found.setdefault(system, {})[NAMES[number]] = cell
+            sentences[NAMES[number]] = int(chosen.sum())
     return PositionScores(sentences, found)
 
 
-def _estimate(
-    metric: MetricScore, documents: NDArray[np.int64], chosen: NDArray[np.bool_], samples: int, seed: int
-) -> Estimate:
+def _buckets(documents: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[G] the bucket of each sentence; documents [G]: that of each, in order."""
+    places = np.arange(len(documents)) - np.searchsorted(documents, documents) + 1
+    return np.searchsorted(STARTS, places, side="right") - 1
+
+
+def _estimate(metric: MetricScore, chosen: NDArray[np.bool_], samples: int, seed: int) -> Estimate:
     """The score of the chosen sentences with its interval over the documents that have any."""
-    if metric.segments != len(documents):
-        raise DocmtError(
-            f"{metric.name} has {metric.segments} sentences, but the documents have {len(documents)}: give the counts "
-            "of the references"
-        )
-    return estimate(by_document(metric, documents, chosen), metric.from_sums, samples, seed)
-
-
-def by_document(
-    metric: MetricScore, documents: NDArray[np.int64], chosen: NDArray[np.bool_] | None = None
-) -> NDArray[Any]:
-    """[D, K] the summed statistics of each document that has (chosen) sentences; documents [G]: that of each."""
-    statistics = metric.statistics if chosen is None else metric.statistics[chosen]
-    numbers = documents if chosen is None else documents[chosen]
-    _, own = np.unique(numbers, return_inverse=True)
-    summed = np.zeros((len(np.unique(numbers)), statistics.shape[1]), statistics.dtype)
-    np.add.at(summed, own, statistics)
-    return summed
+    rows = metric.by_document(int(metric.documents[-1]) + 1, chosen)
+    return estimate(rows[np.unique(metric.documents[chosen])], metric.from_many_sums, samples, seed)

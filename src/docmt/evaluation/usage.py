@@ -37,7 +37,7 @@ class UsageConfig:
     """sentences with the largest gain from their context that are shown"""
     samples: int = ranged(1000, 0, 1_000_000)
     """samples of documents for the intervals (bootstrap); 0: no intervals"""
-    seed: int = ranged(1, 0, 2**32 - 1)
+    seed: int = ranged(12345, 0, 2**32 - 1)
     """of the samples, and of the choice of other documents"""
 
     def __post_init__(self) -> None:
