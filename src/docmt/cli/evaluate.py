@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from docmt.cli.corpora import check_outputs, document_name, each_alone, lines_beside, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report
+from docmt.cli.suites import add_suite_options, check_no_suite, evaluate_suites
 from docmt.decoding import SearchConfig
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.plain_text import write_text
@@ -21,9 +21,7 @@ from docmt.evaluation import (
     MetricConfig,
     evaluate_documents,
     evaluate_files,
-    evaluate_items,
     in_units,
-    read_items,
 )
 from docmt.files import check_regular
 
@@ -33,14 +31,14 @@ if TYPE_CHECKING:
 USAGE = """--hypothesis FILE --reference FILE [options]
 --model DIRECTORY --source FILE --reference FILE [options]
 --model DIRECTORY --source CORPUS.jsonl [options]
---model DIRECTORY --suite FILE.jsonl [options]"""
+--model DIRECTORY --suite NAME|FILE ... [options]
+--systems DIRECTORY ... --suite NAME|FILE ... [options]"""
 EXAMPLES = (
     "docmt evaluate --hypothesis output.de --reference test.de",
     "docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de",
     "docmt evaluate --model MODEL --suite test.contrastive.jsonl",
+    "docmt evaluate --systems MODEL OTHER --suite phenomena --json answers.json",
 )
-SCORING = ("search.temperature", "search.batch_tokens", "search.compatibility")
-"""Options of the search that have a meaning where given texts are scored."""
 COMMON = (
     "hypothesis",
     "model",
@@ -61,8 +59,8 @@ def parser() -> Parser:
     made = make_parser(
         "evaluate",
         "Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU "
-        "over sentences (s-BLEU) and over whole documents (d-BLEU), and chrF. With --suite it counts how often a model "
-        "finds the right one of several given translations the most probable.",
+        "over sentences (s-BLEU) and over whole documents (d-BLEU), and chrF. With --suite it counts how often models "
+        "find the right one of several given translations the most probable, or say the form that context requires.",
         USAGE,
         examples=EXAMPLES,
         common=COMMON,
@@ -92,17 +90,18 @@ def parser() -> Parser:
         help="source sentences for --model; JSONL with `source` and `target` needs no --reference",
     )
     made.add_argument(
-        "--suite",
+        "--systems",
         type=str,
-        metavar="FILE",
-        help="contrastive test set for --model, one JSON object a line: `source` (sentences), `candidates` (target "
-        "documents), `correct` (index of the right one), `sentence` (index of that in which they differ), `distance`, "
-        "`phenomenon`",
+        nargs="+",
+        metavar="SYSTEM",
+        help="several model or run directories for --suite, the first of which the others are compared with",
     )
+    add_suite_options(made)
     made.add_argument("-o", "--output", type=str, metavar="FILE", help="where the translations of --model go")
     made.add_argument(
         "--json", type=str, metavar="FILE", help="where the scores go as JSON, besides the table (- for only that)"
     )
+    made.add_argument("--markdown", type=str, metavar="FILE", help="where the table goes as Markdown, with --suite")
     add_settings(made, MetricConfig, "metrics", "how text becomes scores (scores compare only under equal settings)")
     add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, with --model", skip={"n_best"})
     add_model_options(made)
@@ -113,42 +112,13 @@ def run(arguments: Sequence[str]) -> int:
     """Prints s-BLEU, d-BLEU and chrF with their signatures, or how often the right candidates were preferred."""
     options = parse(parser(), arguments)
     if options.suite:
-        _check_suite(options)
-        return _evaluate_suite(options)
+        return evaluate_suites(options)
+    check_no_suite(options)
     _check(options)
     if options.hypothesis:
         _tell(options, _evaluate_file(options), "", {})
         return 0
     return _evaluate_model(options)
-
-
-def _check_suite(options: Any) -> None:
-    """Raises DocmtError for options that mean nothing with --suite, and for an output that cannot be written."""
-    if not options.model:
-        raise DocmtError("--suite needs --model: name the model whose preferences count")
-    unused = [name for name in ("source", "reference", "hypothesis", "output") if getattr(options, name)]
-    unused += _changed(options.metrics, MetricConfig(), "metrics")
-    unused += [name for name in _changed(options.search, SearchConfig(), "search") if name not in SCORING]
-    if unused:
-        raise DocmtError(f"--{unused[0]} has no meaning with --suite, which translates nothing: leave it out")
-    check_outputs(options.json)
-
-
-def _changed(given: Any, usual: Any, group: str) -> list[str]:
-    """The fields of a dataclass that are not as usual, by their flags."""
-    return [f"{group}.{each.name}" for each in fields(given) if getattr(given, each.name) != getattr(usual, each.name)]
-
-
-def _evaluate_suite(options: Any) -> int:
-    """Prints how often the right candidate was the most probable, by phenomenon and distance."""
-    items = read_items(Path(options.suite))
-    result = evaluate_items(translator_of(options), items)
-    if options.json:
-        named = {"model": options.model, "suite": options.suite}
-        write_text(options.json, json.dumps({**named, **result.to_json()}, indent=2) + "\n")
-    if options.json != "-":
-        print(printable(result.format(), kept="\n"))
-    return 0
 
 
 def _tell(options: Any, evaluation: Evaluation, remark: str, more: dict[str, Any]) -> None:
@@ -166,6 +136,9 @@ def _tell(options: Any, evaluation: Evaluation, remark: str, more: dict[str, Any
 
 def _check(options: Any) -> None:
     """Raises DocmtError for options that do not go together and for outputs that cannot be written."""
+    for name in ("systems", "markdown"):
+        if getattr(options, name):
+            raise DocmtError(f"--{name} needs --suite: name a test set")
     if options.hypothesis and options.model:
         raise DocmtError("--hypothesis and --model both name translations: give one of them")
     if options.hypothesis:
