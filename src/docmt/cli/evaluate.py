@@ -15,7 +15,7 @@ from docmt.cli.suites import add_suite_options, check_no_suite, evaluate_suites
 from docmt.decoding import SearchConfig
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.plain_text import write_text
-from docmt.errors import DocmtError, printable
+from docmt.errors import DocmtError
 from docmt.evaluation import (
     Evaluation,
     MetricConfig,
