@@ -21,8 +21,6 @@ PLAIN = UsageConfig(samples=0)
 class Scorer:
     """A model that knows a target word better the oftener it stands in the sources around it, and never forgets."""
 
-    tokenizer = SimpleNamespace(encode_batch=lambda sentences, side: [sentence.split() for sentence in sentences])
-
     def __init__(self):
         self.asked = []
 
@@ -35,7 +33,8 @@ class Scorer:
         for own, sentence in enumerate(target.sentences):
             around = [words for i, words in enumerate(source.sentences) if i != own] if context else []
             known = sum(word in words.split() for word in sentence.split() for words in around)
-            found.append(SimpleNamespace(score=known - 10.0 * len(sentence.split()), target=sentence))
+            words = len(sentence.split())
+            found.append(SimpleNamespace(score=known - 10.0 * words, target=sentence, tokens=words + 1))
         return SimpleNamespace(sentences=found, miscounted=())
 
     def translate_all(self, documents):
@@ -198,9 +197,8 @@ def test_items_are_right_for_what_their_context_says():
         "empty": (0, 3),
         "shuffled": (0, 3),
     }
-    lines = found.format().splitlines()
-    assert lines[1].split() == ["p", "50.0", "100.0", "0.0", "0.0", "3"]
-    assert lines[-1] == "1 items left out, as no other item has as many sentences"
+    (row,) = found.rows("suite")
+    assert (row.name, [count.accuracy for count in row.counts], row.p_values[1]) == ("suite", [1, 0, 0], 0.25)
     assert json.loads(json.dumps(found.to_json()))["true"]["total"] == 3
 
 
@@ -214,7 +212,7 @@ def test_the_context_of_another_item_comes_from_its_right_candidate():
 
 def test_items_without_context_or_without_others():
     lonely = Item("1", "p", 0, ("it",), (("a",), ("b",)), 0, 0)
-    with pytest.raises(DocmtError, match="no item has two sentences, so there is no context to measure"):
+    with pytest.raises(DocmtError, match="no item has a context, so there is none to measure"):
         suite_context(Scorer(), [lonely, lonely])
     with pytest.raises(DocmtError, match="no two items have as many sentences before and after"):
         suite_context(Scorer(), [item("1", "m", "m", "f"), item("2", "m", "f", "m"), item("3", "x", "x", "y", 0)])

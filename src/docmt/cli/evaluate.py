@@ -8,25 +8,23 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from docmt.cli import usage
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
+from docmt.cli.suites import add_suite_options, check_no_suite, evaluate_suites
 from docmt.cli.systems import compare_systems, read_references
 from docmt.cli.translating import translate_corpus
 from docmt.decoding import SearchConfig
 from docmt.documents.plain_text import write_text
-from docmt.errors import DocmtError, printable
+from docmt.errors import DocmtError
 from docmt.evaluation import (
     Evaluation,
     MetricConfig,
     SignificanceConfig,
     UsageConfig,
     evaluate_files,
-    evaluate_items,
-    read_items,
 )
 from docmt.files import check_regular
 
@@ -34,16 +32,16 @@ USAGE = """--hypothesis FILE --reference FILE [options]
 --model DIRECTORY --source FILE --reference FILE [options]
 --model DIRECTORY --source CORPUS.jsonl [options]
 --systems SYSTEM SYSTEM [SYSTEM ...] [--source FILE] --reference FILE [options]
---model DIRECTORY --suite FILE.jsonl [options]
+--model DIRECTORY --suite NAME|FILE ... [options]
+--systems DIRECTORY ... --suite NAME|FILE ... [options]
 --model DIRECTORY --source FILE --reference FILE --context_usage [options]"""
 EXAMPLES = (
     "docmt evaluate --hypothesis output.de --reference test.de",
     "docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de",
     "docmt evaluate --systems baseline.de other.de third.de --reference test.de",
     "docmt evaluate --model MODEL --suite test.contrastive.jsonl",
+    "docmt evaluate --systems MODEL OTHER --suite phenomena --json answers.json",
 )
-SCORING = ("search.temperature", "search.batch_tokens", "search.compatibility")
-"""Options of the search that have a meaning where given texts are scored."""
 COMMON = (
     "hypothesis",
     "model",
@@ -69,8 +67,8 @@ def parser() -> Parser:
         "evaluate",
         "Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU "
         "over sentences (s-BLEU) and over whole documents (d-BLEU), chrF of both kinds, and TER. Several systems "
-        "(--systems, or several files or models) are compared with the first. With --suite it counts how often a model "
-        "finds the right one of several given translations the most probable.",
+        "(--systems, or several files or models) are compared with the first. With --suite it counts how often models "
+        "find the right one of several given translations the most probable, or say the form that context requires.",
         USAGE,
         examples=EXAMPLES,
         common=COMMON,
@@ -111,14 +109,7 @@ def parser() -> Parser:
         metavar="FILE",
         help="source sentences for --model; JSONL with `source` and `target` needs no --reference",
     )
-    made.add_argument(
-        "--suite",
-        type=str,
-        metavar="FILE",
-        help="contrastive test set for --model, one JSON object a line: `source` (sentences), `candidates` (target "
-        "documents), `correct` (index of the right one), `sentence` (index of that in which they differ), `distance`, "
-        "`phenomenon`",
-    )
+    add_suite_options(made)
     made.add_argument(
         "-o",
         "--output",
@@ -133,7 +124,7 @@ def parser() -> Parser:
         "--markdown",
         type=str,
         metavar="FILE",
-        help="where the table of several systems goes as Markdown (- as for JSON)",
+        help="where the table of several systems, or of --suite, goes as Markdown (- as for JSON)",
     )
     made.add_argument(
         "--context_usage",
@@ -164,8 +155,8 @@ def run(arguments: Sequence[str]) -> int:
         return usage.run(options)
     usage.check_unasked(options)
     if options.suite:
-        _check_suite(options)
-        return _evaluate_suite(options)
+        return evaluate_suites(options)
+    check_no_suite(options)
     if options.systems:
         return compare_systems(options)
     _check(options)
@@ -196,33 +187,9 @@ def _sort_systems(options: Any) -> None:
     options.reference = options.references[0] if options.references else None
 
 
-def _check_suite(options: Any) -> None:
-    """Raises DocmtError for options that mean nothing with --suite, and for an output that cannot be written."""
-    if not options.model:
-        raise DocmtError("--suite needs --model: name the model whose preferences count")
-    unused = [name for name in ("source", "reference", "hypothesis", "output") if getattr(options, name)]
-    unused += _changed(options.metrics, MetricConfig(), "metrics")
-    unused += [name for name in _changed(options.search, SearchConfig(), "search") if name not in SCORING]
-    if unused:
-        raise DocmtError(f"--{unused[0]} has no meaning with --suite, which translates nothing: leave it out")
-    check_outputs(options.json)
-
-
 def _changed(given: Any, usual: Any, group: str) -> list[str]:
     """The fields of a dataclass that are not as usual, by their flags."""
     return [f"{group}.{each.name}" for each in fields(given) if getattr(given, each.name) != getattr(usual, each.name)]
-
-
-def _evaluate_suite(options: Any) -> int:
-    """Prints how often the right candidate was the most probable, by phenomenon and distance."""
-    items = read_items(Path(options.suite))
-    result = evaluate_items(translator_of(options), items)
-    if options.json:
-        named = {"model": options.model, "suite": options.suite}
-        write_text(options.json, json.dumps({**named, **result.to_json()}, indent=2) + "\n")
-    if options.json != "-":
-        print(printable(result.format(), kept="\n"))
-    return 0
 
 
 def _tell(options: Any, evaluation: Evaluation, remark: str, more: dict[str, Any]) -> None:

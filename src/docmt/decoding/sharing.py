@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -82,7 +83,7 @@ def _same_beginnings(target: Packed, counts: Sequence[int]) -> Tensor:
     for count in counts:
         # In the order of the alphabet the one that a document shares the longest beginning with stands next to it.
         order = sorted(range(reached, reached + count), key=documents.__getitem__)
-        for one, other in zip(order, order[1:], strict=False):
+        for one, other in pairwise(order):
             common = _common(documents[one], documents[other])
             same[starts[other] : starts[other] + common] = same[starts[one] : starts[one] + common]
         reached += count

@@ -249,6 +249,8 @@ class Translator:
         self, source: Document, target: Document, ids: WordIds, hypothesis: DocumentHypothesis
     ) -> Translation:
         """ids: the word ids of the source sentences."""
+        both = zip(ids, hypothesis.sentences, strict=True)
+        tokens = [len(found) + 1 if found or words else 0 for words, found in both]
         sentences = tuple(
             TranslatedSentence(*fields)
             for fields in zip(
@@ -258,6 +260,7 @@ class Translator:
                 source.spans(),
                 target.spans(),
                 hypothesis.rank_scores,
+                tokens,
                 strict=True,
             )
         )

@@ -3,8 +3,9 @@ from .comparison import compare as compare
 from .config import PROTOCOLS as PROTOCOLS
 from .config import MetricConfig as MetricConfig
 from .contrastive import ContrastiveResult as ContrastiveResult
+from .contrastive import SuiteConfig as SuiteConfig
 from .contrastive import evaluate_items as evaluate_items
-from .contrastive import read_items as read_items
+from .generative import evaluate_translations as evaluate_translations
 from .metrics import (
     Evaluation as Evaluation,
 )
@@ -31,6 +32,9 @@ from .scores import MetricScore as MetricScore
 from .significance import SignificanceConfig as SignificanceConfig
 from .suite_context import SuiteContext as SuiteContext
 from .suite_context import suite_context as suite_context
+from .suites import Suite as Suite
+from .suites import read_items as read_items
+from .suites import read_suite as read_suite
 from .usage import ContextGain as ContextGain
 from .usage import SentenceGain as SentenceGain
 from .usage import UsageConfig as UsageConfig

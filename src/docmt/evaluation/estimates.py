@@ -1,11 +1,10 @@
-"""Numbers with the interval that a corpus of other documents would let expect, and tables of them.
+"""Numbers with the interval that a corpus of other documents would let expect.
 
 Notation: D documents, K sums that a number is made of, * any shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -54,13 +53,3 @@ def _first_minus_second(scores: Scores) -> Scores:
 def ratio(sums: Statistics) -> Scores:
     """The first of two sums divided by the second one, [*, 2] -> [*]."""
     return np.asarray(sums[..., 0] / sums[..., 1])
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of as many cells each, the first cells to the left and all others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = (
-        [cell.rjust(width) if number else cell.ljust(width) for number, (cell, width) in enumerate(cells)]
-        for cells in (zip(row, widths, strict=True) for row in rows)
-    )
-    return "\n".join("  ".join(row).rstrip() for row in padded)

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from docmt.documents import Document, ParallelDocument
 from docmt.errors import DocmtError
 from docmt.evaluation.config import MetricConfig
-from docmt.evaluation.estimates import Estimate, estimate, table
+from docmt.evaluation.contrastive import aligned
+from docmt.evaluation.estimates import Estimate, estimate
 from docmt.evaluation.metrics import evaluate_documents
 from docmt.evaluation.scores import MetricScore
-from docmt.evaluation.usage import ContextScorer, Gain, Scored, UsageConfig, check_context, token_counts
-
-CONDITIONS = ("true", "empty", "shuffled")
+from docmt.evaluation.usage import CONDITIONS, ContextScorer, Gain, Scored, UsageConfig, check_context
 
 
 @dataclass(frozen=True)
@@ -94,14 +93,14 @@ class OtherContext:
         rows = [["", "per sentence", "per token", "sentences"]]
         rows += [[f"{name} context", *gain.cells()] for name, gain in self.likelihood.items()]
         rows += [[name, *gain.cells()] for name, gain in self.gains.items()]
-        lines.append(table(rows))
+        lines.append("\n".join(aligned(rows)))
         if self.translations is not None:
             lines += ["", f"translations after up to {self.before} sentences before (of the source)"]
             names = list(next(iter(self.translations.values())))
             rows = [["", *names]]
             for name, scores in self.translations.items():
                 rows.append([name, *(own.format(2, signed=name not in CONDITIONS) for own in scores.values())])
-            lines.append(table(rows))
+            lines.append("\n".join(aligned(rows)))
         if self.undefined is not None:
             lines.append(f"translations have no scores: {self.undefined}")
         return "\n".join(lines)
@@ -138,11 +137,13 @@ def other_context(
     found = windows(documents, config)
     own = [(Document.from_sentences(each.source), Document.from_sentences(each.target)) for each in found]
     other = [(Document.from_sentences(each.other_source), Document.from_sentences(each.other_target)) for each in found]
-    scores = {
-        name: np.array([each.sentences[-1].score for each in scorer.score_all(pairs, limited=False, context=context)])
-        for name, pairs, context in (("true", own, True), ("empty", own, False), ("shuffled", other, True))
+    asked = zip(CONDITIONS, (own, own, other), (True, False, True), strict=True)
+    last = {
+        name: [each.sentences[-1] for each in scorer.score_all(pairs, limited=False, context=context)]
+        for name, pairs, context in asked
     }
-    tokens = np.array(token_counts(scorer, [each.target[-1] for each in found]), dtype=np.float64)
+    scores = {name: np.array([sentence.score for sentence in own]) for name, own in last.items()}
+    tokens = np.array([sentence.tokens for sentence in last["true"]], dtype=np.float64)
     numbers = np.array([each.document for each in found])
 
     def mean(totals: NDArray[np.float64]) -> Gain:

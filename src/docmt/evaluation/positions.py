@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.errors import DocmtError
-from docmt.evaluation.estimates import Estimate, estimate, table
+from docmt.evaluation.contrastive import aligned
+from docmt.evaluation.estimates import Estimate, estimate
 from docmt.evaluation.metrics import Evaluation
 from docmt.evaluation.scores import MetricScore
 
@@ -58,7 +59,7 @@ class PositionScores:
             cells = [own[name] for own in self.systems.values()]
             rows.append([name, "s-BLEU", f"{count:,}", *(cell.bleu.format(2) for cell in cells)])
             rows.append(["", "chrF", "", *(cell.chrf.format(2) for cell in cells)])
-        return table(rows)
+        return "\n".join(aligned(rows))
 
     def to_json(self) -> dict[str, Any]:
         """Counts and scores by bucket."""

@@ -1,7 +1,8 @@
-"""Contrastive items with true, empty and shuffled context: are the right candidates found for what the context says?
+"""Test sets for context with true, empty and shuffled context: is an answer right for what the context says?
 
-With empty context the same passes are made, and no sentence sees another; shuffled context is that of another item.
-Where a model is right without the context that decides, it knows the test set's habits, not the answer.
+Shuffled context is that of another item. With empty context candidates are scored in the same passes, but no sentence
+sees another; where there are no candidates the sentence is translated as a document of its own. What a model has right
+without the context that decides, it has right by habit.
 """
 
 from __future__ import annotations
@@ -14,31 +15,26 @@ import numpy as np
 
 from docmt.documents import Document
 from docmt.errors import DocmtError
-from docmt.evaluation.contrastive import ContrastiveResult, Item, evaluate_items
-from docmt.evaluation.estimates import table
-from docmt.evaluation.usage import ContextScorer, Scored, UsageConfig
+from docmt.evaluation.contrastive import ContrastiveResult, SuiteConfig, evaluate_items
+from docmt.evaluation.generative import evaluate_translations
+from docmt.evaluation.suite_items import Item
+from docmt.evaluation.suite_tables import Row, rows_of
+from docmt.evaluation.usage import CONDITIONS, ContextScorer, Scored, UsageConfig
 
 
 @dataclass(frozen=True)
 class SuiteContext:
-    """How often the right candidate is preferred with true, empty and shuffled context, of the same items."""
+    """The answers to the same items with true, empty and shuffled context."""
 
+    items: Sequence[Item]
     results: dict[str, ContrastiveResult]
     """by condition"""
     left_out: int
     """items to which no other can lend its context, as none has as many sentences before and after the one asked for"""
 
-    def format(self) -> str:
-        """A table for people: percent right by phenomenon and condition."""
-        first = self.results["true"]
-        rows = [["", "chance", *(f"{name} context" for name in self.results), "items"]]
-        for name in [*first.cells, None] if len(first.cells) > 1 else first.cells:
-            counts = [own.all if name is None else own.of(name) for own in self.results.values()]
-            shown = [f"{100 * count.accuracy:.1f}" for count in counts]
-            title = "all" if name is None else name or "(no name)"
-            rows.append([title, f"{100 * counts[0].chance:.1f}", *shown, f"{counts[0].total:,}"])
-        remark = f"\n{self.left_out} items left out, as no other item has as many sentences" if self.left_out else ""
-        return table(rows) + remark
+    def rows(self, name: str) -> list[Row]:
+        """Of a table whose columns are the conditions; name: of the test set."""
+        return rows_of(name, self.items, [self.results[condition] for condition in CONDITIONS])
 
     def to_json(self) -> dict[str, Any]:
         """The results, and how many items were left out."""
@@ -57,31 +53,43 @@ class _WithoutContext:
         return self.scorer.score_all(pairs, limited, context=False)
 
 
-def suite_context(scorer: ContextScorer, items: Sequence[Item], config: UsageConfig | None = None) -> SuiteContext:
-    """The accuracy on contrastive items with their context, with none, and with that of another item.
+def suite_context(
+    scorer: ContextScorer,
+    items: Sequence[Item],
+    config: UsageConfig | None = None,
+    candidates: SuiteConfig | None = None,
+) -> SuiteContext:
+    """The answers of a model to items with their context, with none, and with that of another item.
+
+    candidates: how they compare. Raises DocmtError where no item has a context, or none can have that of another one.
+    """
+    kept, shuffled = with_other_context(items, config)
+    if kept[0].candidates:
+        results = [
+            evaluate_items(scorer, kept, candidates),
+            evaluate_items(_WithoutContext(scorer), kept, candidates),
+            evaluate_items(scorer, shuffled, candidates),
+        ]
+    else:
+        alone = [replace(item, source=(item.source[item.sentence],), sentence=0) for item in kept]
+        results = [evaluate_translations(scorer, each) for each in (kept, alone, shuffled)]
+    return SuiteContext(kept, dict(zip(CONDITIONS, results, strict=True)), len(items) - len(kept))
+
+
+def with_other_context(items: Sequence[Item], config: UsageConfig | None = None) -> tuple[list[Item], list[Item]]:
+    """The items that can have the context of another one, and the same with it.
 
     Raises DocmtError where no item has a context, or none can have that of another one.
     """
-    check_items(items)
+    if not any(item.has_context for item in items):
+        raise DocmtError("no item has a context, so there is none to measure: give items with other sentences around")
     pairs = [(item, other) for item, other in zip(items, shuffled_items(items, config), strict=True) if other]
     if not pairs:
         raise DocmtError(
-            "no two items have as many sentences before and after the one in which candidates differ, with other words "
-            "in them, so none can have the context of another one: give a larger test set"
+            "no two items have as many sentences before and after the one that is asked for, with other words in them, "
+            "so none can have the context of another one: give a larger test set"
         )
-    kept, shuffled = [item for item, _ in pairs], [other for _, other in pairs]
-    results = {
-        "true": evaluate_items(scorer, kept),
-        "empty": evaluate_items(_WithoutContext(scorer), kept),
-        "shuffled": evaluate_items(scorer, shuffled),
-    }
-    return SuiteContext(results, len(items) - len(kept))
-
-
-def check_items(items: Sequence[Item]) -> None:
-    """Raises DocmtError where no item has a context."""
-    if max((len(item.source) for item in items), default=0) < 2:
-        raise DocmtError("no item has two sentences, so there is no context to measure: give items with context")
+    return [item for item, _ in pairs], [other for _, other in pairs]
 
 
 def shuffled_items(items: Sequence[Item], config: UsageConfig | None = None) -> list[Item | None]:
@@ -111,10 +119,10 @@ def _around(sentences: tuple[str, ...], own: int) -> tuple[str, ...]:
 
 def _with_context_of(item: Item, other: Item) -> Item:
     """The item with its own sentence among those of the other one."""
-    own, right = item.sentence, other.candidates[other.correct]
+    own = item.sentence
 
     def among(theirs: tuple[str, ...], ours: tuple[str, ...]) -> tuple[str, ...]:
         return (*theirs[:own], ours[own], *theirs[own + 1 :])
 
-    candidates = tuple(among(right, candidate) for candidate in item.candidates)
+    candidates = tuple(among(other.candidates[other.correct], candidate) for candidate in item.candidates)
     return replace(item, source=among(other.source, item.source), candidates=candidates)

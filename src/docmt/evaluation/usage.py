@@ -15,12 +15,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from docmt.documents import Document, ParallelDocument, one_line
+from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
 from docmt.errors import DocmtError
-from docmt.evaluation.estimates import Estimate, estimate, ratio, table
+from docmt.evaluation.contrastive import aligned
+from docmt.evaluation.estimates import Estimate, estimate, ratio
 from docmt.evaluation.positions import NAMES, bucket
 from docmt.settings import check_fields, ranged
+
+CONDITIONS = ("true", "empty", "shuffled")
+"""Contexts that are compared: the sentence's own, none, and another document's."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,9 @@ class _Sentence(Protocol):
     @property
     def target(self) -> str: ...
 
+    @property
+    def tokens(self) -> int: ...
+
 
 class Scored(Protocol):
     """A `docmt.Translation`."""
@@ -66,15 +73,8 @@ class Scored(Protocol):
     def miscounted(self) -> Sequence[object]: ...
 
 
-class _Tokenizer(Protocol):
-    def encode_batch(self, sentences: Sequence[str], side: Any) -> Sequence[Sequence[int]]: ...
-
-
 class ContextScorer(Protocol):
     """What scores given translations with and without their context: a `docmt.Translator`."""
-
-    @property
-    def tokenizer(self) -> _Tokenizer: ...
 
     def score_all(
         self, pairs: Sequence[tuple[Document | str, Document | str]], limited: bool = True, context: bool = True
@@ -121,22 +121,15 @@ def sentence_gains(scorer: ContextScorer, documents: Sequence[ParallelDocument])
     seen, hidden = (scorer.score_all(pairs, limited=False, context=context) for context in (True, False))
     found = []
     for document, with_context, without in zip(documents, seen, hidden, strict=True):
-        tokens = token_counts(scorer, document.target)
-        scores = zip(document, tokens, with_context.sentences, without.sentences, strict=True)
+        scores = zip(document, with_context.sentences, without.sentences, strict=True)
         found.append(
             [
-                SentenceGain(document.id, number, source, target, count, ours.score, theirs.score)
-                for number, ((source, target), count, ours, theirs) in enumerate(scores, 1)
+                SentenceGain(document.id, number, source, target, ours.tokens, ours.score, theirs.score)
+                for number, ((source, target), ours, theirs) in enumerate(scores, 1)
                 if source or target
             ]
         )
     return found
-
-
-def token_counts(scorer: ContextScorer, sentences: Sequence[str]) -> list[int]:
-    """What is predicted of each target sentence: its words, as the model has them, and its end."""
-    ids = scorer.tokenizer.encode_batch([one_line(sentence) for sentence in sentences], "target")
-    return [len(words) + 1 for words in ids]
 
 
 @dataclass(frozen=True)
@@ -181,7 +174,10 @@ class ContextGain:
         rows = [["", "per sentence", "per token", "sentences"], ["all", *self.all.cells()]]
         rows += [[f"sentence {name}", *gain.cells()] for name, gain in self.by_position.items()]
         intervals = "" if self.all.per_sentence.low is None else f"; 95% intervals over {self.documents} documents"
-        lines = [f"CXMI: what context adds to the log-probability of the reference (nats{intervals})", table(rows)]
+        lines = [
+            f"CXMI: what context adds to the log-probability of the reference (nats{intervals})",
+            "\n".join(aligned(rows)),
+        ]
         if self.examples:
             lines += ["", "largest gains"]
         for own in self.examples:
