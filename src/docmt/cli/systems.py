@@ -21,6 +21,7 @@ from docmt.evaluation import Comparison, compare
 from docmt.evaluation.aligned_files import Corpus, read_reference
 from docmt.evaluation.metrics import read_beside
 from docmt.files import cannot_write, check_regular
+from docmt.progress import on_terminal
 from docmt.streams import tell, warn
 
 
@@ -159,7 +160,8 @@ def _translations(options: Any, system: System, corpus: Sequence[ParallelDocumen
     if not system.is_model:
         read = _beside_corpus if corpus else read_beside
         return Translations(read(system.path, options.reference, references))
-    tell(f"translating with {system.name}")
+    if on_terminal():
+        tell(f"translating with {system.name}")
     names = [f"{system.name}: {document_name(options.source, document)}" for document in corpus]
     return translate_corpus(translator_of(options, system.path), corpus, options.metrics.unit, names)
 
