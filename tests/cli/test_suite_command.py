@@ -1,6 +1,7 @@
 """docmt evaluate --suite: the preferences of a model, as its scores of the candidates say."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -79,14 +80,14 @@ def test_what_is_missing_or_wrong(run, suite):
 
 
 @pytest.fixture
-def asked(suite, tmp_path):
-    """A small generative test set, with the words of its sources as forms."""
-    records = [json.loads(line) for line in suite.read_text().splitlines()[:3]]
-    lines = [
-        json.dumps({"src_context": own["source"][:2], "src": own["source"][2], "expected": form, "rule": form})
-        for own in records
-        for form in (".", "quatsch")
-    ]
+def asked(run, suite, tmp_path):
+    """A small generative test set, with words that the model says and words that it does not say."""
+    translator, lines = docmt.Translator(run, beam=1), []
+    for own in map(json.loads, suite.read_text().splitlines()[:3]):
+        said = translator.translate(docmt.Document.from_sentences(own["source"][:3])).sentences[2].target
+        for rule, form in (("said", re.search(r"\w+", said)[0].upper()), ("unsaid", "quatsch")):
+            item = {"src_context": own["source"][:2], "src": own["source"][2], "expected": form, "rule": rule}
+            lines.append(json.dumps(item))
     path = tmp_path / "forms.en-de.jsonl"
     path.write_text("\n".join(lines))
     return path
@@ -103,7 +104,7 @@ def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
     table = [line.split() for line in outcome.out.splitlines()]
     assert table[0] == ["items", "chance", "run", "other"]
     names = [line[0] for line in table if line and line[0] != "distance"]
-    assert names[1:7] == ["suite.jsonl", "odd", "even", "ties", "forms.en-de.jsonl", "(.)"]
+    assert names[1:7] == ["suite.jsonl", "odd", "even", "ties", "forms.en-de.jsonl", "(said)"]
     written = json.loads(found.read_text())
     assert (written["systems"], written["suites"]) == ([str(run), str(other)], [str(suite), str(asked)])
     assert (written["normalization"], written["sentences"], written["beam"]) == ("mean", "deciding", 1)
@@ -111,7 +112,7 @@ def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
         one, same = row["systems"]
         assert (one["correct"], same["p"], same["difference"]) == (same["correct"], 1.0, 0.0)
     by_label = {row["label"]: row["systems"][0]["accuracy"] for row in written["rows"] if row["label"]}
-    assert by_label == {".": 1.0, "quatsch": 0.0}
+    assert by_label == {"said": 1.0, "unsaid": 0.0}
     assert list(written["answers"]) == [str(suite), str(asked)]
     assert page.read_text().splitlines()[0] == "|  | items | chance | run | other |"
 
@@ -141,7 +142,7 @@ def test_a_made_test_set(run):
 def test_translations_are_asked_of_one_model(run, asked):
     outcome = call("evaluate", "--model", run, "--suite", asked, "--beam", 1)
     assert (outcome.status, outcome.err) == (0, "")
-    assert [line.split()[0] for line in outcome.out.splitlines()] == ["chance", "(no", "(.)", "(quatsch)"]
+    assert [line.split()[0] for line in outcome.out.splitlines()] == ["chance", "(no", "(said)", "(unsaid)"]
 
 
 def test_what_fits_neither_model_nor_test_set(run, suite, asked, tmp_path):
