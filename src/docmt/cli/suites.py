@@ -93,12 +93,10 @@ def evaluate_suites(options: Any) -> int:
 
 
 def _models(options: Any) -> list[str]:
-    """The models that are asked. Raises DocmtError where none is named, or they are named in two ways."""
-    if options.model and options.systems:
-        raise DocmtError("--model and --systems both name models: give one of them")
-    if not (options.model or options.systems):
+    """The models that are asked. Raises DocmtError where none is named."""
+    if not options.systems:
         raise DocmtError("--suite needs --model: name the model whose preferences count")
-    return _once(options.systems, "systems") if options.systems else [options.model]
+    return _once(options.systems, "systems")
 
 
 def _once(names: Sequence[str], option: str) -> list[str]:

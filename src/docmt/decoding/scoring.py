@@ -34,13 +34,15 @@ def score_documents(
     on_sentences: Callable[[int], object] = lambda count: None,
     drafts: Sequence[WordIds] | None = None,
     limited: bool = True,
+    context: bool = True,
 ) -> list[DocumentHypothesis]:
     """The given translations with the log-probabilities that the search would have given them.
 
     sources and targets: documents of the same numbers of sentences of word ids; drafts: a first translation of every
     source sentence, for a model that reads them. The context is the translator's: the same instances; a sentence
     exactly at its length limit has its `</s>` forced there, so it costs nothing here (unless not `limited`: where given
-    texts are compared, one of just that length would gain). Pairs of empty sentences cost nothing either. Raises
+    texts are compared, one of just that length would gain). Pairs of empty sentences cost nothing either. Without
+    `context` the same passes are made over the same instances, but no sentence sees another (`Reading.apart`). Raises
     ValueError where the counts of sentences differ, and DocmtError where scores are not numbers.
     """
     places, counts = [], [len(document) for document in sources]
@@ -56,7 +58,8 @@ def score_documents(
         equal = [numbers for group in groups for numbers in group]
         indices = [numbers[0] for numbers in equal]
         batch = collate(task.words, words, task.instances, indices, specials, model.parts.frame, "last", task.drafts)
-        batch = replace(batch, reading=shared_reading(task, batch.reading, groups)).to(model.device)
+        reading = shared_reading(task, batch.reading, groups)
+        batch = replace(batch, reading=reading if context else reading.apart()).to(model.device)
         for numbers, hypothesis in zip(equal, _score(task, words, batch, indices, limited), strict=True):
             for i in numbers:
                 document, first, last = task.place(int(task.instances.own[i]), int(task.instances.last[i]))

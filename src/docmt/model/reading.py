@@ -51,6 +51,10 @@ class Reading:
         aligned = torch.cat((self.aligned, torch.tensor([len(self.source.sentences)])))
         return replace(self._with_sides(lambda side: side.filled(multiple, filler)), aligned=aligned)
 
+    def apart(self) -> Reading:
+        """The same without context: through every sight a sentence sees itself alone; see `Packed.apart`."""
+        return replace(self._with_sides(Packed.apart), documents=self.aligned)
+
     def _with_sides(self, change: Callable[[Packed], Packed]) -> Reading:
         """The same with every sequence that there is changed alike."""
         target, drafts, references = (

@@ -115,7 +115,7 @@ class TranslationModel(nn.Module):
 
     def positions(self, packed: Packed) -> Tensor:
         """[T] position of every token in its document or sentence, as the model counts them."""
-        spans = packed.sentences if self.config.restarts else packed.documents
+        spans = packed.sentences if self.config.restarts else packed.running
         return spans.positions().to(packed.tokens.device)
 
     def head(self) -> Head:
