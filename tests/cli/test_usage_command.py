@@ -51,7 +51,7 @@ def test_what_context_is_worth(run, asked, corpus, tmp_path):
 
 
 def test_several_models_and_one_that_sees_no_context(run, sentence_run, asked):
-    more = ("--usage.examples", 1, "--usage.sentences", 2, "--json", "-")
+    more = ("--usage.examples", 1, "--usage.before", 2, "--json", "-")
     found = json.loads(call("evaluate", "--systems", sentence_run, run, *asked, *more).out)
     sentence, group = found["systems"]
     zero = {"value": 0, "low": 0, "high": 0}
@@ -65,7 +65,7 @@ def test_several_models_and_one_that_sees_no_context(run, sentence_run, asked):
 
 
 def test_translations_after_other_sentences(run, asked):
-    more = ("--usage.translate", "--usage.sentences", 1, *QUICK, "--json", "-")
+    more = ("--usage.translate", "--usage.before", 1, *QUICK, "--json", "-")
     found = json.loads(call("evaluate", "--model", run, *asked, *more).out)
     scores = found["other_context"]["translations"]
     assert set(scores) == {"true", "empty", "shuffled", "true - empty", "true - shuffled"}
@@ -107,10 +107,10 @@ def test_scores_by_position(run, corpus, tmp_path):
         (["--by_position"], "--by_position has no meaning with --context_usage"),
         (["--beam", "2"], "nothing is translated here, so of the options of metrics and search only temperature, "),
         (["--lowercase"], "nothing is translated here, .* or give --usage.translate"),
-        (["--usage.sentences", "-1"], "usage.sentences"),
-        (["--usage.sentences", "0", "--usage.translate"], "usage.translate needs sentences before each"),
+        (["--usage.before", "-1"], "usage.before"),
+        (["--usage.before", "0", "--usage.translate"], "usage.translate needs sentences before each"),
         (["--reference", "a", "b"], "give one --reference"),
-        (["--significance.seed", "1"], "--significance has no meaning with --context_usage"),
+        (["--resample", "sentences"], "--context_usage draws documents, and tests nothing"),
         (["--suite", "pronouns"], "--source has no meaning with --context_usage --suite"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
     ],
@@ -123,11 +123,17 @@ def test_options_that_are_missing(run, corpus):
     fails("evaluate", "--model", run, "--context_usage", message="--context_usage needs --model, and --source with")
     fails("evaluate", "--source", "x", "--context_usage", message="--context_usage needs --model")
     sides = ("--model", run, "--source", corpus / "test.en", "--reference", corpus / "test.de")
-    fails("evaluate", *sides, "--usage.seed", 2, message="the --usage options have no meaning without --context_usage")
+    fails(
+        "evaluate", *sides, "--usage.before", 2, message="the --usage options have no meaning without --context_usage"
+    )
     suite = ("--model", run, "--suite", "pronouns")
     fails("evaluate", *suite, "--by_position", message="--by_position has no meaning with --suite")
     fails(
-        "evaluate", *suite, "--context_usage", "--usage.translate", message="only the seed has a meaning with --suite"
+        "evaluate",
+        *suite,
+        "--context_usage",
+        "--usage.translate",
+        message="--usage options have no meaning with --suite",
     )
     fails("evaluate", *suite, "--context_usage", "--lowercase", message="nothing is translated here")
 

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from docmt.errors import DocmtError
-from docmt.evaluation import evaluate_documents, scores_by_position
+from docmt.evaluation import SignificanceConfig, evaluate_documents, scores_by_position
 from docmt.evaluation.positions import NAMES, bucket
 
+FEW = SignificanceConfig(samples=100)
 REFERENCES = [
     ["the first cat sat here", "then it slept for a day", "and then another one came", "they met in the end"],
     ["a title of a speech", "many thanks for all of this"],
@@ -25,7 +26,7 @@ def test_buckets():
 
 def test_each_bucket_is_scored_as_a_corpus_of_its_sentences():
     evaluation = evaluate_documents(HYPOTHESES, REFERENCES)
-    found = scores_by_position({"one": evaluation, "same": evaluation}, samples=50)
+    found = scores_by_position({"one": evaluation, "same": evaluation}, FEW)
     assert dict(found.sentences) == {"1": 2, "2": 2, "3": 1, "4-6": 1}
     for place, name in enumerate(found.sentences):
         own = [(h[place], r[place]) for h, r in zip(HYPOTHESES, REFERENCES, strict=True) if place < len(r)]
@@ -39,10 +40,10 @@ def test_each_bucket_is_scored_as_a_corpus_of_its_sentences():
 
 
 def test_the_table_and_json():
-    found = scores_by_position({"one": evaluate_documents(HYPOTHESES, REFERENCES)}, samples=0)
+    found = scores_by_position({"one": evaluate_documents(HYPOTHESES, REFERENCES)}, FEW)
     lines = found.format().splitlines()
     assert lines[0].split() == ["sentence", "metric", "count", "one"]
-    assert lines[1].split() == ["1", "s-BLEU", "2", "100.00"]
+    assert lines[1].split()[:4] == ["1", "s-BLEU", "2", "100.00"]
     assert len(lines) == 1 + 2 * 4
     written = json.loads(json.dumps(found.to_json()))
     assert written["1"]["sentences"] == 2

@@ -141,7 +141,7 @@ def parser() -> Parser:
     )
     add_settings(made, UsageConfig, "usage", "how the use of context is measured, with --context_usage")
     add_settings(made, MetricConfig, "metrics", "how text becomes scores (scores compare only under equal settings)")
-    add_settings(made, SignificanceConfig, "significance", "how several systems are compared")
+    add_settings(made, SignificanceConfig, "significance", "how several systems are compared, and intervals drawn")
     add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, with --model", skip={"n_best"})
     add_model_options(made)
     return made

@@ -75,7 +75,7 @@ def by_position(options: Any, systems: Mapping[str, Evaluation]) -> PositionScor
     defined = {name: own for name, own in systems.items() if own.s_bleu is not None}
     if not (options.by_position and defined):
         return None
-    return scores_by_position(defined, options.significance.samples, options.significance.seed)
+    return scores_by_position(defined, options.significance)
 
 
 def check_unasked(options: Any) -> None:
@@ -92,14 +92,16 @@ def _check(options: Any, models: Sequence[str]) -> None:
         raise DocmtError("--context_usage needs --model, and --source with --reference or --suite: name them")
     unused = [name for name in ("hypothesis", "output", "markdown", "by_position") if getattr(options, name)]
     unused += [name for name in ("source", "reference") if options.suite and getattr(options, name)]
-    unused += ["significance"] if options.significance != SignificanceConfig() else []
     if unused:
         asked = "--context_usage --suite" if options.suite else "--context_usage"
         raise DocmtError(f"--{unused[0]} has no meaning with {asked}: leave it out")
     if len(options.references) > 1:
         raise DocmtError("--context_usage asks how probable a reference is: give one --reference")
-    if options.suite and options.usage != UsageConfig(seed=options.usage.seed):
-        raise DocmtError("of the --usage options only the seed has a meaning with --suite: leave the others out")
+    if options.suite and options.usage != UsageConfig():
+        raise DocmtError("the --usage options have no meaning with --suite: leave them out")
+    drawn = SignificanceConfig(samples=options.significance.samples, seed=options.significance.seed)
+    if options.significance != drawn:
+        raise DocmtError("--context_usage draws documents, and tests nothing: of --significance give samples and seed")
     if not options.suite:
         check_no_suite(options)
         _check_translating(options, options.usage.translate, "give --usage.translate")
@@ -122,7 +124,9 @@ def _measure_suites(options: Any) -> Callable[[str, Translator], Measured]:
     suites = [read_suite(given) for given in options.suite]
     _check_translating(options, any(suite.generative for suite in suites), "name a test set without candidates")
     for suite in suites:
-        with_other_context(suite.items, options.usage)  # says before any work is done what cannot be measured
+        with_other_context(
+            suite.items, options.significance.seed
+        )  # says before any work is done what cannot be measured
     return partial(_on_suites, options, suites)
 
 
@@ -130,7 +134,7 @@ def _on_suites(options: Any, suites: Sequence[Suite], model: str, translator: Tr
     rows, values, remarks = [], {}, []
     for suite in suites:
         suite.check_languages(model, translator.languages)
-        found = suite_context(translator, suite.items, options.usage, options.candidates)
+        found = suite_context(translator, suite.items, options.candidates, options.significance)
         rows += found.rows(suite.name)
         values[suite.name] = found.to_json()
         if found.left_out:
@@ -154,10 +158,11 @@ def _on_corpus(options: Any, corpus: Sequence[ParallelDocument], model: str, tra
     kept = [document for document, gains in zip(corpus, found, strict=True) if gains is not None]
     parts: dict[str, Any] = {}
     if scored:
-        parts["context_gain"] = context_gain(scored, config)
-        if config.sentences and len(kept) > 1:
-            parts["other_context"] = other_context(translator, kept, config, options.metrics)
-        elif config.sentences:
+        parts["context_gain"] = context_gain(scored, config, options.significance)
+        if config.before and len(kept) > 1:
+            others = other_context(translator, kept, config, options.metrics, options.significance)
+            parts["other_context"] = others
+        elif config.before:
             warn("there is one document only: what the context of another one is worth is not measured")
     values = {"source": options.source, "reference": options.reference, "left_out": len(corpus) - len(kept)}
     values |= {name: part.to_json() for name, part in parts.items()}

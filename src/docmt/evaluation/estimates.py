@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from docmt.evaluation.scores import Scores, Statistics
-from docmt.evaluation.significance import Formula, Interval, bootstrap
+from docmt.evaluation.significance import Formula, Interval, SignificanceConfig, bootstrap
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,18 @@ class Estimate:
         return asdict(self)
 
 
-def estimate(rows: Statistics, formula: Formula, samples: int, seed: int, minus: Statistics | None = None) -> Estimate:
+def estimate(
+    rows: Statistics, formula: Formula, config: SignificanceConfig, minus: Statistics | None = None
+) -> Estimate:
     """What `formula` makes of the sum of rows [D, K], one a document, with its interval (bootstrap over documents).
 
-    minus: rows of the same documents, what is made of which is subtracted. Without samples there is no interval.
+    config: its samples and seed; minus: rows of the same documents, what is made of which is subtracted.
     """
     both = np.stack([rows] if minus is None else [rows, minus]).astype(np.float64)  # [1 or 2, D, K]
     value = float(_first_minus_second(formula(both.sum(axis=1))))
-    if len(rows) < 2 or samples == 0:
+    if len(rows) < 2:
         return Estimate(value)
-    interval = Interval.of_samples(_first_minus_second(bootstrap(both, formula, samples, seed)))
+    interval = Interval.of_samples(_first_minus_second(bootstrap(both, formula, config.samples, config.seed)))
     return Estimate(value, interval.low, interval.high)
 
 

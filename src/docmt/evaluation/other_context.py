@@ -21,6 +21,7 @@ from docmt.evaluation.contrastive import aligned
 from docmt.evaluation.estimates import Estimate, estimate
 from docmt.evaluation.metrics import evaluate_documents
 from docmt.evaluation.scores import MetricScore
+from docmt.evaluation.significance import SignificanceConfig
 from docmt.evaluation.usage import CONDITIONS, ContextScorer, Gain, Scored, UsageConfig, check_context
 
 
@@ -37,17 +38,15 @@ class Window:
     other_target: tuple[str, ...]
 
 
-def windows(documents: Sequence[ParallelDocument], config: UsageConfig) -> list[Window]:
-    """Every sentence that has another one before it, with at most `config.sentences` before it, true and shuffled.
+def windows(documents: Sequence[ParallelDocument], before: int, seed: int) -> list[Window]:
+    """Every sentence that has another one before it, with at most so many before it, true and shuffled.
 
     The other document of each is the next one in a random order that is long enough; of it those sentences are taken
     that end at the same place, or where it ends. A sentence for which no other document is long enough has fewer before
     it. Raises DocmtError where there are not two documents, or none has two sentences.
     """
     check_context(max(map(len, documents), default=0))
-    order = np.argsort(
-        np.random.default_rng(config.seed).bit_generator.random_raw(len(documents)), kind="stable"
-    ).tolist()
+    order = np.argsort(np.random.default_rng(seed).bit_generator.random_raw(len(documents)), kind="stable").tolist()
     found = []
     for place, number in sorted(enumerate(order), key=lambda each: each[1]):
         others = [documents[i] for i in (*order[place + 1 :], *order[:place])]
@@ -56,17 +55,17 @@ def windows(documents: Sequence[ParallelDocument], config: UsageConfig) -> list[
             raise DocmtError("there is one document only, so its context cannot be another one's: give several")
         document = documents[number]
         for own in range(1, len(document)):
-            count = min(config.sentences, own, longest)
+            count = min(before, own, longest)
             other = next(each for each in others if len(each) >= count)
             end = min(own, len(other))
-            before, others_before = slice(own - count, own), slice(end - count, end)
+            ours, theirs = slice(own - count, own), slice(end - count, end)
             found.append(
                 Window(
                     number,
-                    source=(*document.source[before], document.source[own]),
-                    target=(*document.target[before], document.target[own]),
-                    other_source=(*other.source[others_before], document.source[own]),
-                    other_target=(*other.target[others_before], document.target[own]),
+                    source=(*document.source[ours], document.source[own]),
+                    target=(*document.target[ours], document.target[own]),
+                    other_source=(*other.source[theirs], document.source[own]),
+                    other_target=(*other.target[theirs], document.target[own]),
                 )
             )
     return found
@@ -127,14 +126,15 @@ def other_context(
     documents: Sequence[ParallelDocument],
     config: UsageConfig | None = None,
     metrics: MetricConfig | None = None,
+    significance: SignificanceConfig | None = None,
 ) -> OtherContext:
     """How probable references are after true, empty and shuffled context, and how good translations (on demand).
 
-    Scores (sentences + 1) sentences for each in each of three passes. metrics: how translations are scored. Raises
-    DocmtError as `windows` does.
+    Scores (before + 1) sentences for each in each of three passes. metrics: how translations are scored; significance:
+    samples and seed of the intervals, and the seed of the choice. Raises DocmtError as `windows` does.
     """
-    config = config or UsageConfig()
-    found = windows(documents, config)
+    config, significance = config or UsageConfig(), significance or SignificanceConfig()
+    found = windows(documents, config.before, significance.seed)
     own = [(Document.from_sentences(each.source), Document.from_sentences(each.target)) for each in found]
     other = [(Document.from_sentences(each.other_source), Document.from_sentences(each.other_target)) for each in found]
     asked = zip(CONDITIONS, (own, own, other), (True, False, True), strict=True)
@@ -148,11 +148,11 @@ def other_context(
 
     def mean(totals: NDArray[np.float64]) -> Gain:
         rows = np.stack([totals, np.ones_like(totals), tokens], axis=1)
-        return Gain.of(np.stack([rows[numbers == number].sum(axis=0) for number in np.unique(numbers)]), config)
+        return Gain.of(np.stack([rows[numbers == number].sum(axis=0) for number in np.unique(numbers)]), significance)
 
-    translations, undefined = _translations(scorer, found, config, metrics) if config.translate else (None, None)
+    translations, undefined = _translations(scorer, found, metrics, significance) if config.translate else (None, None)
     return OtherContext(
-        config.sentences,
+        config.before,
         {name: mean(scores[name]) for name in CONDITIONS},
         {f"true - {name}": mean(scores["true"] - scores[name]) for name in ("empty", "shuffled")},
         translations,
@@ -161,7 +161,7 @@ def other_context(
 
 
 def _translations(
-    scorer: ContextScorer, found: Sequence[Window], config: UsageConfig, metrics: MetricConfig | None
+    scorer: ContextScorer, found: Sequence[Window], metrics: MetricConfig | None, significance: SignificanceConfig
 ) -> tuple[dict[str, dict[str, Estimate]] | None, str | None]:
     """s-BLEU and chrF of the last sentences, translated after each context, and differences; or why there are none.
 
@@ -191,9 +191,9 @@ def _translations(
         rows = {name: each.by_document(len(references)) for name, each in own.items()}
         formula, title = own["true"].from_many_sums, own["true"].name
         for name in CONDITIONS:
-            scores.setdefault(name, {})[title] = estimate(rows[name], formula, config.samples, config.seed)
+            scores.setdefault(name, {})[title] = estimate(rows[name], formula, significance)
         for name in ("empty", "shuffled"):
-            gain = estimate(rows["true"], formula, config.samples, config.seed, minus=rows[name])
+            gain = estimate(rows["true"], formula, significance, minus=rows[name])
             scores.setdefault(f"true - {name}", {})[title] = gain
     return scores, None
 

@@ -16,6 +16,7 @@ from docmt.evaluation.contrastive import aligned
 from docmt.evaluation.estimates import Estimate, estimate
 from docmt.evaluation.metrics import Evaluation
 from docmt.evaluation.scores import MetricScore
+from docmt.evaluation.significance import SignificanceConfig
 
 STARTS = (1, 2, 3, 4, 7, 13)
 """The first place (from 1) of each bucket, which ends before the next one."""
@@ -72,12 +73,13 @@ class PositionScores:
         }
 
 
-def scores_by_position(systems: Mapping[str, Evaluation], samples: int = 1000, seed: int = 12345) -> PositionScores:
+def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceConfig | None = None) -> PositionScores:
     """The sentence scores of each system for the first sentences of documents, the second ones, and so on.
 
-    systems: by name, all of the same references; samples: how many the bootstrap draws for the intervals. Raises
-    DocmtError for a system without sentence scores.
+    systems: by name, all of the same references; config: samples and seed of the intervals. Raises DocmtError for a
+    system without sentence scores.
     """
+    config = config or SignificanceConfig()
     sentences: dict[str, int] = {}
     found: dict[str, dict[str, Cell]] = {}
     for system, evaluation in systems.items():
@@ -87,7 +89,7 @@ def scores_by_position(systems: Mapping[str, Evaluation], samples: int = 1000, s
         buckets = _buckets(evaluation.s_bleu.documents)
         for number in np.unique(buckets).tolist():
             chosen = buckets == number
-            cell = Cell(*(_estimate(metric, chosen, samples, seed) for metric in metrics))
+            cell = Cell(*(_estimate(metric, chosen, config) for metric in metrics))
             found.setdefault(system, {})[NAMES[number]] = cell
             sentences[NAMES[number]] = int(chosen.sum())
     return PositionScores(sentences, found)
@@ -99,7 +101,7 @@ def _buckets(documents: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.searchsorted(STARTS, places, side="right") - 1
 
 
-def _estimate(metric: MetricScore, chosen: NDArray[np.bool_], samples: int, seed: int) -> Estimate:
+def _estimate(metric: MetricScore, chosen: NDArray[np.bool_], config: SignificanceConfig) -> Estimate:
     """The score of the chosen sentences with its interval over the documents that have any."""
     rows = metric.by_document(int(metric.documents[-1]) + 1, chosen)
-    return estimate(rows[np.unique(metric.documents[chosen])], metric.from_many_sums, samples, seed)
+    return estimate(rows[np.unique(metric.documents[chosen])], metric.from_many_sums, config)

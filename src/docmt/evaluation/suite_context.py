@@ -17,9 +17,10 @@ from docmt.documents import Document
 from docmt.errors import DocmtError
 from docmt.evaluation.contrastive import ContrastiveResult, SuiteConfig, evaluate_items
 from docmt.evaluation.generative import evaluate_translations
+from docmt.evaluation.significance import SignificanceConfig
 from docmt.evaluation.suite_items import Item
 from docmt.evaluation.suite_tables import Row, rows_of
-from docmt.evaluation.usage import CONDITIONS, ContextScorer, Scored, UsageConfig
+from docmt.evaluation.usage import CONDITIONS, ContextScorer, Scored
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,15 @@ class _WithoutContext:
 def suite_context(
     scorer: ContextScorer,
     items: Sequence[Item],
-    config: UsageConfig | None = None,
     candidates: SuiteConfig | None = None,
+    significance: SignificanceConfig | None = None,
 ) -> SuiteContext:
     """The answers of a model to items with their context, with none, and with that of another item.
 
-    candidates: how they compare. Raises DocmtError where no item has a context, or none can have that of another one.
+    candidates: how they compare; significance: its seed chooses the other items. Raises DocmtError where no item has a
+    context, or none can have that of another one.
     """
-    kept, shuffled = with_other_context(items, config)
+    kept, shuffled = with_other_context(items, (significance or SignificanceConfig()).seed)
     if kept[0].candidates:
         results = [
             evaluate_items(scorer, kept, candidates),
@@ -76,14 +78,14 @@ def suite_context(
     return SuiteContext(kept, dict(zip(CONDITIONS, results, strict=True)), len(items) - len(kept))
 
 
-def with_other_context(items: Sequence[Item], config: UsageConfig | None = None) -> tuple[list[Item], list[Item]]:
+def with_other_context(items: Sequence[Item], seed: int) -> tuple[list[Item], list[Item]]:
     """The items that can have the context of another one, and the same with it.
 
     Raises DocmtError where no item has a context, or none can have that of another one.
     """
     if not any(item.has_context for item in items):
         raise DocmtError("no item has a context, so there is none to measure: give items with other sentences around")
-    pairs = [(item, other) for item, other in zip(items, shuffled_items(items, config), strict=True) if other]
+    pairs = [(item, other) for item, other in zip(items, shuffled_items(items, seed), strict=True) if other]
     if not pairs:
         raise DocmtError(
             "no two items have as many sentences before and after the one that is asked for, with other words in them, "
@@ -92,13 +94,12 @@ def with_other_context(items: Sequence[Item], config: UsageConfig | None = None)
     return [item for item, _ in pairs], [other for _, other in pairs]
 
 
-def shuffled_items(items: Sequence[Item], config: UsageConfig | None = None) -> list[Item | None]:
+def shuffled_items(items: Sequence[Item], seed: int) -> list[Item | None]:
     """Each item with the other sentences, on both sides, of another item of as many sentences before and after.
 
     The other one is the next in a random order whose context has another source; of its target that of its right
     candidate is taken. None where there is no such item.
     """
-    seed = (config or UsageConfig()).seed
     order = np.argsort(np.random.default_rng(seed).bit_generator.random_raw(len(items)), kind="stable").tolist()
     alike: dict[tuple[int, int], list[int]] = {}
     for number in order:

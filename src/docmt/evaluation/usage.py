@@ -21,6 +21,7 @@ from docmt.errors import DocmtError
 from docmt.evaluation.contrastive import aligned
 from docmt.evaluation.estimates import Estimate, estimate, ratio
 from docmt.evaluation.positions import NAMES, bucket
+from docmt.evaluation.significance import SignificanceConfig
 from docmt.settings import check_fields, ranged
 
 CONDITIONS = ("true", "empty", "shuffled")
@@ -31,25 +32,19 @@ CONDITIONS = ("true", "empty", "shuffled")
 class UsageConfig:
     """How the use of context is measured."""
 
-    sentences: int = ranged(3, 0, 1000)
+    before: int = ranged(3, 0, 1000)
     """sentences before each that are replaced by those of another document, to see whether it matters which they are
     (0: this is not measured)"""
     translate: bool = False
     """also translate each sentence after its own sentences before, after those of another document and after none, and
-    compare the BLEU: searches 2 * (sentences + 1) + 1 sentences for each"""
+    compare the BLEU: searches 2 * (before + 1) + 1 sentences for each"""
     examples: int = ranged(10, 0, 1_000_000)
     """sentences with the largest gain from their context that are shown"""
-    samples: int = ranged(1000, 0, 1_000_000)
-    """samples of documents for the intervals (bootstrap); 0: no intervals"""
-    seed: int = ranged(12345, 0, 2**32 - 1)
-    """of the samples, and of the choice of other documents"""
 
     def __post_init__(self) -> None:
         check_fields(self, "usage.")
-        if self.translate and not self.sentences:
-            raise DocmtError(
-                "usage.translate needs sentences before each: set usage.sentences above 0, or leave it out"
-            )
+        if self.translate and not self.before:
+            raise DocmtError("usage.translate needs sentences before each: set usage.before above 0, or leave it out")
 
 
 class _Sentence(Protocol):
@@ -142,11 +137,9 @@ class Gain:
     tokens: int
 
     @classmethod
-    def of(cls, rows: NDArray[np.float64], config: UsageConfig) -> Gain:
+    def of(cls, rows: NDArray[np.float64], config: SignificanceConfig) -> Gain:
         """rows [D, 3]: of each document that has any sentences the summed difference, the sentences and the tokens."""
-        per_sentence, per_token = (
-            estimate(rows[:, [0, column]], ratio, config.samples, config.seed) for column in (1, 2)
-        )
+        per_sentence, per_token = (estimate(rows[:, [0, column]], ratio, config) for column in (1, 2))
         return cls(per_sentence, per_token, int(rows[:, 1].sum()), int(rows[:, 2].sum()))
 
     def cells(self) -> list[str]:
@@ -195,12 +188,18 @@ class ContextGain:
         }
 
 
-def context_gain(found: Iterable[Sequence[SentenceGain]], config: UsageConfig | None = None) -> ContextGain:
+def context_gain(
+    found: Iterable[Sequence[SentenceGain]],
+    config: UsageConfig | None = None,
+    significance: SignificanceConfig | None = None,
+) -> ContextGain:
     """CXMI of documents whose sentences were scored (`sentence_gains`).
 
-    Raises DocmtError where no document has two sentences, so that none has a context.
+    significance: samples and seed of the intervals. Raises DocmtError where no document has two sentences, so that
+    none has a context.
     """
-    config, documents = config or UsageConfig(), [own for own in found if own]
+    config, significance = config or UsageConfig(), significance or SignificanceConfig()
+    documents = [own for own in found if own]
     check_context(max(map(len, documents), default=0))
     by_bucket: dict[int, list[list[SentenceGain]]] = {}
     for own in documents:
@@ -208,8 +207,8 @@ def context_gain(found: Iterable[Sequence[SentenceGain]], config: UsageConfig | 
             by_bucket.setdefault(number, []).append([s for s in own if bucket(s.number) == number])
     ranked = sorted((sentence for own in documents for sentence in own), key=lambda sentence: -sentence.gain)
     return ContextGain(
-        Gain.of(_rows(documents), config),
-        {NAMES[number]: Gain.of(_rows(own), config) for number, own in sorted(by_bucket.items())},
+        Gain.of(_rows(documents), significance),
+        {NAMES[number]: Gain.of(_rows(own), significance) for number, own in sorted(by_bucket.items())},
         [sentence for sentence in ranked[: config.examples] if sentence.gain > 0],
         len(documents),
     )
