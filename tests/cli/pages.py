@@ -121,7 +121,7 @@ def redirected(words):
 
 def smaller(arguments):
     """The options that make a command quick."""
-    if "--suite" in arguments:  # nothing is searched
+    if "--suite" in arguments or "--context_usage" in arguments:  # nothing is searched
         return []
     if arguments[0] != "train":
         return SMALLER.get(arguments[0], [])

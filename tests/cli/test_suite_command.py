@@ -1,6 +1,8 @@
 """docmt evaluate --suite: the preferences of a model, as its scores of the candidates say."""
 
 import json
+import re
+import shutil
 
 import pytest
 from commands import call, fails
@@ -35,6 +37,7 @@ def test_the_preferences_are_those_of_the_scores(run, suite, tmp_path):
     assert (found["correct"], found["total"], found["chance"]) == (sum(right), 6, pytest.approx(1 / 3))
     assert found["phenomena"]["odd"]["correct"] == sum(right[::2])
     assert (found["model"], found["suite"]) == (str(run), str(suite))
+    assert found["answers"].count("+") == sum(right)
     only_json = call("evaluate", "--model", run, "--suite", suite, "--json", "-", "--search.batch_tokens", 64)
     assert json.loads(only_json.out) == found
 
@@ -59,6 +62,9 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
         (["--hypothesis", "x"], "--hypothesis has no meaning with --suite"),
         (["--metrics.lowercase", "true"], "--metrics.lowercase has no meaning with --suite"),
         (["--search.beam", "3"], "--search.beam has no meaning with --suite"),
+        (["--systems", "M"], "--model and --systems both name models: give one of them"),
+        (["--markdown", "none/there.md"], "cannot write none/there.md"),
+        (["--normalization", "median"], "candidates.normalization is 'median': choose one of sum, mean"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
     ],
 )
@@ -70,4 +76,99 @@ def test_what_is_missing_or_wrong(run, suite):
     fails("evaluate", "--suite", suite, message="--suite needs --model: name the model whose preferences count")
     fails("evaluate", "--model", run, "--suite", "none.jsonl", message="cannot read none.jsonl: there is no such file")
     suite.write_text("5\n")
-    fails("evaluate", "--model", run, "--suite", suite, message=r"suite.jsonl, line 1: not a JSON object")
+    fails("evaluate", "--model", run, "--suite", suite, message=r"suite.jsonl: this is no item of a test set that")
+
+
+@pytest.fixture
+def asked(run, suite, tmp_path):
+    """A small generative test set, with words that the model says and words that it does not say."""
+    translator, lines = docmt.Translator(run, beam=1), []
+    for own in map(json.loads, suite.read_text().splitlines()[:3]):
+        said = translator.translate(docmt.Document.from_sentences(own["source"][:3])).sentences[2].target
+        for rule, form in (("said", re.search(r"\w+", said)[0].upper()), ("unsaid", "quatsch")):
+            item = {"src_context": own["source"][:2], "src": own["source"][2], "expected": form, "rule": rule}
+            lines.append(json.dumps(item))
+    path = tmp_path / "forms.en-de.jsonl"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
+    other = shutil.copytree(run / "model", tmp_path / "other")
+    found, page = tmp_path / "found.json", tmp_path / "found.md"
+    outcome = call(
+        *("evaluate", "--systems", run, other, "--suite", suite, asked, "--json", found, "--markdown", page),
+        *("--beam", 1, "--normalization", "mean", "--sentences", "deciding"),
+    )
+    assert (outcome.status, outcome.err) == (0, "")
+    table = [line.split() for line in outcome.out.splitlines()]
+    assert table[0] == ["items", "chance", "run", "other"]
+    names = [line[0] for line in table if line and line[0] != "distance"]
+    assert names[1:7] == ["suite.jsonl", "odd", "even", "ties", "forms.en-de.jsonl", "(said)"]
+    written = json.loads(found.read_text())
+    assert (written["systems"], written["suites"]) == ([str(run), str(other)], [str(suite), str(asked)])
+    assert (written["normalization"], written["sentences"], written["beam"]) == ("mean", "deciding", 1)
+    for row in written["rows"]:
+        one, same = row["systems"]
+        assert (one["correct"], same["p"], same["difference"]) == (same["correct"], 1.0, 0.0)
+    by_label = {row["label"]: row["systems"][0]["accuracy"] for row in written["rows"] if row["label"]}
+    assert by_label == {"said": 1.0, "unsaid": 0.0}
+    assert list(written["answers"]) == [str(suite), str(asked)]
+    assert page.read_text().splitlines()[0] == "|  | items | chance | run | other |"
+
+
+def test_means_and_deciding_sentences_are_those_of_the_scores(run, suite):
+    arguments = ("--json", "-", "--normalization", "mean", "--sentences", "deciding")
+    found = json.loads(call("evaluate", "--model", run, "--suite", suite, *arguments).out)
+    translator, answers = docmt.Translator(run), ""
+    for line in suite.read_text().splitlines():
+        item = json.loads(line)
+        source, place = docmt.Document.from_sentences(item["source"]), item["sentence"]
+        means = []
+        for candidate in item["candidates"]:
+            scored = translator.score(source, docmt.Document.from_sentences(candidate)).sentences[place]
+            assert scored.tokens == len(translator.tokenizer.encode(candidate[place])) + 1
+            means.append(scored.score / scored.tokens)
+        answers += "+" if means.index(max(means)) == item["correct"] else "-"
+    assert found["answers"] == answers
+
+
+def test_a_made_test_set(run):
+    outcome = call("evaluate", "--model", run, "--suite", "phenomena", "--json", "-")
+    found = json.loads(outcome.out)
+    assert (found["total"], len(found["phenomena"]), found["suite"]) == (288, 6, "phenomena")
+
+
+def test_translations_are_asked_of_one_model(run, asked):
+    outcome = call("evaluate", "--model", run, "--suite", asked, "--beam", 1)
+    assert (outcome.status, outcome.err) == (0, "")
+    assert [line.split()[0] for line in outcome.out.splitlines()] == ["chance", "(no", "(said)", "(unsaid)"]
+
+
+def test_what_fits_neither_model_nor_test_set(run, suite, asked, tmp_path):
+    french = tmp_path / "suite.en-fr.jsonl"
+    shutil.copy(suite, french)
+    fails("evaluate", "--model", run, "--suite", french, message="suite.en-fr.jsonl is en-fr, but .* translates en-de")
+    fails(
+        "evaluate", "--model", run, "--suite", "lcpt", message="no test set 'lcpt': choose one of pronouns, phenomena"
+    )
+    fails(
+        "evaluate", "--model", run, "--suite", suite, suite, message="--suite names .*suite.jsonl twice: name it once"
+    )
+    fails("evaluate", "--systems", run, run, "--suite", suite, message="--systems names .*run twice: name it once")
+    fails("evaluate", "--model", run, "--suite", asked, "--sentences", "deciding",
+          message="--candidates.sentences has no meaning for test sets without candidates")  # fmt: skip
+    fails("evaluate", "--model", run, "--suite", asked, "-o", "x", message="--output has no meaning with --suite")
+    both = ("--hypothesis", suite, "--reference", suite)
+    fails("evaluate", *both, "--normalization", "mean", message="--candidates.normalization has no meaning without")
+    fails("evaluate", *both, "--markdown", "x.md", message="--markdown needs --suite")
+
+
+def test_items_without_context_are_told(run, suite):
+    item = json.loads(suite.read_text().splitlines()[0])
+    place = item["sentence"]
+    alone = {"source": item["source"][place : place + 1], "candidates": [[c[place]] for c in item["candidates"]]}
+    suite.write_text(json.dumps({**item, **alone, "sentence": 0}) + "\n")
+    outcome = call("evaluate", "--model", run, "--suite", suite)
+    assert outcome.status == 0
+    assert outcome.err == "docmt: 1 of 1 items of suite.jsonl have no context, so that nothing decides them\n"

@@ -10,7 +10,8 @@ import pytest
 
 from docmt.errors import DocmtError
 from docmt.evaluation import contrastive, evaluate_items, read_items
-from docmt.evaluation.contrastive import ContrastiveResult, Count, Item, count_right
+from docmt.evaluation.contrastive import ContrastiveResult, Count, SuiteConfig, count_right
+from docmt.evaluation.suite_items import Item
 from docmt.synthetic import write_corpus
 
 RECORD = {
@@ -24,9 +25,9 @@ RECORD = {
 }
 
 
-def item(phenomenon="pronoun", distance=1, correct=0, candidates=2):
+def item(phenomenon="pronoun", distance=1, correct=0, candidates=2, label=""):
     texts = tuple(("x", f"y {number}") for number in range(candidates))
-    return Item("i", phenomenon, distance, ("a", "b"), texts, correct, 1)
+    return Item("i", phenomenon, distance, ("a", "b"), texts, correct, 1, label)
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def write(tmp_path):
 def test_the_items_of_a_file(write):
     nameless = {name: value for name, value in RECORD.items() if name not in ("id", "phenomenon")}
     first, second = read_items(write("", RECORD, " ", {**nameless, "note": 1, "correct": 1, "distance": 0}))
-    assert json.loads(json.dumps(asdict(first))) == RECORD
+    assert json.loads(json.dumps(asdict(first))) == {**RECORD, "label": "", "expected": ""}
     assert (second.id, second.phenomenon, second.correct, second.distance) == ("", "", 1, 0)
 
 
@@ -69,11 +70,19 @@ def test_what_the_synthetic_corpus_writes_is_read(tmp_path):
         ({"source": "This is"}, "source is no list of sentences"),
         ({"source": ["a", 3]}, "source is no list of sentences"),
         ({"source": ["a", "\ud800"]}, "source holds a lone surrogate"),
-        ({"candidates": None}, "`candidates` is no list of two or more target documents"),
-        ({"candidates": [["a", "b"]]}, "`candidates` is no list of two or more"),
+        ({"candidates": None}, "`candidates` is no list of two or more translations"),
+        ({"candidates": []}, "`candidates` is no list of two or more translations"),
+        (
+            {"candidates": [["a", "b"]]},
+            "one candidate only, so that it is right whatever a model says: give two or more",
+        ),
         ({"candidates": [["a", "b"], "c"]}, "candidate 2 is no list of sentences"),
-        ({"candidates": [["a", "b"], ["c"]]}, "candidate 2 has 1 sentences and `source` 2: give one for each"),
-        ({"candidates": [["a", "b"], ["a", "b"]]}, "two of the `candidates` are equal"),
+        ({"candidates": [["a", "b"], ["c"]]}, "candidate 2 has 1 sentences and the source 2: give one for each"),
+        ({"candidates": [["a", "b"], ["a", "b"]]}, "all candidates are equal, so that none can be right"),
+        (
+            {"candidates": [["a", "b"], ["a", " "]]},
+            "candidate 2 is empty: give every candidate a text, or leave it out",
+        ),
         ({"correct": 2}, "`correct` is no whole number from 0 to 1"),
         ({"correct": True}, "`correct` is no whole number"),
         ({"correct": None}, "`correct` is no whole number"),
@@ -118,7 +127,21 @@ def test_files_that_are_none(write, tmp_path):
 )
 def test_right_is_what_is_more_probable_than_all_others(totals, correct, right):
     found = count_right([item(correct=correct, candidates=len(totals))], [totals])
-    assert found.all == Count(int(right), 1, 1 / len(totals))
+    best = max(total for number, total in enumerate(totals) if number != correct)
+    tied = abs(totals[correct] - best) < 1e-4
+    assert found.all == Count(int(right), 1, 1 / len(totals), ties=int(tied))
+    assert found.answers == ("=" if tied else "+" if right else "-")
+
+
+def test_equal_candidates_count_as_one():
+    texts = (("x", "y"), ("x", "z"), ("x", "y"), ("x", "z"))
+    both = Item("i", "p", 1, ("a", "b"), texts, 0, 1)
+    assert [count_right([both], [totals]).all for totals in ([-1.0, -2, -1, -2], [-2.0, -1, -2, -1])] == [
+        Count(1, 1, 0.5),
+        Count(0, 1, 0.5),
+    ]
+    nothing = Item("i", "p", 1, ("a", "b"), texts[:1] * 3, 0, 1)
+    assert count_right([nothing], [[-1.0, -1, -1]]).all == Count(0, 1, 1.0, ties=1)
 
 
 def test_counts_by_phenomenon_and_distance():
@@ -127,16 +150,16 @@ def test_counts_by_phenomenon_and_distance():
     totals = [[-1.0, -2, -3], [-2.0, -1], [-2.0, -1, -1], [-2.0, -1, -1], [-1.0, -2]]
     found = count_right(items, totals)
     assert found.cells == {
-        "pronoun": {1: Count(0, 1, 1 / 3), 2: Count(1, 2, 2 / 3)},
+        "pronoun": {1: Count(0, 1, 1 / 3), 2: Count(1, 2, 2 / 3, ties=0)},
         "sense": {1: Count(0, 1, 0.5), 10: Count(1, 1, 0.5)},
     }
     assert (found.of("pronoun").accuracy, found.of("pronoun").chance) == (1 / 3, pytest.approx(1 / 3))
     assert (found.all.accuracy, found.all.chance) == (0.4, pytest.approx(2 / 5))
     assert [line.split() for line in found.format().splitlines()] == [
-        ["chance", "distance", "1", "distance", "2", "distance", "10", "all"],
-        ["pronoun", "33.3", "0.0", "(1)", "50.0", "(2)", "-", "33.3", "(3)"],
-        ["sense", "50.0", "0.0", "(1)", "-", "100.0", "(1)", "50.0", "(2)"],
-        ["all", "40.0", "0.0", "(2)", "50.0", "(2)", "100.0", "(1)", "40.0", "(5)"],
+        ["chance", "distance", "1", "distance", "2", "distance", "10", "all", "ties"],
+        ["pronoun", "33.3", "0.0", "(1)", "50.0", "(2)", "-", "33.3", "(3)", "[6.1,", "79.2]", "0"],
+        ["sense", "50.0", "0.0", "(1)", "-", "100.0", "(1)", "50.0", "(2)", "[9.5,", "90.5]", "0"],
+        ["all", "40.0", "0.0", "(2)", "50.0", "(2)", "100.0", "(1)", "40.0", "(5)", "[11.8,", "76.9]", "0"],
     ]
     assert len({len(line) for line in found.format().splitlines()}) == 1
     written = json.loads(json.dumps(found.to_json()))
@@ -176,3 +199,64 @@ def test_whole_documents_are_scored_in_groups(monkeypatch):
     for pairs, own in zip(scorer.asked, (items[:2], items[2:]), strict=True):
         wanted = [(each.source, candidate) for each in own for candidate in each.candidates]
         assert [(source.sentences, target.sentences) for source, target in pairs] == wanted
+
+
+class Told:
+    """Gives the sentences of a document, in turn, the losses and tokens that are written in them."""
+
+    def score_all(self, pairs, limited):
+        def sentence(text):
+            loss, tokens = map(float, text.split())
+            return SimpleNamespace(score=-loss, tokens=int(tokens))
+
+        return [SimpleNamespace(sentences=[sentence(text) for text in target.sentences]) for _, target in pairs]
+
+
+@pytest.mark.parametrize(
+    ("settings", "answer"),
+    [
+        # Of losses 10 (8 tokens) and 9 (6 tokens) the sum finds the second better, the mean the first: 1.25 < 1.5.
+        ({}, "-"),
+        ({"normalization": "mean"}, "-"),
+        ({"sentences": "deciding"}, "-"),
+        ({"sentences": "deciding", "normalization": "mean"}, "+"),
+    ],
+)
+def test_published_protocols_disagree(settings, answer):
+    candidates = (("0 1", "10 8", "40 10"), ("0 1", "9 6", "3 30"))
+    asked = Item("i", "p", 1, ("a", "b", "c"), candidates, 0, 1)
+    assert evaluate_items(Told(), [asked], SuiteConfig(**settings)).answers == answer
+    alone = Item("i", "p", 1, ("a",), (("10 8",), ("9 6",)), 0, 0)
+    wanted = "+" if settings.get("normalization") == "mean" else "-"
+    assert evaluate_items(Told(), [alone], SuiteConfig(**settings)).answers == wanted
+
+
+def test_a_tie_of_means_is_as_close_as_one_of_sums():
+    close, apart = (Item("i", "p", 1, ("a",), (("10 10",), (f"{other} 10",)), 0, 0) for other in (10.00005, 10.0005))
+    for normalization in ("sum", "mean"):
+        config = SuiteConfig(normalization=normalization)
+        assert evaluate_items(Told(), [close, apart], config).answers == "=+"
+
+
+@pytest.mark.parametrize(
+    ("correct", "total", "low", "high"),
+    # The examples of Newcombe 1998, "Two-sided confidence intervals for the single proportion", table I, method 3.
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_intervals(correct, total, low, high):
+    assert Count(correct, total, 0.0).interval == pytest.approx((low, high), abs=5e-5)
+    assert Count(total - correct, total, 0.0).interval == pytest.approx((1 - high, 1 - low), abs=5e-5)
+
+
+def test_labels_and_unknown_distances():
+    items = [item("", None, label="er"), item("", 2, label="sie"), item("", None, label="er")]
+    found = count_right(items, [[-1.0, -2], [-2.0, -1], [-1.0, -1]])
+    assert list(found.cells[""]) == [2, None]
+    assert found.labels == {"er": Count(1, 2, 1.0, ties=1), "sie": Count(0, 1, 0.5)}
+    assert found.answers == "+-="
+    written = json.loads(json.dumps(found.to_json()))
+    assert set(written["phenomena"][""]["distances"]) == {"2", "unknown"}
+    assert ContrastiveResult.from_json(written) == found
+    rows = [line.split() for line in found.format().splitlines()]
+    assert rows[0] == ["chance", "distance", "2", "all", "ties"]
+    assert rows[2][:5] == ["(er)", "50.0", "-", "50.0", "(2)"]

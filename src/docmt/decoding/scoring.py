@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from docmt.data import Batch, Words, collate
 from docmt.decoding.config import SearchConfig
@@ -15,6 +15,7 @@ from docmt.decoding.document import DocumentHypothesis, Part, join, ranked
 from docmt.decoding.ensemble import Model, mean_probability, members_of
 from docmt.decoding.frame import RULES, WordIds
 from docmt.decoding.search import Hypothesis, not_numbers, split_stream
+from docmt.decoding.sharing import shared_batches, shared_reading
 from docmt.decoding.task import Task, drafts_at, only_at
 from docmt.model import TranslationModel
 from docmt.text import SpecialTokens
@@ -33,13 +34,15 @@ def score_documents(
     on_sentences: Callable[[int], object] = lambda count: None,
     drafts: Sequence[WordIds] | None = None,
     limited: bool = True,
+    context: bool = True,
 ) -> list[DocumentHypothesis]:
     """The given translations with the log-probabilities that the search would have given them.
 
     sources and targets: documents of the same numbers of sentences of word ids; drafts: a first translation of every
     source sentence, for a model that reads them. The context is the translator's: the same instances; a sentence
     exactly at its length limit has its `</s>` forced there, so it costs nothing here (unless not `limited`: where given
-    texts are compared, one of just that length would gain). Pairs of empty sentences cost nothing either. Raises
+    texts are compared, one of just that length would gain). Pairs of empty sentences cost nothing either. Without
+    `context` the same passes are made over the same instances, but no sentence sees another (`Reading.apart`). Raises
     ValueError where the counts of sentences differ, and DocmtError where scores are not numbers.
     """
     places, counts = [], [len(document) for document in sources]
@@ -51,13 +54,17 @@ def score_documents(
     on_sentences(sum(counts) - sum(map(len, sources)))
     task, words = Task.of(model, sources, specials, config, drafts), Words.of(targets)
     found: dict[tuple[int, int], list[Part]] = {}
-    for indices in task.batches():
+    for groups in shared_batches(task, words):
+        equal = [numbers for group in groups for numbers in group]
+        indices = [numbers[0] for numbers in equal]
         batch = collate(task.words, words, task.instances, indices, specials, model.parts.frame, "last", task.drafts)
-        batch = batch.to(model.device)
-        for i, hypothesis in zip(indices, _score(task, words, batch, indices, limited), strict=True):
-            document, first, last = task.place(int(task.instances.own[i]), int(task.instances.last[i]))
-            found[document, first] = [Part(document, first, last, hypothesis)]
-        on_sentences(int((task.instances.last[indices] - task.instances.own[indices]).sum()))
+        reading = shared_reading(task, batch.reading, groups)
+        batch = replace(batch, reading=reading if context else reading.apart()).to(model.device)
+        for numbers, hypothesis in zip(equal, _score(task, words, batch, indices, limited), strict=True):
+            for i in numbers:
+                document, first, last = task.place(int(task.instances.own[i]), int(task.instances.last[i]))
+                found[document, first] = [Part(document, first, last, hypothesis)]
+                on_sentences(last - first)
     return [
         join(parts[0], config).spread(own, count)
         for parts, own, count in zip(ranked(found, len(sources)), places, counts, strict=True)
@@ -94,11 +101,19 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limi
 
 
 def _label_scores(model: TranslationModel, batch: Batch, temperature: float) -> Tensor:
-    """[n] log-probability of each label, by one model."""
-    states = model(batch.reading)  # [n, d]
-    return torch.cat(
-        [
-            -F.cross_entropy(model.project(part).float() / temperature, labels, reduction="none")
-            for part, labels in zip(states.split(_CHUNK), batch.labels.split(_CHUNK), strict=True)
-        ]
-    )
+    """[n] log-probability of each label, by one model. States that are the same are projected once."""
+    reading, labels = batch.reading, batch.labels
+    assert reading.target is not None
+    predicted = reading.predicted
+    if predicted is None:
+        predicted = torch.arange(len(labels), device=labels.device)
+    computed, place = (predicted if reading.same is None else reading.same[predicted]).unique(return_inverse=True)
+    states = model(replace(reading, predicted=computed))  # [u, d], state place[i] has label i
+    scores = torch.empty(len(labels), device=labels.device)
+    for start, part in enumerate(states.split(_CHUNK)):
+        logits = model.project(part).float() / temperature  # [c, V]
+        totals = logits.logsumexp(dim=-1)
+        own = (place // _CHUNK == start).nonzero().flatten()
+        rows = place[own] - start * _CHUNK
+        scores[own] = logits[rows, labels[own]] - totals[rows]
+    return scores

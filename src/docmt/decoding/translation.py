@@ -25,6 +25,8 @@ class TranslatedSentence:
     rank_score: float = 0.0
     """log-probability, normalised by length, of the part (instance, window or sentence) that was searched: the best
     translation and its alternatives are in the order of these scores, while `score` is of the sentence alone"""
+    tokens: int = 0
+    """tokens of the target sentence and the mark that ends it, whose log-probabilities `score` is the sum of"""
 
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"

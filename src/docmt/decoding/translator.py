@@ -173,11 +173,15 @@ class Translator:
         return self.score_all([(source, target)])[0]
 
     def score_all(
-        self, pairs: Sequence[tuple[Document | str, Document | str]], limited: bool = True
+        self,
+        pairs: Sequence[tuple[Document | str, Document | str]],
+        limited: bool = True,
+        context: bool = True,
     ) -> list[Translation]:
         """Like `score` for many documents. Raises DocmtError where a pair has unequal numbers of sentences.
 
-        limited: as in the search, the end of a sentence just as long as it may be costs nothing.
+        limited: as in the search, the end of a sentence just as long as it may be costs nothing; without `context` no
+        sentence sees another of its document, in the source or in the target, while all else (positions) is the same.
         """
         own = [(self._document(source, "source"), self._document(target, "target")) for source, target in pairs]
         for source, target in own:
@@ -191,7 +195,9 @@ class Translator:
         drafts, total = self.drafts(sources), sum(map(len, sources))
         with computing_in(self._model, self.precision), progress(self._title("scoring"), total) as bar:
             specials = self.tokenizer.specials
-            scored = score_documents(self._model, sources, targets, specials, self.search, bar.advance, drafts, limited)
+            scored = score_documents(
+                self._model, sources, targets, specials, self.search, bar.advance, drafts, limited, context
+            )
         return [
             self._with_scores(*pair, ids, hypothesis)
             for pair, ids, hypothesis in zip(own, sources, scored, strict=True)
@@ -243,6 +249,8 @@ class Translator:
         self, source: Document, target: Document, ids: WordIds, hypothesis: DocumentHypothesis
     ) -> Translation:
         """ids: the word ids of the source sentences."""
+        both = zip(ids, hypothesis.sentences, strict=True)
+        tokens = [len(found) + 1 if found or words else 0 for words, found in both]
         sentences = tuple(
             TranslatedSentence(*fields)
             for fields in zip(
@@ -252,6 +260,7 @@ class Translator:
                 source.spans(),
                 target.spans(),
                 hypothesis.rank_scores,
+                tokens,
                 strict=True,
             )
         )

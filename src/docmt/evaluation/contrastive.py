@@ -1,124 +1,58 @@
 """Contrastive test sets: does a model find the right translation of a document more probable than wrong ones?
 
 After Müller et al. 2018, "A Large-Scale Test Set for the Evaluation of Context-Aware Pronoun Translation in Neural
-Machine Translation". Nothing is translated: every candidate is scored as it stands (force decoding). A test set is a
-file of JSON Lines, one item a line:
-
-    {"id": "a", "phenomenon": "pronoun", "distance": 1, "source": ["This is a key.", "I need it."],
-     "candidates": [["Das ist ein Schlüssel.", "Ich brauche ihn."], ["Das ist ein Schlüssel.", "Ich brauche sie."]],
-     "correct": 0, "sentence": 1}
+Machine Translation". Nothing is translated: every candidate is scored as it stands (force decoding).
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from docmt.documents import Document
-from docmt.documents.jsonl import LONE_SURROGATE
-from docmt.documents.plain_text import decoded_lines
-from docmt.errors import DocmtError
+from docmt.evaluation.suite_items import Item
+from docmt.settings import check_fields
 
 GROUP = 512
 """Items whose candidates are scored together."""
 TIE = 1e-4
 """Nats. Numbers closer than this are equal: so much the same text can differ in batches of other shapes."""
+RIGHT, WRONG, TIED = "+-="
+"""An answer, as a character."""
+NORMAL = 1.959964
+"""Standard deviations on each side of the mean of a normal distribution between which 95 % of it lie."""
+UNKNOWN = "unknown"
+"""Stands for a distance that the test set does not say."""
 
 
 @dataclass(frozen=True)
-class Item:
-    """One question: which of these target documents is the translation of the source?"""
+class SuiteConfig:
+    """How the candidates of contrastive test sets are compared.
 
-    id: str
-    phenomenon: str
-    """what is asked for; empty if the file does not say"""
-    distance: int
-    """sentences back to the one that decides"""
-    source: tuple[str, ...]
-    candidates: tuple[tuple[str, ...], ...]
-    """two or more, each with one sentence for each of the source; no two are equal"""
-    correct: int
-    """index of the right candidate"""
-    sentence: int
-    """index of the sentence in which they differ"""
+    The published protocols differ: the consistency sets and ContraPro compare sums, others means over tokens, and the
+    two disagree where candidates are of different lengths. The sum over all sentences is the probability of the
+    document, and needs no choice of what belongs to the question: what follows may depend on it, too.
+    """
 
+    normalization: Literal["sum", "mean"] = "sum"
+    """candidates compare by the sum of the log-probabilities of their tokens, or by the mean, which favours neither
+    short nor long ones"""
+    sentences: Literal["all", "deciding"] = "all"
+    """which sentences count: all of the document, or only the one that is decided (in published sets the last)"""
 
-def read_items(path: Path) -> list[Item]:
-    """The items of a test set. Raises DocmtError, naming the line, for what is none."""
-    items = [_item(line, f"{path}, line {number}") for number, line in decoded_lines(path) if line.strip()]
-    if not items:
-        raise DocmtError(f"{path} is empty: give a contrastive test set, one JSON object a line")
-    return items
-
-
-def _item(line: str, where: str) -> Item:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DocmtError(f"{where}: not valid JSON: a contrastive test set has one object a line") from error
-    if not isinstance(record, dict):
-        raise DocmtError(f"{where}: not a JSON object: a contrastive test set has one a line")
-    source = _sentences(record.get("source"), where, "source")
-    candidates = record.get("candidates")
-    if not isinstance(candidates, list) or len(candidates) < 2:
-        raise DocmtError(f"{where}: `candidates` is no list of two or more target documents: give such a list")
-    found = tuple(_sentences(each, where, f"candidate {number}") for number, each in enumerate(candidates, 1))
-    for number, candidate in enumerate(found, 1):
-        if len(candidate) != len(source):
-            raise DocmtError(
-                f"{where}: candidate {number} has {len(candidate)} sentences and `source` {len(source)}: give one for "
-                "each"
-            )
-    if len(set(found)) < len(found):
-        raise DocmtError(f"{where}: two of the `candidates` are equal: leave one of them out")
-    sentence = _index(record, "sentence", len(source), where)
-    if len({(*candidate[:sentence], *candidate[sentence + 1 :]) for candidate in found}) > 1:
-        raise DocmtError(
-            f"{where}: the `candidates` differ elsewhere than in sentence {sentence} (from 0): name the one in which "
-            "they differ in `sentence`, and let the others be equal"
-        )
-    return Item(
-        id=_text(record, "id", where),
-        phenomenon=_text(record, "phenomenon", where),
-        distance=_index(record, "distance", 1_000_000, where),
-        source=source,
-        candidates=found,
-        correct=_index(record, "correct", len(found), where),
-        sentence=sentence,
-    )
-
-
-def _sentences(values: object, where: str, what: str) -> tuple[str, ...]:
-    if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
-        raise DocmtError(f"{where}: {what} is no list of sentences: give strings in brackets")
-    if any(LONE_SURROGATE.search(value) for value in values):
-        raise DocmtError(f"{where}: {what} holds a lone surrogate, which is no character: remove it")
-    return tuple(values)
-
-
-def _text(record: Mapping[str, object], entry: str, where: str) -> str:
-    """A text, empty if there is none."""
-    value = record.get(entry, "")
-    if not isinstance(value, str) or LONE_SURROGATE.search(value):
-        raise DocmtError(f"{where}: `{entry}` is no text: give a string, or leave it out")
-    return value
-
-
-def _index(record: Mapping[str, object], entry: str, end: int, where: str) -> int:
-    value = record.get(entry)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < end:
-        raise DocmtError(f"{where}: `{entry}` is no whole number from 0 to {end - 1}: give one")
-    return value
+    def __post_init__(self) -> None:
+        check_fields(self, "candidates.")
 
 
 class _Sentence(Protocol):
     @property
     def score(self) -> float: ...
+
+    @property
+    def tokens(self) -> int: ...
 
 
 class _Scored(Protocol):
@@ -146,7 +80,9 @@ class Count:
     correct: int
     total: int
     guessed: float
-    """how many a model that guesses has right on average"""
+    """how many a model that guesses has right on average; 0 where nobody can guess"""
+    ties: int = 0
+    """items, all wrong, in which the right candidate is as probable as the best wrong one"""
 
     @property
     def accuracy(self) -> float:
@@ -158,23 +94,49 @@ class Count:
         """Share of right answers of a model that guesses, 0 to 1."""
         return self.guessed / self.total
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Between which shares the accuracy over all such items lies, at 95 % confidence (Wilson 1927)."""
+        n, p, z = self.total, self.accuracy, NORMAL
+        middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+        half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        return max(middle - half, 0.0), min(middle + half, 1.0)
+
     def to_json(self) -> dict[str, Any]:
-        """The counts with both shares."""
-        return {**asdict(self), "accuracy": self.accuracy, "chance": self.chance}
+        """The counts with both shares and the confidence interval."""
+        return {**asdict(self), "accuracy": self.accuracy, "chance": self.chance, "interval": list(self.interval)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Count:
+        """The inverse of `to_json`."""
+        ties = int(values.get("ties", 0))
+        return cls(int(values["correct"]), int(values["total"]), float(values["guessed"]), ties)
 
     @classmethod
     def sum(cls, counts: Iterable[Count]) -> Count:
         """The counts of all of them together."""
         own = list(counts)
-        return cls(sum(c.correct for c in own), sum(c.total for c in own), math.fsum(c.guessed for c in own))
+        correct, total, ties = (sum(getattr(c, name) for c in own) for name in ("correct", "total", "ties"))
+        return cls(correct, total, math.fsum(c.guessed for c in own), ties)
+
+    @classmethod
+    def of(cls, items: Iterable[Item], answers: Iterable[str]) -> Count:
+        """The count of the answers to these items."""
+        pairs = list(zip(items, answers, strict=True))
+        found = [answer for _, answer in pairs]
+        return cls(found.count(RIGHT), len(found), math.fsum(item.chance for item, _ in pairs), found.count(TIED))
 
 
 @dataclass(frozen=True)
 class ContrastiveResult:
     """How many items were right, by phenomenon and distance."""
 
-    cells: Mapping[str, Mapping[int, Count]]
-    """phenomena in the order of the test set, distances from the nearest on"""
+    cells: Mapping[str, Mapping[int | None, Count]]
+    """phenomena in the order of the test set, distances from the nearest on, unknown ones last"""
+    labels: Mapping[str, Count] = field(default_factory=dict)
+    """by what else the test set tells items apart by, such as the pronoun"""
+    answers: str = ""
+    """a character for each item: + right, - wrong, = wrong by a tie"""
 
     @property
     def all(self) -> Count:
@@ -185,17 +147,21 @@ class ContrastiveResult:
         """All items of a phenomenon."""
         return Count.sum(self.cells[phenomenon].values())
 
-    def distances(self) -> list[int]:
+    def distances(self) -> list[int | None]:
         """All distances, from the nearest on."""
-        return sorted({distance for row in self.cells.values() for distance in row})
+        return sorted({distance for row in self.cells.values() for distance in row}, key=nearest_first)
 
     def to_json(self) -> dict[str, Any]:
         """Counts and shares in types that JSON has."""
         phenomena = {
-            name: {**self.of(name).to_json(), "distances": {str(d): count.to_json() for d, count in row.items()}}
+            name: {
+                **self.of(name).to_json(),
+                "distances": {distance_name(distance): count.to_json() for distance, count in row.items()},
+            }
             for name, row in self.cells.items()
         }
-        return {**self.all.to_json(), "phenomena": phenomena}
+        labels = {name: count.to_json() for name, count in self.labels.items()}
+        return {**self.all.to_json(), "phenomena": phenomena, "labels": labels, "answers": self.answers}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ContrastiveResult:
@@ -203,40 +169,72 @@ class ContrastiveResult:
         return cls(
             {
                 name: {
-                    int(distance): Count(int(count["correct"]), int(count["total"]), float(count["guessed"]))
+                    None if distance == UNKNOWN else int(distance): Count.from_json(count)
                     for distance, count in row["distances"].items()
                 }
                 for name, row in values["phenomena"].items()
-            }
+            },
+            {name: Count.from_json(count) for name, count in values.get("labels", {}).items()},
+            str(values.get("answers", "")),
         )
 
     def format(self) -> str:
-        """A table for people: percent right (of how many items) by phenomenon and distance, and what guessing gives."""
-        distances = self.distances()
-        rows = [["", "chance", *(f"distance {distance}" for distance in distances), "all"]]
+        """A table for people: percent right (of how many items) by phenomenon and distance, and what guessing gives.
+
+        Of all items of a phenomenon the confidence interval and the number of ties as well.
+        """
+        distances = [distance for distance in self.distances() if distance is not None]
+        rows = [["", "chance", *(f"distance {distance}" for distance in distances), "all", "", "ties"]]
         for name, row in self.cells.items():
             cells = [_cell(row[distance]) if distance in row else "-" for distance in distances]
-            rows.append([name or "(no name)", f"{100 * self.of(name).chance:.1f}", *cells, _cell(self.of(name))])
+            rows.append([name or "(no name)", *_whole(self.of(name), cells)])
         if len(self.cells) > 1:
             columns = [
                 Count.sum(row[distance] for row in self.cells.values() if distance in row) for distance in distances
             ]
-            rows.append(["all", f"{100 * self.all.chance:.1f}", *map(_cell, columns), _cell(self.all)])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = []
-        for first, *others in rows:
-            cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-            lines.append("  ".join([first.ljust(widths[0]), *cells]))
-        return "\n".join(lines)
+            rows.append(["all", *_whole(self.all, map(_cell, columns))])
+        blank = ["-"] * len(distances)
+        rows += [[f"({label})", *_whole(count, blank)] for label, count in self.labels.items()]
+        return "\n".join(aligned(rows))
 
 
 def _cell(count: Count) -> str:
     return f"{100 * count.accuracy:.1f} ({count.total:,})"
 
 
-def evaluate_items(scorer: Scorer, items: Sequence[Item]) -> ContrastiveResult:
+def _whole(count: Count, cells: Iterable[str]) -> list[str]:
+    """The cells of a row after its name, with those of a count of all in the row."""
+    chance = f"{100 * count.chance:.1f}" if count.guessed else "-"
+    return [chance, *cells, _cell(count), in_brackets(count.interval), f"{count.ties:,}"]
+
+
+def in_brackets(interval: tuple[float, float]) -> str:
+    """An interval of shares, in percent."""
+    return "[{:.1f}, {:.1f}]".format(*(100 * share for share in interval))
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table, its first column to the left and all others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        yield "  ".join([first.ljust(widths[0]), *cells])
+
+
+def distance_name(distance: int | None) -> str:
+    """A distance in words."""
+    return UNKNOWN if distance is None else str(distance)
+
+
+def nearest_first(distance: int | None) -> float:
+    """A key to sort distances by: those that are not known stand last."""
+    return math.inf if distance is None else distance
+
+
+def evaluate_items(scorer: Scorer, items: Sequence[Item], config: SuiteConfig | None = None) -> ContrastiveResult:
     """Scores every candidate of every item and counts how often the right one is best."""
-    totals: list[list[float]] = []
+    config = config or SuiteConfig()
+    worths: list[list[tuple[float, int]]] = []
     for first, last in pairwise([*range(0, len(items), GROUP), len(items)]):
         group = items[first:last]
         pairs: list[tuple[Document | str, Document | str]] = []
@@ -244,26 +242,52 @@ def evaluate_items(scorer: Scorer, items: Sequence[Item]) -> ContrastiveResult:
             source = Document.from_sentences(item.source, id=item.id)
             pairs += [(source, Document.from_sentences(candidate, id=item.id)) for candidate in item.candidates]
         scored = iter(scorer.score_all(pairs, limited=False))
-        totals += [[_total(next(scored)) for _ in item.candidates] for item in group]
-    return count_right(items, totals)
+        worths += [[_worth(next(scored), item, config) for _ in item.candidates] for item in group]
+    totals = [[score / length for score, length in own] for own in worths]
+    return count_right(items, totals, [max((length for _, length in own), default=1) for own in worths])
 
 
-def _total(scored: _Scored) -> float:
-    """The log-probability of a whole document."""
-    return math.fsum(sentence.score for sentence in scored.sentences)
+def _worth(scored: _Scored, item: Item, config: SuiteConfig) -> tuple[float, int]:
+    """The log-probability of what counts of a document, and what it is divided by."""
+    counted = scored.sentences if config.sentences == "all" else [scored.sentences[item.sentence]]
+    length = sum(sentence.tokens for sentence in counted) if config.normalization == "mean" else 1
+    return math.fsum(sentence.score for sentence in counted), max(length, 1)
 
 
-def count_right(items: Sequence[Item], totals: Sequence[Sequence[float]]) -> ContrastiveResult:
-    """Compares the candidates of each item by the log-probabilities (nats) of their documents.
+def count_right(
+    items: Sequence[Item], totals: Sequence[Sequence[float]], lengths: Sequence[int] | None = None
+) -> ContrastiveResult:
+    """Compares the candidates of each item by their worth: log-probabilities (nats), or these divided by `lengths`.
 
     An item is right where its right candidate is more probable than every other one: a tie is wrong, as a model that
     gives two answers the same probability does not know the right one, and so is a number that is none.
     """
-    cells: dict[str, dict[int, Count]] = {}
-    for item, own in zip(items, totals, strict=True):
-        others = (total for number, total in enumerate(own) if number != item.correct)
-        right = all(own[item.correct] - other > TIE for other in others)
-        row = cells.setdefault(item.phenomenon, {})
-        before = row.get(item.distance, Count(0, 0, 0.0))
-        row[item.distance] = Count.sum([before, Count(int(right), 1, 1 / len(own))])
-    return ContrastiveResult({name: dict(sorted(row.items())) for name, row in cells.items()})
+    divided = lengths or [1] * len(items)
+    answers = [_answer(item, own, TIE / length) for item, own, length in zip(items, totals, divided, strict=True)]
+    return result_of(items, "".join(answers))
+
+
+def _answer(item: Item, totals: Sequence[float], tie: float) -> str:
+    ahead = [totals[item.correct] - totals[number] for number in item.wrong]
+    if ahead and all(margin > tie for margin in ahead):
+        return RIGHT
+    return WRONG if any(not margin >= -tie for margin in ahead) else TIED
+
+
+def result_of(items: Sequence[Item], answers: str) -> ContrastiveResult:
+    """The answers to all items, counted."""
+
+    def counted(numbers: Sequence[int]) -> Count:
+        return Count.of((items[number] for number in numbers), (answers[number] for number in numbers))
+
+    places: dict[str, dict[int | None, list[int]]] = {}
+    labels: dict[str, list[int]] = {}
+    for number, item in enumerate(items):
+        places.setdefault(item.phenomenon, {}).setdefault(item.distance, []).append(number)
+        if item.label:
+            labels.setdefault(item.label, []).append(number)
+    cells = {
+        name: {distance: counted(row[distance]) for distance in sorted(row, key=nearest_first)}
+        for name, row in places.items()
+    }
+    return ContrastiveResult(cells, {label: counted(labels[label]) for label in sorted(labels)}, answers)

@@ -10,7 +10,7 @@ from statistics import stdev
 from typing import Any
 
 from docmt.analysis import Point, draw_accuracies
-from docmt.evaluation.contrastive import ContrastiveResult, Count
+from docmt.evaluation.contrastive import ContrastiveResult, Count, distance_name
 from docmt.experiments.experiment import Variant
 from docmt.experiments.plan import Plan
 from docmt.experiments.scores import EvaluationConfig, stored_contrastive
@@ -44,7 +44,7 @@ def _cells(variant: Variant, results: Sequence[ContrastiveResult]) -> dict[str, 
             counts = [result.cells[phenomenon][distance] for result in results]
             count = Count.sum(counts)
             shares = [100 * each.accuracy for each in counts]
-            cells.setdefault(phenomenon, {})[str(distance)] = {
+            cells.setdefault(phenomenon, {})[distance_name(distance)] = {
                 **count.to_json(),
                 "spread": stdev(shares) if len(shares) > 1 else None,
                 "above_chance": is_above_chance(count),
@@ -53,13 +53,13 @@ def _cells(variant: Variant, results: Sequence[ContrastiveResult]) -> dict[str, 
     return cells
 
 
-def predicted(variant: Variant, phenomenon: str, distance: int) -> bool | None:
+def predicted(variant: Variant, phenomenon: str, distance: int | None) -> bool | None:
     """Whether the system sees what decides, so that it can be above chance; None where that is not known.
 
     What decides in the source is seen in a given translation of it, too.
     """
     known = PHENOMENA.get(phenomenon)
-    if known is None or variant.sees is None:
+    if known is None or variant.sees is None or distance is None:
         return None
     sides = ("source", "target") if known.visible == "source" else ("target",)
     return any(variant.sees.get(side, 0) >= distance for side in sides)

@@ -25,7 +25,7 @@ from docmt.evaluation import (
     in_units,
     read_items,
 )
-from docmt.evaluation.contrastive import Item
+from docmt.evaluation.suite_items import Item
 from docmt.files import read_json, write_text
 from docmt.progress import progress
 from docmt.training import TrainConfig
@@ -46,8 +46,10 @@ class Suite:
 
     @classmethod
     def read(cls, path: Path) -> Suite:
-        """The test set in a file. Raises DocmtError for what is none."""
+        """The test set in a file. Raises DocmtError for what is none, and for one without candidates."""
         items = read_items(path)
+        if not all(item.candidates for item in items):
+            raise DocmtError(f"{path} asks for translations: runs are asked contrastive test sets, with candidates")
         return cls(path.name, checksum_of_file(path), items)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -23,6 +23,8 @@ class Packed:
     tokens: Tensor
     sentences: Spans
     documents: Spans
+    counted: Spans | None = None
+    """within which positions run on, where that is not `documents`"""
 
     def __repr__(self) -> str:
         sizes = f"{len(self.tokens)} tokens, {len(self.sentences)} sentences, {len(self.documents)} documents"
@@ -39,11 +41,17 @@ class Packed:
         whose batches have few different sizes saves that.
         """
         missing = -len(self.tokens) % multiple
-        return Packed(
-            torch.cat((self.tokens, self.tokens.new_full((missing,), filler))),
-            Spans.tile([*self.sentences.lengths.tolist(), missing]),
-            Spans.tile([*self.documents.lengths.tolist(), missing]),
-        )
+        tokens = torch.cat((self.tokens, self.tokens.new_full((missing,), filler)))
+        return self._changed(tokens, lambda spans: Spans.tile([*spans.lengths.tolist(), missing]))
+
+    @property
+    def running(self) -> Spans:
+        """The spans in which positions run on, unless they restart at each sentence."""
+        return self.documents if self.counted is None else self.counted
+
+    def apart(self) -> Packed:
+        """The same with each sentence a document of its own, so that it sees no other; positions are as they were."""
+        return replace(self, documents=self.sentences, counted=self.running)
 
     def document_of(self, sentences: Tensor) -> Tensor:
         """[n] the number of the document that each of these sentences is in."""
@@ -52,14 +60,15 @@ class Packed:
     def only(self, sentences: Tensor) -> tuple[Packed, Tensor]:
         """These sentences alone [n, rising], and [T'] where their tokens stood."""
         index = self.sentences.select(sentences).indices()
-        per_document = torch.zeros(len(self.documents), dtype=torch.int64)
-        per_document.index_add_(0, self.document_of(sentences), self.sentences.lengths[sentences])
-        kept = Packed(
-            self.tokens[index.to(self.tokens.device)],
-            Spans.tile(self.sentences.lengths[sentences]),
-            Spans.tile(per_document),
-        )
-        return kept, index
+        starts, lengths = self.sentences.starts[sentences], self.sentences.lengths[sentences]
+
+        def kept(spans: Spans) -> Spans:
+            if spans is self.sentences:
+                return Spans.tile(lengths)
+            per_span = torch.zeros(len(spans), dtype=torch.int64)
+            return Spans.tile(per_span.index_add_(0, spans.holding(starts), lengths))
+
+        return self._changed(self.tokens[index.to(self.tokens.device)], kept), index
 
     def contexts(self, count: int, frame: SentenceFrame) -> tuple[Spans, Tensor]:
         """For each sentence the `count` ones before it in its document, as one sequence (Zhang et al. 2018, 3.1).
@@ -83,6 +92,11 @@ class Packed:
         flat = [part for parts in spans for part in parts]
         pieces = Spans(torch.tensor([start for start, _ in flat]), torch.tensor([length for _, length in flat]))
         return Spans.tile(totals), pieces.indices()
+
+    def _changed(self, tokens: Tensor, change: Callable[[Spans], Spans]) -> Packed:
+        """Other tokens, and all spans changed in the same way."""
+        counted = None if self.counted is None else change(self.counted)
+        return Packed(tokens, change(self.sentences), change(self.documents), counted)
 
     def _documents(self) -> Tensor:
         """[S] the number of the document of each sentence."""

@@ -14,7 +14,7 @@ from docmt.model.packed import Packed, pack
 from docmt.model.parts import Head, Parts
 from docmt.model.reading import Reading
 from docmt.model.thumt import ThumtParts
-from docmt.model.view import FullView, Memory, View
+from docmt.model.view import FullView, Memory, SharedView, View
 
 SentenceIds = Sequence[Sequence[int]]
 
@@ -68,9 +68,13 @@ class TranslationModel(nn.Module):
         target = reading.target
         if target is None:
             raise ValueError("a forward pass needs decoder input: give the reading a target")
-        view = FullView(target, self.memories(reading), reading.aligned)
-        states = self.decode(self.embed("target", target), view)
-        return states if reading.predicted is None else states.index_select(0, reading.predicted)
+        x, memories = self.embed("target", target), self.memories(reading)
+        if reading.same is None:
+            states = self.decode(x, FullView(target, memories, reading.aligned, reading.documents))
+            return states if reading.predicted is None else states.index_select(0, reading.predicted)
+        view = SharedView(target, memories, reading.aligned, reading.documents, reading.same)
+        states = self.decode(x.index_select(0, view.computed), view)
+        return states.index_select(0, view.place if reading.predicted is None else view.place[reading.predicted])
 
     def encode(self, source: Packed) -> Tensor:
         """Encoder states [Ts, d] of a source that looks at nothing but itself."""
@@ -111,7 +115,7 @@ class TranslationModel(nn.Module):
 
     def positions(self, packed: Packed) -> Tensor:
         """[T] position of every token in its document or sentence, as the model counts them."""
-        spans = packed.sentences if self.config.restarts else packed.documents
+        spans = packed.sentences if self.config.restarts else packed.running
         return spans.positions().to(packed.tokens.device)
 
     def head(self) -> Head:

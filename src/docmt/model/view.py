@@ -74,11 +74,15 @@ class FullView:
     """A whole pass at once: training, scoring, encoding. Patterns are worked out once a sight and die with the view."""
 
     def __init__(
-        self, layout: Layout, memories: Mapping[str, Memory] | None = None, aligned: Tensor | None = None
+        self,
+        layout: Layout,
+        memories: Mapping[str, Memory] | None = None,
+        aligned: Tensor | None = None,
+        documents: Tensor | None = None,
     ) -> None:
-        """layout: of what is computed; aligned [S]: the sentence of the memories that belongs to each of its sentences
-        (None: the one of the same number)."""
-        self.layout, self.memories, self.aligned = layout, memories or {}, aligned
+        """layout: of what is computed; aligned [S], documents [D]: the sentence and the document of the memories that
+        belong to each of its own (None: those of the same numbers)."""
+        self.layout, self.memories, self.aligned, self.documents = layout, memories or {}, aligned, documents
         self._patterns: dict[Sight, Pattern] = {}
         self._before: dict[Sight, tuple[Pattern, Tensor]] = {}
 
@@ -121,7 +125,37 @@ class FullView:
         if sight.memory == "self":
             return seen_spans(self.layout, sight)
         spans = seen_spans(self.memories[sight.memory], sight)
-        return spans if self.aligned is None or sight.part == "document" else spans.select(self.aligned)
+        chosen = self.documents if sight.part == "document" else self.aligned
+        return spans if chosen is None else spans.select(chosen)
+
+
+class SharedView(FullView):
+    """A whole pass in which states that are the same (`Reading.same`) are computed once.
+
+    Of the T tokens of the layout U are computed. Attention sees all T, as there spans must be whole; what has weights,
+    and takes the time, has the U alone.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        memories: Mapping[str, Memory],
+        aligned: Tensor,
+        documents: Tensor | None,
+        same: Tensor,
+    ) -> None:
+        """same [T]: for each token the one that is computed in its place; for the rest see `FullView`."""
+        super().__init__(layout, memories, aligned, documents)
+        self.computed, self.place = same.unique(return_inverse=True)  # [U] of the T, [T] of the U
+
+    def attend(self, attention: Attention, x: Tensor) -> Tensor:
+        """x [U, d] -> [U, d]"""
+        return super().attend(attention, x.index_select(0, self.place)).index_select(0, self.computed)
+
+    def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """See `View`: x, states [U, d] -> [U, k, d] and [U, k]."""
+        found, there = super().attend_before(attention, *(each.index_select(0, self.place) for each in (x, states)))
+        return found.index_select(0, self.computed), there.index_select(0, self.computed)
 
 
 def seen_spans(layout: Layout, sight: Sight) -> Spans:

@@ -1,0 +1,170 @@
+"""docmt evaluate --context_usage: how much models use their context; --by_position: scores by the place of sentences"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
+from docmt.cli.parsing import translator_of
+from docmt.cli.results import Report
+from docmt.cli.suites import check_no_suite
+from docmt.decoding import SearchConfig
+from docmt.documents import ParallelDocument
+from docmt.documents.plain_text import STANDARD, write_text
+from docmt.errors import DocmtError, printable
+from docmt.evaluation import (
+    Evaluation,
+    MetricConfig,
+    PositionScores,
+    SignificanceConfig,
+    Suite,
+    UsageConfig,
+    context_gain,
+    other_context,
+    read_suite,
+    scores_by_position,
+    sentence_gains,
+    suite_context,
+)
+from docmt.evaluation.suite_context import with_other_context
+from docmt.evaluation.suite_tables import suite_text
+from docmt.evaluation.usage import CONDITIONS, check_context
+from docmt.streams import warn
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translator
+
+SCORED_WITH = ("temperature", "batch_tokens", "compatibility")
+"""Options of the search that have a meaning where given texts are scored."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of one model."""
+
+    values: dict[str, Any]
+    """for the JSON"""
+    text: str
+    """for people; empty if nothing could be measured"""
+    status: int = 0
+
+
+def run(options: Any) -> int:
+    """Prints what the context of models is worth to them; options: those of `docmt evaluate`."""
+    models = options.systems or ([options.model] if options.model else [])
+    _check(options, models)
+    measure = _measure_suites(options) if options.suite else _measure_corpus(options)
+    found = {}
+    for model in models:
+        found[model] = own = measure(model, translator_of(options, model))
+        if own.text and options.json != STANDARD:
+            print(printable(f"{model}\n{own.text}\n" if len(models) > 1 else own.text, kept="\n"))
+    if options.json:
+        values = [{"model": model, **own.values} for model, own in found.items()]
+        whole = {"systems": values} if len(models) > 1 else values[0]
+        write_text(options.json, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+    return max(own.status for own in found.values())
+
+
+def by_position(options: Any, systems: Mapping[str, Evaluation]) -> PositionScores | None:
+    """The scores of systems by the place of a sentence, if asked for; of those that have scores of sentences."""
+    defined = {name: own for name, own in systems.items() if own.s_bleu is not None}
+    if not (options.by_position and defined):
+        return None
+    return scores_by_position(defined, options.significance)
+
+
+def check_unasked(options: Any) -> None:
+    """Raises DocmtError for options of this that are given without --context_usage, or where they mean nothing."""
+    if options.usage != UsageConfig():
+        raise DocmtError("the --usage options have no meaning without --context_usage: give it, or leave them out")
+    if options.by_position and options.suite:
+        raise DocmtError("--by_position has no meaning with --suite, whose items are scored alone: leave it out")
+
+
+def _check(options: Any, models: Sequence[str]) -> None:
+    """Raises DocmtError for options that do not go together, and for an output that cannot be written."""
+    if not models or not (options.source or options.suite):
+        raise DocmtError("--context_usage needs --model, and --source with --reference or --suite: name them")
+    unused = [name for name in ("hypothesis", "output", "markdown", "by_position") if getattr(options, name)]
+    unused += [name for name in ("source", "reference") if options.suite and getattr(options, name)]
+    if unused:
+        asked = "--context_usage --suite" if options.suite else "--context_usage"
+        raise DocmtError(f"--{unused[0]} has no meaning with {asked}: leave it out")
+    if len(options.references) > 1:
+        raise DocmtError("--context_usage asks how probable a reference is: give one --reference")
+    if options.suite and options.usage != UsageConfig():
+        raise DocmtError("the --usage options have no meaning with --suite: leave them out")
+    drawn = SignificanceConfig(samples=options.significance.samples, seed=options.significance.seed)
+    if options.significance != drawn:
+        raise DocmtError("--context_usage draws documents, and tests nothing: of --significance give samples and seed")
+    if not options.suite:
+        check_no_suite(options)
+        _check_translating(options, options.usage.translate, "give --usage.translate")
+    if options.metrics.unit == "instance":
+        raise DocmtError("--context_usage compares scores of sentences, which have no instances: use unit document")
+    check_outputs(options.json)
+
+
+def _check_translating(options: Any, translates: bool, advice: str) -> None:
+    """Raises DocmtError for options of translations and their scores where nothing is translated."""
+    usual = SearchConfig(**{name: getattr(options.search, name) for name in SCORED_WITH})
+    if not translates and (options.search != usual or options.metrics != MetricConfig()):
+        raise DocmtError(
+            f"nothing is translated here, so of the options of metrics and search only {', '.join(SCORED_WITH)} have a "
+            f"meaning: leave the others out, or {advice}"
+        )
+
+
+def _measure_suites(options: Any) -> Callable[[str, Translator], Measured]:
+    suites = [read_suite(given) for given in options.suite]
+    _check_translating(options, any(suite.generative for suite in suites), "name a test set without candidates")
+    for suite in suites:
+        with_other_context(
+            suite.items, options.significance.seed
+        )  # says before any work is done what cannot be measured
+    return partial(_on_suites, options, suites)
+
+
+def _on_suites(options: Any, suites: Sequence[Suite], model: str, translator: Translator) -> Measured:
+    rows, values, remarks = [], {}, []
+    for suite in suites:
+        suite.check_languages(model, translator.languages)
+        found = suite_context(translator, suite.items, options.candidates, options.significance)
+        rows += found.rows(suite.name)
+        values[suite.name] = found.to_json()
+        if found.left_out:
+            remarks.append(f"{found.left_out:,} items of {suite.name} left out, as no other item has as many sentences")
+    text = suite_text(rows, [f"{name} context" for name in CONDITIONS])
+    return Measured({"suites": values}, "\n".join([text, *remarks]))
+
+
+def _measure_corpus(options: Any) -> Callable[[str, Translator], Measured]:
+    corpus = read_corpus(options.source, options.reference)
+    check_context(max(map(len, corpus)))
+    return partial(_on_corpus, options, corpus)
+
+
+def _on_corpus(options: Any, corpus: Sequence[ParallelDocument], model: str, translator: Translator) -> Measured:
+    """Documents that cannot be scored are named and left out."""
+    report, config = Report(), options.usage
+    names = [document_name(options.source, document) for document in corpus]
+    found = each_alone(corpus, names, partial(sentence_gains, translator), report.failures)
+    scored = [gains for gains in found if gains is not None]
+    kept = [document for document, gains in zip(corpus, found, strict=True) if gains is not None]
+    parts: dict[str, Any] = {}
+    if scored:
+        parts["context_gain"] = context_gain(scored, config, options.significance)
+        if config.before and len(kept) > 1:
+            others = other_context(translator, kept, config, options.metrics, options.significance)
+            parts["other_context"] = others
+        elif config.before:
+            warn("there is one document only: what the context of another one is worth is not measured")
+    values = {"source": options.source, "reference": options.reference, "left_out": len(corpus) - len(kept)}
+    values |= {name: part.to_json() for name, part in parts.items()}
+    status = report.print(len(corpus), len(kept), "documents", "scored")
+    return Measured(values, "\n\n".join(part.format() for part in parts.values()), status)

@@ -1,0 +1,57 @@
+"""Generative accuracy: does a translation have the form that its context requires?
+
+After ctxPro (Wicks and Post 2023, "Identifying Context-Dependent Translations for Evaluation Set Production"): the
+sentence is translated with its context, and right if the expected form stands in its translation as a word, whatever
+its case. So a translation that says it in other words is wrong, and accuracies compare systems but do not say how
+often one is right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from docmt.documents import Document
+from docmt.evaluation.contrastive import GROUP, RIGHT, WRONG, ContrastiveResult, result_of
+from docmt.evaluation.suite_items import Item
+
+
+class _Sentence(Protocol):
+    @property
+    def target(self) -> str: ...
+
+
+class _Translated(Protocol):
+    @property
+    def sentences(self) -> Sequence[_Sentence]: ...
+
+
+class Generator(Protocol):
+    """What translates: a `docmt.Translator`."""
+
+    def translate_all(self, documents: Sequence[Document | str]) -> Sequence[_Translated]:
+        """The translations of documents, sentence by sentence."""
+        ...
+
+
+def evaluate_translations(translator: Generator, items: Sequence[Item]) -> ContrastiveResult:
+    """Translates every item, its context before it, and counts how often the expected form is there."""
+    answers = ""
+    for first in range(0, len(items), GROUP):
+        group = items[first : first + GROUP]
+        found = translator.translate_all([Document.from_sentences(item.source, id=item.id) for item in group])
+        for item, translation in zip(group, found, strict=True):
+            answers += RIGHT if has_form(translation.sentences[item.sentence].target, item.expected) else WRONG
+    return result_of(items, answers)
+
+
+def has_form(sentence: str, form: str) -> bool:
+    """Whether the form stands in the sentence as a word of its own, in any case, with any apostrophe.
+
+    An elided form ("t'") stands before a word without a blank.
+    """
+    plain, wanted = (text.replace("’", "'") for text in (sentence, form))
+    before = r"(?<!\w)" if re.match(r"\w", wanted) else ""
+    after = r"(?!\w)" if re.search(r"\w$", wanted) else ""
+    return re.search(before + re.escape(wanted) + after, plain, re.IGNORECASE) is not None

@@ -1,0 +1,167 @@
+"""docmt evaluate --context_usage and --by_position: what is printed and written, and what cannot be measured."""
+
+import json
+
+import pytest
+from commands import QUICK, TINY_SENTENCE, call, fails
+
+import docmt
+
+
+@pytest.fixture(scope="module")
+def sentence_run(store):
+    """A run of the system that sees no context."""
+    path = store.parent / "sentence-run"
+    outcome = call(
+        *("train", "--data", store, "--run", path, "--model.system", "sentence", *TINY_SENTENCE),
+        *("--model.dropout", 0, "--stop.max_steps", 20),
+    )
+    assert outcome.status == 0, outcome.err
+    return path
+
+
+@pytest.fixture
+def asked(corpus):
+    """The options that name what is measured on."""
+    return ("--source", corpus / "test.en", "--reference", corpus / "test.de", "--context_usage")
+
+
+def test_what_context_is_worth(run, asked, corpus, tmp_path):
+    outcome = call("evaluate", "--model", run, *asked, "--json", tmp_path / "usage.json")
+    assert (outcome.status, outcome.err) == (0, "")
+    assert outcome.out.startswith("CXMI: what context adds to the log-probability of the reference (nats; 95% ")
+    assert "\nlargest gains\n" in outcome.out and "\ntrue - shuffled " in outcome.out
+    found = json.loads((tmp_path / "usage.json").read_text())
+    translator = docmt.Translator(run)
+    sides = [(corpus / f"test.{side}").read_text().strip().split("\n\n") for side in ("en", "de")]
+    pairs = [tuple(docmt.Document.from_sentences(d.splitlines()) for d in pair) for pair in zip(*sides, strict=True)]
+    gains = [
+        ours.score - theirs.score
+        for seen, hidden in zip(
+            *(translator.score_all(pairs, False, context) for context in (True, False)), strict=True
+        )
+        for ours, theirs in zip(seen.sentences, hidden.sentences, strict=True)
+    ]
+    gain = found["context_gain"]
+    assert gain["per_sentence"]["value"] == pytest.approx(sum(gains) / len(gains))
+    assert gain["examples"][0]["gain"] == pytest.approx(max(gains))
+    assert (gain["sentences"], gain["documents"], found["left_out"]) == (len(gains), 6, 0)
+    assert found["other_context"]["translations"] is None
+    assert call("evaluate", "--model", run, *asked, "--json", "-").out == (tmp_path / "usage.json").read_text()
+
+
+def test_several_models_and_one_that_sees_no_context(run, sentence_run, asked):
+    more = ("--usage.examples", 1, "--usage.before", 2, "--json", "-")
+    found = json.loads(call("evaluate", "--systems", sentence_run, run, *asked, *more).out)
+    sentence, group = found["systems"]
+    zero = {"value": 0, "low": 0, "high": 0}
+    assert sentence["context_gain"]["per_sentence"] == sentence["context_gain"]["per_token"] == zero
+    assert sentence["context_gain"]["examples"] == []
+    assert sentence["other_context"]["gains"]["true - empty"]["per_token"] == zero
+    assert group["context_gain"]["per_sentence"]["value"] != 0
+    assert len(group["context_gain"]["examples"]) == 1
+    printed = call("evaluate", "--systems", sentence_run, run, *asked, *more[:-2]).out
+    assert printed.startswith(f"{sentence_run}\nCXMI") and f"\n{run}\nCXMI" in printed
+
+
+def test_translations_after_other_sentences(run, asked):
+    more = ("--usage.translate", "--usage.before", 1, *QUICK, "--json", "-")
+    found = json.loads(call("evaluate", "--model", run, *asked, *more).out)
+    scores = found["other_context"]["translations"]
+    assert set(scores) == {"true", "empty", "shuffled", "true - empty", "true - shuffled"}
+    difference = scores["true"]["chrF"]["value"] - scores["empty"]["chrF"]["value"]
+    assert scores["true - empty"]["chrF"]["value"] == pytest.approx(difference)
+
+
+def test_test_sets_with_true_empty_and_shuffled_context(run, corpus, tmp_path):
+    suite, expected = tmp_path / "suite.jsonl", corpus / "test.contrastive.jsonl"
+    suite.write_text("".join(expected.read_text().splitlines(keepends=True)[:12]))
+    ours = call("evaluate", "--model", run, "--suite", suite, "--context_usage", "--json", tmp_path / "found.json")
+    assert ours.status == 0, ours.err
+    assert ours.out.splitlines()[0].split()[:4] == ["items", "chance", "true", "context"]
+    found = json.loads((tmp_path / "found.json").read_text())["suites"]["suite.jsonl"]
+    assert found["left_out"] + found["true"]["total"] == 12
+    if not found["left_out"]:
+        plain = json.loads(call("evaluate", "--model", run, "--suite", suite, "--json", "-").out)
+        assert found["true"]["answers"] == plain["answers"]
+
+
+def test_scores_by_position(run, corpus, tmp_path):
+    sides = ("--source", corpus / "test.en", "--reference", corpus / "test.de")
+    one = call("evaluate", "--model", run, *sides, *QUICK, "-o", tmp_path / "out.de", "--by_position", "--json", "-")
+    places = json.loads(one.out)["by_position"]
+    assert places["1"]["sentences"] == 6
+    reference = ("--reference", corpus / "test.de", "--by_position")
+    printed = call("evaluate", "--hypothesis", tmp_path / "out.de", *reference).out
+    assert "\n\nsentence  metric  count  " in printed
+    both = ("--systems", tmp_path / "out.de", corpus / "test.de", *reference)
+    found = json.loads(call("evaluate", *both, "--json", "-").out)["by_position"]["1"]["systems"]
+    assert found["test.de"]["s_bleu"]["value"] == pytest.approx(100)
+    assert found["out.de"]["s_bleu"]["value"] == pytest.approx(places["1"]["systems"][str(run)]["s_bleu"]["value"])
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["-o", "x"], "--output has no meaning with --context_usage: leave it out"),
+        (["--by_position"], "--by_position has no meaning with --context_usage"),
+        (["--beam", "2"], "nothing is translated here, so of the options of metrics and search only temperature, "),
+        (["--lowercase"], "nothing is translated here, .* or give --usage.translate"),
+        (["--usage.before", "-1"], "usage.before"),
+        (["--usage.before", "0", "--usage.translate"], "usage.translate needs sentences before each"),
+        (["--reference", "a", "b"], "give one --reference"),
+        (["--resample", "sentences"], "--context_usage draws documents, and tests nothing"),
+        (["--suite", "pronouns"], "--source has no meaning with --context_usage --suite"),
+        (["--json", "none/there.json"], "cannot write none/there.json"),
+    ],
+)
+def test_options_that_mean_nothing_here(run, asked, more, message):
+    fails("evaluate", "--model", run, *asked, *more, message=message)
+
+
+def test_options_that_are_missing(run, corpus):
+    fails("evaluate", "--model", run, "--context_usage", message="--context_usage needs --model, and --source with")
+    fails("evaluate", "--source", "x", "--context_usage", message="--context_usage needs --model")
+    sides = ("--model", run, "--source", corpus / "test.en", "--reference", corpus / "test.de")
+    fails(
+        "evaluate", *sides, "--usage.before", 2, message="the --usage options have no meaning without --context_usage"
+    )
+    suite = ("--model", run, "--suite", "pronouns")
+    fails("evaluate", *suite, "--by_position", message="--by_position has no meaning with --suite")
+    fails(
+        "evaluate",
+        *suite,
+        "--context_usage",
+        "--usage.translate",
+        message="--usage options have no meaning with --suite",
+    )
+    fails("evaluate", *suite, "--context_usage", "--lowercase", message="nothing is translated here")
+
+
+def test_corpora_without_context(run, tmp_path):
+    sides = ("--source", tmp_path / "a.en", "--reference", tmp_path / "a.de", "--context_usage")
+    for name in ("a.en", "a.de"):
+        (tmp_path / name).write_text("One.\n\nTwo.\n")
+    message = "no document has two sentences, so there is no context to measure: give whole documents"
+    fails("evaluate", "--model", run, *sides, message=message)
+    for name in ("a.en", "a.de"):
+        (tmp_path / name).write_text("One.\nTwo.\n")
+    outcome = call("evaluate", "--model", run, *sides)
+    assert outcome.status == 0 and "95%" not in outcome.out
+    assert (
+        outcome.err == "docmt: there is one document only: what the context of another one is worth is not measured\n"
+    )
+    (tmp_path / "a.de").write_text("One.\n")
+    fails("evaluate", "--model", run, *sides, message="a.en")
+
+
+def test_test_sets_without_context(run, tmp_path):
+    path = tmp_path / "suite.jsonl"
+    item = {"source": ["It."], "candidates": [["Er."], ["Sie."]], "correct": 0, "sentence": 0, "distance": 0}
+    path.write_text(json.dumps(item) + "\n")
+    message = "no item has a context, so there is none to measure"
+    fails("evaluate", "--model", run, "--suite", path, "--context_usage", message=message)
+    item |= {"source": ["A.", "It."], "candidates": [["A.", "Er."], ["A.", "Sie."]], "sentence": 1}
+    path.write_text(json.dumps(item) + "\n")
+    message = "no two items have as many sentences before and after the one that is asked for"
+    fails("evaluate", "--model", run, "--suite", path, "--context_usage", message=message)

@@ -1,0 +1,56 @@
+"""Scores by the place of a sentence in its document."""
+
+import json
+
+import pytest
+
+from docmt.errors import DocmtError
+from docmt.evaluation import SignificanceConfig, evaluate_documents, scores_by_position
+from docmt.evaluation.positions import NAMES, bucket
+
+FEW = SignificanceConfig(samples=100)
+REFERENCES = [
+    ["the first cat sat here", "then it slept for a day", "and then another one came", "they met in the end"],
+    ["a title of a speech", "many thanks for all of this"],
+]
+HYPOTHESES = [
+    ["the first cat sat here", "then he slept a long day", "and then another one came", "they left"],
+    ["a title of a speech", "many thanks for all"],
+]
+
+
+def test_buckets():
+    assert NAMES == ("1", "2", "3", "4-6", "7-12", "13+")
+    assert [bucket(place) for place in (1, 2, 3, 4, 6, 7, 12, 13, 1000)] == [0, 1, 2, 3, 3, 4, 4, 5, 5]
+
+
+def test_each_bucket_is_scored_as_a_corpus_of_its_sentences():
+    evaluation = evaluate_documents(HYPOTHESES, REFERENCES)
+    found = scores_by_position({"one": evaluation, "same": evaluation}, FEW)
+    assert dict(found.sentences) == {"1": 2, "2": 2, "3": 1, "4-6": 1}
+    for place, name in enumerate(found.sentences):
+        own = [(h[place], r[place]) for h, r in zip(HYPOTHESES, REFERENCES, strict=True) if place < len(r)]
+        alone = evaluate_documents([[h] for h, _ in own], [[r] for _, r in own])
+        cell = found.systems["one"][name]
+        assert (cell.bleu.value, cell.chrf.value) == pytest.approx((alone.s_bleu.score, alone.chrf.score))
+        assert found.systems["same"][name] == cell
+    first = found.systems["one"]["1"].bleu
+    assert (first.low, first.value, first.high) == pytest.approx((100, 100, 100))
+    assert found.systems["one"]["3"].bleu.low is None, "a single document has no interval"
+
+
+def test_the_table_and_json():
+    found = scores_by_position({"one": evaluate_documents(HYPOTHESES, REFERENCES)}, FEW)
+    lines = found.format().splitlines()
+    assert lines[0].split() == ["sentence", "metric", "count", "one"]
+    assert lines[1].split()[:4] == ["1", "s-BLEU", "2", "100.00"]
+    assert len(lines) == 1 + 2 * 4
+    written = json.loads(json.dumps(found.to_json()))
+    assert written["1"]["sentences"] == 2
+    assert written["1"]["systems"]["one"]["chrf"]["value"] == pytest.approx(100)
+
+
+def test_systems_without_scores_of_sentences():
+    other_counts = evaluate_documents([["one sentence only"], HYPOTHESES[1]], REFERENCES)
+    with pytest.raises(DocmtError, match="joined has no scores of sentences, so none by position: 1 of 2 documents"):
+        scores_by_position({"joined": other_counts})

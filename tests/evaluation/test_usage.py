@@ -1,0 +1,241 @@
+"""How much a model uses its context: sums by hand, with a scorer whose numbers are known."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from docmt.documents import Document, ParallelDocument
+from docmt.errors import DocmtError
+from docmt.evaluation import SignificanceConfig, UsageConfig, context_gain, other_context, sentence_gains, suite_context
+from docmt.evaluation.contrastive import Item
+from docmt.evaluation.estimates import Estimate, estimate, ratio
+from docmt.evaluation.other_context import windows
+from docmt.evaluation.suite_context import shuffled_items
+
+FEW = SignificanceConfig(samples=100, seed=1)
+MANY = SignificanceConfig(samples=5000, seed=1)
+
+
+class Scorer:
+    """A model that knows a target word better the oftener it stands in the sources around it, and never forgets."""
+
+    def __init__(self):
+        self.asked = []
+
+    def score_all(self, pairs, limited=True, context=True):
+        self.asked.append((len(pairs), limited, context))
+        return [self._scored(source, target, context) for source, target in pairs]
+
+    def _scored(self, source, target, context):
+        found = []
+        for own, sentence in enumerate(target.sentences):
+            around = [words for i, words in enumerate(source.sentences) if i != own] if context else []
+            known = sum(word in words.split() for word in sentence.split() for words in around)
+            words = len(sentence.split())
+            found.append(SimpleNamespace(score=known - 10.0 * words, target=sentence, tokens=words + 1))
+        return SimpleNamespace(sentences=found, miscounted=())
+
+    def translate_all(self, documents):
+        """Each sentence is copied, with the first word of the sentence before it in front."""
+        found = []
+        for document in documents:
+            before = ["", *document.sentences]
+            copies = [f"{a.split(' ')[0]} {b}".strip() for a, b in zip(before, document.sentences, strict=False)]
+            found.append(
+                SimpleNamespace(sentences=[SimpleNamespace(score=0.0, target=c) for c in copies], miscounted=())
+            )
+        return found
+
+
+def document(id, *pairs):
+    return ParallelDocument(id, *(tuple(pair[side] for pair in pairs) for side in (0, 1)))
+
+
+CORPUS = [
+    document("a", ("x y", "u"), ("z", "x y"), ("x", "x v")),
+    document("b", ("p", "q"), ("", ""), ("q", "p p")),
+]
+
+
+def test_what_context_adds_summed_by_hand():
+    found = sentence_gains(scorer := Scorer(), CORPUS)
+    assert scorer.asked == [(2, False, True), (2, False, False)]
+    by_document = [[(s.document, s.number, s.gain, s.tokens) for s in own] for own in found]
+    assert by_document == [[("a", 1, 0, 2), ("a", 2, 3, 3), ("a", 3, 1, 3)], [("b", 1, 1, 2), ("b", 3, 2, 3)]]
+    gain = context_gain(found, significance=FEW)
+    assert (gain.all.per_sentence.value, gain.all.per_token.value) == (7 / 5, 7 / 13)
+    assert (gain.all.sentences, gain.all.tokens, gain.documents) == (5, 13, 2)
+    places = {name: (own.per_sentence.value, own.sentences) for name, own in gain.by_position.items()}
+    assert places == {"1": (0.5, 2), "2": (3, 1), "3": (1.5, 2)}
+    assert [(s.document, s.number) for s in gain.examples] == [("a", 2), ("b", 3), ("a", 3), ("b", 1)]
+    assert len(context_gain(found, UsageConfig(examples=2)).examples) == 2
+    written = json.loads(json.dumps(gain.to_json()))
+    assert written["per_sentence"] == {"value": 7 / 5, "low": 4 / 3, "high": 3 / 2}
+    assert written["examples"][0]["target"] == "x y" and written["examples"][0]["gain"] == 3
+
+
+def test_the_table_names_the_sentences_that_gain_most():
+    lines = context_gain(sentence_gains(Scorer(), CORPUS), significance=FEW).format().splitlines()
+    assert lines[1].split() == ["per", "sentence", "per", "token", "sentences"]
+    assert lines[2].split() == ["all", "+1.4000", "[1.3333,", "1.5000]", "+0.5385", "[0.5000,", "0.6000]", "5"]
+    assert lines[-4] == "  +3.000  document a, sentence 2: 'z' -> 'x y'"
+
+
+def test_an_interval_is_that_of_whole_documents():
+    """Of two documents a sample has both (half of the time) or one of them twice."""
+    rows = np.array([[0.0, 1], [4, 1]])
+    found = estimate(rows, ratio, MANY)
+    assert (found.value, found.low, found.high) == (2, 0, 4)
+    same = estimate(np.array([[3.0, 1]] * 5), ratio, FEW)
+    assert (same.value, same.low, same.high) == (3, 3, 3)
+    assert estimate(rows, ratio, MANY) == found
+    assert estimate(rows[:1], ratio, FEW).low is None
+    assert estimate(rows, ratio, FEW, minus=rows[::-1].copy()).value == 0
+    assert estimate(rows, ratio, FEW, minus=rows - [1, 0]) == Estimate(1, 1, 1)
+    many = estimate(np.random.default_rng(0).normal(0, 1, (400, 1)) * [[1, 0]] + [[0, 1]], ratio, MANY)
+    assert many.high - many.low == pytest.approx(2 * 1.96 / 20, rel=0.15)
+
+
+def test_a_corpus_without_context():
+    single = [document("a", ("x", "y")), document("b", ("x", "y"))]
+    message = "no document has two sentences, so there is no context to measure"
+    with pytest.raises(DocmtError, match=message):
+        context_gain(sentence_gains(Scorer(), single))
+    with pytest.raises(DocmtError, match=message):
+        other_context(Scorer(), single)
+    with pytest.raises(DocmtError, match=message):
+        context_gain([])
+
+
+LONG = [
+    document(name, *((f"{name}{i}", f"{name.upper()}{i}") for i in range(size)))
+    for name, size in zip("abc", (5, 2, 3), strict=True)
+]
+
+
+def test_windows_have_as_many_true_as_other_sentences():
+    found = windows(LONG, 3, 1)
+    assert [(each.document, each.source[-1]) for each in found] == [
+        *((0, f"a{i}") for i in range(1, 5)),
+        (1, "b1"),
+        *((2, f"c{i}") for i in range(1, 3)),
+    ]
+    for window in found:
+        name, *own = "abc"[window.document], int(window.source[-1][1:])
+        count = len(window.source) - 1
+        assert list(window.source) == [f"{name}{i}" for i in range(own[0] - count, own[0] + 1)]
+        assert [each.upper() for each in window.source] == list(window.target)
+        assert [each.upper() for each in window.other_source] == list(window.other_target)
+        assert len(window.other_source) == count + 1 and window.other_source[-1] == window.source[-1]
+        others = {each[0] for each in window.other_source[:-1]}
+        assert len(others) == 1 and name not in others
+    # Of the two others the longest has 3 sentences, so the last sentence of the first has 3 before it as well.
+    assert [len(each.source) - 1 for each in found] == [1, 2, 3, 3, 1, 1, 2]
+    assert windows(LONG, 3, 1) == found
+    assert any(windows(LONG, 3, seed) != found for seed in range(2, 9))
+
+
+def test_fewer_sentences_stand_before_where_no_other_document_is_as_long():
+    found = windows([LONG[0], LONG[1]], 3, 1)
+    assert [(len(each.source), len(each.other_source)) for each in found] == [(2, 2), (3, 3), (3, 3), (3, 3), (2, 2)]
+    with pytest.raises(DocmtError, match="one document only, so its context cannot be another one's: give several"):
+        windows(LONG[:1], 3, 1)
+
+
+def test_true_empty_and_shuffled_context_by_hand():
+    corpus = [document("a", ("x", "u"), ("y", "x")), document("b", ("z", "u"), ("w", "z z z"))]
+    found = other_context(scorer := Scorer(), corpus, significance=FEW)
+    assert scorer.asked == [(2, False, True), (2, False, False), (2, False, True)]
+    means = {name: gain.per_sentence.value for name, gain in found.likelihood.items()}
+    assert means == {"true": -18.0, "empty": -20.0, "shuffled": -20.0}
+    assert {name: gain.per_token.value for name, gain in found.gains.items()} == {
+        "true - empty": 4 / 6,
+        "true - shuffled": 4 / 6,
+    }
+    assert found.translations is None and "translations" not in found.format()
+    assert json.loads(json.dumps(found.to_json()))["likelihood"]["true"]["tokens"] == 6
+
+
+def test_translations_after_true_empty_and_shuffled_context():
+    """The last sentence is a copy with a word of the sentence before: right only after the true one."""
+    rows = [("one", "one"), ("two a b c", "one two a b c"), ("three d e f", "two three d e f")]
+    corpus = [document("a", *rows), document("b", ("nine", "nine"), ("ten g h i", "nine ten g h i"))]
+    found = other_context(Scorer(), corpus, UsageConfig(before=1, translate=True), significance=FEW)
+    bleu = {name: scores["s-BLEU"] for name, scores in found.translations.items()}
+    assert bleu["true"].value == pytest.approx(100)
+    assert bleu["empty"].value < 95 and bleu["shuffled"].value < 95
+    assert bleu["true - empty"].value == pytest.approx(100 - bleu["empty"].value)
+    assert bleu["true - shuffled"].low > 0
+    assert re.search(r"true - empty\s+\+", found.format())
+
+
+def test_translations_of_another_number_of_sentences_have_no_scores():
+    scorer = Scorer()
+    scorer.translate_all = lambda documents: [SimpleNamespace(sentences=[], miscounted=((0, 2),)) for _ in documents]
+    found = other_context(scorer, LONG, UsageConfig(translate=True))
+    assert found.translations is None
+    assert "translations have no scores: the model gave another number of sentences" in found.format()
+
+
+def item(id, context, right, wrong, sentence=1, phenomenon="p"):
+    """An item of two sentences, of which the first (or, with sentence 0, the second) is the context."""
+    order = 1 if sentence else -1
+    candidates = tuple(tuple([context.upper(), words][::order]) for words in (right, wrong))
+    return Item(id, phenomenon, 1, tuple([context, "it"][::order]), candidates, 0, sentence)
+
+
+def test_items_are_right_for_what_their_context_says():
+    items = [item("1", "m", "m", "f"), item("2", "f", "f", "m"), item("3", "n", "n", "f"), item("4", "x", "x", "y", 0)]
+    found = suite_context(scorer := Scorer(), items)
+    assert [asked[1:] for asked in scorer.asked] == [(False, True), (False, False), (False, True)]
+    assert found.left_out == 1
+    assert {name: (own.all.correct, own.all.total) for name, own in found.results.items()} == {
+        "true": (3, 3),
+        "empty": (0, 3),
+        "shuffled": (0, 3),
+    }
+    (row,) = found.rows("suite")
+    assert (row.name, [count.accuracy for count in row.counts], row.p_values[1]) == ("suite", [1, 0, 0], 0.25)
+    assert json.loads(json.dumps(found.to_json()))["true"]["total"] == 3
+
+
+def test_the_context_of_another_item_comes_from_its_right_candidate():
+    first, second, same = item("1", "m", "m", "f"), item("2", "f", "f", "m"), item("3", "m", "f", "m")
+    found = shuffled_items([first, second, same], 1)
+    assert found[0].source == ("f", "it") and found[0].candidates == (("F", "m"), ("F", "f"))
+    assert found[2].source == ("f", "it"), "an item with the same context lends nothing"
+    assert (found[0].id, found[0].correct, found[0].sentence) == ("1", 0, 1)
+
+
+def test_items_without_context_or_without_others():
+    lonely = Item("1", "p", 0, ("it",), (("a",), ("b",)), 0, 0)
+    with pytest.raises(DocmtError, match="no item has a context, so there is none to measure"):
+        suite_context(Scorer(), [lonely, lonely])
+    with pytest.raises(DocmtError, match="no two items have as many sentences before and after"):
+        suite_context(Scorer(), [item("1", "m", "m", "f"), item("2", "m", "f", "m"), item("3", "x", "x", "y", 0)])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"before": -1}, "usage.before"),
+        ({"examples": 1.5}, "usage.examples"),
+        ({"before": 0, "translate": True}, "usage.translate needs sentences before each"),
+    ],
+)
+def test_settings_that_do_not_go(options, message):
+    with pytest.raises(DocmtError, match=message):
+        UsageConfig(**options)
+
+
+def test_documents_are_scored_by_the_translators_names():
+    """What is read is a document with its id, so that messages can name it."""
+    seen = []
+    scorer = Scorer()
+    scorer.score_all = lambda pairs, limited, context: seen.extend(pairs) or Scorer().score_all(pairs, limited, context)
+    sentence_gains(scorer, CORPUS)
+    assert [(one.id, two.id) for one, two in seen] == [("a", "a"), ("b", "b")] * 2
+    assert all(isinstance(each, Document) for pair in seen for each in pair)
