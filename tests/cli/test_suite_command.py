@@ -162,7 +162,6 @@ def test_what_fits_neither_model_nor_test_set(run, suite, asked, tmp_path):
     fails("evaluate", "--model", run, "--suite", asked, "-o", "x", message="--output has no meaning with --suite")
     both = ("--hypothesis", suite, "--reference", suite)
     fails("evaluate", *both, "--normalization", "mean", message="--candidates.normalization has no meaning without")
-    fails("evaluate", *both, "--markdown", "x.md", message="--markdown needs --suite")
 
 
 def test_items_without_context_are_told(run, suite):
