@@ -61,8 +61,9 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
         (["-o", "x"], "--output has no meaning with --suite"),
         (["--hypothesis", "x"], "--hypothesis has no meaning with --suite"),
         (["--metrics.lowercase", "true"], "--metrics.lowercase has no meaning with --suite"),
+        (["--significance.seed", "3"], "--significance.seed has no meaning with --suite"),
         (["--search.beam", "3"], "--search.beam has no meaning with --suite"),
-        (["--systems", "M"], "--model and --systems both name models: give one of them"),
+        (["--systems", "M"], "--model and --systems both name translations: give one of them"),
         (["--markdown", "none/there.md"], "cannot write none/there.md"),
         (["--normalization", "median"], "candidates.normalization is 'median': choose one of sum, mean"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
@@ -98,7 +99,7 @@ def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
     found, page = tmp_path / "found.json", tmp_path / "found.md"
     outcome = call(
         *("evaluate", "--systems", run, other, "--suite", suite, asked, "--json", found, "--markdown", page),
-        *("--beam", 1, "--normalization", "mean", "--sentences", "deciding"),
+        *("--beam", 1, "--normalization", "mean", "--candidates.sentences", "deciding"),
     )
     assert (outcome.status, outcome.err) == (0, "")
     table = [line.split() for line in outcome.out.splitlines()]
@@ -118,7 +119,7 @@ def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
 
 
 def test_means_and_deciding_sentences_are_those_of_the_scores(run, suite):
-    arguments = ("--json", "-", "--normalization", "mean", "--sentences", "deciding")
+    arguments = ("--json", "-", "--normalization", "mean", "--candidates.sentences", "deciding")
     found = json.loads(call("evaluate", "--model", run, "--suite", suite, *arguments).out)
     translator, answers = docmt.Translator(run), ""
     for line in suite.read_text().splitlines():
@@ -156,12 +157,11 @@ def test_what_fits_neither_model_nor_test_set(run, suite, asked, tmp_path):
         "evaluate", "--model", run, "--suite", suite, suite, message="--suite names .*suite.jsonl twice: name it once"
     )
     fails("evaluate", "--systems", run, run, "--suite", suite, message="--systems names .*run twice: name it once")
-    fails("evaluate", "--model", run, "--suite", asked, "--sentences", "deciding",
+    fails("evaluate", "--model", run, "--suite", asked, "--candidates.sentences", "deciding",
           message="--candidates.sentences has no meaning for test sets without candidates")  # fmt: skip
     fails("evaluate", "--model", run, "--suite", asked, "-o", "x", message="--output has no meaning with --suite")
     both = ("--hypothesis", suite, "--reference", suite)
     fails("evaluate", *both, "--normalization", "mean", message="--candidates.normalization has no meaning without")
-    fails("evaluate", *both, "--markdown", "x.md", message="--markdown needs --suite")
 
 
 def test_items_without_context_are_told(run, suite):

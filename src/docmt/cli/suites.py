@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from docmt.cli.corpora import check_outputs
 from docmt.cli.parsing import Parser, add_settings, translator_of
 from docmt.decoding import SearchConfig
-from docmt.documents.plain_text import write_text
+from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError, printable
 from docmt.evaluation import (
     ContrastiveResult,
     MetricConfig,
+    SignificanceConfig,
     Suite,
     SuiteConfig,
     evaluate_items,
@@ -87,7 +87,7 @@ def evaluate_suites(options: Any) -> int:
         found, shown = {**found, "answers": answers}, suite_text(rows, systems)
     if options.json:
         write_text(options.json, json.dumps(found, indent=2) + "\n")
-    if options.json != "-":
+    if STANDARD not in (options.json, options.markdown):
         print(printable(shown, kept="\n"))
     return 0
 
@@ -112,6 +112,7 @@ def _check(options: Any, suites: Sequence[Suite]) -> None:
     generative = [suite.generative for suite in suites]
     unused = [name for name in ("source", "reference", "hypothesis", "output") if getattr(options, name)]
     unused += _changed(options.metrics, MetricConfig(), "metrics")
+    unused += _changed(options.significance, SignificanceConfig(), "significance")
     if not any(generative):
         changed = _changed(options.search, SearchConfig(), "search")
         unused += [name for name in changed if name not in SCORING]
@@ -130,9 +131,7 @@ def _changed(given: Any, usual: Any, group: str) -> list[str]:
 
 def _translator(options: Any, model: str, suites: Sequence[Suite]) -> Translator:
     """The model of that name. Raises DocmtError where it does not translate between the languages of the test sets."""
-    own = copy(options)
-    own.model = model
-    translator = translator_of(own)
+    translator = translator_of(options, model)
     for suite in suites:
         suite.check_languages(model, translator.languages)
     return translator
