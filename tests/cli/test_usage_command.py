@@ -29,7 +29,7 @@ def asked(corpus):
 def test_what_context_is_worth(run, asked, corpus, tmp_path):
     outcome = call("evaluate", "--model", run, *asked, "--json", tmp_path / "usage.json")
     assert (outcome.status, outcome.err) == (0, "")
-    assert outcome.out.startswith("CXMI: what context adds to the log-probability of the reference (nats; 95% ")
+    assert outcome.out.startswith("CXMI: what context adds to the log-probability of the reference (nats; 95 % ")
     assert "\nlargest gains\n" in outcome.out and "\ntrue - shuffled " in outcome.out
     found = json.loads((tmp_path / "usage.json").read_text())
     translator = docmt.Translator(run)
@@ -147,7 +147,7 @@ def test_corpora_without_context(run, tmp_path):
     for name in ("a.en", "a.de"):
         (tmp_path / name).write_text("One.\nTwo.\n")
     outcome = call("evaluate", "--model", run, *sides)
-    assert outcome.status == 0 and "95%" not in outcome.out
+    assert outcome.status == 0 and "95 %" not in outcome.out
     assert (
         outcome.err == "docmt: there is one document only: what the context of another one is worth is not measured\n"
     )
