@@ -79,7 +79,7 @@ def test_test_sets_with_true_empty_and_shuffled_context(run, corpus, tmp_path):
     ours = call("evaluate", "--model", run, "--suite", suite, "--context_usage", "--json", tmp_path / "found.json")
     assert ours.status == 0, ours.err
     assert ours.out.splitlines()[0].split()[:4] == ["items", "chance", "true", "context"]
-    found = json.loads((tmp_path / "found.json").read_text())["suites"]["suite.jsonl"]
+    found = json.loads((tmp_path / "found.json").read_text())["suites"][str(suite)]
     assert found["left_out"] + found["true"]["total"] == 12
     if not found["left_out"]:
         plain = json.loads(call("evaluate", "--model", run, "--suite", suite, "--json", "-").out)
@@ -136,6 +136,7 @@ def test_options_that_are_missing(run, corpus):
         message="--usage options have no meaning with --suite",
     )
     fails("evaluate", *suite, "--context_usage", "--lowercase", message="nothing is translated here")
+    fails("evaluate", *suite, "pronouns", "--context_usage", message="--suite names pronouns twice: name it once")
 
 
 def test_corpora_without_context(run, tmp_path):
