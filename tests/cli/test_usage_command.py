@@ -29,7 +29,7 @@ def asked(corpus):
 def test_what_context_is_worth(run, asked, corpus, tmp_path):
     outcome = call("evaluate", "--model", run, *asked, "--json", tmp_path / "usage.json")
     assert (outcome.status, outcome.err) == (0, "")
-    assert outcome.out.startswith("CXMI: what context adds to the log-probability of the reference (nats; 95% ")
+    assert outcome.out.startswith("CXMI: what context adds to the log-probability of the reference (nats; 95 % ")
     assert "\nlargest gains\n" in outcome.out and "\ntrue - shuffled " in outcome.out
     found = json.loads((tmp_path / "usage.json").read_text())
     translator = docmt.Translator(run)
@@ -79,7 +79,7 @@ def test_test_sets_with_true_empty_and_shuffled_context(run, corpus, tmp_path):
     ours = call("evaluate", "--model", run, "--suite", suite, "--context_usage", "--json", tmp_path / "found.json")
     assert ours.status == 0, ours.err
     assert ours.out.splitlines()[0].split()[:4] == ["items", "chance", "true", "context"]
-    found = json.loads((tmp_path / "found.json").read_text())["suites"]["suite.jsonl"]
+    found = json.loads((tmp_path / "found.json").read_text())["suites"][str(suite)]
     assert found["left_out"] + found["true"]["total"] == 12
     if not found["left_out"]:
         plain = json.loads(call("evaluate", "--model", run, "--suite", suite, "--json", "-").out)
@@ -136,6 +136,7 @@ def test_options_that_are_missing(run, corpus):
         message="--usage options have no meaning with --suite",
     )
     fails("evaluate", *suite, "--context_usage", "--lowercase", message="nothing is translated here")
+    fails("evaluate", *suite, "pronouns", "--context_usage", message="--suite names pronouns twice: name it once")
 
 
 def test_corpora_without_context(run, tmp_path):
@@ -147,7 +148,7 @@ def test_corpora_without_context(run, tmp_path):
     for name in ("a.en", "a.de"):
         (tmp_path / name).write_text("One.\nTwo.\n")
     outcome = call("evaluate", "--model", run, *sides)
-    assert outcome.status == 0 and "95%" not in outcome.out
+    assert outcome.status == 0 and "95 %" not in outcome.out
     assert (
         outcome.err == "docmt: there is one document only: what the context of another one is worth is not measured\n"
     )

@@ -166,7 +166,7 @@ class ContextGain:
         """Tables for people."""
         rows = [["", "per sentence", "per token", "sentences"], ["all", *self.all.cells()]]
         rows += [[f"sentence {name}", *gain.cells()] for name, gain in self.by_position.items()]
-        intervals = "" if self.all.per_sentence.low is None else f"; 95% intervals over {self.documents} documents"
+        intervals = "" if self.all.per_sentence.low is None else f"; 95 % intervals over {self.documents} documents"
         lines = [
             f"CXMI: what context adds to the log-probability of the reference (nats{intervals})",
             "\n".join(aligned(rows)),
