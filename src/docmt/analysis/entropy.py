@@ -83,13 +83,13 @@ def measuring_entropy(model: TranslationModel) -> Iterator[EntropyMeter]:
     meter = EntropyMeter(site.kind for site in attention_sites(model))
 
     def measure(look: Look) -> None:
-        meter.add(look.site.kind, _in_order([(block, _mean_bits_of(block)) for block in look.blocks()]))
+        meter.add(look.site.kind, _in_order([(block, mean_bits_of(block)) for block in look.blocks()]))
 
     with watching(model, measure):
         yield meter
 
 
-def _mean_bits_of(block: Block) -> Tensor:
+def mean_bits_of(block: Block) -> Tensor:
     """Entropy in bits [n, q] of the weights of each query, averaged over the heads first."""
     return bits(block.weights.mean(1))
 
@@ -112,5 +112,5 @@ def query_entropies(
     """
     entropies = torch.zeros(len(query), device=query.device)
     for block in weight_blocks(query, key, queries, keys, causal, most_scores=most_scores):
-        entropies[block.queries[block.real]] = _mean_bits_of(block)[block.real]
+        entropies[block.queries[block.real]] = mean_bits_of(block)[block.real]
     return entropies

@@ -56,8 +56,8 @@ class Look(ABC):
 
     @property
     @abstractmethod
-    def reaches(self) -> bool:
-        """Whether it may look beyond the sentence that is computed."""
+    def chooses(self) -> bool:
+        """Whether it may see several sentences, so that its weights tell how much it looks at each."""
 
     @abstractmethod
     def key_sentences(self, source: Spans) -> Tensor:
@@ -87,13 +87,13 @@ class TokenLook(Look):
         return weight_blocks(query, key, self.pattern.queries, self.pattern.keys, self.pattern.causal)
 
     @property
-    def reaches(self) -> bool:
-        """Not so: attention within sentences, and all that happens within a sequence made of several of them."""
-        sight, layout = self.attention.sight, self.view.layout
-        if getattr(layout, "places", None) is not None:
-            return False
+    def chooses(self) -> bool:
+        """Not within a sentence, and not where a sentence before is given; and what happens within a sequence made of
+        several sentences is not yet a look of a sentence."""
+        sight = self.attention.sight
         memory = self.view.memories.get(sight.memory)
-        return sight.part != "sentence" or (memory is not None and memory.places is not None)
+        joined = memory is not None and memory.places is not None
+        return sight.part == "document" or (sight.part == "sentence" and joined)
 
     def key_sentences(self, source: Spans) -> Tensor:
         """See `Look`."""
@@ -126,7 +126,7 @@ class SentenceLook(Look):
         yield Block(tokens, real, keys.to(device), self.weights.float()[:, :, None])
 
     @property
-    def reaches(self) -> bool:
+    def chooses(self) -> bool:
         """Always."""
         return True
 
