@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,11 @@ from docmt.analysis.sentences import DocumentLooks, sentence_sums
 from docmt.analysis.weights import bits
 from docmt.data.batches import Placed
 from docmt.model import TranslationModel
+
+FAR_BACK = 4
+ENTROPIES = "attention entropy in bits: of the mean over the heads, and of each head"
+DISTANCES = "where attention looks, in sentences: percent of its weight, mean over the heads"
+GATES = "gates: share of the context that they let in, where there is any (0 to 1; mean and deviation over elements)"
 
 
 @dataclass
@@ -102,20 +108,99 @@ class Report:
             sums.total += shares.sum().item()
             sums.squares += shares.square().sum().item()
 
+    def to_json(self) -> dict[str, Any]:
+        """Lists of all attentions and of all gates."""
+        return {
+            "attentions": [
+                {
+                    **_place(site),
+                    "queries": sums.queries,
+                    "entropy": round(sums.entropy(), 6),
+                    "head_entropies": _rounded(sums.head_entropies()),
+                    "shares_by_distance": {str(d): _rounded(shares) for d, shares in sums.shares().items()},
+                }
+                for site, sums in self.attentions.items()
+            ],
+            "gates": [
+                {
+                    **_place(site),
+                    "context_share": round(sums.mean(), 6),
+                    "deviation": round(sums.deviation(), 6),
+                }
+                for site, sums in self.gates.items()
+            ],
+        }
 
-def look_at_corpus(
-    model: TranslationModel, passes: Iterable[Placed], on_pass: Callable[[Placed], object] = lambda placed: None
-) -> Report:
-    """What the model does on these passes. Means are over all query tokens, those read only for context included;
-    how far back it looks is that of the sentences that are translated."""
-    report = Report()
-    _watch(model, passes, report.look, lambda gate, placed: report.gate(gate), on_pass)
+    def format(self) -> str:
+        """Tables for people."""
+        parts = [f"{ENTROPIES}\n{_table(self._entropies())}"]
+        if any(sums.distances for sums in self.attentions.values()):
+            parts.append(f"{DISTANCES}\n{_table(self._distances())}")
+        if self.gates:
+            parts.append(f"{GATES}\n{_table(self._gates())}")
+        return "\n\n".join(parts)
+
+    def _entropies(self) -> list[list[str]]:
+        heads = max((sums.heads for sums in self.attentions.values()), default=0)
+        rows = [["", "layer", "mean", *(f"head {number}" for number in range(1, heads + 1))]]
+        for site, sums in self.attentions.items():
+            rows.append([*_named(site), *(f"{value:.2f}" for value in (sums.entropy(), *sums.head_entropies()))])
+        return rows
+
+    def _distances(self) -> list[list[str]]:
+        nearer = [f"{distance} before" for distance in range(FAR_BACK - 1, 0, -1)]
+        rows = [["", "layer", f"{FAR_BACK}+ before", *nearer, "own", "after"]]
+        for site, sums in self.attentions.items():
+            if sums.distances:
+                cells = [0.0] * (FAR_BACK + 2)
+                for distance, shares in sums.shares().items():
+                    cells[FAR_BACK - max(min(distance, FAR_BACK), -1)] += 100 * sum(shares) / len(shares)
+                rows.append([*_named(site), *(f"{cell:.1f}" for cell in cells)])
+        return rows
+
+    def _gates(self) -> list[list[str]]:
+        rows = [["", "layer", "mean", "deviation"]]
+        for site, sums in self.gates.items():
+            rows.append([*_named(site), f"{sums.mean():.3f}", f"{sums.deviation():.3f}"])
+        return rows
+
+
+def _place(site: Site) -> dict[str, Any]:
+    return {"kind": site.kind, "layer": site.layer, **({"back": site.back} if site.back else {})}
+
+
+def _named(site: Site) -> list[str]:
+    words = site.kind.replace("_", " ")
+    return [f"{words} {site.back}" if site.back else words, str(site.layer)]
+
+
+def _rounded(values: Iterable[float]) -> list[float]:
+    return [round(value, 6) for value in values]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns of the same width, the first to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = [[cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    return "\n".join("  ".join([row[0].ljust(widths[0]), *cells[1:]]) for row, cells in zip(rows, aligned, strict=True))
+
+
+def look_at_corpus(model: TranslationModel, passes: Iterable[Placed], report: Report | None = None) -> Report:
+    """What the model does on these passes, added to a report, or in a new one.
+
+    Means are over all query tokens, also of what is only read as context; where attention looks is that of the
+    sentences that are translated.
+    """
+    report = Report() if report is None else report
+    _watch(model, passes, report.look, lambda gate, placed: report.gate(gate), lambda placed: None)
     return report
 
 
-def look_at_document(model: TranslationModel, passes: Iterable[Placed], sentences: int) -> DocumentLooks:
-    """What the sentences of one document look at, of which these are the passes."""
-    found = DocumentLooks(sentences)
+def look_at_document(
+    model: TranslationModel, passes: Iterable[Placed], sentences: int, sentence: int | None = None
+) -> DocumentLooks:
+    """What the sentences of one document look at, of which these are the passes; sentence (from 0): also its tokens."""
+    found = DocumentLooks(sentences, sentence)
     _watch(model, passes, found.look, found.gate, found.read)
     return found
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,32 +16,57 @@ from torch.nn import functional as F
 from docmt.analysis.looks import GateLook, Look, Site
 from docmt.data.batches import Placed
 
+_MOST_SHOWN = 25
+"""Sentences of a document that a table has room for."""
+TABLE = "percent of the weight of each sentence (row) on each (column), mean over layers and heads"
+NOTHING_CHOSEN = "no attention of this model chooses among several sentences"
 
-class Sums(NamedTuple):
-    """Weights of some segments of a look, summed over sentences on both sides."""
 
+class TokenSums(NamedTuple):
+    """Weights of some segments of a look, summed over the tokens of each sentence that is seen."""
+
+    queries: Tensor
+    """[n, q] positions in what is computed"""
     asking: Tensor
-    """[n] number of the first sentence that asks, in the packed source"""
+    """[n, q] the sentence of each, by its number in the packed source"""
+    counts: Tensor
+    """[n, q] bool: whether they are queries of sentences that are translated in this pass"""
     seen: Tensor
     """[n] number of the first sentence that is seen"""
     weights: Tensor
-    """[n, r, c, H]: of sentence asking + r, over its tokens, what they look at in sentence seen + c"""
+    """[n, H, q, c]: how much each looks at sentence seen + c"""
 
 
-def sentence_sums(look: Look, placed: Placed) -> Iterator[Sums]:
-    """The sums of all sentences that are translated in this pass."""
+class SentenceSums(NamedTuple):
+    """The same, summed over the tokens of each sentence that asks as well."""
+
+    asking: Tensor
+    """[n] the first sentence that asks"""
+    seen: Tensor
+    """[n] the first sentence that is seen"""
+    weights: Tensor
+    """[n, r, c, H]: what the tokens of sentence asking + r look at in sentence seen + c"""
+
+
+def token_sums(look: Look, placed: Placed) -> Iterator[TokenSums]:
+    """Of each query, how much it looks at each sentence."""
     asking = look.query_sentences()
     keys = look.key_sentences(placed.reading.source.sentences)
     for block in look.blocks():
-        own = asking[block.queries.cpu() % max(len(asking), 1)]  # [n, q]
-        counts = (block.real.cpu() & placed.own[own]).to(torch.float32)
+        own = asking[block.queries.cpu()]
         seen = keys[block.keys.cpu()]  # [n, l]
-        first, first_seen = own.amin(1), seen.amin(1)
-        rows = _one_hot(own - first[:, None]) * counts[..., None]  # [n, q, r]
-        columns = _one_hot(seen - first_seen[:, None])  # [n, l, c]
-        device = block.weights.device
-        by_sentence = block.weights @ columns.to(device)[:, None]  # [n, H, q, c]
-        yield Sums(first, first_seen, torch.einsum("nqr,nhqc->nrch", rows.to(device), by_sentence).cpu())
+        first = seen.amin(1)
+        columns = _one_hot(seen - first[:, None]).to(block.weights.device)  # [n, l, c]
+        by_sentence = (block.weights @ columns[:, None]).cpu()
+        yield TokenSums(block.queries.cpu(), own, block.real.cpu() & placed.own[own], first, by_sentence)
+
+
+def sentence_sums(look: Look, placed: Placed) -> Iterator[SentenceSums]:
+    """Of each sentence that is translated in this pass, how much it looks at each."""
+    for found in token_sums(look, placed):
+        first = found.asking.amin(1)
+        rows = _one_hot(found.asking - first[:, None]) * found.counts[..., None]  # [n, q, r]
+        yield SentenceSums(first, found.seen, torch.einsum("nqr,nhqc->nrch", rows, found.weights))
 
 
 def _one_hot(numbers: Tensor) -> Tensor:
@@ -55,6 +80,10 @@ class Row(NamedTuple):
     first: int
     weights: Tensor
     """[c], or [c, H]"""
+
+    def of(self, head: int | None) -> Row:
+        """Of one head, or the mean over them: [c, H] -> [c]"""
+        return Row(self.first, self.weights.mean(1) if head is None else self.weights[:, head])
 
     def plus(self, other: Row) -> Row:
         """Both, added up."""
@@ -87,8 +116,7 @@ class Map:
         for sentence, row in self.sums.items():
             total = row.weights.sum(0, keepdim=True)  # [1, H]: a weight of 1 for each token
             if float(total.max()) > 0:
-                shares = row.weights / total
-                found[sentence] = Row(row.first, shares.mean(1) if head is None else shares[:, head])
+                found[sentence] = Row(row.first, row.weights / total).of(head)
         return found
 
 
@@ -106,10 +134,13 @@ def mean_rows(maps: Sequence[Mapping[int, Row]]) -> dict[int, Row]:
 class DocumentLooks:
     """What the sentences of one document look at, and how far gates are open at their tokens; it grows pass by pass."""
 
-    def __init__(self, sentences: int) -> None:
-        self.sentences = sentences
+    def __init__(self, sentences: int, sentence: int | None = None) -> None:
+        """sentences: how many the document has; sentence: one of them, of which each token is told apart."""
+        self.sentences, self.sentence = sentences, sentence
         self.maps: dict[Site, Map] = {}
         """of attentions that see several sentences and choose among them"""
+        self.token_maps: dict[Site, dict[int, Row]] = {}
+        """the same for the tokens of one sentence, by position"""
         self.gates: dict[Site, dict[int, list[float | None]]] = {}
         """by sentence, for each token of the source (gates of the encoder) or of the decoder input: how far context
         is let in, on average over the elements; None: there is none"""
@@ -142,6 +173,17 @@ class DocumentLooks:
                         kept = row[: int(row.any(1).nonzero().max()) + 1]
                         number = int(placed.numbers[int(first) + offset])
                         own.add(number, Row(int(placed.numbers[int(first_seen)]), kept))
+        if self.sentence is not None:
+            self._look_at_tokens(look, placed, self.sentence)
+
+    def _look_at_tokens(self, look: Look, placed: Placed, sentence: int) -> None:
+        """Notes what each token of one sentence looks at, by position."""
+        own = self.token_maps.setdefault(look.site, {})
+        for sums in token_sums(look, placed):
+            chosen = sums.counts & (placed.numbers[sums.asking] == sentence)
+            for segment, query in chosen.nonzero().tolist():
+                weights = sums.weights[segment, :, query].T  # [c, H]
+                own[int(sums.queries[segment, query])] = Row(int(placed.numbers[sums.seen[segment]]), weights)
 
     def gate(self, gate: GateLook, placed: Placed) -> None:
         """Adds how far a gate was open in a pass."""
@@ -152,3 +194,92 @@ class DocumentLooks:
             if placed.own[number]:
                 share = shares[position] if there[position] else None
                 found.setdefault(int(placed.numbers[number]), []).append(share)
+
+    def kinds(self) -> list[str]:
+        """Of the maps, in the order of the model's modules."""
+        return list(dict.fromkeys(site.kind for site in self.maps))
+
+    def rows(self, kind: str, layer: int | None = None, head: int | None = None) -> dict[int, Row]:
+        """Of one kind of attention, on average over layers and heads, or of one layer (from 1) or head (from 0)."""
+        chosen = [own for site, own in self.maps.items() if site.kind == kind and layer in (None, site.layer)]
+        return mean_rows([own.rows(head) for own in chosen])
+
+    def token_rows(self, kind: str, layer: int | None = None, head: int | None = None) -> dict[int, Row]:
+        """The same for the tokens of the one sentence, in their order."""
+        chosen = [own for site, own in self.token_maps.items() if site.kind == kind and layer in (None, site.layer)]
+        found = mean_rows([{place: row.of(head) for place, row in own.items()} for own in chosen])
+        return dict(enumerate(found[place] for place in sorted(found)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Maps and gates, of all layers; sentences are counted from 1.
+
+        Of each sentence (and of each token of the one sentence) there is what it looks at, from sentence `first` on
+        (null: nothing), and of each token how far gates let context in.
+        """
+        return {
+            "attention": [
+                {
+                    "kind": kind,
+                    "rows": _json_rows(self.rows(kind), self.sentences),
+                    "layers": [
+                        {"layer": site.layer, "rows": _json_rows(own.rows(), self.sentences)}
+                        for site, own in self.maps.items()
+                        if site.kind == kind
+                    ],
+                    **self._json_tokens(kind),
+                }
+                for kind in self.kinds()
+            ],
+            "gates": [
+                {
+                    "kind": site.kind,
+                    "layer": site.layer,
+                    "tokens": [
+                        [None if share is None else round(share, 4) for share in tokens.get(sentence, [])]
+                        for sentence in range(self.sentences)
+                    ],
+                }
+                for site, tokens in self.gates.items()
+            ],
+        }
+
+    def format(self) -> str:
+        """A table for each kind of attention, in percent; of a long document the words where to find it."""
+        if not self.maps:
+            return NOTHING_CHOSEN
+        if self.sentences > _MOST_SHOWN:
+            return f"which sentences its {self.sentences} sentences look at is in the picture (--figure) and in --json"
+        return "\n\n".join(
+            f"{kind.replace('_', ' ')}: {TABLE}\n{self._table(self.rows(kind))}" for kind in self.kinds()
+        )
+
+    def _table(self, rows: Mapping[int, Row]) -> str:
+        numbers = range(self.sentences)
+        lines = [" " * 4 + "".join(f"{number + 1:>4}" for number in numbers)]
+        for sentence in numbers:
+            row = rows.get(sentence)
+            cells = ["   ."] * self.sentences
+            for place, weight in enumerate(
+                [] if row is None else row.weights.tolist(), 0 if row is None else row.first
+            ):
+                cells[place] = f"{100 * weight:4.0f}"
+            lines.append(f"{sentence + 1:>4}" + "".join(cells))
+        return "\n".join(lines)
+
+    def _json_tokens(self, kind: str) -> dict[str, Any]:
+        if self.sentence is None:
+            return {}
+        rows = self.token_rows(kind)
+        return {"sentence": self.sentence + 1, "tokens": _json_rows(rows, len(rows))}
+
+
+def _json_rows(rows: Mapping[int, Row], count: int) -> list[dict[str, Any] | None]:
+    found: list[dict[str, Any] | None] = [None] * count
+    for number, row in rows.items():
+        found[number] = {"first": row.first + 1, "weights": [round(weight, 5) for weight in row.weights.tolist()]}
+    return found
+
+
+def side_of(kind: str) -> str:
+    """Whose tokens an attention or a gate of this kind stands at: of the source, or of the decoder input."""
+    return "target" if "decoder" in kind.split("_")[:2] else "source"
