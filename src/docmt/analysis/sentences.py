@@ -169,10 +169,8 @@ class DocumentLooks:
             for first, first_seen, weights in zip(*sums, strict=True):
                 for offset, row in enumerate(weights):
                     if row.any():
-                        # A row may end with columns that are another segment's alone, with no weight in them.
-                        kept = row[: int(row.any(1).nonzero().max()) + 1]
                         number = int(placed.numbers[int(first) + offset])
-                        own.add(number, Row(int(placed.numbers[int(first_seen)]), kept))
+                        own.add(number, _row_of(row, int(first_seen), placed))
         if self.sentence is not None:
             self._look_at_tokens(look, placed, self.sentence)
 
@@ -183,7 +181,7 @@ class DocumentLooks:
             chosen = sums.counts & (placed.numbers[sums.asking] == sentence)
             for segment, query in chosen.nonzero().tolist():
                 weights = sums.weights[segment, :, query].T  # [c, H]
-                own[int(sums.queries[segment, query])] = Row(int(placed.numbers[sums.seen[segment]]), weights)
+                own[int(sums.queries[segment, query])] = _row_of(weights, int(sums.seen[segment]), placed)
 
     def gate(self, gate: GateLook, placed: Placed) -> None:
         """Adds how far a gate was open in a pass."""
@@ -271,6 +269,15 @@ class DocumentLooks:
             return {}
         rows = self.token_rows(kind)
         return {"sentence": self.sentence + 1, "tokens": _json_rows(rows, len(rows))}
+
+
+def _row_of(weights: Tensor, first: int, placed: Placed) -> Row:
+    """Weights [c, H], not all 0, on the sentences from `first` on, numbered in the packed source.
+
+    At both ends there may be sentences that are not seen, of other instances even.
+    """
+    seen = weights.any(1).nonzero().flatten().tolist()
+    return Row(int(placed.numbers[first + seen[0]]), weights[seen[0] : seen[-1] + 1])
 
 
 def _json_rows(rows: Mapping[int, Row], count: int) -> list[dict[str, Any] | None]:

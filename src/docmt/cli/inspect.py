@@ -53,8 +53,8 @@ def parser() -> Parser:
         type=str,
         nargs="?",
         metavar="TARGET",
-        help="their translations in the same form, which the decoder reads; without it, its own (JSONL with both sides is "
-        "named twice)",
+        help="their translations in the same form, which the decoder reads; without it, its own (JSONL with both "
+        "sides is named twice)",
     )
     made.add_argument("--document", type=str, metavar="ID", help="look at this document alone: its number, or its id")
     made.add_argument(
