@@ -21,6 +21,9 @@ _MOST_TOKENS = 160
 """Tokens that gates are shown for one by one, with their text; of a longer document sentences are."""
 _LAYER_HEIGHT, _TOKEN_WIDTH, _TOKEN_HEIGHT, _LABELS_HEIGHT = 0.3, 0.14, 0.16, 0.9  # inches
 
+_BRIGHTEST = 0.98
+"""The part of a map that is at most as bright as the brightest colour."""
+
 Numbers = NDArray[np.float64]
 
 
@@ -90,7 +93,9 @@ def _draw_map(drawing: Any, axes: Any, kind: str, values: Numbers, sentences: in
     """labels: of the tokens that ask, where it is these."""
     asking = len(labels) or sentences
     extent = (0.5, sentences + 0.5, asking + 0.5, 0.5)  # sentences are counted from 1
-    shown = {"cmap": "viridis", "vmin": 0, "extent": extent, "interpolation": "nearest"}
+    # The first sentences see little and so give it much weight: they are not to decide over the colours of all.
+    brightest = float(np.nanquantile(values, _BRIGHTEST))
+    shown = {"cmap": "viridis", "vmin": 0, "vmax": brightest, "extent": extent, "interpolation": "nearest"}
     image = axes.imshow(values, aspect="auto" if labels else "equal", **shown)
     axes.set(title=kind.replace("_", " "), xlabel="sentence that is looked at", ylabel="" if labels else "sentence")
     axes.xaxis.get_major_locator().set_params(integer=True)
@@ -98,7 +103,7 @@ def _draw_map(drawing: Any, axes: Any, kind: str, values: Numbers, sentences: in
         axes.set_yticks(range(1, asking + 1), [_plain(label) for label in labels], fontsize=7)
     else:
         axes.yaxis.get_major_locator().set_params(integer=True)
-    drawing.colorbar(image, ax=axes, shrink=0.8)
+    drawing.colorbar(image, ax=axes, shrink=0.8, extend="max" if np.nanmax(values) > brightest else "neither")
 
 
 Strip = tuple[str, list[list[float]], list[str], list[int]]
