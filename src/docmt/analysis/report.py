@@ -12,7 +12,7 @@ from torch import Tensor
 
 from docmt.analysis.entropy import mean_bits_of
 from docmt.analysis.looks import GateLook, Look, Site, watching
-from docmt.analysis.sentences import DocumentLooks, sentence_sums
+from docmt.analysis.sentences import DocumentLooks, Sums
 from docmt.analysis.weights import bits
 from docmt.data.batches import Placed
 from docmt.model import TranslationModel
@@ -36,6 +36,19 @@ class AttentionSums:
     distances: dict[int, Tensor] = field(default_factory=dict)
     """weights [H] by how many sentences before the one that asks those are that are seen (below 0: after it), where it
     chooses among several"""
+
+    def add_distances(self, sums: Sums) -> None:
+        """Adds weights of one block."""
+        asking, weights = sums.by_sentence()
+        _, rows, columns, heads = weights.shape
+        seen = sums.seen[:, None, None] + torch.arange(columns)
+        distances = asking[:, None, None] + torch.arange(rows)[:, None] - seen  # [n, r, c]
+        least = int(distances.min())
+        totals = torch.zeros(int(distances.max()) - least + 1, heads, dtype=torch.float64)
+        totals.index_add_(0, (distances - least).flatten(), weights.flatten(0, 2).double())
+        for distance, total in enumerate(totals, least):
+            if total.any():
+                self.distances[distance] = total + self.distances.get(distance, 0)
 
     def entropy(self) -> float:
         """Mean over the queries, in bits."""
@@ -83,21 +96,8 @@ class Report:
             sums.bits += mean_bits_of(block)[block.real].sum(dtype=torch.float64).item()
             by_head = bits(block.weights).transpose(1, 2)[block.real].sum(0, dtype=torch.float64).cpu()  # [H]
             sums.head_bits = by_head + (sums.head_bits if len(sums.head_bits) else 0)
-        if look.chooses:
-            self._add_distances(look, placed)
-
-    def _add_distances(self, look: Look, placed: Placed) -> None:
-        for found in sentence_sums(look, placed):
-            _, rows, columns, heads = found.weights.shape
-            asking = found.asking[:, None, None] + torch.arange(rows)[:, None]
-            distances = asking - (found.seen[:, None, None] + torch.arange(columns))  # [n, r, c]
-            least = int(distances.min())
-            sums = torch.zeros(int(distances.max()) - least + 1, heads, dtype=torch.float64)
-            sums.index_add_(0, (distances - least).flatten(), found.weights.flatten(0, 2).double())
-            own = self.attentions[look.site].distances
-            for distance, weights in enumerate(sums, least):
-                if weights.any():
-                    own[distance] = weights + own.get(distance, 0)
+            if look.chooses:
+                sums.add_distances(Sums(look, placed, block))
 
     def gate(self, gate: GateLook) -> None:
         """Adds how far a gate was open in a pass."""

@@ -5,7 +5,7 @@ Notation: S sentences, H heads; in a block (`docmt.analysis.weights`), n segment
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from docmt.analysis.looks import GateLook, Look, Site
+from docmt.analysis.weights import Block
 from docmt.data.batches import Placed
 
 _MOST_SHOWN = 25
@@ -22,51 +23,32 @@ TABLE = "percent of the weight of each sentence (row) on each (column), mean ove
 NOTHING_CHOSEN = "no attention of this model chooses among several sentences"
 
 
-class TokenSums(NamedTuple):
-    """Weights of some segments of a look, summed over the tokens of each sentence that is seen."""
+class Sums:
+    """Weights of a block, summed over the tokens of each sentence that is seen. Sentences have their numbers in the
+    packed source."""
 
-    queries: Tensor
-    """[n, q] positions in what is computed"""
-    asking: Tensor
-    """[n, q] the sentence of each, by its number in the packed source"""
-    counts: Tensor
-    """[n, q] bool: whether they are queries of sentences that are translated in this pass"""
-    seen: Tensor
-    """[n] number of the first sentence that is seen"""
-    weights: Tensor
-    """[n, H, q, c]: how much each looks at sentence seen + c"""
+    def __init__(self, look: Look, placed: Placed, block: Block) -> None:
+        """block: one of the look's."""
+        asking = look.query_sentences()
+        seen = look.key_sentences(placed.reading.source.sentences)[block.keys.cpu()]  # [n, l]
+        self.queries = block.queries.cpu()
+        """[n, q] positions in what is computed"""
+        self.asking = asking[self.queries]
+        """[n, q] the sentence of each"""
+        self.counts = block.real.cpu() & placed.own[self.asking]
+        """[n, q] bool: whether they are queries of sentences that are translated in this pass"""
+        self.seen = seen.amin(1)
+        """[n] the first sentence that is seen"""
+        columns = _one_hot(seen - self.seen[:, None]).to(block.weights.device)  # [n, l, c]
+        self.weights = (block.weights @ columns[:, None]).cpu()
+        """[n, H, q, c]: how much each query looks at sentence seen + c"""
 
-
-class SentenceSums(NamedTuple):
-    """The same, summed over the tokens of each sentence that asks as well."""
-
-    asking: Tensor
-    """[n] the first sentence that asks"""
-    seen: Tensor
-    """[n] the first sentence that is seen"""
-    weights: Tensor
-    """[n, r, c, H]: what the tokens of sentence asking + r look at in sentence seen + c"""
-
-
-def token_sums(look: Look, placed: Placed) -> Iterator[TokenSums]:
-    """Of each query, how much it looks at each sentence."""
-    asking = look.query_sentences()
-    keys = look.key_sentences(placed.reading.source.sentences)
-    for block in look.blocks():
-        own = asking[block.queries.cpu()]
-        seen = keys[block.keys.cpu()]  # [n, l]
-        first = seen.amin(1)
-        columns = _one_hot(seen - first[:, None]).to(block.weights.device)  # [n, l, c]
-        by_sentence = (block.weights @ columns[:, None]).cpu()
-        yield TokenSums(block.queries.cpu(), own, block.real.cpu() & placed.own[own], first, by_sentence)
-
-
-def sentence_sums(look: Look, placed: Placed) -> Iterator[SentenceSums]:
-    """Of each sentence that is translated in this pass, how much it looks at each."""
-    for found in token_sums(look, placed):
-        first = found.asking.amin(1)
-        rows = _one_hot(found.asking - first[:, None]) * found.counts[..., None]  # [n, q, r]
-        yield SentenceSums(first, found.seen, torch.einsum("nqr,nhqc->nrch", rows, found.weights))
+    def by_sentence(self) -> tuple[Tensor, Tensor]:
+        """[n] the first sentence that asks, and [n, r, c, H] what the queries of sentence first + r that count look at,
+        added up."""
+        first = self.asking.amin(1)
+        rows = _one_hot(self.asking - first[:, None]) * self.counts[..., None]  # [n, q, r]
+        return first, torch.einsum("nqr,nhqc->nrch", rows, self.weights)
 
 
 def _one_hot(numbers: Tensor) -> Tensor:
@@ -165,23 +147,22 @@ class DocumentLooks:
         if not look.chooses:
             return
         own = self.maps.setdefault(look.site, Map(look.site))
-        for sums in sentence_sums(look, placed):
-            for first, first_seen, weights in zip(*sums, strict=True):
-                for offset, row in enumerate(weights):
-                    if row.any():
-                        number = int(placed.numbers[int(first) + offset])
-                        own.add(number, _row_of(row, int(first_seen), placed))
-        if self.sentence is not None:
-            self._look_at_tokens(look, placed, self.sentence)
+        for block in look.blocks():
+            sums = Sums(look, placed, block)
+            firsts, weights = sums.by_sentence()
+            for segment, offset in weights.flatten(2).any(2).nonzero().tolist():
+                number = int(placed.numbers[firsts[segment] + offset])
+                own.add(number, _row_of(weights[segment, offset], int(sums.seen[segment]), placed))
+            if self.sentence is not None:
+                self._look_at_tokens(look.site, sums, placed)
 
-    def _look_at_tokens(self, look: Look, placed: Placed, sentence: int) -> None:
-        """Notes what each token of one sentence looks at, by position."""
-        own = self.token_maps.setdefault(look.site, {})
-        for sums in token_sums(look, placed):
-            chosen = sums.counts & (placed.numbers[sums.asking] == sentence)
-            for segment, query in chosen.nonzero().tolist():
-                weights = sums.weights[segment, :, query].T  # [c, H]
-                own[int(sums.queries[segment, query])] = _row_of(weights, int(sums.seen[segment]), placed)
+    def _look_at_tokens(self, site: Site, sums: Sums, placed: Placed) -> None:
+        """Notes what each token of the one sentence looks at, by position."""
+        own = self.token_maps.setdefault(site, {})
+        chosen = sums.counts & (placed.numbers[sums.asking] == self.sentence)
+        for segment, query in chosen.nonzero().tolist():
+            weights = sums.weights[segment, :, query].T  # [c, H]
+            own[int(sums.queries[segment, query])] = _row_of(weights, int(sums.seen[segment]), placed)
 
     def gate(self, gate: GateLook, placed: Placed) -> None:
         """Adds how far a gate was open in a pass."""
