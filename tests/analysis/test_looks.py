@@ -7,7 +7,7 @@ from docmt.analysis import attention_entropy
 from docmt.analysis.entropy import measuring_entropy
 from docmt.analysis.looks import SentenceLook, TokenLook, attention_sites, gate_sites, watching
 from docmt.analysis.report import look_at_corpus, look_at_document
-from docmt.analysis.sentences import NOTHING_CHOSEN, side_of
+from docmt.analysis.sentences import EVEN, NOTHING_CHOSEN, side_of
 from docmt.data import Batch
 from docmt.decoding import SearchConfig
 from docmt.decoding.passes import passes
@@ -149,7 +149,7 @@ def test_sentences_look_where_the_system_can_see(name, batch_tokens):
     shares = [sums.shares() for sums in report.attentions.values() if sums.distances]
     assert {distance for own in shares for distance in own} == SEEN[name]
     for own in shares:
-        for head in range(2):
+        for head in range(3):  # the last one is even attention
             assert sum(heads[head] for heads in own.values()) == pytest.approx(1)
 
 
@@ -176,7 +176,9 @@ def test_even_attention_looks_at_sentences_by_their_length(name):
     looks = look_at_document(model, passes_of(model, slice(1)), 5, sentence=2)
     lengths = {"source": [len(s) + 2 for s in SOURCES[0]], "target": [len(s) + 2 for s in TARGETS[0]]}
     for kind in looks.kinds():
+        even = looks.rows(kind, head=EVEN)
         for sentence, row in looks.rows(kind).items():
+            same(row.weights, even[sentence].weights)
             first, end = row.first, row.first + len(row.weights)
             if kind == "decoder_self_global":  # token by token, as a token sees those up to itself
                 own, before = lengths["target"][sentence], lengths["target"][first:sentence]

@@ -95,7 +95,7 @@ def test_one_document(run, pair, tmp_path, drawing):
         side = "source" if own["kind"].startswith("encoder") else "target"
         assert len(own["tokens"]) == len(document["sentences"][1][f"{side}_tokens"])
         for row in [*own["rows"], *own["tokens"]]:
-            assert sum(row["weights"]) == pytest.approx(1, abs=1e-3)
+            assert sum(row["weights"]) == pytest.approx(1, abs=1e-3) == sum(row["even"])
             assert row["first"] >= 1 and row["first"] + len(row["weights"]) - 1 <= count
         assert f"{own['kind'].replace('_', ' ')}: percent of the weight" in text
     for gate in document["gates"]:
@@ -129,7 +129,7 @@ def test_a_long_document(run, tmp_path, drawing):
     for side, text in (("en", "It is a lamp."), ("de", "Sie ist neu.")):
         (tmp_path / f"long.{side}").write_text(f"{text}\n" * 500)
     pair = (tmp_path / "long.en", tmp_path / "long.de")
-    text = looked(run, *pair, "--figure", tmp_path / "long.svg")
+    text = looked(run, *pair, "--figure", tmp_path / "long.svg", "--relative")
     assert "which sentences its 500 sentences look at is in the picture" in text
     assert (tmp_path / "long.svg").read_text().startswith("<?xml")
     document = json.loads((tmp_path / "long.json").read_text())["document"]
@@ -168,6 +168,8 @@ def test_curves_of_several_runs(run, tmp_path, drawing):
             r"test.en has no document '7': its documents are 1 to 6 \(6\)",
         ),
         (["RUN", "SOURCE", "TARGET", "--layer", "1"], "--layer is for the picture: add --figure FILE"),
+        (["RUN", "SOURCE", "TARGET", "--relative"], "--relative is for the picture: add --figure FILE"),
+        (["--curves", "RUN", "--relative"], "--relative needs text to look at"),
         (["RUN", "SOURCE", "--layer", "0", "--figure", "x.png"], "--layer is 0: choose a number from 1"),
         (["RUN", "SOURCE", "TARGET", "--layer", "2", "--figure", "x.png"], "--layer is 2, but the model has 1 layers"),
         (["RUN", "SOURCE", "TARGET", "--head", "3", "--figure", "x.png"], "--head is 3, but the model has 2 heads"),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from docmt.analysis.figures import PANEL, format_of, new_figure, save_figure
 from docmt.analysis.looks import Site
-from docmt.analysis.sentences import DocumentLooks, Row, side_of
+from docmt.analysis.sentences import EVEN, DocumentLooks, Row, side_of
 from docmt.errors import DocmtError
 
 _COLUMNS = 3
@@ -23,6 +23,8 @@ _LAYER_HEIGHT, _TOKEN_WIDTH, _TOKEN_HEIGHT, _LABELS_HEIGHT = 0.3, 0.14, 0.16, 0.
 
 _BRIGHTEST = 0.98
 """The part of a map that is at most as bright as the brightest colour."""
+_LEAST = 0.01
+"""The least that the brightest colour stands for, as no colours are left where all is the same."""
 
 Numbers = NDArray[np.float64]
 
@@ -33,12 +35,14 @@ def draw_document(
     figure: Path,
     layer: int | None = None,
     head: int | None = None,
+    relative: bool = False,
 ) -> None:
     """Draws a map for each kind of attention that chooses among sentences, below them one of the tokens of one sentence
     (if `looks` has one), and a strip for each kind of gate.
 
     pieces: the text of the tokens of each sentence by side (source, target), marks included. layer (from 1) and head
-    (from 0): of these alone; otherwise maps are means over them. `figure`: a .png, .pdf or .svg file. Raises
+    (from 0): of these alone; otherwise maps are means over them. relative: maps show weights beside those of even
+    attention (log2 of their ratio), which are larger for longer sentences. `figure`: a .png, .pdf or .svg file. Raises
     DocmtError when there is nothing to draw, the file cannot be written or matplotlib is missing.
     """
     file_format = format_of(figure)
@@ -62,12 +66,12 @@ def draw_document(
     grid = drawing.add_gridspec(len(heights), columns, height_ratios=heights)
     for place, (kind, rows) in enumerate(maps.items()):
         axes = drawing.add_subplot(grid[place // columns, place % columns])
-        values = matrix(rows, looks.sentences, looks.sentences)
-        _draw_map(drawing, axes, kind, values, looks.sentences, [])
+        even = looks.rows(kind, layer, EVEN) if relative else None
+        _draw_map(drawing, axes, kind, rows, even, looks.sentences, [])
     for place, (kind, rows) in enumerate(tokens.items()):
         axes = drawing.add_subplot(grid[-(-len(maps) // columns) + place // columns, place % columns])
-        values = matrix(rows, len(rows), looks.sentences)
-        _draw_map(drawing, axes, kind, values, looks.sentences, pieces[side_of(kind)][looks.sentence or 0])
+        even = looks.token_rows(kind, layer, EVEN) if relative else None
+        _draw_map(drawing, axes, kind, rows, even, looks.sentences, pieces[side_of(kind)][looks.sentence or 0])
     for place, strip in enumerate(strips, above):
         _draw_strip(drawing, drawing.add_subplot(grid[place, :]), strip)
     save_figure(drawing, figure, file_format)
@@ -89,15 +93,38 @@ def matrix(rows: Mapping[int, Row], asking: int, seen: int, most_cells: int = _M
     return np.where(sees, found / np.maximum(counts, 1)[:, None], np.nan)
 
 
-def _draw_map(drawing: Any, axes: Any, kind: str, values: Numbers, sentences: int, labels: Sequence[str]) -> None:
-    """labels: of the tokens that ask, where it is these."""
+def _draw_map(
+    drawing: Any,
+    axes: Any,
+    kind: str,
+    rows: Mapping[int, Row],
+    even: Mapping[int, Row] | None,
+    sentences: int,
+    labels: Sequence[str],
+) -> None:
+    """labels: of the tokens that ask, where it is these; even: beside what weights are shown."""
     asking = len(labels) or sentences
+    values = matrix(rows, asking, sentences)
+    shown: dict[str, Any] = {"cmap": "viridis", "vmin": 0}
+    if even is not None:
+        with np.errstate(divide="ignore"):
+            values = np.log2(values / matrix(even, asking, sentences))
+        values[np.isinf(values)] = np.nan
+        shown["cmap"] = "coolwarm"
     extent = (0.5, sentences + 0.5, asking + 0.5, 0.5)  # sentences are counted from 1
     # The first sentences see little and so give it much weight: they are not to decide over the colours of all.
-    brightest = float(np.nanquantile(values, _BRIGHTEST))
-    shown = {"cmap": "viridis", "vmin": 0, "vmax": brightest, "extent": extent, "interpolation": "nearest"}
+    brightest = float(np.nanquantile(values if even is None else np.abs(values), _BRIGHTEST))
+    brightest = max(brightest, _LEAST)
+    shown |= {"vmax": brightest, "extent": extent, "interpolation": "nearest"}
+    if even is not None:
+        shown["vmin"] = -brightest
     image = axes.imshow(values, aspect="auto" if labels else "equal", **shown)
-    axes.set(title=kind.replace("_", " "), xlabel="sentence that is looked at", ylabel="" if labels else "sentence")
+    title = kind.replace("_", " ")
+    axes.set(
+        title=title if even is None else f"{title}, log2 (weight / even)",
+        xlabel="sentence that is looked at",
+        ylabel="" if labels else "sentence",
+    )
     axes.xaxis.get_major_locator().set_params(integer=True)
     if labels:
         axes.set_yticks(range(1, asking + 1), [_plain(label) for label in labels], fontsize=7)

@@ -123,7 +123,8 @@ class SentenceLook(Look):
         device = self.weights.device
         real = self.there.any(-1, keepdim=True).to(device)
         tokens = torch.arange(len(own), device=device)[:, None]
-        yield Block(tokens, real, keys.to(device), self.weights.float()[:, :, None])
+        seen = self.there.to(device)[:, None]
+        yield Block(tokens, real, keys.to(device), seen, self.weights.float()[:, :, None])
 
     @property
     def chooses(self) -> bool:

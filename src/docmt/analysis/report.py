@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,8 +34,8 @@ class AttentionSums:
     head_bits: Tensor = field(default_factory=lambda: torch.zeros(0))
     """[H] entropies of each head's own weights"""
     distances: dict[int, Tensor] = field(default_factory=dict)
-    """weights [H] by how many sentences before the one that asks those are that are seen (below 0: after it), where it
-    chooses among several"""
+    """weights [H + 1] (the last: of even attention) by how many sentences before the one that asks those are that are
+    seen (below 0: after it), where it chooses among several"""
 
     def add_distances(self, sums: Sums) -> None:
         """Adds weights of one block."""
@@ -59,8 +59,8 @@ class AttentionSums:
         return [float(total) / self.queries for total in self.head_bits]
 
     def shares(self) -> dict[int, list[float]]:
-        """By distance, of each head: how much of its weight is there."""
-        total = torch.stack(list(self.distances.values())).sum(0) if self.distances else torch.zeros(self.heads)
+        """By distance, of each head, and last of even attention: how much of its weight is there."""
+        total = torch.stack(list(self.distances.values())).sum(0) if self.distances else torch.zeros(self.heads + 1)
         return {distance: (weights / total).tolist() for distance, weights in sorted(self.distances.items())}
 
 
@@ -117,7 +117,8 @@ class Report:
                     "queries": sums.queries,
                     "entropy": round(sums.entropy(), 6),
                     "head_entropies": _rounded(sums.head_entropies()),
-                    "shares_by_distance": {str(d): _rounded(shares) for d, shares in sums.shares().items()},
+                    "shares_by_distance": {str(d): _rounded(shares[:-1]) for d, shares in sums.shares().items()},
+                    "even_shares": {str(d): round(shares[-1], 6) for d, shares in sums.shares().items()},
                 }
                 for site, sums in self.attentions.items()
             ],
@@ -150,12 +151,16 @@ class Report:
     def _distances(self) -> list[list[str]]:
         nearer = [f"{distance} before" for distance in range(FAR_BACK - 1, 0, -1)]
         rows = [["", "layer", f"{FAR_BACK}+ before", *nearer, "own", "after"]]
+        by_kind: dict[str, list[tuple[Site, dict[int, list[float]]]]] = {}
         for site, sums in self.attentions.items():
             if sums.distances:
-                cells = [0.0] * (FAR_BACK + 2)
-                for distance, shares in sums.shares().items():
-                    cells[FAR_BACK - max(min(distance, FAR_BACK), -1)] += 100 * sum(shares) / len(shares)
-                rows.append([*_named(site), *(f"{cell:.1f}" for cell in cells)])
+                by_kind.setdefault(site.kind, []).append((site, sums.shares()))
+        for layers in by_kind.values():
+            for site, shares in layers:
+                means = {distance: sum(own[:-1]) / len(own[:-1]) for distance, own in shares.items()}
+                rows.append([*_named(site), *_by_distance(means)])
+            even = {distance: own[-1] for distance, own in layers[0][1].items()}  # all layers see the same
+            rows.append(["  if it were even", "", *_by_distance(even)])
         return rows
 
     def _gates(self) -> list[list[str]]:
@@ -163,6 +168,14 @@ class Report:
         for site, sums in self.gates.items():
             rows.append([*_named(site), f"{sums.mean():.3f}", f"{sums.deviation():.3f}"])
         return rows
+
+
+def _by_distance(shares: Mapping[int, float]) -> list[str]:
+    """Cells in percent, from the farthest before to those after."""
+    cells = [0.0] * (FAR_BACK + 2)
+    for distance, share in shares.items():
+        cells[FAR_BACK - max(min(distance, FAR_BACK), -1)] += 100 * share
+    return [f"{cell:.1f}" for cell in cells]
 
 
 def _place(site: Site) -> dict[str, Any]:

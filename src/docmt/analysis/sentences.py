@@ -20,6 +20,8 @@ from docmt.data.batches import Placed
 _MOST_SHOWN = 25
 """Sentences of a document that a table has room for."""
 TABLE = "percent of the weight of each sentence (row) on each (column), mean over layers and heads"
+EVEN = -1
+"""Instead of a head: attention that is even over all tokens that are seen."""
 NOTHING_CHOSEN = "no attention of this model chooses among several sentences"
 
 
@@ -40,12 +42,15 @@ class Sums:
         self.seen = seen.amin(1)
         """[n] the first sentence that is seen"""
         columns = _one_hot(seen - self.seen[:, None]).to(block.weights.device)  # [n, l, c]
-        self.weights = (block.weights @ columns[:, None]).cpu()
-        """[n, H, q, c]: how much each query looks at sentence seen + c"""
+        even = block.seen / block.seen.sum(-1, keepdim=True).clamp(min=1)  # [n, q or 1, l]
+        by_head = (block.weights @ columns[:, None]).cpu()  # [n, H, q, c]
+        self.weights = torch.cat((by_head, (even @ columns).cpu()[:, None].expand_as(by_head[:, :1])), dim=1)
+        """[n, H + 1, q, c]: how much each query looks at sentence seen + c; the last head stands for attention that is
+        even over all tokens that the query sees, as a long sentence gets more weight than a short one anyway"""
 
     def by_sentence(self) -> tuple[Tensor, Tensor]:
-        """[n] the first sentence that asks, and [n, r, c, H] what the queries of sentence first + r that count look at,
-        added up."""
+        """[n] the first sentence that asks, and [n, r, c, H + 1] what the queries that count of sentence first + r look
+        at, added up."""
         first = self.asking.amin(1)
         rows = _one_hot(self.asking - first[:, None]) * self.counts[..., None]  # [n, q, r]
         return first, torch.einsum("nqr,nhqc->nrch", rows, self.weights)
@@ -61,11 +66,11 @@ class Row(NamedTuple):
 
     first: int
     weights: Tensor
-    """[c], or [c, H]"""
+    """[c], or [c, H + 1]: of each head, and of even attention"""
 
     def of(self, head: int | None) -> Row:
-        """Of one head, or the mean over them: [c, H] -> [c]"""
-        return Row(self.first, self.weights.mean(1) if head is None else self.weights[:, head])
+        """Of one head (`EVEN`: of even attention), or the mean over the heads: [c, H + 1] -> [c]"""
+        return Row(self.first, self.weights[:, :-1].mean(1) if head is None else self.weights[:, head])
 
     def plus(self, other: Row) -> Row:
         """Both, added up."""
@@ -96,7 +101,7 @@ class Map:
         """
         found = {}
         for sentence, row in self.sums.items():
-            total = row.weights.sum(0, keepdim=True)  # [1, H]: a weight of 1 for each token
+            total = row.weights.sum(0, keepdim=True)  # [1, H + 1]: a weight of 1 for each token
             if float(total.max()) > 0:
                 found[sentence] = Row(row.first, row.weights / total).of(head)
         return found
@@ -193,15 +198,15 @@ class DocumentLooks:
         """Maps and gates, of all layers; sentences are counted from 1.
 
         Of each sentence (and of each token of the one sentence) there is what it looks at, from sentence `first` on
-        (null: nothing), and of each token how far gates let context in.
+        (null: nothing), and what it would with even attention; of each token how far gates let context in.
         """
         return {
             "attention": [
                 {
                     "kind": kind,
-                    "rows": _json_rows(self.rows(kind), self.sentences),
+                    "rows": _json_rows(self.rows(kind), self.rows(kind, head=EVEN), self.sentences),
                     "layers": [
-                        {"layer": site.layer, "rows": _json_rows(own.rows(), self.sentences)}
+                        {"layer": site.layer, "rows": _json_rows(own.rows(), own.rows(EVEN), self.sentences)}
                         for site, own in self.maps.items()
                         if site.kind == kind
                     ],
@@ -248,8 +253,8 @@ class DocumentLooks:
     def _json_tokens(self, kind: str) -> dict[str, Any]:
         if self.sentence is None:
             return {}
-        rows = self.token_rows(kind)
-        return {"sentence": self.sentence + 1, "tokens": _json_rows(rows, len(rows))}
+        rows, even = self.token_rows(kind), self.token_rows(kind, head=EVEN)
+        return {"sentence": self.sentence + 1, "tokens": _json_rows(rows, even, len(rows))}
 
 
 def _row_of(weights: Tensor, first: int, placed: Placed) -> Row:
@@ -261,10 +266,11 @@ def _row_of(weights: Tensor, first: int, placed: Placed) -> Row:
     return Row(int(placed.numbers[first + seen[0]]), weights[seen[0] : seen[-1] + 1])
 
 
-def _json_rows(rows: Mapping[int, Row], count: int) -> list[dict[str, Any] | None]:
+def _json_rows(rows: Mapping[int, Row], even: Mapping[int, Row], count: int) -> list[dict[str, Any] | None]:
     found: list[dict[str, Any] | None] = [None] * count
     for number, row in rows.items():
-        found[number] = {"first": row.first + 1, "weights": [round(weight, 5) for weight in row.weights.tolist()]}
+        weights, evenly = ([round(weight, 5) for weight in own[number].weights.tolist()] for own in (rows, even))
+        found[number] = {"first": row.first + 1, "weights": weights, "even": evenly}
     return found
 
 

@@ -30,6 +30,8 @@ class Block(NamedTuple):
     """[n, q] bool: which of them are queries, not padding"""
     keys: Tensor
     """[n, l]; where a weight is 0 there may be padding"""
+    seen: Tensor
+    """[n, q, l] bool (where all queries see the same: [n, 1, l]): which keys a query sees"""
     weights: Tensor
     """[n, H, q, l]; over the keys, those of each query sum to 1"""
 
@@ -52,8 +54,9 @@ def weight_blocks(
         with torch.autocast(query.device.type, enabled=False):
             q = query[q_rows.to(query.device)].float().transpose(1, 2) * width**-0.5  # [n, H, q, k]
             k = key[k_rows.to(key.device)].float().permute(0, 2, 3, 1)  # [n, H, k, l]
-            scores = (q @ k).masked_fill_(~seen[:, None].to(query.device), -math.inf)  # [n, H, q, l]
-            yield Block(q_rows.to(query.device), q_real.to(query.device), k_rows.to(key.device), scores.softmax(-1))
+            seen = seen.to(query.device)
+            scores = (q @ k).masked_fill_(~seen[:, None], -math.inf)  # [n, H, q, l]
+            yield Block(q_rows.to(q.device), q_real.to(q.device), k_rows.to(q.device), seen, scores.softmax(-1))
 
 
 def bits(weights: Tensor) -> Tensor:

@@ -71,6 +71,12 @@ def parser() -> Parser:
     made.add_argument("--layer", type=int, metavar="N", help="in the picture this layer alone, from 1, not their mean")
     made.add_argument("--head", type=int, metavar="N", help="in the picture this head alone, from 1, not their mean")
     made.add_argument(
+        "--relative",
+        type=bool,
+        default=False,
+        help="in the picture weights beside even attention, which looks more at longer sentences: log2 of their ratio",
+    )
+    made.add_argument(
         "--curves", type=Path, nargs="+", default=[], metavar="RUN", help="run directories, or their metrics.jsonl"
     )
     add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, without TARGET", skip={"n_best"})
@@ -98,7 +104,7 @@ def _check(options: Any) -> None:
         raise DocmtError("--curves and MODEL are both given: look at trainings, or at a model")
     if not options.curves and not options.model:
         raise DocmtError("MODEL is missing; name a model directory, or run directories with --curves")
-    unused = [name for name in text if getattr(options, name) is not None]
+    unused = [name for name in text if getattr(options, name) is not None] + ["relative"] * options.relative
     if not options.source:
         unused += ["figure"] if options.figure and not options.curves else []
         if unused:
@@ -108,6 +114,8 @@ def _check(options: Any) -> None:
             check_number(f"--{name}", getattr(options, name), (1, 1_000_000))
             if options.figure is None and not (name == "sentence" and options.document and options.json):
                 raise DocmtError(f"--{name} is for the picture: add --figure FILE, or leave it out")
+    if options.relative and options.figure is None:
+        raise DocmtError("--relative is for the picture: add --figure FILE, or leave it out")
     check_outputs(options.json)
     if options.figure is not None:
         from docmt.analysis.figures import format_of

@@ -146,7 +146,7 @@ class _Looking:
         }
         head = None if options.head is None else options.head - 1
         if options.figure:
-            draw_document(looks, pieces, options.figure, options.layer, head)
+            draw_document(looks, pieces, options.figure, options.layer, head, options.relative)
         shown = [
             {"source": source, "target": target, "source_tokens": own[0], "target_tokens": own[1]}
             for (source, target), own in zip(document, zip(*pieces.values(), strict=True), strict=True)
