@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from docmt.analysis.figures import PANEL, format_of, new_figure, save_figure
 from docmt.analysis.looks import Site
 from docmt.analysis.sentences import EVEN, DocumentLooks, Row, side_of
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 
 _COLUMNS = 3
 _MOST_CELLS = 500
@@ -127,7 +127,7 @@ def _draw_map(
     )
     axes.xaxis.get_major_locator().set_params(integer=True)
     if labels:
-        axes.set_yticks(range(1, asking + 1), [_plain(label) for label in labels], fontsize=7)
+        axes.set_yticks(range(1, asking + 1), list(map(printable, labels)), fontsize=7, parse_math=False)
     else:
         axes.yaxis.get_major_locator().set_params(integer=True)
     drawing.colorbar(image, ax=axes, shrink=0.8, extend="max" if np.nanmax(values) > brightest else "neither")
@@ -176,12 +176,7 @@ def _draw_strip(drawing: Any, axes: Any, strip: Strip) -> None:
     axes.set(title=title, ylabel="layer")
     axes.set_yticks(range(len(layers)), [str(layer) for layer in layers])
     if labels:
-        axes.set_xticks(range(len(labels)), [_plain(label) for label in labels], rotation=90, fontsize=7)
+        axes.set_xticks(range(len(labels)), list(map(printable, labels)), rotation=90, fontsize=7, parse_math=False)
     else:
         axes.set_xlabel("sentence")
     drawing.colorbar(image, ax=axes)
-
-
-def _plain(label: str) -> str:
-    """As text, not as a formula."""
-    return label.replace("$", r"\$")

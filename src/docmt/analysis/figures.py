@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,7 +160,9 @@ def format_of(figure: Path) -> str:
 
 
 def save_figure(drawing: Any, figure: Path, file_format: str) -> None:
-    with atomic_path(figure) as temporary:
+    with atomic_path(figure) as temporary, warnings.catch_warnings():
+        # Characters that the font lacks are boxes; nobody needs a line on the terminal for each.
+        warnings.filterwarnings("ignore", "Glyph")
         drawing.savefig(temporary, format=file_format, dpi=150)
 
 
