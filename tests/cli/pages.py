@@ -25,6 +25,7 @@ SMALLER = {
     "translate": QUICK,
     "evaluate": QUICK,
     "score": QUICK[1:],
+    "inspect": QUICK,
 }
 
 

@@ -1,3 +1,6 @@
+from .document_figure import (
+    draw_document as draw_document,
+)
 from .entropy import (
     KINDS as KINDS,
 )
@@ -30,4 +33,25 @@ from .figures import (
 )
 from .figures import (
     read_curves as read_curves,
+)
+from .looks import (
+    GateLook as GateLook,
+)
+from .looks import (
+    Look as Look,
+)
+from .looks import (
+    watching as watching,
+)
+from .report import (
+    Report as Report,
+)
+from .report import (
+    look_at_corpus as look_at_corpus,
+)
+from .report import (
+    look_at_document as look_at_document,
+)
+from .sentences import (
+    DocumentLooks as DocumentLooks,
 )

@@ -1,39 +1,30 @@
 """Attention entropy: over how many tokens a model spreads its attention (Bao et al. 2021, figures 4, 5 and 8).
 
 Weights are averaged over the heads first; then every query has the entropy -sum p log2 p in bits, from 0 (all on one
-token) to log2 n (even over n tokens). Segment by segment, so that nothing is padding and nothing outside the pattern
-is computed, and from outside of the model, which therefore pays nothing while nobody measures.
+token) to log2 n (even over n tokens). Measured from outside of the model (`docmt.analysis.looks`).
 
-Notation as in `model/` (T packed tokens, H heads, k = d / H); in a block, n segments of up to q queries and l keys.
+Notation as in `model/` (T packed tokens, H heads, k = d / H).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
+from docmt.analysis.looks import Look, attention_sites, watching
+from docmt.analysis.weights import MOST_SCORES, Block, bits, weight_blocks
 from docmt.data import Batch
 from docmt.model import Spans, TranslationModel
-from docmt.model.attention import Attention
-from docmt.model.view import FullView, View
 
 KINDS = tuple(
     f"{site}_{scope}" for site in ("encoder_self", "decoder_self", "decoder_cross") for scope in ("local", "global")
 )
 """What is told apart in most systems: local attention stays within sentences, global attention sees the whole instance.
 Attention to another memory is named after it, as in encoder_context_local, and attention to a sentence before ends in
-_before. What looks at several sentences before at once (`View.attend_before`) is not measured."""
-_SCOPES = {"sentence": "local", "document": "global", "before": "before"}
-
-# Scores held at once: 16 MB in float32, several times over (90 MB in all for an instance of 2048 tokens with 8 heads,
-# 256 queries at a time, where all of its scores would be 134 MB each time).
-_MOST_SCORES = 1 << 22
-# Segments share a block down to this part of its longest key span: below, most of a row would be padding.
-_SIMILAR = 0.7
+_before. What looks at several sentences before at once does so at their words (_before), then at them (_sentences)."""
 
 
 class EntropyMeter:
@@ -89,96 +80,37 @@ def measuring_entropy(model: TranslationModel) -> Iterator[EntropyMeter]:
     every update; there, the tokens that fill up training batches would count as well. Decoding step by step does
     not pass through here.
     """
-    attentions = list(_attentions(model))
-    meter = EntropyMeter(kind for kind, _ in attentions)
-    handles = [
-        # After the forward pass, not before: what autocast keeps of the weights that it casts is then made by the
-        # model itself, with gradients.
-        attention.register_forward_hook(_Measurement(meter, kind))
-        for kind, attention in attentions
-    ]
-    try:
+    meter = EntropyMeter(site.kind for site in attention_sites(model))
+
+    def measure(look: Look) -> None:
+        meter.add(look.site.kind, _in_order([(block, mean_bits_of(block)) for block in look.blocks()]))
+
+    with watching(model, measure):
         yield meter
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
-def _attentions(model: TranslationModel) -> Iterator[tuple[str, Attention]]:
-    """Every attention of the model with its kind, which its stack and its sight tell."""
-    for name, module in model.named_modules():
-        if isinstance(module, Attention):
-            sight = module.sight
-            seen = {"self": "self", "source": "cross"}.get(sight.memory, sight.memory)
-            yield f"{name.split('.')[0]}_{seen}_{_SCOPES[sight.part]}", module
+def mean_bits_of(block: Block) -> Tensor:
+    """Entropy in bits [n, q] of the weights of each query, averaged over the heads first."""
+    return bits(block.weights.mean(1))
 
 
-class _Measurement:
-    """A forward hook that computes the weights of an attention once more, as the kernels do not give them out."""
-
-    def __init__(self, meter: EntropyMeter, kind: str) -> None:
-        self.meter, self.kind = meter, kind
-
-    @torch.no_grad()
-    def __call__(self, attention: Attention, arguments: tuple[Tensor, View], output: Tensor) -> None:
-        """Adds the entropies of this call, if it was one of a whole pass."""
-        x, view = arguments
-        if isinstance(view, FullView):
-            memory, pattern = view.seen(attention.sight, x)
-            query, key = attention.split(attention.query(x)), attention.split(attention.key(memory))
-            bits = query_entropies(query, key, pattern.queries, pattern.keys, pattern.causal)
-            sees = (pattern.keys.lengths > 0).repeat_interleave(pattern.queries.lengths)
-            self.meter.add(self.kind, bits if bool(sees.all()) else bits[sees.to(bits.device)])
+def _in_order(found: Sequence[tuple[Block, Tensor]]) -> Tensor:
+    """[T] what was found [n, q] for the queries of every block, in the order of the queries."""
+    if not found:
+        return torch.empty(0)
+    positions = torch.cat([block.queries[block.real] for block, _ in found])
+    return torch.cat([own[block.real] for block, own in found])[positions.argsort()]
 
 
 def query_entropies(
-    query: Tensor, key: Tensor, queries: Spans, keys: Spans, causal: bool = False, *, most_scores: int = _MOST_SCORES
+    query: Tensor, key: Tensor, queries: Spans, keys: Spans, causal: bool = False, *, most_scores: int = MOST_SCORES
 ) -> Tensor:
     """Entropy in bits [Tq] of each query's attention weights, averaged over the heads first.
 
     query [Tq, H, k], key [Tk, H, k] and the pattern as `attend` takes them. At most `most_scores` scores (or one
     query against its keys) are held at once; float32 throughout. A query without any key has entropy 0.
     """
-    heads, width = query.shape[1:]
     entropies = torch.zeros(len(query), device=query.device)
-    with torch.autocast(query.device.type, enabled=False):
-        for members, first, last in _blocks(queries, keys, heads, most_scores):
-            q_rows, q_real = _rows(queries, members, first, last)
-            k_rows, k_real = _rows(keys, members, 0, int(keys.lengths[members].max()))
-            seen = k_real[:, None, :]  # [n, 1, l]
-            if causal:
-                seen = seen & (torch.arange(k_rows.shape[1]) <= torch.arange(first, last)[:, None])  # [n, q, l]
-            q = query[q_rows.to(query.device)].float().transpose(1, 2) * width**-0.5  # [n, H, q, k]
-            k = key[k_rows.to(key.device)].float().permute(0, 2, 3, 1)  # [n, H, k, l]
-            scores = (q @ k).masked_fill_(~seen[:, None].to(query.device), -math.inf)  # [n, H, q, l]
-            weights = scores.softmax(-1).mean(1)  # [n, q, l]
-            bits = torch.special.entr(weights).sum(-1) / math.log(2)  # [n, q]
-            real = q_real.to(query.device)
-            entropies[q_rows.to(query.device)[real]] = bits[real]
+    for block in weight_blocks(query, key, queries, keys, causal, most_scores=most_scores):
+        entropies[block.queries[block.real]] = mean_bits_of(block)[block.real]
     return entropies
-
-
-def _blocks(queries: Spans, keys: Spans, heads: int, most_scores: int) -> Iterator[tuple[Tensor, int, int]]:
-    """Segment numbers [n] of similar length and the range of query offsets to take of each, all work once."""
-    q_lengths, k_lengths = queries.lengths.tolist(), keys.lengths.tolist()
-    order = [i for i in range(len(q_lengths)) if q_lengths[i] and k_lengths[i]]
-    order.sort(key=lambda i: (-k_lengths[i], -q_lengths[i]))
-    start = 0
-    while start < len(order):
-        longest, most_queries, end = k_lengths[order[start]], q_lengths[order[start]], start + 1
-        while end < len(order) and k_lengths[order[end]] >= _SIMILAR * longest:
-            grown = max(most_queries, q_lengths[order[end]])
-            if (end + 1 - start) * heads * grown * longest > most_scores:
-                break
-            most_queries, end = grown, end + 1
-        step = max(1, most_scores // ((end - start) * heads * longest))
-        for first in range(0, most_queries, step):
-            yield torch.tensor(order[start:end]), first, min(first + step, most_queries)
-        start = end
-
-
-def _rows(spans: Spans, members: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
-    """Positions [n, last - first] of these offsets in the packed sequence, and which of them the segment has."""
-    offsets = torch.arange(first, last)
-    real = offsets < spans.lengths[members, None]
-    return torch.where(real, spans.starts[members, None] + offsets, spans.starts[members, None]), real

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from docmt.files import atomic_path, check_writable, read_bytes
 
 FORMATS = ("png", "pdf", "svg")
 _COLUMNS = 3
-_PANEL = (4.2, 3.0)  # inches
+PANEL = (4.2, 3.0)  # inches
 
 
 @dataclass
@@ -61,7 +62,7 @@ def draw_curves(metrics: Mapping[str, Path], figure: Path) -> None:
     .svg file. Entropies are there if the trainings had `validation.entropy` (Bao et al. 2021, figures 4, 5 and 8).
     Raises DocmtError when there is nothing to draw, the file cannot be written or matplotlib is missing.
     """
-    file_format = _format_of(figure)
+    file_format = format_of(figure)
     runs = {name: read_curves(path) for name, path in metrics.items()}
     panels = _panels(runs)
     drawing = _new_drawing(min(len(panels), _COLUMNS), -(-len(panels) // _COLUMNS))
@@ -78,7 +79,7 @@ def draw_curves(metrics: Mapping[str, Path], figure: Path) -> None:
     for number, name in enumerate(runs):
         drawing.axes[0].plot([], [], color=f"C{number}", label=name)
     drawing.axes[0].legend()
-    _save(drawing, figure, file_format)
+    save_figure(drawing, figure, file_format)
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def draw_points(panels: Mapping[str, Mapping[str, Sequence[Point]]], unit: str, 
 
     Settings stand side by side in the order in which they first come. Raises DocmtError as `draw_curves` does.
     """
-    file_format = _format_of(figure)
+    file_format = format_of(figure)
     if all(math.isnan(point.mean) for lines in panels.values() for points in lines.values() for point in points):
         raise DocmtError("there is nothing to draw: no run has a score yet; let one finish")
     drawing = _new_drawing(min(len(panels), _COLUMNS), -(-len(panels) // _COLUMNS))
@@ -113,7 +114,7 @@ def draw_points(panels: Mapping[str, Mapping[str, Sequence[Point]]], unit: str, 
         axes.legend()
     for unused in drawing.axes[len(panels) :]:
         unused.set_axis_off()
-    _save(drawing, figure, file_format)
+    save_figure(drawing, figure, file_format)
 
 
 def draw_accuracies(
@@ -123,7 +124,7 @@ def draw_accuracies(
 
     chances: percent right by guessing, of each phenomenon (dotted). Raises DocmtError as `draw_curves` does.
     """
-    file_format = _format_of(figure)
+    file_format = format_of(figure)
     if not panels:
         raise DocmtError("there is nothing to draw: no run has answered the contrastive test set yet; let one finish")
     drawing = _new_drawing(min(len(panels), _COLUMNS), -(-len(panels) // _COLUMNS))
@@ -141,7 +142,7 @@ def draw_accuracies(
         unused.set_axis_off()
     handles, names = drawing.axes[0].get_legend_handles_labels()
     drawing.legend(handles, names, loc="outside lower center", ncols=min(len(names), 4))
-    _save(drawing, figure, file_format)
+    save_figure(drawing, figure, file_format)
 
 
 def _draw_line(axes: Any, places: Sequence[float], points: Sequence[Point], name: str) -> None:
@@ -149,7 +150,7 @@ def _draw_line(axes: Any, places: Sequence[float], points: Sequence[Point], name
     axes.errorbar(places, means, yerr=spreads, marker="o", capsize=3, linewidth=1.2, label=name)
 
 
-def _format_of(figure: Path) -> str:
+def format_of(figure: Path) -> str:
     """The file format of a figure. Raises DocmtError for others, and where it could not be written."""
     file_format = figure.suffix.removeprefix(".").lower()
     if file_format not in FORMATS:
@@ -158,8 +159,10 @@ def _format_of(figure: Path) -> str:
     return file_format
 
 
-def _save(drawing: Any, figure: Path, file_format: str) -> None:
-    with atomic_path(figure) as temporary:
+def save_figure(drawing: Any, figure: Path, file_format: str) -> None:
+    with atomic_path(figure) as temporary, warnings.catch_warnings():
+        # Characters that the font lacks are boxes; nobody needs a line on the terminal for each.
+        warnings.filterwarnings("ignore", "Glyph")
         drawing.savefig(temporary, format=file_format, dpi=150)
 
 
@@ -174,11 +177,16 @@ def _panels(runs: Mapping[str, Mapping[str, Curve]]) -> list[tuple[str, str, dic
 
 
 def _new_drawing(columns: int, rows: int) -> Any:
-    """A matplotlib figure with a grid of axes, belonging to no window and to no global state."""
+    """A matplotlib figure with a grid of axes."""
+    drawing = new_figure(PANEL[0] * columns, PANEL[1] * rows)
+    drawing.subplots(rows, columns, squeeze=False)
+    return drawing
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty matplotlib figure of this size in inches, belonging to no window and to no global state."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise DocmtError("figures are drawn by matplotlib, which is missing here: pip install docmt[plots]") from error
-    drawing = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained")
-    drawing.subplots(rows, columns, squeeze=False)
-    return drawing
+    return Figure(figsize=(width, height), layout="constrained")

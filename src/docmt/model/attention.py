@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from docmt.model import kernels
+from docmt.model.gates import Opening
 from docmt.model.kernels import Pattern
 from docmt.model.sight import Sight
 from docmt.model.spans import Spans
@@ -115,12 +116,13 @@ class Gate(nn.Module):
         """bias: its start; at 3, 5 % of the attention over the document come through."""
         super().__init__()
         self.linear = nn.Linear(2 * width, width)
+        self.opening = Opening("own")
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.constant_(self.linear.bias, bias)
 
     def forward(self, local: Tensor, whole: Tensor) -> Tensor:
         """local, whole [..., d] -> [..., d]"""
-        gate = torch.sigmoid(self.linear(torch.cat((local, whole), dim=-1)))
+        gate = self.opening(self.linear(torch.cat((local, whole), dim=-1)))
         return torch.lerp(whole, local, gate)
 
 

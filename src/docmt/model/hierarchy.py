@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from docmt.model.gates import Opening
 from docmt.model.layers import Residual
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Hierarchy(nn.Module):
         self.feed_forward = parts.feed_forward()
         self.feed_forward_residual = Residual(parts.norm(), sizes.dropout, pre_norm=True)
         self.gate = nn.Linear(2 * sizes.width, sizes.width)
+        self.opening = Opening("context")
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
         self.norm = None if exact else parts.norm()
@@ -58,7 +60,7 @@ class Hierarchy(nn.Module):
         s = self.sentences(self.sentences_norm(states), summaries, there)
         branch = self.feed_forward_residual
         s = branch.leave(s, self.feed_forward(branch.enter(s), view))
-        gate = torch.sigmoid(self.gate(torch.cat((x, s), dim=-1)))
+        gate = self.opening(self.gate(torch.cat((x, s), dim=-1)))
         # Not `lerp`: under autocast x may be of another precision, where a norm gave it.
         joined = x + gate * s if self.norm is None else self.norm(x + gate * (s - x))
         return torch.where(there.any(-1, keepdim=True), joined, x)
@@ -80,12 +82,19 @@ class SentenceAttention(nn.Module):
 
     def forward(self, x: Tensor, summaries: Tensor, there: Tensor) -> Tensor:
         """x [..., d], summaries [..., k, d], there [..., k] bool -> [..., d]; finite where no summary is there."""
-        query = self.query(x).unflatten(-1, (self.heads, -1))[..., None, :]  # [..., H, 1, d / H]
-        keys, values = (
-            side(summaries).unflatten(-1, (self.heads, -1)).transpose(-2, -3) for side in (self.key, self.value)
-        )  # [..., H, k, d / H]
-        scores = (query @ keys.transpose(-1, -2))[..., 0, :] * query.shape[-1] ** -0.5  # [..., H, k]
-        seen = there | ~there.any(-1, keepdim=True)  # a softmax over nothing has no numbers
-        weights = scores.masked_fill(~seen[..., None, :], -torch.inf).softmax(-1).to(values.dtype)
+        values = self._split(self.value(summaries))  # [..., H, k, d / H]
+        weights = self.weights(x, summaries, there).to(values.dtype)
         output: Tensor = self.output((weights[..., None, :] @ values).flatten(-3))
         return output
+
+    def weights(self, x: Tensor, summaries: Tensor, there: Tensor) -> Tensor:
+        """How much each position looks at each of its summaries: [..., H, k]."""
+        query = self.query(x).unflatten(-1, (self.heads, -1))[..., None, :]  # [..., H, 1, d / H]
+        keys = self._split(self.key(summaries))  # [..., H, k, d / H]
+        scores = (query @ keys.transpose(-1, -2))[..., 0, :] * query.shape[-1] ** -0.5  # [..., H, k]
+        seen = there | ~there.any(-1, keepdim=True)  # a softmax over nothing has no numbers
+        return scores.masked_fill(~seen[..., None, :], -torch.inf).softmax(-1)
+
+    def _split(self, x: Tensor) -> Tensor:
+        """[..., k, d] -> [..., H, k, d / H]"""
+        return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from docmt.model.gates import Opening
 from docmt.model.view import View
 
 
@@ -85,12 +86,13 @@ class GatedResidual(Residual):
         self.additive = additive
         self.gate_input = nn.Linear(width, width, bias=False)
         self.gate_context = nn.Linear(width, width, bias=False)
+        self.opening = Opening("own")
         for projection in (self.gate_input, self.gate_context):
             nn.init.xavier_uniform_(projection.weight)
 
     def leave(self, x: Tensor, output: Tensor) -> Tensor:
         """What goes on after the branch, from its input and the block's output."""
-        gate = torch.sigmoid(self.gate_input(x) + self.gate_context(output))
+        gate = self.opening(self.gate_input(x) + self.gate_context(output))
         # Not `lerp`: under autocast x may be of another precision, where a norm gave it.
         total = x + (1 - gate) * output if self.additive else output + gate * (x - output)
         normed: Tensor = total if self.pre_norm or self.norm is None else self.norm(total)

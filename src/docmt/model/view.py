@@ -26,13 +26,15 @@ class Memory:
     """States that attentions can look at, computed once: sentence i of it belongs to source sentence i.
 
     `states` [T, d]; the S spans of `sentences` and the D spans of `documents` (where it has any) lie in it. Where
-    attentions look at several depths, `layers` has the states of each layer that computed them.
+    attentions look at several depths, `layers` has the states of each layer that computed them. `places` [T]: where in
+    the packed source the token of each state stands, if sentences of the memory are made of several of the source.
     """
 
     states: Tensor
     sentences: Spans
     documents: Spans | None = None
     layers: Sequence[Tensor] = ()
+    places: Tensor | None = None
 
     @classmethod
     def of(cls, states: Tensor, packed: Packed) -> Memory:
@@ -94,14 +96,20 @@ class FullView:
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """See `View`: x, states [T, d] -> [T, k, d] and [T, k]."""
         sight = attention.sight
-        if sight not in self._before:
-            self._before[sight] = self._patterns_before(sight, len(states))
-        pattern, there = self._before[sight]
+        pattern, there = self.seen_before(sight, len(states))
         found = attention.over(x, states, pattern, times=sight.back)
         return found.unflatten(0, (sight.back, -1)).transpose(0, 1), there.to(x.device)
 
+    def seen_before(self, sight: Sight, total: int) -> tuple[Pattern, Tensor]:
+        """The pattern in which all sentences ask k times, once for each before, and what is there [T, k].
+
+        total: T, tokens of the sequence.
+        """
+        if sight not in self._before:
+            self._before[sight] = self._patterns_before(sight, total)
+        return self._before[sight]
+
     def _patterns_before(self, sight: Sight, total: int) -> tuple[Pattern, Tensor]:
-        """The pattern in which all sentences ask k times, once for each before, and what is there [T, k]."""
         backs = range(sight.back, 0, -1)
         spans = [seen_spans(self.layout, replace(sight, back=back)) for back in backs]
         own = self.layout.sentences.lengths

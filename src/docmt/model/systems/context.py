@@ -6,7 +6,7 @@ Notation: S source sentences, d model width; a context is the sequence of the k 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from docmt.errors import DocmtError
@@ -97,8 +97,8 @@ class Context(System):
         source = reading.source
         vectors = model.parts.lookup(model, "source", source.tokens)  # [T, d], each token once
         spans, index = source.contexts(self.sentences, model.parts.frame)
-        contexts = Memory(vectors.index_select(0, index.to(vectors.device)), spans)
-        context = Memory(self._represent(model, contexts), spans)
+        contexts = Memory(vectors.index_select(0, index.to(vectors.device)), spans, places=index)
+        context = replace(contexts, states=self._represent(model, contexts))
         numbers = reading.aligned.unique()
         current, index = source.only(numbers)
         if len(index) < len(vectors):

@@ -1,0 +1,288 @@
+"""What a model looks at in a whole pass, and how far its gates are open: seen from outside, by forward hooks.
+
+A model therefore pays nothing while nobody watches. Attentions and gates are found by their classes, whatever the
+system. Decoding step by step is not watched: scoring a translation computes the same.
+
+Notation as in `model/` (T packed tokens, S sentences, H heads, d model width).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from docmt.analysis.weights import Block, weight_blocks
+from docmt.model import Spans, TranslationModel
+from docmt.model.attention import Attention
+from docmt.model.gates import Opening
+from docmt.model.hierarchy import Hierarchy, SentenceAttention
+from docmt.model.kernels import Pattern
+from docmt.model.layers import Layer
+from docmt.model.view import FullView, View
+
+_SCOPES = {"sentence": "local", "document": "global", "before": "before"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where an attention or a gate stands."""
+
+    kind: str
+    """of attentions stack, memory and scope, as in decoder_cross_global; of gates stack and block, as in
+    encoder_context"""
+    layer: int
+    """from 1, in its stack"""
+    back: int = 0
+    """of an attention to one sentence before: how far back"""
+    name: str = field(default="", compare=False)
+    """of the module"""
+
+
+class Look(ABC):
+    """What one attention looks at in one pass."""
+
+    def __init__(self, site: Site, view: FullView) -> None:
+        self.site, self.view = site, view
+
+    @abstractmethod
+    def blocks(self) -> Iterator[Block]:
+        """Its weights; queries are positions in what is computed, or several times that, one after the other."""
+
+    @property
+    @abstractmethod
+    def chooses(self) -> bool:
+        """Whether it may see several sentences, so that its weights tell how much it looks at each."""
+
+    @abstractmethod
+    def key_sentences(self, source: Spans) -> Tensor:
+        """[Tk] the source sentence (by number) that each key belongs to; source: the sentences of the packed source."""
+
+    def query_sentences(self) -> Tensor:
+        """[Tq] the source sentence that each query belongs to."""
+        return sentences_of(self.view)
+
+
+class TokenLook(Look):
+    """A look at tokens."""
+
+    def __init__(
+        self, site: Site, view: FullView, attention: Attention, asks: Tensor, memory: Tensor, pattern: Pattern
+    ) -> None:
+        """asks [Tq, d]: the states that ask; memory [Tk, d]: what they look at."""
+        super().__init__(site, view)
+        self.attention, self.asks, self.memory, self.pattern = attention, asks, memory, pattern
+
+    def blocks(self) -> Iterator[Block]:
+        """The kernels do not give the weights out, so they are computed once more."""
+        query = self.attention.split(self.attention.query(self.asks))
+        if (times := self.pattern.query_total // max(len(query), 1)) > 1:
+            query = query.repeat(times, 1, 1)
+        key = self.attention.split(self.attention.key(self.memory))
+        return weight_blocks(query, key, self.pattern.queries, self.pattern.keys, self.pattern.causal)
+
+    @property
+    def chooses(self) -> bool:
+        """Not within a sentence, and not where a sentence before is given; and what happens within a sequence made of
+        several sentences is not yet a look of a sentence."""
+        sight = self.attention.sight
+        memory = self.view.memories.get(sight.memory)
+        joined = memory is not None and memory.places is not None
+        return sight.part == "document" or (sight.part == "sentence" and joined)
+
+    def key_sentences(self, source: Spans) -> Tensor:
+        """See `Look`."""
+        sight = self.attention.sight
+        if sight.memory == "self":
+            return sentences_of(self.view)
+        memory = self.view.memories[sight.memory]
+        if memory.places is not None:
+            return source.holding(memory.places.cpu())
+        return memory.sentences.holding(torch.arange(len(self.memory)))
+
+
+class SentenceLook(Look):
+    """A look at whole sentences: the weights of a `SentenceAttention`."""
+
+    def __init__(self, site: Site, view: FullView, weights: Tensor, there: Tensor) -> None:
+        """weights [T, H, k] and there [T, k], oldest sentence first."""
+        super().__init__(site, view)
+        self.weights, self.there = weights, there
+
+    def blocks(self) -> Iterator[Block]:
+        """One block, in which keys are numbers of sentences."""
+        count = self.weights.shape[-1]
+        lengths = self.view.layout.sentences.lengths
+        own = torch.arange(len(lengths)).repeat_interleave(lengths)  # [T]
+        keys = (own[:, None] - torch.arange(count, 0, -1)).clamp(min=0)  # [T, k]
+        device = self.weights.device
+        real = self.there.any(-1, keepdim=True).to(device)
+        tokens = torch.arange(len(own), device=device)[:, None]
+        seen = self.there.to(device)[:, None]
+        yield Block(tokens, real, keys.to(device), seen, self.weights.float()[:, :, None])
+
+    @property
+    def chooses(self) -> bool:
+        """Always."""
+        return True
+
+    def key_sentences(self, source: Spans) -> Tensor:
+        """See `Look`: keys are sentences."""
+        return _numbers(self.view)
+
+
+class GateLook:
+    """How far a gate lets context in, in one pass."""
+
+    def __init__(self, site: Site, view: FullView, shares: Tensor, there: Tensor | None) -> None:
+        """shares [T, d]: of the context, element by element; there [T]: where there is any (None: everywhere)."""
+        self.site, self.view, self.shares = site, view, shares.float()
+        self.there = torch.ones(len(shares), dtype=torch.bool) if there is None else there.cpu()
+
+    def query_sentences(self) -> Tensor:
+        """[T] the source sentence that each token belongs to."""
+        return sentences_of(self.view)
+
+
+def sentences_of(view: FullView) -> Tensor:
+    """[T] the source sentence (by number) that each token of what is computed belongs to."""
+    return _numbers(view).repeat_interleave(view.layout.sentences.lengths)
+
+
+def _numbers(view: FullView) -> Tensor:
+    """[S] the number of the source sentence that each sentence of what is computed belongs to."""
+    return torch.arange(len(view.layout.sentences)) if view.aligned is None else view.aligned
+
+
+def attention_sites(model: TranslationModel) -> list[Site]:
+    """Where the model has attentions, in the order of its modules."""
+    sites = (_site_of(name, module) for name, module in model.named_modules())
+    return [site for site in sites if site is not None]
+
+
+def gate_sites(model: TranslationModel) -> list[Site]:
+    """Where the model has gates, in the order of its modules."""
+    return [_gate_site(name) for name, module in model.named_modules() if isinstance(module, Opening)]
+
+
+def _site_of(name: str, module: nn.Module) -> Site | None:
+    """The site of an attention, which its stack and its sight tell; None for other modules."""
+    stack, layer = _layer_of(name)
+    if isinstance(module, SentenceAttention):
+        return Site(f"{stack}_self_sentences", layer, name=name)
+    if not isinstance(module, Attention):
+        return None
+    sight = module.sight
+    seen = {"self": "self", "source": "cross"}.get(sight.memory, sight.memory)
+    # Of an attention to several sentences at once (`View.attend_before`) there is one site for all of them.
+    back = 0 if sight.memory == "self" else sight.back
+    return Site(f"{stack}_{seen}_{_SCOPES[sight.part]}", layer, back, name)
+
+
+def _gate_site(name: str) -> Site:
+    stack, layer = _layer_of(name)
+    *_, block = ["", *(part for part in name.split(".")[1:-1] if not part.isdigit() and part != "gate")]
+    block = {"attention": "self"}.get(block, block.removesuffix("_residual"))
+    return Site(f"{stack}_{block}" if block else stack, layer, name=name)
+
+
+def _layer_of(name: str) -> tuple[str, int]:
+    """The stack that a module stands in, and the number of its layer there, from 1."""
+    stack, *parts = name.split(".")
+    return stack, 1 + next((int(part) for part in parts if part.isdigit()), 0)
+
+
+@contextmanager
+def watching(
+    model: TranslationModel,
+    on_look: Callable[[Look], object] = lambda look: None,
+    on_gate: Callable[[GateLook], object] = lambda gate: None,
+) -> Iterator[None]:
+    """While the block runs, every whole pass of `model` tells what it looks at, and computes what it computes without.
+
+    Looks and gates are handed out when they are met, in the order of the layers, and without gradients.
+    """
+    watcher = _Watcher(on_look, on_gate)
+    handles = []
+    for name, module in model.named_modules():
+        site = _site_of(name, module)
+        if isinstance(module, Layer | Hierarchy):
+            handles.append(module.register_forward_pre_hook(watcher.enter))
+        # The others after the forward pass, not before: what autocast keeps of the weights that it casts is then made
+        # by the model itself, with gradients.
+        if site is not None:
+            handles.append(module.register_forward_hook(watcher.of_attention(site)))
+        elif isinstance(module, Hierarchy):
+            handles.append(module.register_forward_hook(watcher.of_hierarchy(model, name)))
+        elif isinstance(module, Opening):
+            handles.append(module.register_forward_hook(watcher.of_gate(_gate_site(name))))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class _Watcher:
+    """The hooks, and what they know of the layer that is being computed."""
+
+    def __init__(self, on_look: Callable[[Look], object], on_gate: Callable[[GateLook], object]) -> None:
+        self.on_look, self.on_gate = on_look, on_gate
+        self.view: View | None = None
+        self.there: Tensor | None = None
+        """[T] whether there is a sentence before, where the layer has looked for one"""
+
+    def enter(self, module: nn.Module, arguments: tuple[Tensor, View]) -> None:
+        """Before a layer, or what stands above a stack."""
+        x, self.view = arguments
+        self.there = None
+        if isinstance(module, Hierarchy) and isinstance(self.view, FullView):
+            self.there = self.view.seen_before(module.words.sight, len(x))[1].any(-1)
+
+    def of_attention(self, site: Site) -> Callable[..., None]:
+        """A hook for an attention, of either kind."""
+
+        @torch.no_grad()
+        def look(module: nn.Module, arguments: Any, output: Tensor) -> None:
+            view = self.view if isinstance(module, SentenceAttention) else arguments[1]
+            if not isinstance(view, FullView):
+                return
+            if isinstance(module, SentenceAttention):
+                self.on_look(SentenceLook(site, view, module.weights(*arguments), arguments[-1]))
+            elif isinstance(module, Attention):
+                memory, pattern = view.seen(module.sight, arguments[0])
+                if module.sight.part == "before":
+                    seen = (pattern.keys.lengths > 0).repeat_interleave(pattern.queries.lengths)
+                    self.there = seen if self.there is None else self.there | seen
+                self.on_look(TokenLook(site, view, module, arguments[0], memory, pattern))
+
+        return look
+
+    def of_hierarchy(self, model: TranslationModel, name: str) -> Callable[..., None]:
+        """A hook for the attention to the words of several sentences before, which is not called as a module."""
+        site = _site_of(f"{name}.words", model.get_submodule(f"{name}.words"))
+        assert site is not None
+
+        @torch.no_grad()
+        def look(module: Hierarchy, arguments: tuple[Tensor, View], output: Tensor) -> None:
+            x, view = arguments
+            if isinstance(view, FullView):
+                pattern, _ = view.seen_before(module.words.sight, len(x))
+                self.on_look(TokenLook(site, view, module.words, module.words_norm(x), x, pattern))
+
+        return look
+
+    def of_gate(self, site: Site) -> Callable[..., None]:
+        """A hook for a gate."""
+
+        @torch.no_grad()
+        def look(module: Opening, arguments: tuple[Tensor], output: Tensor) -> None:
+            if isinstance(self.view, FullView):
+                self.on_gate(GateLook(site, self.view, module.of_context(output), self.there))
+
+        return look

@@ -1,0 +1,164 @@
+"""What docmt inspect does with text: the attentions and the gates of a model, over a corpus or in one document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from docmt.analysis.document_figure import draw_document
+from docmt.analysis.report import Report, look_at_corpus, look_at_document
+from docmt.cli.corpora import document_name, each_alone, read_corpus
+from docmt.cli.inspect import chosen, tell_all
+from docmt.cli.parsing import translator_of
+from docmt.cli.results import Report as Failures
+from docmt.decoding import Translator
+from docmt.decoding.frame import WordIds
+from docmt.decoding.loading import model_paths
+from docmt.decoding.passes import passes
+from docmt.decoding.precision import computing_in
+from docmt.documents import Document, ParallelDocument, read_documents
+from docmt.errors import DocmtError
+from docmt.progress import progress
+from docmt.text import Side, SpecialTokens, Tokenizer
+
+_MARKS = {SpecialTokens.bos: "<s>", SpecialTokens.eos: "</s>", SpecialTokens.unk: "<unk>"}
+
+
+def look_into(options: Any) -> int:
+    """Prints what the model looks at in a corpus, or in one document, of which a picture may be drawn."""
+    if len(paths := model_paths(options.model)) > 1:
+        raise DocmtError(f"{options.model} is an ensemble: look into one model at a time, such as {paths[0]}")
+    failures = Failures()
+    corpus = chosen(options, _corpus(options))
+    translator = translator_of(options)
+    _check_range(options, translator, len(corpus[0]))
+    read = corpus if options.target else _translated(options, corpus, translator, failures)
+    looking = _Looking(translator, read)
+    report = looking.report([document_name(options.source, own) for own in read], failures.failures)
+    if not report.attentions:
+        return failures.print(len(corpus), 0, "documents", "looked at")
+    sentences, done = sum(map(len, looking.seen)), len(looking.seen)
+    title = f"{done:,} document(s), {sentences:,} sentence(s), " + (
+        "given translations" if options.target else "own translations"
+    )
+    numbers: dict[str, Any] = {name: getattr(options, name) for name in ("model", "source", "target")}
+    numbers |= {"documents": done, "sentences": sentences, **report.to_json()}
+    table = f"{title}\n\n{report.format()}"
+    if options.document is not None or options.figure:
+        numbers["document"], pairs = looking.document(options)
+        table += f"\n\n{pairs}" if pairs else ""
+    tell_all(options, table, numbers)
+    return failures.print(len(corpus), done, "documents", "looked at")
+
+
+def _corpus(options: Any) -> list[ParallelDocument]:
+    """The documents, with empty translations if there is no TARGET."""
+    if options.target:
+        return read_corpus(options.source, options.target)
+    corpus = []
+    for number, (id, sentences) in enumerate(read_documents(Path(options.source)), 1):
+        if filled := tuple(sentence for sentence in sentences if sentence):
+            corpus.append(ParallelDocument(id, filled, ("",) * len(filled), number))
+    if not corpus:
+        raise DocmtError(f"{options.source} holds no sentences: give a file with text")
+    return corpus
+
+
+def _check_range(options: Any, translator: Translator, sentences: int) -> None:
+    """Raises DocmtError for a layer or a head that the model does not have, and a sentence that is not there."""
+    config = translator.model.config
+    layers = max(config.encoder_layers, config.decoder_layers)
+    limits = (("layer", layers, "model"), ("head", config.heads, "model"), ("sentence", sentences, "document"))
+    for name, limit, whose in limits:
+        if (given := getattr(options, name)) is not None and given > limit:
+            raise DocmtError(
+                f"--{name} is {given}, but the {whose} has {limit} {name}s: choose a number from 1 to that"
+            )
+
+
+def _translated(
+    options: Any, corpus: Sequence[ParallelDocument], translator: Translator, failures: Failures
+) -> list[ParallelDocument]:
+    """The documents with the model's own translations, without those that cannot be translated."""
+    sources = [Document.from_sentences(own.source, id=own.id) for own in corpus]
+    names = [document_name(options.source, own) for own in corpus]
+    found = each_alone(sources, names, translator.translate_all, failures.failures)
+    return [
+        replace(own, target=tuple(translation.document.sentences))
+        for own, translation in zip(corpus, found, strict=True)
+        if translation is not None
+    ]
+
+
+class _Looking:
+    """A model and the documents that are looked at."""
+
+    def __init__(self, translator: Translator, corpus: Sequence[ParallelDocument]) -> None:
+        self.translator, self.corpus = translator, corpus
+        self.seen: list[ParallelDocument] = []
+        """those that could be looked at"""
+        self.sources = [_ids(translator.tokenizer, own.source, "source") for own in corpus]
+        self.targets = [_ids(translator.tokenizer, own.target, "target") for own in corpus]
+        self.drafts = translator.drafts(self.sources)
+
+    def _passes(self, number: int) -> Any:
+        translator = self.translator
+        return passes(
+            translator.model,
+            [self.sources[number]],
+            [self.targets[number]],
+            translator.tokenizer.specials,
+            translator.search,
+            None if self.drafts is None else [self.drafts[number]],
+        )
+
+    def report(self, names: Sequence[str], failures: list[str]) -> Report:
+        """Of all documents together; those that cannot be read are named in `failures`."""
+        report, translator = Report(), self.translator
+        with (
+            torch.inference_mode(),
+            computing_in(translator.model, translator.precision),
+            progress(f"looking on {translator.device} (sentences)", sum(map(len, self.corpus))) as bar,
+        ):
+            for number, document in enumerate(self.corpus):
+
+                def work(numbers: Sequence[int]) -> list[Report]:
+                    return [look_at_corpus(translator.model, self._passes(own), report) for own in numbers]
+
+                if each_alone([number], [names[number]], work, failures)[0] is not None:
+                    self.seen.append(document)
+                bar.advance(len(document))
+        return report
+
+    def document(self, options: Any) -> tuple[dict[str, Any], str]:
+        """Numbers and a table of the only document; draws its picture if there is to be one."""
+        translator, document = self.translator, self.corpus[0]
+        sentence = None if options.sentence is None else options.sentence - 1
+        with torch.inference_mode(), computing_in(translator.model, translator.precision):
+            looks = look_at_document(translator.model, self._passes(0), len(document), sentence)
+        pieces = {
+            side: [_pieces(translator.tokenizer, looks.tokens[side].get(i, []), side) for i in range(len(document))]
+            for side in ("source", "target")
+        }
+        head = None if options.head is None else options.head - 1
+        if options.figure:
+            draw_document(looks, pieces, options.figure, options.layer, head, options.relative)
+        shown = [
+            {"source": source, "target": target, "source_tokens": own[0], "target_tokens": own[1]}
+            for (source, target), own in zip(document, zip(*pieces.values(), strict=True), strict=True)
+        ]
+        return {"id": document.id, "sentences": shown, **looks.to_json()}, looks.format()
+
+
+def _ids(tokenizer: Tokenizer, sentences: Sequence[str], side: Side) -> WordIds:
+    return tokenizer.encode_batch(list(sentences), side)
+
+
+def _pieces(tokenizer: Tokenizer, ids: Sequence[int], side: Any) -> list[str]:
+    """The text of each token."""
+    texts = tokenizer.decode_batch([[id] for id in ids], side)
+    return [_MARKS.get(id, text.strip() or text) for id, text in zip(ids, texts, strict=True)]

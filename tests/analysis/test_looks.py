@@ -1,0 +1,292 @@
+"""What is watched is what the model computes: weights, sentences and gates of every system."""
+
+import pytest
+import torch
+
+from docmt.analysis import attention_entropy
+from docmt.analysis.entropy import measuring_entropy
+from docmt.analysis.looks import SentenceLook, TokenLook, attention_sites, gate_sites, watching
+from docmt.analysis.report import look_at_corpus, look_at_document
+from docmt.analysis.sentences import EVEN, NOTHING_CHOSEN, side_of
+from docmt.data import Batch
+from docmt.decoding import SearchConfig
+from docmt.decoding.passes import passes
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model.attention import Attention, Gate
+from docmt.model.hierarchy import SentenceAttention
+from docmt.text import SpecialTokens
+from variants import SYSTEMS
+
+SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+SPECIALS = SpecialTokens(40)
+SOURCES = [[[5, 6, 7], [8], [9, 10, 11, 12], [6, 7], [21, 5]], [[13, 14], [15]], [[16]]]
+TARGETS = [
+    [
+        [25, 6, 7],
+        [28],
+        [19, 10],
+        [6, 7, 4, 4],
+        [],
+    ],
+    [[13, 14], [15]],
+    [[4, 5]],
+]
+
+
+def build(name, noise=0.2, **settings):
+    torch.manual_seed(3)
+    model = TranslationModel(ModelConfig(vocabulary_size=40, **{**SIZES, **SYSTEMS[name], **settings}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(noise * torch.randn_like(parameter))
+    return model.eval()
+
+
+def passes_of(model, documents=slice(None), batch_tokens=4096):
+    sources, targets = SOURCES[documents], TARGETS[documents]
+    drafts = sources if model.system.needs().drafts else None
+    return passes(model, sources, targets, SPECIALS, SearchConfig(batch_tokens=batch_tokens), drafts)
+
+
+def assembled(look, values):
+    """What the weights of a look give of values [Tk, H, k]: [Tq, H, k], zeros for queries that see nothing."""
+    found = torch.zeros(int(look.pattern.query_total), *values.shape[1:])
+    for block in look.blocks():
+        sums = torch.einsum("nhql,nlhk->nqhk", block.weights, values[block.keys])
+        found[block.queries[block.real]] = sums[block.real]
+        totals = block.weights.sum(-1).transpose(1, 2)[block.real]
+        same(totals, torch.ones_like(totals))
+    return found
+
+
+def same(one, other):
+    torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@torch.no_grad()
+def test_the_weights_are_those_that_the_model_uses(name):
+    model, outputs, looks = build(name), {}, []
+    for path, module in model.named_modules():
+        if isinstance(module, Attention | SentenceAttention):
+            module.register_forward_hook(lambda module, _, output, path=path: outputs.update({path: output}))
+    for placed in passes_of(model):
+        outputs.clear()
+        looks.clear()
+        with watching(model, looks.append):
+            model(placed.reading)
+        assert {look.site for look in looks} == set(attention_sites(model))
+        for look in looks:
+            module = model.get_submodule(look.site.name)
+            if isinstance(look, SentenceLook):
+                (block,) = look.blocks()
+                same(block.weights.sum(-1), torch.ones(block.weights.shape[:3]))
+                assert torch.equal(block.real.flatten(), look.there.any(-1))
+                assert bool((block.weights[:, 0, 0][~look.there & block.real] == 0).all())
+                continue
+            assert isinstance(look, TokenLook)
+            found = assembled(look, module.split(module.value(look.memory))).flatten(-2)
+            if look.site.name in outputs:
+                same(module.output(found), outputs[look.site.name])
+            else:  # what looks at several sentences at once is not called as a module
+                before, _ = look.view.attend_before(module, look.asks, look.memory)
+                same(found.unflatten(0, (module.sight.back, -1)).transpose(0, 1), before)
+
+
+def test_attention_to_sentences_gives_what_its_weights_give():
+    model = build("hierarchical")
+    found = []
+    model.above_encoder[0].sentences.register_forward_hook(lambda *call: found.append(call))
+    for placed in passes_of(model):
+        model(placed.reading)
+    for module, (x, summaries, there), output in found:
+        values = module.value(summaries).unflatten(-1, (2, -1))  # [T, k, H, d / H]
+        weights = module.weights(x, summaries, there)  # [T, H, k]
+        same(module.output(torch.einsum("thk,tkhd->thd", weights, values).flatten(-2)), output)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@torch.no_grad()
+def test_a_watched_pass_is_the_same_bit_for_bit(name):
+    model = build(name)
+    for placed in passes_of(model):
+        plain = model(placed.reading)
+        with watching(model, lambda look: list(look.blocks()), lambda gate: gate.shares.sum()):
+            assert torch.equal(model(placed.reading), plain)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+# How far each system looks, in sentences before (below 0: after), of a document of five.
+ALL = set(range(-4, 5))
+SEEN = {
+    "group": ALL,
+    "global top": ALL,
+    "document": ALL,
+    "concat, keep last": {0, 1, 2},
+    "concat, keep prefix": {0, 1, 2},
+    "context": {0, 1, 2},  # in the first sentence there is only its own mark
+    "context, as published": {0, 1},
+    "hierarchical": {1, 2, 3},
+    "hierarchical on both sides": {1, 2},
+    "hierarchical in the decoder": {1},
+}
+
+
+@pytest.mark.parametrize("batch_tokens", [16, 4096])
+@pytest.mark.parametrize("name", SEEN)
+def test_sentences_look_where_the_system_can_see(name, batch_tokens):
+    model = build(name)
+    looks = look_at_document(model, passes_of(model, slice(1), batch_tokens), 5)
+    distances = set()
+    for kind in looks.kinds():
+        for sentence, row in looks.rows(kind).items():
+            assert float(row.weights.sum()) == pytest.approx(1, abs=1e-5)
+            seen = {sentence - row.first - place for place in range(len(row.weights))}
+            assert seen <= SEEN[name]
+            distances |= seen
+    assert distances == SEEN[name]
+    report = look_at_corpus(model, passes_of(model, slice(1), batch_tokens))
+    shares = [sums.shares() for sums in report.attentions.values() if sums.distances]
+    assert {distance for own in shares for distance in own} == SEEN[name]
+    for own in shares:
+        for head in range(3):  # the last one is even attention
+            assert sum(heads[head] for heads in own.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["sentence", "multihop", "group only"])
+def test_what_has_no_choice_has_no_map(name):
+    model = build(name)
+    looks = look_at_document(model, passes_of(model, slice(1)), 5)
+    assert not looks.maps and looks.format() == NOTHING_CHOSEN
+    assert not any(sums.distances for sums in look_at_corpus(model, passes_of(model)).attentions.values())
+
+
+def without_questions(model):
+    """The model, whose attentions look at all that they see evenly."""
+    for module in model.modules():
+        if isinstance(module, Attention | SentenceAttention):
+            torch.nn.init.zeros_(module.query.weight)
+            torch.nn.init.zeros_(module.query.bias)
+    return model
+
+
+@pytest.mark.parametrize("name", ["group", "document", "concat, keep last", "hierarchical"])
+def test_even_attention_looks_at_sentences_by_their_length(name):
+    model = without_questions(build(name))
+    looks = look_at_document(model, passes_of(model, slice(1)), 5, sentence=2)
+    lengths = {"source": [len(s) + 2 for s in SOURCES[0]], "target": [len(s) + 2 for s in TARGETS[0]]}
+    for kind in looks.kinds():
+        even = looks.rows(kind, head=EVEN)
+        for sentence, row in looks.rows(kind).items():
+            same(row.weights, even[sentence].weights)
+            first, end = row.first, row.first + len(row.weights)
+            if kind == "decoder_self_global":  # token by token, as a token sees those up to itself
+                own, before = lengths["target"][sentence], lengths["target"][first:sentence]
+                seen = [sum(before) + place for place in range(1, own + 1)]
+                wanted = [sum(n / all for all in seen) / own for n in before]
+                wanted.append(sum(place / all for place, all in enumerate(seen, 1)) / own)
+            elif kind.endswith("sentences"):
+                wanted = [1 / (end - first)] * (end - first)
+            else:
+                sizes = lengths["source"][first:end]
+                wanted = [n / sum(sizes) for n in sizes]
+            assert row.weights.tolist() == pytest.approx(wanted, abs=1e-5)
+        tokens = looks.token_rows(kind)
+        assert len(tokens) == lengths[side_of(kind)][2]
+        mean = sum(row.weights.sum() for row in tokens.values()) / len(tokens)
+        assert float(mean) == pytest.approx(1)
+
+
+def test_a_layer_or_a_head_by_itself():
+    model = build("group")
+    looks = look_at_document(model, passes_of(model, slice(1)), 5)
+    kind = "encoder_self_global"
+    apart = [[looks.rows(kind, layer, head)[3].weights for head in range(2)] for layer in (1, 2)]
+    assert not torch.equal(apart[0][0], apart[0][1])
+    same(looks.rows(kind, 2)[3].weights, (apart[1][0] + apart[1][1]) / 2)
+    same(looks.rows(kind)[3].weights, sum(heads for layers in apart for heads in layers) / 4)
+    assert looks.rows(kind, 3) == {}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_tables_by_layer_say_what_the_mean_says(name):
+    model = build(name)
+    report = look_at_corpus(model, passes_of(model))
+    means = attention_entropy(model, [Batch(placed.reading, torch.empty(0)) for placed in passes_of(model)])
+    assert {site.kind for site in report.attentions} == set(means)
+    for kind, mean in means.items():
+        own = [sums for site, sums in report.attentions.items() if site.kind == kind]
+        total = sum(sums.bits for sums in own) / sum(sums.queries for sums in own)
+        assert total == pytest.approx(mean, abs=1e-6)
+        for sums in own:  # the entropy of a mean is not below the mean of the entropies
+            assert len(sums.head_entropies()) == 2
+            assert sum(sums.head_entropies()) / 2 <= sums.entropy() + 1e-6
+    assert [site.name for site in report.gates] == [site.name for site in gate_sites(model)]
+
+
+def test_one_head_has_the_entropy_of_the_mean():
+    report = look_at_corpus(model := build("context", heads=1), passes_of(model))
+    for sums in report.attentions.values():
+        assert sums.head_entropies() == pytest.approx([sums.entropy()])
+
+
+GATES = {
+    "group": {"encoder_self", "decoder_self", "decoder_cross"},
+    "group only": set(),
+    "sentence": set(),
+    "context": {"encoder_context", "decoder_context"},
+    "context, no gate": set(),
+    "context in the encoder": {"encoder_context"},
+    "multihop": {"encoder_hops", "decoder_hops"},
+    "hierarchical": {"above_encoder"},
+    "hierarchical on both sides": {"above_encoder", "above_decoder"},
+}
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_gates_are_found_and_counted_where_there_is_context(name):
+    model = build(name)
+    with torch.no_grad():  # gates that let 3 quarters of what is there without context through
+        for path, parameter in model.named_parameters():
+            if "gate" in path:
+                parameter.zero_()
+    assert {site.kind for site in gate_sites(model)} == GATES[name]
+    report = look_at_corpus(model, passes_of(model))
+    looks = look_at_document(model, passes_of(model, slice(1)), 5)
+    for site, sums in report.gates.items():
+        assert (sums.mean(), sums.deviation()) == (pytest.approx(0.5), pytest.approx(0, abs=1e-6))
+        documents = SOURCES if side_of(site.kind) == "source" else TARGETS
+        first = 1 if site.kind.startswith("above") or site.kind.endswith("hops") else 0
+        own = looks.gates[site]
+        assert [len(own[number]) for number in range(5)] == [len(sentence) + 2 for sentence in documents[0]]
+        assert all((share is None) == (number < first) for number in range(5) for share in own[number])
+        if "shown" not in site.kind and model.system.predicts == "all":
+            assert sums.count == 16 * sum(len(s) + 2 for document in documents for s in document[first:])
+
+
+def test_an_open_gate_lets_the_document_in():
+    model = build("group")
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, Gate):
+                module.linear.weight.zero_()
+                module.linear.bias.fill_(-4.0)  # 1.8 % of the attention within the sentence
+    for sums in look_at_corpus(model, passes_of(model)).gates.values():
+        assert sums.mean() == pytest.approx(0.982, abs=1e-3)
+
+
+def test_tokens_stand_beside_their_gates():
+    model = build("hierarchical on both sides")
+    looks = look_at_document(model, passes_of(model, slice(1), batch_tokens=16), 5)
+    assert [looks.tokens["source"][i] for i in range(5)] == [[0, *words, 2] for words in SOURCES[0]]
+    assert [looks.tokens["target"][i] for i in range(5)] == [[0, *words, 2] for words in TARGETS[0]]
+
+
+def test_several_sentences_at_once_have_entropies_as_well():
+    model = without_questions(build("hierarchical"))
+    with measuring_entropy(model) as meter:
+        for placed in passes_of(model, slice(1, 2)):
+            model(placed.reading)
+    found = meter.means()
+    assert found["above_encoder_self_sentences"] == pytest.approx(0)  # there is one sentence before
+    assert found["above_encoder_self_before"] == pytest.approx(1)  # it has two words, its marks are not seen
