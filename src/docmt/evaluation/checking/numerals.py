@@ -1,0 +1,167 @@
+"""Numbers in a sentence, and which of them its translation lacks, whatever way either language writes them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from docmt.evaluation.checking.languages import NUMBER_WORDS
+from docmt.evaluation.checking.words import folded, words
+
+# Groups of three digits belong together, whatever stands between them: 1,234.5, 1.234,5, 1 234,5 and 1'234.5.
+_NUMBER = re.compile(r"\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)?")
+_DATE = re.compile(r"\b(\d{1,2})[./-](\d{1,2})(?:[./-]\d{2,4})?\b|\b\d{4}-(\d{2})-(\d{2})\b")
+_ROMAN = re.compile(r"\b(?=[IVXLC]{2}|[VX])([LXC]{0,5}(?:IX|IV|V?I{0,3}))(?=[eèrº.]|\b)")
+_AFTERNOON = re.compile(r"\d\s?p\.?m\b", re.IGNORECASE)
+_ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
+_SCALES = ("mil", "bil", "bn", "mrd", "mio", "tril", "thousand", "tausend", "cent", "hund", "млн", "млрд", "тыс", "k€")
+_LAST_MONTH = 12
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number as it is written."""
+
+    text: str
+    span: tuple[int, int]
+
+    @property
+    def digits(self) -> str:
+        """All its digits, without zeros before them."""
+        return re.sub(r"\D", "", self.text).lstrip("0") or "0"
+
+    @property
+    def significant(self) -> str:
+        """Its digits without zeros at either end: those of half a million are those of 500,000."""
+        return self.digits.strip("0")
+
+    @property
+    def parts(self) -> list[str]:
+        """The numbers that it would be if what stands between its digits parted them."""
+        return [part.lstrip("0") or "0" for part in re.split(r"\D", self.text)]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is digits alone."""
+        return self.text.isdecimal()
+
+
+def numbers(text: str) -> list[Number]:
+    """The numbers of a text that are written in digits."""
+    return [Number(found[0], found.span()) for found in _NUMBER.finditer(text) if found[0] != "00"]  # 18:00 is 18
+
+
+def unmatched_numbers(
+    source: str, target: str, languages: tuple[str, str], in_words: int
+) -> tuple[list[Number], list[Number]]:
+    """The numbers of the source that the target lacks, and those of the target that the source lacks.
+
+    Numbers may be written in the way of either language: with other separators, in words (up to `in_words` where the
+    words of the language are not known), in Roman digits, times with p.m., years of two digits, months by name.
+    """
+    ours, theirs = numbers(source), numbers(target)
+    if not ours and not theirs:
+        return [], []
+    lost, new = _without_equals(ours, theirs)
+    lost, new = (
+        [each for each in lost if not _is_said(each, source, target, theirs, languages[1], in_words)],
+        [each for each in new if not _is_said(each, target, source, ours, languages[0], in_words)],
+    )
+    return lost, new
+
+
+def _without_equals(ours: list[Number], theirs: list[Number]) -> tuple[list[Number], list[Number]]:
+    """The numbers without those that stand on both sides, whatever parts their digits."""
+    left = list(theirs)
+    lost = []
+    for number in ours:
+        equal = next((other for other in left if other.digits == number.digits), None)
+        if equal is None:
+            lost.append(number)
+        else:
+            left.remove(equal)
+    return lost, left
+
+
+def _is_said(number: Number, own: str, text: str, others: list[Number], language: str, in_words: int) -> bool:
+    """Whether a number stands in the text in another way, or can be missing there."""
+    digits = [other.digits for other in others]
+    if number.digits in digits:  # said once less
+        return True
+    if not number.is_plain and all(part in digits for part in number.parts):
+        return True
+    if any(number.digits in other.parts for other in others if not other.is_plain):
+        return True
+    if _is_scaled(number, own, text, others) or _is_of_date(number, own) or _is_of_date(number, text):
+        return True
+    if _AFTERNOON.search(f"{own} {text}") and any(_is_half_a_day_off(number, other) for other in others):
+        return True
+    value = int(number.digits[:9])
+    if number.is_plain and (value in _roman(text) or any(_is_short_year(value, other) for other in digits)):
+        return True
+    return _in_words(value, text, language, in_words)
+
+
+def _is_half_a_day_off(number: Number, other: Number) -> bool:
+    """Whether two numbers are one time of the day, counted to 12 and to 24."""
+    (hour, *minutes), (other_hour, *other_minutes) = number.parts, other.parts
+    same = (minutes or ["0"]) == (other_minutes or ["0"])
+    return same and len(hour) < 3 and len(other_hour) < 3 and abs(int(hour) - int(other_hour)) == 12
+
+
+def _is_scaled(number: Number, own: str, text: str, others: list[Number]) -> bool:
+    """Whether the same digits stand in the text in another unit: 0.5 million and 500,000."""
+    scaled = any(scale in own.lower() or scale in text.lower() for scale in _SCALES)
+    alike = (other for other in others if other.significant == number.significant and number.significant)
+    return any(scaled or not number.is_plain or not other.is_plain for other in alike)
+
+
+def _is_of_date(number: Number, text: str) -> bool:
+    """Whether the number may be a month, which may have a name on the other side."""
+    for date in _DATE.finditer(text):
+        inside = date.start() <= number.span[0] and number.span[1] <= date.end()
+        if inside and any(int(part) <= _LAST_MONTH for part in re.split(r"\D", number.text) if part):
+            return True
+    return False
+
+
+def _is_short_year(value: int, other: str) -> bool:
+    """Whether one of the two is a year and the other its last two digits."""
+    short, long = sorted((str(value).zfill(2), other.zfill(2)), key=len)
+    return len(short) == 2 and len(long) == 4 and long[:2] in ("18", "19", "20") and long.endswith(short)
+
+
+def _roman(text: str) -> set[int]:
+    """The values of the numbers in Roman digits."""
+    found = set()
+    for match in filter(lambda match: match[1], _ROMAN.finditer(text)):
+        values = [_ROMAN_DIGITS[letter] for letter in match[1]]
+        found.add(sum(-a if a < b else a for a, b in zip(values, [*values[1:], 0], strict=True)))
+    return found
+
+
+def _in_words(value: int, text: str, language: str, in_words: int) -> bool:
+    """Whether a number is there in words."""
+    known = NUMBER_WORDS.get(language)
+    if known is None:
+        return value <= in_words
+    spoken = [folded(word) for word in words(text)]
+
+    def said(part: int) -> bool:
+        beginnings = [folded(word) for word in known.get(part, ())]
+        hyphened = [beginning.split("-") for beginning in beginnings]
+        return any(
+            all(any(part in word if len(part) > 3 else word.startswith(part) for word in spoken) for part in parts)
+            for parts in hyphened
+        )
+
+    tens, unit = value // 10 * 10, value % 10
+    if said(value) or (20 < value < 100 and unit and (said(tens) or said(tens - 10)) and (said(unit) or said(unit + 10))):
+        return True
+    if 1800 < value < 2100:  # the thirties
+        return value % 10 == 0 and said(value % 100)
+    if value < 100 or (value % 100 and value % 1000):
+        return False
+    first = int(str(value).rstrip("0"))  # eight hundred, a billion
+    scaled = any(scale in text.lower() for scale in _SCALES)
+    return scaled and (said(first) or said(int(str(value)[:2])) or str(first) in text)
