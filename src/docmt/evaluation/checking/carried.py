@@ -13,6 +13,8 @@ from docmt.evaluation.checking.numerals import unmatched_numbers
 from docmt.evaluation.checking.words import quoted
 
 _URL = re.compile(r"(?:https?|ftp)://[^\s<>\"'“”«»]+|\bwww\.[^\s<>\"'“”«»]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_SITE = re.compile(r"(?://|@|^)(?:[^/@]*@)?(?:[\w-]+\.)*([\w-]+\.[\w-]+)(?=[/:?#]|$)")
+"""The last two names of the computer that an address is of."""
 _URL_END = ".,;:!?)]}’"
 _TAGS = "a|b|i|u|em|strong|br|p|span|div|code|pre|sub|sup|li|ul|ol|img|small|tt|h[1-6]|td|tr|th|table"
 _PLACEHOLDER = re.compile(
@@ -21,7 +23,8 @@ _PLACEHOLDER = re.compile(
 )
 _SPACES = re.compile(r"\s+")
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"), ("“", "”"), ("«", "»"), ("„", "“"))
-_MARKER = re.compile(r"(?:^|(?<=[\s,;:]))\(?\w{1,3}\)|[:;]-?\)|[:;]-?\(")
+_MARKER = re.compile(r"(?:^|\s)\w{1,3}$|[:;=]-?$")
+"""What stands before a bracket that belongs to no pair: a), 1) and :-)."""
 
 
 def carried(document: ParallelDocument, config: CheckConfig, languages: tuple[str, str]) -> Iterator[Finding]:
@@ -29,10 +32,12 @@ def carried(document: ParallelDocument, config: CheckConfig, languages: tuple[st
     for number, (source, target) in enumerate(document):
         if not source or not target:
             continue
-        found = [_compared("url", _addresses(source), _addresses(target), source, target)]
-        found.append(_compared("placeholder", _placeholders(source), _placeholders(target), source, target))
-        found.append(_numbers(source, target, config, languages))
-        found.append(_brackets(source, target))
+        found = [
+            _compared("url", _addresses(source), _addresses(target), source, target),
+            _compared("placeholder", _placeholders(source), _placeholders(target), source, target),
+            _numbers(_without_marks(source), _without_marks(target), config, languages),
+            _brackets(source, target),
+        ]
         for kind, what, certainty, ours, theirs in filter(None, found):
             yield Finding(kind, what, (place(document, number, ours, theirs),), certainty)
 
@@ -61,7 +66,21 @@ def _compared(kind: str, ours: _Things, theirs: _Things, source: str, target: st
     new = _without(theirs, [thing for thing, _ in ours], source)
     if not lost and not new:
         return None
-    return kind, _told(lost, new), "sure", [span for _, span in lost], [span for _, span in new]
+    certainty: Certainty = "possible" if _are_localised(ours, theirs) else "sure"
+    return kind, _told(lost, new), certainty, [span for _, span in lost], [span for _, span in new]
+
+
+def _are_localised(ours: _Things, theirs: _Things) -> bool:
+    """Whether both sides have addresses at the same places of the web, which may have a page in each language."""
+    places = [{found[1] for thing, _ in side if (found := _SITE.search(thing))} for side in (ours, theirs)]
+    return bool(places[0]) and places[0] == places[1]
+
+
+def _without_marks(text: str) -> str:
+    """The text with blanks for addresses and placeholders: their numbers are not for themselves."""
+    for pattern in (_URL, _PLACEHOLDER):
+        text = pattern.sub(lambda found: " " * len(found[0]), text)
+    return text
 
 
 def _without(things: _Things, others: list[str], text: str) -> _Things:
@@ -93,20 +112,31 @@ def _numbers(source: str, target: str, config: CheckConfig, languages: tuple[str
 
 
 def _brackets(source: str, target: str) -> _Found | None:
-    """The first pair of brackets that the target opens and does not close, or the other way round; the source does."""
-    bare, ours = None, None
+    """The first bracket without its partner in the target, of a kind of which all have theirs in the source."""
     for opening, closing in _BRACKETS:
         if opening not in target and closing not in target:
             continue
-        if bare is None or ours is None:
-            bare, ours = (_MARKER.sub(lambda found: " " * len(found[0]), text) for text in (target, source))
-        if opening == "“" and ("„" in bare or "„" in ours):
+        alone = _alone(target, opening, closing)
+        if alone is None or _alone(source, opening, closing) is not None:
             continue
-        opened, closed = bare.count(opening), bare.count(closing)
-        if opened == closed or ours.count(opening) != ours.count(closing):
+        if opening == "“" and "„" in target + source:  # it closes German quotes
             continue
-        wrong = opening if opened > closed else closing
-        what = f"{quoted([wrong])} is {'not closed' if opened > closed else 'closed, but not opened'} in the translation"
-        marks = [(at, at + 1) for at, character in enumerate(bare) if character == wrong]
-        return "bracket", what, "likely", [], marks
+        wrong = target[alone]
+        what = (
+            f"{quoted([wrong])} is {'not closed' if wrong == opening else 'closed, but not opened'} in the translation"
+        )
+        return "bracket", what, "likely", [], [(alone, alone + 1)]
     return None
+
+
+def _alone(text: str, opening: str, closing: str) -> int | None:
+    """Where the first bracket without a partner stands, if there is one."""
+    opened: list[int] = []
+    for found in re.finditer(f"[{re.escape(opening + closing)}]", text):
+        if found[0] == opening:
+            opened.append(found.start())
+        elif opened:
+            opened.pop()
+        elif not _MARKER.search(text[: found.start()]):
+            return found.start()
+    return opened[0] if opened else None

@@ -15,7 +15,16 @@ from docmt.evaluation.checking.finding import Finding, Report, is_certain
 from docmt.evaluation.checking.formality import formality
 from docmt.evaluation.checking.languages import FORMAL, FUNCTION_WORDS
 from docmt.evaluation.checking.reading import Layout, read_translation
-from docmt.evaluation.checking.sentences import Copies, Lengths, duplicates, empty, lengths, loops, repetitions, untranslated
+from docmt.evaluation.checking.sentences import (
+    Copies,
+    Lengths,
+    duplicates,
+    empty,
+    lengths,
+    loops,
+    repetitions,
+    untranslated,
+)
 from docmt.evaluation.checking.words import is_unspaced, language_of
 
 Done = Callable[[int], object]
@@ -54,7 +63,9 @@ def check_documents(
     """
     config = config or CheckConfig()
     source, target = _languages(documents, config)
-    unspaced = any(is_unspaced([s for d in documents for s in (d.source, d.target)[side]][:_LOOKED_AT]) for side in (0, 1))
+    unspaced = any(
+        is_unspaced([s for d in documents for s in (d.source, d.target)[side]][:_LOOKED_AT]) for side in (0, 1)
+    )
     wanted = set(kinds)
     if unspaced:
         wanted -= {"name", "term"}
@@ -82,9 +93,15 @@ def check_documents(
 def _languages(documents: Sequence[ParallelDocument], config: CheckConfig) -> tuple[str, str]:
     """The codes of both languages, given or found; empty where they are not known."""
     given = (config.source_language, config.target_language)
-    first = documents[: _LOOKED_AT]
-    sides = ([sentence for document in first for sentence in document.source][:_LOOKED_AT], [sentence for document in first for sentence in document.target][:_LOOKED_AT])
-    found = [code.lower().replace("_", "-").split("-")[0] or language_of(side) for code, side in zip(given, sides, strict=True)]
+    first = documents[:_LOOKED_AT]
+    sides = (
+        [sentence for document in first for sentence in document.source][:_LOOKED_AT],
+        [sentence for document in first for sentence in document.target][:_LOOKED_AT],
+    )
+    found = [
+        code.lower().replace("_", "-").split("-")[0] or language_of(side)
+        for code, side in zip(given, sides, strict=True)
+    ]
     return found[0], found[1]
 
 
@@ -145,7 +162,9 @@ def _notes(kinds: Collection[str], source: str, target: str, unspaced: bool) -> 
     if unspaced and {"name", "term"} & set(kinds):
         yield "names and terms were not checked: a side is of a script without spaces between words"
     if "formality" in kinds and target not in FORMAL:
-        named = f"no words of address are known for {target}" if target else "the language is not known (--target_language)"
+        named = (
+            f"no words of address are known for {target}" if target else "the language is not known (--target_language)"
+        )
         yield f"formality was not checked: {named}"
     if "untranslated" in kinds and (source not in FUNCTION_WORDS or target not in FUNCTION_WORDS):
         yield "sentences in the language of the source, but not equal to it, were not looked for: the commonest words of a language are not known"

@@ -10,7 +10,7 @@ from docmt.documents import ParallelDocument
 from docmt.evaluation.checking.association import Links
 from docmt.evaluation.checking.config import CheckConfig
 from docmt.evaluation.checking.finding import Finding, Spans, place
-from docmt.evaluation.checking.languages import DETERMINERS, FUNCTION_WORDS, NOUNS_ARE_CAPITALISED
+from docmt.evaluation.checking.languages import DETERMINERS, FUNCTION_WORDS, NOUNS_ARE_CAPITALISED, NUMBER_WORDS
 from docmt.evaluation.checking.words import alike, folded, quoted, similar, stem, tokens
 
 _SHORTEST = 4
@@ -22,6 +22,8 @@ _CLOSING_SHARE = 0.4
 """And share of those that end a phrase, which adjectives seldom do."""
 _NAME_SHARE = 0.75
 """Share of the occurrences of a word, those that begin sentences left out, with a capital from which on it is a name."""
+_INFLECTION = 2
+"""Letters of the ending of a term."""
 _ENDING = 3
 """Letters of the longest ending of a name in languages that inflect them."""
 _INFLECTS_NOT = frozenset({"en", "fr", "es", "it", "pt", "nl"})
@@ -37,6 +39,8 @@ class Vocabulary:
     """stems"""
     names: frozenset[str]
     """words as they are written"""
+    numerals: frozenset[str]
+    """numbers in words"""
 
     @classmethod
     def of(cls, documents: Sequence[ParallelDocument], language: str) -> Vocabulary:
@@ -62,7 +66,7 @@ class Vocabulary:
             for word, count in seen.items()
             if not determiners or (after[word] >= _NOUN_SHARE * count and closing[word] >= _CLOSING_SHARE * count)
         )
-        cased = language not in NOUNS_ARE_CAPITALISED
+        cased = language not in NOUNS_ARE_CAPITALISED, NUMBER_WORDS
         names = (
             word
             for word, count in capital.items()
@@ -70,7 +74,8 @@ class Vocabulary:
             and len(word) >= _SHORTEST_NAME
             and ((cased and count and count >= _NAME_SHARE * inside[folded(word)]) or _is_odd(word))
         )
-        return cls(frozenset(nouns), frozenset(names))
+        numerals = {word for beginnings in NUMBER_WORDS.get(language, {}).values() for word in beginnings}
+        return cls(frozenset(nouns), frozenset(names), frozenset(numerals))
 
 
 def _ends_phrase(sentence: str, said: Sequence[tuple[int, int, str]], place: int, functions: frozenset[str]) -> bool:
@@ -142,7 +147,9 @@ def _is_part(source: str, name: str, said: Sequence[tuple[int, int, str]], spell
     ours = [word for _, _, word in tokens(source)]
     at, place = said.index(spelled), ours.index(name)
     before, after = [word for _, _, word in said[max(0, at - 1) : at]], [word for _, _, word in said[at + 1 : at + 2]]
-    return bool(before and before == ours[max(0, place - 1) : place]) or bool(after and after == ours[place + 1 : place + 2])
+    return bool(before and before == ours[max(0, place - 1) : place]) or bool(
+        after and after == ours[place + 1 : place + 2]
+    )
 
 
 def _add(found: list[_Rendering], name: str, spelled: tuple[int, int, str], number: int, language: str) -> None:
@@ -186,9 +193,16 @@ def terms(
             continue
         if len(targets) < 2 or sum(map(len, targets.values())) < config.term_occurrences:
             continue
-        found = _renderings(source, targets, document, config, links)
+        form = _commonest_form(source, document)
+        if form in vocabulary.numerals:
+            continue
+        with_form = {number for number in range(len(document)) if _has_form(document.source[number], form)}
+        kept = {target: [n for n in numbers if n in with_form] for target, numbers in targets.items()}
+        if sum(map(len, kept.values())) < config.term_occurrences:
+            continue
+        found = _renderings(source, {target: own for target, own in kept.items() if own}, document, config, links)
         if len(found) > 1:
-            yield _finding("term", document, _label(source, document, found), found)
+            yield _finding("term", document, form, found)
 
 
 def _renderings(
@@ -199,8 +213,7 @@ def _renderings(
     Sentences that have words of two of these ways tell nothing.
     """
     usual = max(targets, key=lambda target: links.counts[source, target])
-    ways = _ways(source, usual, links)
-    if ways[usual] < config.term_share * links.translated[source]:
+    if links.counts[source, usual] < config.term_share * links.translated[source]:
         return []
     established = [
         target
@@ -218,22 +231,31 @@ def _renderings(
             rendering.sentences.append(number)
             rendering.spans.append(tuple((start, end) for start, end, word in said if stem(word) == target))
         if rendering.sentences:
-            words = (document.target[n][a:b] for n, spans in zip(rendering.sentences, rendering.spans, strict=True) for a, b in spans)
+            words = (
+                document.target[n][a:b]
+                for n, spans in zip(rendering.sentences, rendering.spans, strict=True)
+                for a, b in spans
+            )
             rendering.word = Counter(words).most_common(1)[0][0]
             found.append(rendering)
     return found
 
 
-def _ways(source: str, usual: str, links: Links) -> Counter[str]:
-    """How often the usual translation of a stem is linked, its other forms included."""
-    return Counter({usual: links.counts[source, usual]})
-
-
-def _label(source: str, document: ParallelDocument, found: Iterable[_Rendering]) -> str:
-    """The commonest form of a source stem in the sentences of the finding."""
-    numbers = {number for each in found for number in each.sentences}
-    said = (word for number in numbers for _, _, word in tokens(document.source[number]) if stem(word) == source)
+def _commonest_form(source: str, document: ParallelDocument) -> str:
+    """The commonest word of the document with that stem."""
+    said = (word for sentence in document.source for _, _, word in tokens(sentence) if stem(word) == source)
     return Counter(said).most_common(1)[0][0]
+
+
+def _has_form(sentence: str, form: str) -> bool:
+    """Whether a sentence has the word, or a form of it with another ending."""
+    return any(_is_inflected(word, form) for _, _, word in tokens(sentence))
+
+
+def _is_inflected(one: str, other: str) -> bool:
+    """Whether two words are one but for a short ending (commitments, commitment; not committee)."""
+    one, other = sorted((folded(one), folded(other)), key=len)
+    return other.startswith(one) and len(other) - len(one) <= _INFLECTION and len(one) >= _SHORTEST_NAME
 
 
 def _occurrences(sentences: Iterable[str], wanted: frozenset[str]) -> Occurrences:
@@ -248,9 +270,7 @@ def _occurrences(sentences: Iterable[str], wanted: frozenset[str]) -> Occurrence
 def _finding(kind: str, document: ParallelDocument, name: str, found: Sequence[_Rendering]) -> Finding:
     """A word with all ways in which it is translated, the commonest first, and the first sentence of each."""
     found = sorted(found, key=lambda each: -len(each.sentences))
-    ways = "; ".join(
-        f"{quoted([each.word])} in {_numbers(each.sentences)}" for each in found
-    )
+    ways = "; ".join(f"{quoted([each.word])} in {_numbers(each.sentences)}" for each in found)
     places = []
     for each in found:
         for number, spans in zip(each.sentences, each.spans, strict=True):
@@ -260,7 +280,7 @@ def _finding(kind: str, document: ParallelDocument, name: str, found: Sequence[_
 
 
 def _is_marked(kind: str, word: str, name: str) -> bool:
-    return word == name if kind == "name" else stem(word) == stem(name)
+    return word == name if kind == "name" else _is_inflected(word, name)
 
 
 def _numbers(numbers: Sequence[int]) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 _FUNCTION_WORDS = {
     "en": "the of and to in is that for it with as was on are be this by at not you have from or which but an were we "
     "they has had will their its been our would there what can all if more when so no do my your he she who them",
-    "de": "der die das und den dem des ein eine einen einem einer ist nicht zu mit von auf für sich auch es im wird sie "
+    "de": "der die das und den dem des ein eine einen einem einer ist nicht zu mit von auf für sich "
+    "auch es im wird sie "
     "als an wir dass daß haben hat aus werden oder bei nach wie ich war nur wenn sind so zum zur über um durch",
     "fr": "le la les de des du et à un une est que qui dans en pour pas ne au aux sur ce il cette plus par nous avec "
     "sont ont se vous mais ou été je ces d l qu n elle leur son sa être fait y c s",
@@ -20,7 +21,8 @@ _FUNCTION_WORDS = {
     "ma nel nella ha o questo questa ci se dal essere su noi hanno",
     "pt": "o a os as de do da dos das e que em um uma é não para por com se no na nos nas ao mais como mas foi à pelo "
     "pela são este esta ou sua seu também isso ser tem está",
-    "nl": "de het een en van in is dat op te zijn met voor niet aan er die ook als maar om bij door wordt dit ze uit we "
+    "nl": "de het een en van in is dat op te zijn met voor niet aan er die ook als maar om bij door "
+    "wordt dit ze uit we "
     "naar over hebben heeft zal worden nog wij tot deze kan geen moet",
     "sv": "och att det i en som är på av för med den till inte har de ett om vi men var jag så från kan ska eller hade "
     "när vara också mycket detta efter han man",
@@ -30,7 +32,8 @@ _FUNCTION_WORDS = {
     "być może oraz tylko już czy ze jako ma bardzo",
     "cs": "a v se na je že s z do o to k i ve pro za by ale si po jako jsou od který která které jeho tak ze také bylo "
     "až než byl nebo které jsme může",
-    "ru": "и в не на что с по это как он к из у за от но о для мы его же бы так все которые то был только или быть если "
+    "ru": "и в не на что с по это как он к из у за от но о для мы его же бы так все которые то был "
+    "только или быть если "
     "при до этого также они нас было может есть",
 }
 FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
@@ -64,7 +67,8 @@ _NUMBERS = {
     "11 elf|12 zwölf|13 dreizehn|14 vierzehn|15 fünfzehn|16 sechzehn|17 siebzehn|18 achtzehn|19 neunzehn|20 zwanzig|"
     "30 dreißig dreissig|40 vierzig|50 fünfzig hälfte halb|60 sechzig|70 siebzig|80 achtzig|90 neunzig|100 hundert|"
     "1000 tausend",
-    "fr": "0 zéro aucun|1 un une premi|2 deux second|3 trois tiers|4 quatr quart|5 cinq|6 six|7 sept|8 huit|9 neuv neuf|"
+    "fr": "0 zéro aucun|1 un une premi|2 deux second|3 trois tiers|4 quatr quart|5 cinq|6 six|7 "
+    "sept|8 huit|9 neuv neuf|"
     "10 dix dizaine|11 onz|12 douz|13 treiz|14 quatorz|15 quinz|16 seiz|17 dix-sept|18 dix-huit|19 dix-neuf|20 vingt|"
     "30 trent|40 quarant|50 cinquant moitié|60 soixant|70 soixante-dix septante|80 quatre-vingt|90 nonante|100 cent|"
     "1000 mill",
@@ -99,8 +103,8 @@ FORMAL: Mapping[str, str] = {
     "fr": r"(?i)(?<![\w-])(?:vous|votre|vos|vôtres?)(?![\w-])",
     "es": r"(?i)(?<![\w-])(?:usted)(?![\w-])",
     "it": r"(?<=[\w,;] )(?:Lei|Suo|Sua|Suoi|Sue)(?![\w-])",
-    "pt": r"(?i)\bo senhor\b|\ba senhora\b",
-    "nl": r"(?<=[\w,;] )u\b|(?i:(?<![\w-])uw(?![\w-]))",
+    "pt": r"(?i)(?<![\w-])(?:o senhor|a senhora)(?![\w-])",
+    "nl": r"(?<=[\w,;] )u(?![\w-])|(?i:(?<![\w-])uw(?![\w-]))",
     "ru": r"(?i)(?<![\w-])(?:вы|вас|вам|вами|ваш\w{0,3})(?![\w-])",
     "cs": r"(?i)(?<![\w-])(?:vy|vás|vám|vámi|váš|vaš\w{1,3})(?![\w-])",
     "pl": r"(?i)(?<![\w-])(?:pana|panu|pani|panią|państwo|państwa|państwu)(?![\w-])(?! [A-ZŁŚŻĆ])",
@@ -109,7 +113,7 @@ FORMAL: Mapping[str, str] = {
 word of that form (German Sie: they)."""
 INFORMAL: Mapping[str, str] = {
     "de": r"(?i)(?<![\w-])(?:du|dich|dir|dein(?:e[nmrs]?)?|euch)(?![\w-])",
-    "fr": r"(?i)(?<![\w-])(?:tu|toi|tes|tien(?:ne)?s?)\b|\bt['’]",
+    "fr": r"(?i)(?<![\w-])(?:tu|toi|tes|l[ea]s? tien(?:ne)?s?)(?![\w-])|(?<![\w-])t['’]",
     "es": r"(?i)(?<![\w-])(?:tú|ti|contigo|tuy[oa]s?|vosotr[oa]s|vuestr[oa]s?)(?![\w-])",
     "it": r"(?i)(?<![\w-])(?:tu|tuo|tua|tuoi|tue)(?![\w-])",
     "pt": r"(?i)(?<![\w-])(?:tu|teus?|tuas?|contigo)(?![\w-])",

@@ -156,7 +156,9 @@ def _in_words(value: int, text: str, language: str, in_words: int) -> bool:
         )
 
     tens, unit = value // 10 * 10, value % 10
-    if said(value) or (20 < value < 100 and unit and (said(tens) or said(tens - 10)) and (said(unit) or said(unit + 10))):
+    if said(value) or (
+        20 < value < 100 and unit and (said(tens) or said(tens - 10)) and (said(unit) or said(unit + 10))
+    ):
         return True
     if 1800 < value < 2100:  # the thirties
         return value % 10 == 0 and said(value % 100)

@@ -118,8 +118,8 @@ def _running_text(source: Path, target: Path, languages: tuple[str, str]) -> Tra
     ]
     if not pairs:
         raise DocmtError(f"{source} has no sentences, so nothing can be checked: give a file with text")
-    sides = zip(*pairs, strict=True)
-    return Translated([ParallelDocument(source.name, *map(tuple, sides), number=1)], [])
+    sides = [tuple(pair[side] for pair in pairs) for side in range(2)]
+    return Translated([ParallelDocument(source.name, sides[0], sides[1], number=1)], [])
 
 
 def _text_layout(path: Path) -> Literal["markdown", "text"]:

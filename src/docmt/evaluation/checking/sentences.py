@@ -72,18 +72,17 @@ def untranslated(
     """
     ours, theirs = (FUNCTION_WORDS.get(language, frozenset[str]()) for language in languages)
     for number, (source, target) in enumerate(document):
-        said = words(target)
-        plain = [word for word in said if word.isalpha() and len(word) > 1]
+        said, original = _cased(target), _cased(source)
+        plain = [word.lower() for word in said if word.isalpha() and len(word) > 1]
         if not plain:
             continue
-        original = words(source)
         matcher = SequenceMatcher(None, original, said, autojunk=False)
         share = 0.0
         if matcher.quick_ratio() >= config.copied_share / 2:
             share = sum(block.size for block in matcher.get_matching_blocks()) / len(said)
         if share >= config.copied_share:
             foreign = [word for word in plain if word in (ours - theirs) or copies.is_translated(word)]
-            if len(foreign) >= max(1, len(plain) / 4):
+            if 2 * len(foreign) >= len(plain):
                 equal = said == original
                 yield Finding(
                     "untranslated",
@@ -97,6 +96,12 @@ def untranslated(
             if mine > _LEAST_WORDS and mine >= 0.2 * len(plain) and mine > 3 * its:
                 what = "in the language of the source by its words"
                 yield Finding("untranslated", what, (place(document, number),), "likely")
+
+
+def _cased(text: str) -> list[str]:
+    """The words as they are written, but for the first, which has a capital as the first of a sentence."""
+    said = [word for _, _, word in tokens(text)]
+    return [said[0].lower(), *said[1:]] if said else said
 
 
 def loops(document: ParallelDocument, config: CheckConfig) -> Iterator[Finding]:
