@@ -20,6 +20,7 @@ COMMANDS = {
     "translate": "text files -> translated text files",
     "score": "log-probability of given translations",
     "evaluate": "s-BLEU, d-BLEU and chrF of translations or of a model",
+    "check": "what can be seen in a translation without a reference: terms, numbers, address, lengths",
     "average": "several models of one kind -> a model with the mean of their weights",
     "convert": "checkpoint of another toolkit -> model directory",
     "reproduce": "published table or figure -> every run of it, the table and the figure",

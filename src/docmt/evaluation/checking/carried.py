@@ -22,7 +22,7 @@ _PLACEHOLDER = re.compile(
     rf"</[A-Za-z][\w:-]*\s*>|<(?:{_TAGS})(?:\s+[\w:-]+=[^<>]*|\s*/)?>|<[A-Za-z][\w:-]*(?:\s+[\w:-]+=[^<>]*|\s*/)>"
 )
 _SPACES = re.compile(r"\s+")
-_BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"), ("“", "”"), ("«", "»"), ("„", "“"))
+_BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 _MARKER = re.compile(r"(?:^|\s)\w{1,3}$|[:;=]-?$")
 """What stands before a bracket that belongs to no pair: a), 1) and :-)."""
 
@@ -118,8 +118,6 @@ def _brackets(source: str, target: str) -> _Found | None:
             continue
         alone = _alone(target, opening, closing)
         if alone is None or _alone(source, opening, closing) is not None:
-            continue
-        if opening == "“" and "„" in target + source:  # it closes German quotes
             continue
         wrong = target[alone]
         what = (

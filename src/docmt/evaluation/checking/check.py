@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from itertools import islice
 from pathlib import Path
 
 from docmt.documents import ParallelDocument
 from docmt.evaluation.checking.association import find_links, sentences_of
 from docmt.evaluation.checking.carried import carried
 from docmt.evaluation.checking.config import KINDS, CheckConfig
-from docmt.evaluation.checking.consistency import Vocabulary, names, terms
+from docmt.evaluation.checking.consistency import names, terms
 from docmt.evaluation.checking.finding import Finding, Report, is_certain
 from docmt.evaluation.checking.formality import formality
 from docmt.evaluation.checking.languages import FORMAL, FUNCTION_WORDS
@@ -25,8 +26,12 @@ from docmt.evaluation.checking.sentences import (
     repetitions,
     untranslated,
 )
-from docmt.evaluation.checking.words import is_unspaced, language_of
+from docmt.evaluation.checking.vocabulary import Vocabulary
+from docmt.evaluation.checking.words import base_language, is_unspaced, language_of
 
+Check = Callable[[int, ParallelDocument], Iterator[Finding]]
+"""Is given the number of the first sentence of a document, counted through all, and the document."""
+CARRIED = frozenset({"number", "url", "placeholder", "bracket"})
 Done = Callable[[int], object]
 """Is told how many sentences were done since it was told last."""
 _LOOKED_AT = 5000
@@ -63,9 +68,7 @@ def check_documents(
     """
     config = config or CheckConfig()
     source, target = _languages(documents, config)
-    unspaced = any(
-        is_unspaced([s for d in documents for s in (d.source, d.target)[side]][:_LOOKED_AT]) for side in (0, 1)
-    )
+    unspaced = any(is_unspaced(_first_sentences(documents, side)) for side in (0, 1))
     wanted = set(kinds)
     if unspaced:
         wanted -= {"name", "term"}
@@ -91,18 +94,16 @@ def check_documents(
 
 
 def _languages(documents: Sequence[ParallelDocument], config: CheckConfig) -> tuple[str, str]:
-    """The codes of both languages, given or found; empty where they are not known."""
-    given = (config.source_language, config.target_language)
-    first = documents[:_LOOKED_AT]
-    sides = (
-        [sentence for document in first for sentence in document.source][:_LOOKED_AT],
-        [sentence for document in first for sentence in document.target][:_LOOKED_AT],
-    )
-    found = [
-        code.lower().replace("_", "-").split("-")[0] or language_of(side)
-        for code, side in zip(given, sides, strict=True)
-    ]
-    return found[0], found[1]
+    """The codes of both languages, without their countries, given or found; empty where they are not known."""
+    source = config.source_language or language_of(_first_sentences(documents, 0))
+    target = config.target_language or language_of(_first_sentences(documents, 1))
+    return base_language(source), base_language(target)
+
+
+def _first_sentences(documents: Sequence[ParallelDocument], side: int) -> list[str]:
+    """What the language of a side is found by."""
+    sentences = (text for document in documents for text in (document.source, document.target)[side])
+    return list(islice(sentences, _LOOKED_AT))
 
 
 def _portions(documents: Sequence[ParallelDocument], most: int) -> Iterator[list[ParallelDocument]]:
@@ -123,38 +124,44 @@ def _check(
     documents: Sequence[ParallelDocument],
     config: CheckConfig,
     languages: tuple[str, str],
-    wanted: Collection[str],
+    wanted: Set[str],
     done: Done | None,
 ) -> Iterator[Finding]:
     """The findings of documents that are checked together."""
-    copies = Copies.of(documents) if "untranslated" in wanted else None
-    usual = Lengths.of(documents) if "length" in wanted else None
-    consistent = wanted & {"name", "term"} if isinstance(wanted, set) else set()
-    vocabulary = Vocabulary.of(documents, languages[0]) if consistent else None
-    links = find_links(documents, languages) if "term" in wanted else None
+    checks = _checks(documents, config, languages, wanted)
     for first, document in sentences_of(documents):
-        if "empty" in wanted:
-            yield from empty(document)
-        if copies is not None:
-            yield from untranslated(document, config, languages, copies)
-        if "loop" in wanted:
-            yield from loops(document, config)
-        if "duplicate" in wanted:
-            yield from duplicates(document, config)
-        if usual is not None:
-            yield from lengths(document, config, usual)
-        if set(wanted) & {"number", "url", "placeholder", "bracket"}:
-            yield from carried(document, config, languages)
-        if vocabulary is not None and "name" in wanted:
-            yield from names(document, config, vocabulary, languages[1])
-        if vocabulary is not None and links is not None:
-            yield from terms(first, document, config, vocabulary, links)
-        if "repetition" in wanted:
-            yield from repetitions(document, config)
-        if "formality" in wanted:
-            yield from formality(document, languages[1])
+        for check in checks:
+            yield from check(first, document)
         if done is not None:
             done(len(document))
+
+
+def _checks(
+    documents: Sequence[ParallelDocument], config: CheckConfig, languages: tuple[str, str], wanted: Set[str]
+) -> list[Check]:
+    """What looks for the wanted kinds in a document, with what the documents together say of words and lengths."""
+    checks: dict[str, Check] = {
+        "empty": lambda _, document: empty(document),
+        "loop": lambda _, document: loops(document, config),
+        "duplicate": lambda _, document: duplicates(document, config),
+        "repetition": lambda _, document: repetitions(document, config),
+        "formality": lambda _, document: formality(document, languages[1]),
+    }
+    if "untranslated" in wanted:
+        copies = Copies.of(documents)
+        checks["untranslated"] = lambda _, document: untranslated(document, config, languages, copies)
+    if "length" in wanted and (usual := Lengths.of(documents)) is not None:
+        checks["length"] = lambda _, document: lengths(document, config, usual)
+    if wanted & {"name", "term"}:
+        vocabulary = Vocabulary.of(documents, languages[0], config.term_documents)
+        checks["name"] = lambda _, document: names(document, config, vocabulary, languages[1])
+    if "term" in wanted:
+        links = find_links(documents, languages)
+        checks["term"] = lambda first, document: terms(first, document, config, vocabulary, links)
+    chosen = [check for kind, check in checks.items() if kind in wanted]
+    if wanted & CARRIED:
+        chosen.append(lambda _, document: carried(document, config, languages))
+    return chosen
 
 
 def _notes(kinds: Collection[str], source: str, target: str, unspaced: bool) -> Iterator[str]:
@@ -162,9 +169,7 @@ def _notes(kinds: Collection[str], source: str, target: str, unspaced: bool) -> 
     if unspaced and {"name", "term"} & set(kinds):
         yield "names and terms were not checked: a side is of a script without spaces between words"
     if "formality" in kinds and target not in FORMAL:
-        named = (
-            f"no words of address are known for {target}" if target else "the language is not known (--target_language)"
-        )
-        yield f"formality was not checked: {named}"
-    if "untranslated" in kinds and (source not in FUNCTION_WORDS or target not in FUNCTION_WORDS):
-        yield "sentences in the language of the source, but not equal to it, were not looked for: the commonest words of a language are not known"
+        known = f"no words of address are known for {target}" if target else "the language is not known"
+        yield f"formality was not checked: {known} (--target_language)"
+    if "untranslated" in kinds and not {source, target} <= FUNCTION_WORDS.keys():
+        yield "untranslated sentences were found by comparison alone: the commonest words of a language are not known"

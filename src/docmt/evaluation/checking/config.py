@@ -18,7 +18,7 @@ KINDS: Mapping[str, str] = {
     "number": "numbers that are lost or new",
     "url": "web and mail addresses that are lost or new",
     "placeholder": "placeholders and tags that are lost or new",
-    "bracket": "brackets and quotes that are opened and not closed",
+    "bracket": "brackets without their partners",
     "name": "names translated in several ways in a document",
     "term": "terms translated in several ways in a document",
     "repetition": "the same sentence translated in several ways in a document",
@@ -58,6 +58,8 @@ class CheckConfig:
     """sentences of a document with a term, at least, to ask whether it is translated in one way"""
     term_share: float = ranged(0.6, 0, 1)
     """share of the commonest translation of a term in the whole file, at least: words without one are no terms"""
+    term_documents: float = ranged(0.2, 0, 1)
+    """share of the documents of a file (of ten and more) that a term stands in at most: it is what some are about"""
     term_evidence: int = ranged(3, 1, MANY)
     """sentences of the file in which a word translates the term, at least, to be one of its translations"""
     name_similarity: float = ranged(0.7, 0, 1)

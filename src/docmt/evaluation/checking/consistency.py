@@ -9,86 +9,19 @@ from dataclasses import dataclass, field
 from docmt.documents import ParallelDocument
 from docmt.evaluation.checking.association import Links
 from docmt.evaluation.checking.config import CheckConfig
-from docmt.evaluation.checking.finding import Finding, Spans, place
-from docmt.evaluation.checking.languages import DETERMINERS, FUNCTION_WORDS, NOUNS_ARE_CAPITALISED, NUMBER_WORDS
+from docmt.evaluation.checking.finding import Finding, Place, Spans, place
+from docmt.evaluation.checking.vocabulary import Vocabulary
 from docmt.evaluation.checking.words import alike, folded, quoted, similar, stem, tokens
 
 _SHORTEST = 4
 """Letters of the shortest term."""
 _SHORTEST_NAME = 3
-_NOUN_SHARE = 0.25
-"""Share of the occurrences of a word after a determiner from which on it is taken for a noun."""
-_CLOSING_SHARE = 0.4
-"""And share of those that end a phrase, which adjectives seldom do."""
-_NAME_SHARE = 0.75
-"""Share of the occurrences of a word, those that begin sentences left out, with a capital from which on it is a name."""
 _INFLECTION = 2
 """Letters of the ending of a term."""
 _ENDING = 3
 """Letters of the longest ending of a name in languages that inflect them."""
 _INFLECTS_NOT = frozenset({"en", "fr", "es", "it", "pt", "nl"})
-_SENTENCE_ENDS = ".!?:…"
 Occurrences = dict[str, list[int]]
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """What kind of words the words of the source are, counted in all of it; stems that are names are no terms."""
-
-    nouns: frozenset[str]
-    """stems"""
-    names: frozenset[str]
-    """words as they are written"""
-    numerals: frozenset[str]
-    """numbers in words"""
-
-    @classmethod
-    def of(cls, documents: Sequence[ParallelDocument], language: str) -> Vocabulary:
-        """Names by their capitals inside sentences, nouns by the determiners before them (all words, where a language
-        has none that are known)."""
-        seen, after, inside = Counter[str](), Counter[str](), Counter[str]()
-        capital, closing = Counter[str](), Counter[str]()
-        functions = FUNCTION_WORDS.get(language, frozenset[str]())
-        determiners = DETERMINERS.get(language, frozenset[str]())
-        for sentence in (sentence for document in documents for sentence in document.source):
-            before, end = "", 0
-            said = list(tokens(sentence))
-            for place, (start, stop, word) in enumerate(said):
-                seen[stem(word)] += 1
-                after[stem(word)] += before in determiners
-                closing[stem(word)] += _ends_phrase(sentence, said, place, functions)
-                if before and not set(sentence[end:start]) & {*_SENTENCE_ENDS, '"', "“", "«", "(", "-"}:
-                    inside[folded(word)] += 1
-                    capital[word] += word[0].isupper()
-                before, end = word.lower(), stop
-        nouns = (
-            word
-            for word, count in seen.items()
-            if not determiners or (after[word] >= _NOUN_SHARE * count and closing[word] >= _CLOSING_SHARE * count)
-        )
-        cased = language not in NOUNS_ARE_CAPITALISED, NUMBER_WORDS
-        names = (
-            word
-            for word, count in capital.items()
-            if word.lower() not in functions
-            and len(word) >= _SHORTEST_NAME
-            and ((cased and count and count >= _NAME_SHARE * inside[folded(word)]) or _is_odd(word))
-        )
-        numerals = {word for beginnings in NUMBER_WORDS.get(language, {}).values() for word in beginnings}
-        return cls(frozenset(nouns), frozenset(names), frozenset(numerals))
-
-
-def _ends_phrase(sentence: str, said: Sequence[tuple[int, int, str]], place: int, functions: frozenset[str]) -> bool:
-    """Whether a function word, a mark or nothing follows the word, as often after nouns and seldom after adjectives."""
-    if place + 1 == len(said):
-        return True
-    start, _, following = said[place + 1]
-    return following.lower() in functions or not sentence[said[place][1] : start].isspace()
-
-
-def _is_odd(word: str) -> bool:
-    """Whether no ordinary word is written so: with digits or capitals inside."""
-    return not word.isdecimal() and (any(map(str.isdigit, word)) or not (word.islower() or word[1:].islower()))
 
 
 @dataclass
@@ -268,14 +201,16 @@ def _occurrences(sentences: Iterable[str], wanted: frozenset[str]) -> Occurrence
 
 
 def _finding(kind: str, document: ParallelDocument, name: str, found: Sequence[_Rendering]) -> Finding:
-    """A word with all ways in which it is translated, the commonest first, and the first sentence of each."""
+    """A word with all ways in which it is translated, the commonest first; a sentence of each before the others."""
     found = sorted(found, key=lambda each: -len(each.sentences))
     ways = "; ".join(f"{quoted([each.word])} in {_numbers(each.sentences)}" for each in found)
-    places = []
+    firsts: list[Place] = []
+    others: list[Place] = []
     for each in found:
-        for number, spans in zip(each.sentences, each.spans, strict=True):
+        for at, (number, spans) in enumerate(zip(each.sentences, each.spans, strict=True)):
             source = [(a, b) for a, b, word in tokens(document.source[number]) if _is_marked(kind, word, name)]
-            places.append(place(document, number, source, spans))
+            (others if at else firsts).append(place(document, number, source, spans))
+    places = [*firsts, *others]
     return Finding(kind, f"{quoted([name])} translated as {ways}", tuple(places))
 
 

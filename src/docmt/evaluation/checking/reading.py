@@ -11,6 +11,7 @@ from typing import Literal
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.formats import check_name, is_jsonl
 from docmt.documents.inputs import read_input
+from docmt.documents.plain_text import decoded_lines
 from docmt.errors import DocmtError
 from docmt.evaluation.aligned_files import read_hypothesis
 from docmt.evaluation.checking.finding import Finding, Place
@@ -26,8 +27,6 @@ class Translated:
 
     documents: list[ParallelDocument]
     findings: list[Finding]
-    looks_like_text: bool = False
-    """whether the lines seem to hold several sentences each"""
 
 
 def read_translation(
@@ -40,10 +39,8 @@ def read_translation(
     """
     if target is None and not is_jsonl(source):
         raise DocmtError(f"{source} has one side alone: name the file with its translation too")
-    markdown = source.suffix in _MARKDOWN
-    if layout == "text" or (layout == "auto" and markdown and target is not None):
-        assert target is not None or is_jsonl(source)
-        if target is None:
+    if layout == "text" or (layout == "auto" and source.suffix in _MARKDOWN):
+        if target is None or is_jsonl(source):
             raise DocmtError(f"{source} is JSONL, which is no running text: leave --layout out")
         return _running_text(source, target, languages)
     check_name(source)
@@ -91,9 +88,11 @@ def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[Sequen
     """Where the sentences stand in a text file; of JSONL nothing is told."""
     if is_jsonl(path):
         return [() for _ in documents]
-    from docmt.documents.corpus import _side
-
-    return [tuple(number for number, _ in rows) for _, _, rows in _side(path, "source") if rows]
+    numbered = decoded_lines(path)
+    return [
+        tuple(next(number for number, line in numbered if line.strip() == sentence) for sentence in document)
+        for document in documents
+    ]
 
 
 def _running_text(source: Path, target: Path, languages: tuple[str, str]) -> Translated:

@@ -73,6 +73,11 @@ def language_of(sentences: Iterable[str]) -> str:
     return code if most >= _ENOUGH and most >= _CLEAR * second else ""
 
 
+def base_language(code: str) -> str:
+    """The code of a language without that of its country or script: de for de_AT."""
+    return re.split("[-_]", code.lower(), maxsplit=1)[0]
+
+
 def is_unspaced(sentences: Sequence[str]) -> bool:
     """Whether the text is of a script without spaces between words."""
     text = "".join(sentences[:1000])
