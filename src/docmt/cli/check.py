@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from docmt.cli.corpora import check_outputs
 from docmt.cli.parsing import Parser, add_settings, make_parser, parse
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError, printable
-from docmt.evaluation.checking import KINDS, CheckConfig, Finding, Report, check_files, page
+from docmt.evaluation.checking import KINDS, CheckConfig, Finding, Report
 from docmt.progress import progress
 from docmt.settings import one_of
 
@@ -85,22 +86,31 @@ def run(arguments: Sequence[str]) -> int:
     """Prints what was found, and writes it as JSON and HTML."""
     options = parse(parser(), arguments)
     _check(options)
-    kinds = options.only or tuple(KINDS)
-    with progress("checking") as bar:
-        report = check_files(
-            options.source, options.target, options.check, layout=options.layout, kinds=kinds, done=bar.advance
-        )
+    report = _report(options)
     named = f"{options.source} and {options.target}" if options.target else options.source
     if options.json:
         files = {"source": options.source, "target": options.target}
         write_text(options.json, json.dumps({**files, **report.to_json()}, ensure_ascii=False, indent=1) + "\n")
     if options.html:
+        from docmt.evaluation.checking import page
+
         write_text(options.html, page(report, f"docmt check: {named}", options.show_html))
     if STANDARD not in (options.json, options.html):
         _print(report, options.show)
     counts = report.counts()
     failing = counts if ANY in options.fail_on else options.fail_on
     return FOUND if any(counts[kind] for kind in failing) else 0
+
+
+def _report(options: Any) -> Report:
+    """What is found."""
+    from docmt.evaluation.checking import check_documents, read_translation
+
+    target = Path(options.target) if options.target else None
+    found = read_translation(Path(options.source), target, options.layout, options.check)
+    with progress("checking", sum(map(len, found.documents))) as bar:
+        kinds = options.only or tuple(KINDS)
+        return check_documents(found.documents, options.check, kinds=kinds, done=bar.advance, before=found.findings)
 
 
 def _check(options: Any) -> None:

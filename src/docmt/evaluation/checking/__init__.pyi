@@ -6,3 +6,5 @@ from .finding import Finding as Finding
 from .finding import Place as Place
 from .finding import Report as Report
 from .page import page as page
+from .reading import Translated as Translated
+from .reading import read_translation as read_translation

@@ -21,7 +21,7 @@ from docmt.evaluation.checking.words import stem, words
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
 _ITERATIONS = 5
-_COMMON = 0.2
+_COMMON = 0.5
 """Share of sentences in which a stem is no term."""
 _PRIOR = 0.05
 """Added to the counts of every kind of pair (Moore 2004), or else rare words explain everything in their sentences."""

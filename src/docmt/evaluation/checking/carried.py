@@ -23,7 +23,7 @@ _PLACEHOLDER = re.compile(
 )
 _SPACES = re.compile(r"\s+")
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
-_MARKER = re.compile(r"(?:^|\s)\w{1,3}$|[:;=]-?$")
+_MARKER = re.compile(r"(?:^|\s)(?:\w{1,2}|\d+|[ivx]+)$|[:;=]-?$")
 """What stands before a bracket that belongs to no pair: a), 1) and :-)."""
 
 

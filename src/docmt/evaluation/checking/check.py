@@ -11,10 +11,10 @@ from docmt.documents import ParallelDocument
 from docmt.evaluation.checking.association import find_links, sentences_of
 from docmt.evaluation.checking.carried import carried
 from docmt.evaluation.checking.config import KINDS, CheckConfig
-from docmt.evaluation.checking.consistency import names, terms
 from docmt.evaluation.checking.finding import Finding, Report, is_certain
 from docmt.evaluation.checking.formality import formality
 from docmt.evaluation.checking.languages import FORMAL, FUNCTION_WORDS
+from docmt.evaluation.checking.names import names
 from docmt.evaluation.checking.reading import Layout, read_translation
 from docmt.evaluation.checking.sentences import (
     Copies,
@@ -26,6 +26,7 @@ from docmt.evaluation.checking.sentences import (
     repetitions,
     untranslated,
 )
+from docmt.evaluation.checking.terms import terms
 from docmt.evaluation.checking.vocabulary import Vocabulary
 from docmt.evaluation.checking.words import base_language, is_unspaced, language_of
 
@@ -48,10 +49,8 @@ def check_files(
     done: Done | None = None,
 ) -> Report:
     """Checks a translation; for the files see `read_translation`, for the rest `check_documents`."""
-    config = config or CheckConfig()
-    languages = (config.source_language or "en", config.target_language or config.source_language or "en")
-    read = read_translation(Path(source), Path(target) if target is not None else None, layout, languages)
-    return check_documents(read.documents, config, kinds=kinds, done=done, before=read.findings)
+    found = read_translation(Path(source), Path(target) if target is not None else None, layout, config)
+    return check_documents(found.documents, config, kinds=kinds, done=done, before=found.findings)
 
 
 def check_documents(
@@ -153,11 +152,12 @@ def _checks(
     if "length" in wanted and (usual := Lengths.of(documents)) is not None:
         checks["length"] = lambda _, document: lengths(document, config, usual)
     if wanted & {"name", "term"}:
-        vocabulary = Vocabulary.of(documents, languages[0], config.term_documents)
-        checks["name"] = lambda _, document: names(document, config, vocabulary, languages[1])
+        ours = Vocabulary.of([document.source for document in documents], languages[0], config.term_documents)
+        checks["name"] = lambda _, document: names(document, config, ours, languages[1])
     if "term" in wanted:
+        theirs = Vocabulary.of([document.target for document in documents], languages[1])
         links = find_links(documents, languages)
-        checks["term"] = lambda first, document: terms(first, document, config, vocabulary, links)
+        checks["term"] = lambda first, document: terms(first, document, config, (ours, theirs), links)
     chosen = [check for kind, check in checks.items() if kind in wanted]
     if wanted & CARRIED:
         chosen.append(lambda _, document: carried(document, config, languages))

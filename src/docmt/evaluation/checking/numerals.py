@@ -9,7 +9,7 @@ from docmt.evaluation.checking.languages import NUMBER_WORDS
 from docmt.evaluation.checking.words import folded, words
 
 # Groups of three digits belong together, whatever stands between them: 1,234.5, 1.234,5, 1 234,5 and 1'234.5.
-_NUMBER = re.compile(r"\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)?")
+_NUMBER = re.compile(r"\d{1,3}(?:(?:[.,'’\u00a0\u202f ]|, )\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)?")
 _DATE = re.compile(r"\b(\d{1,2})[./-](\d{1,2})(?:[./-]\d{2,4})?\b|\b\d{4}-(\d{2})-(\d{2})\b")
 _ROMAN = re.compile(r"\b(?=[IVXLC]{2}|[VX])([LXC]{0,5}(?:IX|IV|V?I{0,3}))(?=[eèrº.]|\b)")
 _AFTERNOON = re.compile(r"\d\s?p\.?m\b", re.IGNORECASE)
@@ -160,8 +160,8 @@ def _in_words(value: int, text: str, language: str, in_words: int) -> bool:
         20 < value < 100 and unit and (said(tens) or said(tens - 10)) and (said(unit) or said(unit + 10))
     ):
         return True
-    if 1800 < value < 2100:  # the thirties
-        return value % 10 == 0 and said(value % 100)
+    if 1800 < value < 2100 and value % 10 == 0 and said(value % 100):  # the thirties
+        return True
     if value < 100 or (value % 100 and value % 1000):
         return False
     first = int(str(value).rstrip("0"))  # eight hundred, a billion

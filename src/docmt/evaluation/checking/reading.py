@@ -14,6 +14,7 @@ from docmt.documents.inputs import read_input
 from docmt.documents.plain_text import decoded_lines
 from docmt.errors import DocmtError
 from docmt.evaluation.aligned_files import read_hypothesis
+from docmt.evaluation.checking.config import CheckConfig
 from docmt.evaluation.checking.finding import Finding, Place
 
 Layout = Literal["auto", "lines", "text"]
@@ -30,19 +31,21 @@ class Translated:
 
 
 def read_translation(
-    source: Path, target: Path | None, layout: Layout = "auto", languages: tuple[str, str] = ("en", "en")
+    source: Path, target: Path | None, layout: Layout = "auto", config: CheckConfig | None = None
 ) -> Translated:
     """The documents of a source file and of its translation, or of a JSONL file with both sides.
 
-    layout: "lines" is a sentence a line, "text" running text (of these languages), "auto" running text for Markdown
-    and lines for all else. Raises DocmtError for files that cannot be read or have other documents than each other.
+    layout: "lines" is a sentence a line, "text" running text (of the languages of the configuration, or English),
+    "auto" running text for Markdown and lines for all else. Raises DocmtError for files that cannot be read or have
+    other documents than each other.
     """
     if target is None and not is_jsonl(source):
         raise DocmtError(f"{source} has one side alone: name the file with its translation too")
     if layout == "text" or (layout == "auto" and source.suffix in _MARKDOWN):
         if target is None or is_jsonl(source):
             raise DocmtError(f"{source} is JSONL, which is no running text: leave --layout out")
-        return _running_text(source, target, languages)
+        config = config or CheckConfig()
+        return _running_text(source, target, (config.source_language or "en", config.target_language or "en"))
     check_name(source)
     ids = list(read_documents(source, "source"))
     ours = [sentences for _, sentences in ids]

@@ -107,7 +107,7 @@ def _cased(text: str) -> list[str]:
 def loops(document: ParallelDocument, config: CheckConfig) -> Iterator[Finding]:
     """Words said again and again, more often than in the source."""
     for number, (source, target) in enumerate(document):
-        said = list(tokens(target))
+        said = tokens(target)
         found = _loop([word.lower() for _, _, word in said], config.loop_repetitions)
         if found is None:
             continue
@@ -126,7 +126,12 @@ def loops(document: ParallelDocument, config: CheckConfig) -> Iterator[Finding]:
 def _loop(said: Sequence[str], least: int) -> tuple[int, int, int] | None:
     """The longest stretch of repetitions: (first word, words of the phrase, times); None if there is none."""
     best: tuple[int, int, int] | None = None
-    for size in range(1, min(_LONGEST_LOOP, len(said) // 2) + 1):
+    last: dict[str, int] = {}
+    sizes = set()  # how far equal words stand from each other
+    for at, word in enumerate(said):
+        sizes.add(at - last.get(word, -len(said)))
+        last[word] = at
+    for size in sorted(size for size in sizes if size <= min(_LONGEST_LOOP, len(said) // 2)):
         run = 0  # words that are equal to those `size` before
         for at in range(size, len(said) + 1):
             if at < len(said) and said[at] == said[at - size]:

@@ -1,4 +1,4 @@
-"""Which words of a source are names, and which may be terms."""
+"""Which words of one side are names, and which may be terms."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from docmt.documents import ParallelDocument
 from docmt.evaluation.checking.languages import DETERMINERS, FUNCTION_WORDS, NOUNS_ARE_CAPITALISED, NUMBER_WORDS
-from docmt.evaluation.checking.words import folded, stem, tokens
+from docmt.evaluation.checking.words import folded, found_tokens, stem, words
 
-_SHORTEST_NAME = 3
+SHORTEST_NAME = 3
 _NOUN_SHARE = 0.25
 """Share of the occurrences of a word after a determiner from which on it is taken for a noun."""
 _CLOSING_SHARE = 0.4
@@ -23,7 +22,7 @@ _NO_NAME_AFTER = frozenset('.!?:…"“«(-')
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What kind of words the words of a source are."""
+    """What kind of words the words of one side are."""
 
     nouns: frozenset[str]
     """stems"""
@@ -33,17 +32,15 @@ class Vocabulary:
     """numbers in words"""
 
     @classmethod
-    def of(cls, documents: Sequence[ParallelDocument], language: str, most: float) -> Vocabulary:
+    def of(cls, documents: Sequence[Sequence[str]], language: str, most: float = 1.0) -> Vocabulary:
         """Nouns are told by the determiners before them and the ends of phrases after them (all words are, where a
         language has no determiners that are known), names by their capitals inside sentences.
 
-        most: share of the documents, if they are many, that a noun stands in at most.
+        documents: of sentences; most: share of them, if they are many, that a noun stands in at most.
         """
-        counts = _Counts.of((sentence for document in documents for sentence in document.source), language)
+        counts = _Counts.of((sentence for document in documents for sentence in document), language)
         spread = Counter(
-            each
-            for document in documents
-            for each in {stem(word) for sentence in document.source for _, _, word in tokens(sentence)}
+            each for document in documents for each in {stem(word) for sentence in document for word in words(sentence)}
         )
         widest = most * len(documents) if len(documents) >= _MANY_DOCUMENTS else len(documents)
         nouns = (word for word in spread if spread[word] <= widest and counts.is_noun(word, language))
@@ -72,7 +69,7 @@ class _Counts:
         functions = FUNCTION_WORDS.get(language, frozenset[str]())
         counts = cls()
         for sentence in sentences:
-            said = list(tokens(sentence))
+            said = found_tokens(sentence)
             for number, (start, end, word) in enumerate(said):
                 own = stem(word)
                 counts.seen[own] += 1
@@ -97,7 +94,7 @@ class _Counts:
         return self.after[stem] >= _NOUN_SHARE * times and self.closing[stem] >= _CLOSING_SHARE * times
 
     def is_name(self, word: str, language: str) -> bool:
-        if len(word) < _SHORTEST_NAME or word.lower() in FUNCTION_WORDS.get(language, ()):
+        if len(word) < SHORTEST_NAME or word.lower() in FUNCTION_WORDS.get(language, ()):
             return False
         cased = language not in NOUNS_ARE_CAPITALISED
         return (cased and self.capital[word] >= _NAME_SHARE * self.inside[folded(word)]) or _is_odd(word)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 
 from docmt.evaluation.checking.languages import FUNCTION_WORDS
 
 WORD = re.compile(r"\w+(?:[\u0300-\u036f]+\w*)*")
+Token = tuple[int, int, str]
+"""(start, end, word)"""
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 STEM = 6
 """Characters of a stem. Words that begin alike mostly are forms of one word; where they are not, too little is told."""
@@ -25,10 +27,15 @@ def words(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
-def tokens(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yields (start, end, word) of the words of a text, as they are written."""
-    for found in WORD.finditer(text):
-        yield found.start(), found.end(), found[0]
+def found_tokens(text: str) -> list[Token]:
+    """The words of a text, as they are written, and where they stand."""
+    return [(found.start(), found.end(), found[0]) for found in WORD.finditer(text)]
+
+
+@lru_cache(maxsize=1 << 12)
+def tokens(text: str) -> tuple[Token, ...]:
+    """The same, kept for those who ask for the words of the sentences of one document several times."""
+    return tuple(found_tokens(text))
 
 
 @lru_cache(maxsize=1 << 18)
