@@ -40,6 +40,10 @@ ALONE = [
     ("number", "At 8.40pm it landed.", "Um 20.40 Uhr landete es.", None),
     ("number", "Since 9/11/2001 we wait.", "Seit dem 9. November 2001 warten wir.", None),
     ("number", "See page 12 and 12.", "Siehe Seite 12.", None),
+    ("number", "A hundred and twenty-five people.", "125 Leute.", None),
+    ("number", "Two thousand tonnes.", "2000 Tonnen.", None),
+    ("number", "It is worth 3 billion.", "Es ist 3 000 000 000 wert.", None),
+    ("number", "There were 95.", "Es waren fünfundneunzig.", None),
     ("number", "In March 2012 she came.", "Im März 2013 kam sie.", "“2012” not in the translation; “2013” not in the"),
     ("number", "It has 300 votes.", "Es hat 30 Stimmen.", "“300” not in the translation; “30” not in the source"),
     ("number", "We need 45 of them.", "Wir brauchen sie.", "“45” not in the translation"),
@@ -87,6 +91,16 @@ def test_single_sentences(kind, source, target, what):
 def test_small_numbers_are_let_pass_where_number_words_are_not_known(language):
     for source, expected in (("It has 7 rooms.", []), ("It has 77 rooms.", ["“77” not in the translation"])):
         assert told(check((source, "Siinä on huoneita."), languages=("en", language)), "number") == expected
+
+
+def test_numbers_of_other_units_are_less_certain():
+    report = check(("It is 150 feet long.", "Es ist 45 Meter lang."), ("It is 150 m long.", "Es ist 45 Meter lang."))
+    assert [finding.certainty for finding in report.findings] == ["possible", "sure"]
+
+
+def test_french_numbers():
+    pairs = [("There were 95.", "Il y en avait quatre-vingt-quinze."), ("Or 71.", "Ou soixante et onze.")]
+    assert told(check(*pairs, languages=("en", "fr"))) == []
 
 
 def test_marks_say_what_is_meant():

@@ -139,7 +139,7 @@ def _print(report: Report, most: int) -> None:
     if not rows:
         print("nothing was found")
         return
-    if sys.stdout.isatty():
+    if _is_terminal():
         _print_table(rows)
     else:
         _print_plain(rows)
@@ -150,6 +150,10 @@ def _print(report: Report, most: int) -> None:
                 print(printable(_lines(finding), kept="\n"))
             if count > most:
                 print(f"  ... and {count - most:,} more (--show {count}, --json, --html)")
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def _print_plain(rows: Sequence[tuple[str, int, int]]) -> None:

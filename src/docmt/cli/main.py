@@ -65,7 +65,7 @@ def _guarded(arguments: list[str]) -> int:
     except OSError as error:
         if not error.filename and sys.stdout is not None:
             silence(sys.stdout)
-        return _fail(_refusal(error))
+        return _fail(str(DocmtError(_refusal(error))))  # which is cut, as names may be of any length
     except (MemoryError, RuntimeError) as error:
         if is_out_of_memory(error):
             return _fail(OUT_OF_MEMORY)

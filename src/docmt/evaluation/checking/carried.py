@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from docmt.documents import ParallelDocument
 from docmt.evaluation.checking.config import CheckConfig
 from docmt.evaluation.checking.finding import Certainty, Finding, place
-from docmt.evaluation.checking.numerals import unmatched_numbers
+from docmt.evaluation.checking.numerals import may_be_converted, unmatched_numbers
 from docmt.evaluation.checking.words import quoted
 
 _URL = re.compile(r"(?:https?|ftp)://[^\s<>\"'“”«»]+|\bwww\.[^\s<>\"'“”«»]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -107,6 +107,8 @@ def _numbers(source: str, target: str, config: CheckConfig, languages: tuple[str
     if not lost and not new:
         return None
     certainty: Certainty = "sure" if lost and new else "likely"
+    if may_be_converted(source):
+        certainty = "possible"
     lost_things, new_things = ([(each.text, each.span) for each in side] for side in (lost, new))
     return "number", _told(lost_things, new_things), certainty, [s for _, s in lost_things], [s for _, s in new_things]
 

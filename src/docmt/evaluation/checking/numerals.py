@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from docmt.evaluation.checking.languages import NUMBER_WORDS
@@ -12,10 +13,14 @@ from docmt.evaluation.checking.words import folded, words
 _NUMBER = re.compile(r"\d{1,3}(?:(?:[.,'’\u00a0\u202f ]|, )\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)?")
 _DATE = re.compile(r"\b(\d{1,2})[./-](\d{1,2})(?:[./-]\d{2,4})?\b|\b\d{4}-(\d{2})-(\d{2})\b")
 _ROMAN = re.compile(r"\b(?=[IVXLC]{2}|[VX])([LXC]{0,5}(?:IX|IV|V?I{0,3}))(?=[eèrº.]|\b)")
+_IMPERIAL = re.compile(
+    r"\b(?:feet|foot|inch(?:es)?|miles?|mph|pounds?|lbs?|gallons?|yards?|acres?|ounces?|fahrenheit)\b"
+)
 _AFTERNOON = re.compile(r"\d\s?p\.?m\b", re.IGNORECASE)
 _ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _SCALES = ("mil", "bil", "bn", "mrd", "mio", "tril", "thousand", "tausend", "cent", "hund", "млн", "млрд", "тыс", "k€")
 _LAST_MONTH = 12
+_HUNDRED, _THOUSAND = 100, 1000
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,11 @@ def unmatched_numbers(
         [each for each in new if not _is_said(each, target, source, ours, languages[0], in_words)],
     )
     return lost, new
+
+
+def may_be_converted(source: str) -> bool:
+    """Whether a sentence has units of measurement that other languages do not use."""
+    return _IMPERIAL.search(source.lower()) is not None
 
 
 def _without_equals(ours: list[Number], theirs: list[Number]) -> tuple[list[Number], list[Number]]:
@@ -146,24 +156,35 @@ def _in_words(value: int, text: str, language: str, in_words: int) -> bool:
     if known is None:
         return value <= in_words
     spoken = [folded(word) for word in words(text)]
-
-    def said(part: int) -> bool:
-        beginnings = [folded(word) for word in known.get(part, ())]
-        hyphened = [beginning.split("-") for beginning in beginnings]
-        return any(
-            all(any(part in word if len(part) > 3 else word.startswith(part) for word in spoken) for part in parts)
-            for parts in hyphened
-        )
-
-    tens, unit = value // 10 * 10, value % 10
-    if said(value) or (
-        20 < value < 100 and unit and (said(tens) or said(tens - 10)) and (said(unit) or said(unit + 10))
-    ):
+    if _is_spoken(value, spoken, known):
         return True
-    if 1800 < value < 2100 and value % 10 == 0 and said(value % 100):  # the thirties
+    if 1800 < value < 2100 and value % 10 == 0 and _is_spoken(value % 100, spoken, known):  # the thirties
         return True
-    if value < 100 or (value % 100 and value % 1000):
+    first = str(value).rstrip("0")  # two thousand, a billion
+    if value < _THOUSAND or value % _THOUSAND or not any(scale in text.lower() for scale in _SCALES):
         return False
-    first = int(str(value).rstrip("0"))  # eight hundred, a billion
-    scaled = any(scale in text.lower() for scale in _SCALES)
-    return scaled and (said(first) or said(int(str(value)[:2])) or str(first) in text)
+    return _is_spoken(int(first), spoken, known) or first in text
+
+
+def _is_spoken(value: int, spoken: Sequence[str], known: Mapping[int, tuple[str, ...]]) -> bool:
+    """Whether the words of a number below a thousand, or their beginnings, are among those that are spoken."""
+    if any(_begins(beginning, spoken) for beginning in known.get(value, ())):
+        return True
+    if value < 20 or value >= _THOUSAND:
+        return False
+    unit = _HUNDRED if value > _HUNDRED else 10
+    many, rest = divmod(value, unit)
+    if unit == _HUNDRED:
+        parts = [_HUNDRED] + [many] * (many > 1) + [rest] * (rest > 0)
+        return all(_is_spoken(part, spoken, known) for part in parts)
+    # Ninety-five may be quatre-vingt-quinze: eighty and fifteen.
+    pairs = ((10 * many, rest), (10 * many - 10, rest + 10))
+    return rest > 0 and any(all(_is_spoken(part, spoken, known) for part in pair) for pair in pairs)
+
+
+def _begins(beginning: str, spoken: Sequence[str]) -> bool:
+    """Whether words begin with, or long ones hold, all parts of what may have hyphens in it."""
+    return all(
+        any(part in word if len(part) > 3 else word.startswith(part) for word in spoken)
+        for part in folded(beginning).split("-")
+    )
