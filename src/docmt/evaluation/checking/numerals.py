@@ -10,13 +10,16 @@ from docmt.evaluation.checking.languages import NUMBER_WORDS
 from docmt.evaluation.checking.words import folded, words
 
 # Groups of three digits belong together, whatever stands between them: 1,234.5, 1.234,5, 1 234,5 and 1'234.5.
-_NUMBER = re.compile(r"\d{1,3}(?:(?:[.,'’\u00a0\u202f ]|, )\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)?")
+_NUMBER = re.compile(
+    r"\d{1,3}(?:(?:[.,'’\u00a0\u202f ]|, )\d{3})+(?!\d)(?:[.,]\d+)?|\d{1,2}:\d\d(?!\d)|\d+(?:[.,]\d+)?"
+)
 _DATE = re.compile(r"\b(\d{1,2})[./-](\d{1,2})(?:[./-]\d{2,4})?\b|\b\d{4}-(\d{2})-(\d{2})\b")
 _ROMAN = re.compile(r"\b(?=[IVXLC]{2}|[VX])([LXC]{0,5}(?:IX|IV|V?I{0,3}))(?=[eèrº.]|\b)")
 _IMPERIAL = re.compile(
     r"\b(?:feet|foot|inch(?:es)?|miles?|mph|pounds?|lbs?|gallons?|yards?|acres?|ounces?|fahrenheit)\b"
 )
 _AFTERNOON = re.compile(r"\d\s?p\.?m\b", re.IGNORECASE)
+_ONE = re.compile(r"\bI\b")
 _ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _SCALES = ("mil", "bil", "bn", "mrd", "mio", "tril", "thousand", "tausend", "cent", "hund", "млн", "млрд", "тыс", "k€")
 _LAST_MONTH = 12
@@ -53,7 +56,7 @@ class Number:
 
 def numbers(text: str) -> list[Number]:
     """The numbers of a text that are written in digits."""
-    return [Number(found[0], found.span()) for found in _NUMBER.finditer(text) if found[0] != "00"]  # 18:00 is 18
+    return [Number(found[0], found.span()) for found in _NUMBER.finditer(text)]
 
 
 def unmatched_numbers(
@@ -104,19 +107,29 @@ def _is_said(number: Number, own: str, text: str, others: list[Number], language
         return True
     if _is_scaled(number, own, text, others) or _is_of_date(number, own) or _is_of_date(number, text):
         return True
-    if _AFTERNOON.search(f"{own} {text}") and any(_is_half_a_day_off(number, other) for other in others):
+    afternoon = _AFTERNOON.search(f"{own} {text}") is not None
+    if any(_is_same_time(number, other, afternoon) for other in others):
         return True
     value = int(number.digits[:9])
-    if number.is_plain and (value in _roman(text) or any(_is_short_year(value, other) for other in digits)):
+    if number.is_plain and any(_is_short_year(value, other) or _is_century(value, other) for other in digits):
+        return True
+    if number.is_plain and (value in _roman(text) or (value == 1 and language != "en" and _ONE.search(text))):
         return True
     return _in_words(value, text, language, in_words)
 
 
-def _is_half_a_day_off(number: Number, other: Number) -> bool:
-    """Whether two numbers are one time of the day, counted to 12 and to 24."""
+def _is_same_time(number: Number, other: Number, afternoon: bool) -> bool:
+    """Whether two numbers are one time of the day: 18:00 and 18, in the afternoon also 6 and 18."""
     (hour, *minutes), (other_hour, *other_minutes) = number.parts, other.parts
-    same = (minutes or ["0"]) == (other_minutes or ["0"])
-    return same and len(hour) < 3 and len(other_hour) < 3 and abs(int(hour) - int(other_hour)) == 12
+    if max(len(hour), len(other_hour)) > 2 or (minutes or ["0"]) != (other_minutes or ["0"]):
+        return False
+    return abs(int(hour) - int(other_hour)) in ((0, 12) if afternoon else (0,))
+
+
+def _is_century(value: int, other: str) -> bool:
+    """Whether one of the two names a century, and the other its first year: the 1800s are the 19th century."""
+    short, long = sorted((value, int(other[:9])))
+    return 10 < short < 22 and long == 100 * (short - 1)
 
 
 def _is_scaled(number: Number, own: str, text: str, others: list[Number]) -> bool:
