@@ -48,7 +48,9 @@ def test_the_page_runs(folder, capsys):
     out = capsys.readouterr().out
     assert "left out: document 2: " in out
     assert "there is no directory nowhere: give a model directory or a run directory\n" in out
-    assert out.count("s-BLEU ") == 2
+    assert out.count("s-BLEU ") == 2 + 2  # head and signature of the comparison
+    (_, found) = names["comparison"].outcomes["d_bleu"]
+    assert found.difference.value > 50 and found.difference.p_value == pytest.approx(2 / 2**3, abs=0.02)  # 3 documents
     assert names["logits"].shape == (len(names["target"][0]), 400)
 
 

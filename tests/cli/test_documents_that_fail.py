@@ -152,6 +152,20 @@ def test_evaluate_leaves_them_out_on_both_sides(run, files, bad, unit):
     assert json.loads(alone.out) == {**scores, "source": str(files / "good.jsonl"), "left_out": 0}
 
 
+def test_what_one_system_cannot_translate_is_left_out_of_all(run, files, bad):
+    arguments = ["--source", files / "test.en", "--reference", files / "test.de", "--json", files / "s.json", *QUICK]
+    outcome = call("evaluate", "--systems", files / "test.de", run, *arguments, "-o", files / "out")
+    assert outcome.status == 2
+    first, second, summary = errors(outcome)
+    assert first.startswith(f"error: run: {files}/test.en, document 2: {bad}") and second.startswith("error: run: ")
+    assert summary == "2 of 4 documents could not be translated by every system"
+    assert outcome.out.endswith("\n2 of 4 documents left out of all scores, as not every system could translate them\n")
+    found = json.loads((files / "s.json").read_text())
+    assert (found["left_out"], [own["documents"] for own in found["systems"]]) == (2, [2, 2])
+    lines = (files / "out" / "run.txt").read_text().split("\n")
+    assert [bool(line) for line in lines] == [True, False, False, False, False, True, True, False, False, False]
+
+
 def test_where_nothing_can_be_done_there_are_no_scores(run, files, bad):
     (files / "bad.jsonl").write_text(json.dumps({"source": ["BAD."], "target": ["X."]}) + "\n")
     arguments = ["evaluate", "--model", run, "--source", files / "bad.jsonl", "--json", files / "s.json"]

@@ -254,7 +254,7 @@ def test_evaluating_a_model_is_evaluating_its_translations(run, corpus, tmp_path
     ]
     assert by_json == scores
     perfect = call("evaluate", "--hypothesis", files["reference"], "--reference", files["reference"])
-    assert perfect.out.count("100.00") == 3
+    assert perfect.out.count("100.00") == 4
     instances = ["--metrics.unit", "instance", "--json", "-"]
     found = call("evaluate", "--model", run, "--source", files["source"], "--reference", files["reference"], *instances)
     assert json.loads(found.out)["d_bleu"]["segments"] > 6  # instances of at most 128 tokens

@@ -136,7 +136,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
             r"--search.beam is there twice: give it once",
         ),
         (["translate", "m", "f", "-o", "x", "--output", "y"], r"--output is there twice: give it once"),
-        ([*EVALUATE, "--hypothesis", "c"], r"--hypothesis is there twice: give it once"),
+        ([*EVALUATE, "--json", "c", "--json", "c"], r"--json is there twice: give it once"),
         ([*TRAIN, "--run", "r"], r"--run is there twice: give it once"),
         (
             ["translate", "m", "f", "--search.temperature", "0"],

@@ -50,6 +50,7 @@ def test_scores_are_those_of_sacrebleu_to_the_last_digit(setting):
     assert result.length_ratio == d_bleu.sys_len / d_bleu.ref_len
     if not setting["lowercase"]:
         assert result.chrf.score == chrf.score
+        assert result.d_chrf.score == sacrebleu.corpus_chrf(joined(HYPOTHESES), [joined(REFERENCES)]).score
     assert (result.documents, result.sentences) == (2, 5)
     assert [m.segments for m in (result.s_bleu, result.d_bleu, result.chrf)] == [5, 2, 5]
 
@@ -109,28 +110,30 @@ def test_signatures_say_version_case_tokenizer_and_unit():
     assert result.s_bleu.signature == str(bleu.get_signature())
     assert result.d_bleu.signature == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|unit:document|{version}"
     assert result.chrf.signature == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|{version}"
+    assert result.d_chrf.signature == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|unit:document|{version}"
     config = MetricConfig(unit="instance", tokenize="none", lowercase=True)
     other = evaluate_documents(HYPOTHESES, REFERENCES, config, INSTANCES)
     assert "case:lc|eff:no|tok:none|smooth:exp|unit:instance|" in other.d_bleu.signature
     assert "case:lc" in other.chrf.signature
-    assert [m.name for m in (result.s_bleu, result.d_bleu, result.chrf)] == ["s-BLEU", "d-BLEU", "chrF"]
+    assert "case:lc" in other.d_chrf.signature and "unit:instance|" in other.d_chrf.signature
+    assert [m.name for m in result.scores().values()] == ["s-BLEU", "d-BLEU", "chrF", "d-chrF"]
 
 
 def test_lower_case_counts_for_every_metric():
     shouted = [[sentence.upper() for sentence in document] for document in REFERENCES]
     cased = evaluate_documents(shouted, REFERENCES)
     lower = evaluate_documents(shouted, REFERENCES, MetricConfig(lowercase=True))
-    for metric in ("s_bleu", "d_bleu", "chrf"):
+    for metric in ("s_bleu", "d_bleu", "chrf", "d_chrf"):
         assert getattr(cased, metric).score < 90
         assert getattr(lower, metric).score == pytest.approx(100)
 
 
-@pytest.mark.parametrize("metric", ["s_bleu", "d_bleu", "chrf"])
+@pytest.mark.parametrize("metric", ["s_bleu", "d_bleu", "chrf", "d_chrf", "ter"])
 def test_a_resampled_corpus_scores_as_sacrebleu_scores_its_segments(metric):
-    score = getattr(evaluate_documents(HYPOTHESES, REFERENCES), metric)
-    view = joined if metric == "d_bleu" else flat
+    score = getattr(evaluate_documents(HYPOTHESES, REFERENCES, MetricConfig(ter=True)), metric)
+    view = joined if metric.startswith("d_") else flat
     hypotheses, references = view(HYPOTHESES), view(REFERENCES)
-    judge = sacrebleu.corpus_chrf if metric == "chrf" else sacrebleu.corpus_bleu
+    judge = getattr(sacrebleu, f"corpus_{metric.removeprefix('d_').removeprefix('s_')}")
     generator = np.random.default_rng(3)
     for _ in range(5):
         sample = generator.integers(len(hypotheses), size=len(hypotheses))
@@ -142,14 +145,16 @@ def test_a_resampled_corpus_scores_as_sacrebleu_scores_its_segments(metric):
 def test_other_sentence_counts_leave_d_bleu_alone():
     hypotheses = [HYPOTHESES[0][:2], HYPOTHESES[1]]
     result = evaluate_documents(hypotheses, REFERENCES)
-    assert result.s_bleu is None
-    assert result.chrf is None
+    assert (result.s_bleu, result.chrf, result.ter) == (None, None, None)
+    assert result.d_chrf.score == sacrebleu.corpus_chrf(joined(hypotheses), [joined(REFERENCES)]).score
     assert result.d_bleu.score == sacrebleu.corpus_bleu(joined(hypotheses), [joined(REFERENCES)]).score
     assert result.undefined == (
         "1 of 2 documents differ from the reference in the number of sentences, first document 1 with 2 sentences for 3"
     )
     assert result.undefined in result.format()
-    assert "s-BLEU       -" in result.format()
+    assert "s-BLEU       -" in result.format() and "s-BLEU and chrF are not defined: 1 of 2" in result.format()
+    with_ter = evaluate_documents(hypotheses, REFERENCES, MetricConfig(ter=True)).format()
+    assert "s-BLEU, chrF and TER are not defined: 1 of 2" in with_ter and "TER          -" in with_ter
     assert result.to_json()["s_bleu"] is None
     with pytest.raises(DocmtError, match=r"needs paired sentences, but 1 of 2 documents differ"):
         evaluate_documents(hypotheses, REFERENCES, MetricConfig(unit="instance"), INSTANCES)
@@ -174,6 +179,7 @@ def test_table_and_json_agree():
     assert table[0] == f"s-BLEU  {result.s_bleu.score:6.2f}  5 sentences  {result.s_bleu.signature}"
     assert table[1] == f"d-BLEU  {result.d_bleu.score:6.2f}  2 documents  {result.d_bleu.signature}"
     assert table[2].startswith(f"chrF    {result.chrf.score:6.2f}  5 sentences  nrefs:1")
+    assert table.pop(3) == f"d-chrF  {result.d_chrf.score:6.2f}  2 documents  {result.d_chrf.signature}"
     assert re.fullmatch(r"2 documents, 5 sentences, brevity penalty 0\.\d{3}, length ratio 0\.\d{3}", table[3])
     data = json.loads(json.dumps(result.to_json()))
     assert data["s_bleu"] == {
@@ -184,7 +190,8 @@ def test_table_and_json_agree():
     }
     assert data["unit"] == "document"
     assert (data["tokenize"], data["lowercase"], data["undefined"]) == ("13a", False, None)
-    assert data["d_bleu"]["segments"] == data["documents"] == 2
+    assert data["d_bleu"]["segments"] == data["d_chrf"]["segments"] == data["documents"] == 2
+    assert (data["ter"], "TER" in result.format()) == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +240,7 @@ def test_a_tokenizer_without_its_packages_says_what_to_install(monkeypatch):
     def missing(**_):
         raise RuntimeError("\nJapanese tokenization requires\nextra dependencies\n")
 
-    monkeypatch.setattr("docmt.evaluation.metrics.BLEU", missing)
+    monkeypatch.setattr("docmt.evaluation.scores.BLEU", missing)
     monkeypatch.setattr(missing, "TOKENIZERS", ["ja-mecab"], raising=False)
     message = r"^the tokenizer ja-mecab cannot be used: Japanese tokenization requires extra dependencies; "
     with pytest.raises(DocmtError, match=message):

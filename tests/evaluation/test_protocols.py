@@ -123,7 +123,7 @@ def test_signatures_say_the_text_and_chrf_takes_it_as_it_is(name):
     assert "text:" not in result.chrf.signature + plain.s_bleu.signature + plain.d_bleu.signature
     if name != "zhang2018":
         assert result.chrf == plain.chrf
-    assert result.format().splitlines()[4].startswith(f"protocol {name} ({PROTOCOLS[name].paper}; ")
+    assert result.format().splitlines()[5].startswith(f"protocol {name} ({PROTOCOLS[name].paper}; ")
     assert "protocol" not in plain.format()
     data = json.loads(json.dumps(result.to_json()))
     assert (data["protocol"], data["language"]) == (name, "en")

@@ -1,42 +1,42 @@
-"""docmt evaluate --hypothesis FILE --reference FILE, or --model DIR with --source and --reference, or with --suite"""
+"""docmt evaluate --hypothesis FILE --reference FILE, or --model DIR with --source and --reference, or with --suite
+
+Several systems are compared by `docmt.cli.systems`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from docmt.cli.corpora import check_outputs, document_name, each_alone, lines_beside, read_corpus
+from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
 from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
-from docmt.cli.results import Report
+from docmt.cli.systems import compare_systems, read_references
+from docmt.cli.translating import translate_corpus
 from docmt.decoding import SearchConfig
-from docmt.documents import Document, ParallelDocument
 from docmt.documents.plain_text import write_text
 from docmt.errors import DocmtError, printable
 from docmt.evaluation import (
     Evaluation,
     MetricConfig,
-    evaluate_documents,
+    SignificanceConfig,
     evaluate_files,
     evaluate_items,
-    in_units,
     read_items,
 )
 from docmt.files import check_regular
 
-if TYPE_CHECKING:
-    from docmt.decoding import Translation, Translator
-
 USAGE = """--hypothesis FILE --reference FILE [options]
 --model DIRECTORY --source FILE --reference FILE [options]
 --model DIRECTORY --source CORPUS.jsonl [options]
+--systems SYSTEM SYSTEM [SYSTEM ...] [--source FILE] --reference FILE [options]
 --model DIRECTORY --suite FILE.jsonl [options]"""
 EXAMPLES = (
     "docmt evaluate --hypothesis output.de --reference test.de",
     "docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de",
+    "docmt evaluate --systems baseline.de other.de third.de --reference test.de",
     "docmt evaluate --model MODEL --suite test.contrastive.jsonl",
 )
 SCORING = ("search.temperature", "search.batch_tokens", "search.compatibility")
@@ -44,13 +44,17 @@ SCORING = ("search.temperature", "search.batch_tokens", "search.compatibility")
 COMMON = (
     "hypothesis",
     "model",
+    "systems",
     "source",
     "reference",
     "suite",
     "output",
     "json",
+    "markdown",
     "metrics.protocol",
     "metrics.unit",
+    "significance.test",
+    "significance.resample",
     "search.beam",
     "device",
 )
@@ -61,7 +65,8 @@ def parser() -> Parser:
     made = make_parser(
         "evaluate",
         "Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU "
-        "over sentences (s-BLEU) and over whole documents (d-BLEU), and chrF. With --suite it counts how often a model "
+        "over sentences (s-BLEU) and over whole documents (d-BLEU), chrF of both kinds, and TER. Several systems "
+        "(--systems, or several files or models) are compared with the first. With --suite it counts how often a model "
         "finds the right one of several given translations the most probable.",
         USAGE,
         examples=EXAMPLES,
@@ -70,20 +75,32 @@ def parser() -> Parser:
     made.add_argument(
         "--reference",
         type=str,
+        nargs="+",
         metavar="FILE",
-        help="reference sentences, one a line, an empty line between documents, or the `target` of JSONL",
+        help="reference sentences, one a line, an empty line between documents, or the `target` of JSONL; several "
+        "files are several references of the same sentences",
     )
     made.add_argument(
         "--hypothesis",
         type=str,
+        nargs="+",
         metavar="FILE",
-        help="translated sentences in the same form; of JSONL (docmt translate --format jsonl) the `target`",
+        help="translated sentences in the same form; of JSONL (docmt translate --format jsonl) the `target`; several "
+        "files are compared",
     )
     made.add_argument(
         "--model",
         type=str,
+        nargs="+",
         metavar="DIRECTORY",
-        help="model or run directory to translate with; M1,M2 is an ensemble",
+        help="model or run directory to translate with; M1,M2 is an ensemble; several are compared",
+    )
+    made.add_argument(
+        "--systems",
+        type=str,
+        nargs="+",
+        metavar="SYSTEM",
+        help="systems to compare with the first: files as for --hypothesis, directories as for --model, or both kinds",
     )
     made.add_argument(
         "--source",
@@ -99,11 +116,24 @@ def parser() -> Parser:
         "documents), `correct` (index of the right one), `sentence` (index of that in which they differ), `distance`, "
         "`phenomenon`",
     )
-    made.add_argument("-o", "--output", type=str, metavar="FILE", help="where the translations of --model go")
+    made.add_argument(
+        "-o",
+        "--output",
+        type=str,
+        metavar="PATH",
+        help="where the translations of a model go; of several systems a directory, with a file for each model",
+    )
     made.add_argument(
         "--json", type=str, metavar="FILE", help="where the scores go as JSON, besides the table (- for only that)"
     )
+    made.add_argument(
+        "--markdown",
+        type=str,
+        metavar="FILE",
+        help="where the table of several systems goes as Markdown (- as for JSON)",
+    )
     add_settings(made, MetricConfig, "metrics", "how text becomes scores (scores compare only under equal settings)")
+    add_settings(made, SignificanceConfig, "significance", "how several systems are compared")
     add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, with --model", skip={"n_best"})
     add_model_options(made)
     return made
@@ -112,14 +142,38 @@ def parser() -> Parser:
 def run(arguments: Sequence[str]) -> int:
     """Prints s-BLEU, d-BLEU and chrF with their signatures, or how often the right candidates were preferred."""
     options = parse(parser(), arguments)
+    _sort_systems(options)
     if options.suite:
         _check_suite(options)
         return _evaluate_suite(options)
+    if options.systems:
+        return compare_systems(options)
     _check(options)
     if options.hypothesis:
         _tell(options, _evaluate_file(options), "", {})
         return 0
     return _evaluate_model(options)
+
+
+def _sort_systems(options: Any) -> None:
+    """Sees to it that `systems` has all systems if several are compared, else `model` or `hypothesis` the only one.
+
+    With --suite `systems` has all models, and `model` the only one. `reference` becomes the first of `references`.
+    """
+    given = [name for name in ("hypothesis", "model", "systems") if getattr(options, name)]
+    if options.suite and "hypothesis" in given:
+        given.remove("hypothesis")  # which has no meaning there at all
+    if len(given) > 1:
+        raise DocmtError(
+            f"--{given[0]} and --{given[1]} both name translations: give one of them (--systems takes all)"
+        )
+    named = [name for option in given for name in getattr(options, option)]
+    for option in given:
+        setattr(options, option, named[0] if len(named) == 1 else None)
+    compared = len(named) > 1 or given == ["systems"] or options.suite
+    options.systems = named if compared else []
+    options.references = options.reference or []
+    options.reference = options.references[0] if options.references else None
 
 
 def _check_suite(options: Any) -> None:
@@ -158,6 +212,7 @@ def _tell(options: Any, evaluation: Evaluation, remark: str, more: dict[str, Any
     """
     if options.json:
         named = {name: getattr(options, name) for name in ("hypothesis", "model", "source", "reference")}
+        named["references"] = options.references
         named["beam"] = options.search.beam if options.model else None
         write_text(options.json, json.dumps({**named, **evaluation.to_json(), **more}, indent=2) + "\n")
     if options.json != "-":
@@ -166,8 +221,10 @@ def _tell(options: Any, evaluation: Evaluation, remark: str, more: dict[str, Any
 
 def _check(options: Any) -> None:
     """Raises DocmtError for options that do not go together and for outputs that cannot be written."""
-    if options.hypothesis and options.model:
-        raise DocmtError("--hypothesis and --model both name translations: give one of them")
+    unused = _changed(options.significance, SignificanceConfig(), "significance")
+    unused += ["markdown"] if options.markdown else []
+    if unused:
+        raise DocmtError(f"--{unused[0]} is for comparing several systems: name more than one, or leave it out")
     if options.hypothesis:
         if not options.reference:
             raise DocmtError("--hypothesis needs --reference: name the file with the references")
@@ -190,53 +247,24 @@ def _check(options: Any) -> None:
 
 
 def _evaluate_file(options: Any) -> Evaluation:
-    for path in (options.hypothesis, options.reference):
+    for path in (options.hypothesis, *options.references):
         check_regular(path, "it may be read more than once, but is")
-    return evaluate_files(Path(options.hypothesis), Path(options.reference), options.metrics)
+    more = options.references[1:]
+    return evaluate_files(options.hypothesis, options.reference, options.metrics, more_references=more)
 
 
 def _evaluate_model(options: Any) -> int:
     """Translates and scores; documents that cannot be translated are left out of the scores, on both sides."""
     corpus = read_corpus(options.source, options.reference)
-    translator = translator_of(options)
-    instances = [_instances(translator, document, options.metrics.unit) for document in corpus]
-    report, names = Report(), [document_name(options.source, document) for document in corpus]
-    sources = [in_units([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
-    found = each_alone(sources, names, partial(_translate, translator), report.failures)
-    for name, units, ranges in zip(names, found, instances, strict=True):
-        if units is not None:
-            for translation, (first, _) in zip(units, ranges, strict=True):
-                report.collect(name, translation, first)
-    hypotheses = [
-        [sentence for unit in units for sentence in unit.document.sentences] if units else [""] * len(document.source)
-        for units, document in zip(found, corpus, strict=True)
-    ]
+    references = read_references(options, corpus)
+    names = [document_name(options.source, document) for document in corpus]
+    found = translate_corpus(translator_of(options), corpus, options.metrics.unit, names)
     if options.output:
-        write_text(options.output, lines_beside(options.source, corpus, hypotheses))
-    kept = [number for number, units in enumerate(found) if units]
+        write_text(options.output, lines_beside(options.source, corpus, found.hypotheses))
+    kept = [number for number in range(len(corpus)) if number not in found.failed]
     if kept:
-        evaluation = evaluate_documents(
-            [hypotheses[number] for number in kept],
-            [corpus[number].target for number in kept],
-            options.metrics,
-            [instances[number] for number in kept] if options.metrics.unit == "instance" else None,
-            miscounted=len(report.places["sentence_count"]),
-        )
-        left_out = len(corpus) - len(kept)
+        evaluation = found.evaluate(references, kept, options.metrics)
+        left_out = len(found.failed)
         remark = f"{left_out} of {len(corpus)} documents left out, as they could not be translated" if left_out else ""
-        _tell(options, evaluation, remark, {"left_out": left_out, "warnings": report.counts()})
-    return report.print(len(corpus), len(kept), "documents", "translated")
-
-
-def _instances(translator: Translator, document: ParallelDocument, unit: str) -> list[tuple[int, int]]:
-    """What is translated by itself: the instances of a document, or (of another unit) all of it."""
-    if unit == "instance":
-        return translator.instances(document.source, document.target)
-    return [(0, len(document.source))]
-
-
-def _translate(translator: Translator, documents: Sequence[Sequence[Sequence[str]]]) -> list[list[Translation]]:
-    """The translations of the units of every document, all searched together."""
-    units = [Document.from_sentences(unit) for document in documents for unit in document]
-    translations = iter(translator.translate_all(units))
-    return [[next(translations) for _ in document] for document in documents]
+        _tell(options, evaluation, remark, {"left_out": left_out, "warnings": found.report.counts()})
+    return found.report.print(len(corpus), len(kept), "documents", "translated")

@@ -346,12 +346,13 @@ def add_model_options(parser: Parser) -> None:
     )
 
 
-def translator_of(options: Any) -> Translator:
-    """The translator that the options name; models with commas between them translate as one (`Ensemble`)."""
+def translator_of(options: Any, model: str | None = None) -> Translator:
+    """The translator that the options name, or another `model`; with commas between them several translate as one."""
     from docmt.decoding import Translator
     from docmt.progress import on_terminal
 
-    translator = Translator(options.model, device=options.device, search=options.search, precision=options.precision)
+    name = options.model if model is None else model
+    translator = Translator(name, device=options.device, search=options.search, precision=options.precision)
     if on_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         tell(f"computing on {translator.device} in {translator.precision}")
     return translator

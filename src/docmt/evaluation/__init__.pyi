@@ -1,3 +1,5 @@
+from .comparison import Comparison as Comparison
+from .comparison import compare as compare
 from .config import PROTOCOLS as PROTOCOLS
 from .config import MetricConfig as MetricConfig
 from .contrastive import ContrastiveResult as ContrastiveResult
@@ -7,7 +9,7 @@ from .metrics import (
     Evaluation as Evaluation,
 )
 from .metrics import (
-    MetricScore as MetricScore,
+    document_bleu as document_bleu,
 )
 from .metrics import (
     evaluate_documents as evaluate_documents,
@@ -21,3 +23,5 @@ from .metrics import (
 from .metrics import (
     in_units as in_units,
 )
+from .scores import MetricScore as MetricScore
+from .significance import SignificanceConfig as SignificanceConfig

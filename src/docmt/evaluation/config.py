@@ -74,9 +74,11 @@ class MetricConfig:
     """code of the language of the translations, for any text but plain"""
     tokenize: str = ""
     """the sacreBLEU tokenizer of s-BLEU and d-BLEU: 13a for plain text (usual), none for text already tokenized, also
-    zh, char, intl, ja-mecab, ko-mecab, flores200 and others. chrF does not tokenize, and always takes plain text"""
+    zh, char, intl, ja-mecab, ko-mecab, flores200 and others. chrF and TER do without, and always take plain text"""
     lowercase: bool = False
-    """compare in lower case; zhang2018 always does"""
+    """compare in lower case; zhang2018 always does, and so does TER"""
+    ter: bool = False
+    """compute TER, too: slow, about 25 ms a sentence"""
 
     def __post_init__(self) -> None:
         if self.protocol and self.protocol not in PROTOCOLS:

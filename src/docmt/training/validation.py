@@ -11,7 +11,7 @@ from lightning_fabric import Fabric
 
 from docmt.analysis.entropy import EntropyMeter, mean_bits, measuring_entropy
 from docmt.decoding import SearchConfig, translate_ids
-from docmt.evaluation import MetricConfig, evaluate_documents
+from docmt.evaluation import document_bleu
 from docmt.model import TranslationModel
 from docmt.text import Tokenizer
 from docmt.training.corpus import Split
@@ -80,6 +80,6 @@ class DevBleu:
         finally:
             model.train(was_training)
         hypotheses = [self._tokenizer.decode_batch(sentences, "target") for sentences in translations]
-        score = evaluate_documents(hypotheses, self._references, MetricConfig()).d_bleu
+        score = document_bleu(hypotheses, self._references)
         self.signature = score.signature
         return score.score

@@ -1,0 +1,212 @@
+"""Several systems of one call of `docmt evaluate`: files of translations, models, or both, compared with the first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
+from docmt.cli.parsing import translator_of
+from docmt.cli.results import Report
+from docmt.cli.translating import Translations, translate_corpus
+from docmt.documents import ParallelDocument
+from docmt.documents.plain_text import STANDARD, write_text
+from docmt.errors import DocmtError, printable
+from docmt.evaluation import Comparison, compare
+from docmt.evaluation.aligned_files import Corpus, read_reference
+from docmt.evaluation.metrics import read_beside
+from docmt.files import cannot_write, check_regular
+from docmt.progress import on_terminal
+from docmt.streams import tell, warn
+
+
+@dataclass(frozen=True)
+class System:
+    """Something that is scored: a file of translations, or a model."""
+
+    name: str
+    """as much of the end of its path as tells it from the others"""
+    path: str
+    """of models that translate as one: several, with commas between them"""
+
+    @property
+    def is_model(self) -> bool:
+        return all(Path(part).is_dir() for part in self.path.split(","))
+
+
+def compare_systems(options: Any) -> int:
+    """Scores all systems on the documents that all of them have, prints the table, and writes what is asked for.
+
+    Returns the status of the command.
+    """
+    systems = named_systems(options.systems)
+    outputs = _check(options, systems)
+    corpus, references = _read(options, systems)
+    found = [_translations(options, system, corpus, references[0]) for system in systems]
+    for system, own in zip(systems, found, strict=True):
+        if system in outputs:
+            write_text(str(outputs[system]), lines_beside(options.source, corpus, own.hypotheses))
+    _tell_equal(systems, found)
+    failed = frozenset[int]().union(*(own.failed for own in found))
+    total = len(references[0])
+    kept = [number for number in range(total) if number not in failed]
+    if kept:
+        pairs = zip(systems, found, strict=True)
+        evaluations = {system.name: own.evaluate(references, kept, options.metrics) for system, own in pairs}
+        comparison = compare(evaluations, options.significance)
+        _write(options, comparison, _facts(options, systems, found), f"{len(failed)} of {total}" if failed else "")
+    return _merged([own.report for own in found]).print(total, len(kept), "documents", "translated by every system")
+
+
+def named_systems(paths: Sequence[str]) -> list[System]:
+    """The systems with names that tell them apart. Raises DocmtError for one that is there twice."""
+    for one, other in combinations(paths, 2):
+        if Path(one).resolve() == Path(other).resolve():
+            raise DocmtError(f"{other} is there twice: name every system once")
+    parts = [Path(path).parts for path in paths]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = [str(Path(*own[-length:])) for own in parts]
+        if len(set(names)) == len(names):
+            break
+    return [System(name, path) for name, path in zip(names, paths, strict=True)]
+
+
+def _check(options: Any, systems: Sequence[System]) -> dict[System, Path]:
+    """Where the translations of each model go, if anywhere.
+
+    Raises DocmtError for options that do not go together and for outputs that cannot be written.
+    """
+    models = [system for system in systems if system.is_model]
+    files = [system for system in systems if not system.is_model]
+    if len(systems) < 2:
+        raise DocmtError(
+            f"{systems[0].path} is a single system, and --systems compares several: name more, or give it as "
+            f"{'--model' if models else '--hypothesis'}"
+        )
+    if models and not options.source:
+        raise DocmtError(f"{models[0].path} is a model, which needs --source: name the file to translate")
+    if files and not options.reference:
+        raise DocmtError(f"{files[0].path} needs --reference: name the file with the references")
+    for name in ("source", "output"):
+        if getattr(options, name) and not models:
+            raise DocmtError(f"--{name} has no meaning without a model among the systems: leave it out")
+    if files and options.metrics.unit == "instance":
+        raise DocmtError(
+            f"{files[0].path} is a file, which has no instances: score models alone with "
+            f"--metrics.{f'protocol {protocol}' if (protocol := options.metrics.protocol) else 'unit instance'}"
+        )
+    if options.json == options.markdown == STANDARD:
+        raise DocmtError("--json and --markdown would both go to standard output: name a file for one of them")
+    check_outputs(options.json, options.markdown)
+    read = [*(system.path for system in files), *options.references]
+    for path in [*read, options.source] if models else read:
+        if path:
+            check_regular(path, "it may be read more than once, but is")
+    return _outputs(options.output, models) if options.output else {}
+
+
+def _outputs(directory: str, models: Sequence[System]) -> dict[System, Path]:
+    """The file of each model in the directory, which is made. Raises DocmtError for one that is there already."""
+    outputs = {}
+    for system in models:
+        name = system.name.replace("/", "-").replace(",", "+")
+        outputs[system] = Path(directory) / f"{name}.txt"
+    for path in outputs.values():
+        if path.exists():
+            raise DocmtError(f"{path} is there already: remove it, or name another directory with -o")
+    for one, other in combinations(outputs, 2):
+        if outputs[one] == outputs[other]:
+            raise DocmtError(f"{one.path} and {other.path} would both be written to {outputs[one]}: rename one")
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(directory, error) from error
+    check_outputs(*map(str, outputs.values()))
+    return outputs
+
+
+def _read(options: Any, systems: Sequence[System]) -> tuple[list[ParallelDocument], list[Corpus]]:
+    """The corpus to translate, if there is a model, and the documents of every reference."""
+    if not any(system.is_model for system in systems):
+        first = read_reference(Path(options.reference))
+        return [], [first, *(read_beside(path, options.reference, first) for path in options.references[1:])]
+    corpus = read_corpus(options.source, options.reference)
+    return corpus, read_references(options, corpus)
+
+
+def read_references(options: Any, corpus: Sequence[ParallelDocument]) -> list[Corpus]:
+    """The documents of every reference of a corpus that is translated."""
+    first = [document.target for document in corpus]
+    return [first, *(_beside_corpus(path, options.reference, first) for path in options.references[1:])]
+
+
+def _beside_corpus(path: str, reference: str, references: Corpus) -> Corpus:
+    """A file beside the reference of a corpus, from which nothing may have been left out."""
+    if read_reference(Path(reference)) != references:
+        raise DocmtError(
+            f"{path} cannot be told from the places that were left out of {reference}: remove pairs with an empty side "
+            "from the corpus"
+        )
+    return read_beside(path, reference, references)
+
+
+def _translations(options: Any, system: System, corpus: Sequence[ParallelDocument], references: Corpus) -> Translations:
+    """The translations of a file, or those that a model makes of the corpus."""
+    if not system.is_model:
+        read = _beside_corpus if corpus else read_beside
+        return Translations(read(system.path, options.reference, references))
+    if on_terminal():
+        tell(f"translating with {system.name}")
+    names = [f"{system.name}: {document_name(options.source, document)}" for document in corpus]
+    return translate_corpus(translator_of(options, system.path), corpus, options.metrics.unit, names)
+
+
+def _tell_equal(systems: Sequence[System], found: Sequence[Translations]) -> None:
+    """Says which systems cannot differ."""
+    texts = [[list(document) for document in own.hypotheses] for own in found]
+    for number, text in enumerate(texts):
+        if text in texts[:number]:
+            same = systems[texts.index(text)].path
+            warn(f"{systems[number].path} has the same translations as {same}, so that they cannot differ")
+
+
+def _facts(options: Any, systems: Sequence[System], found: Sequence[Translations]) -> dict[str, dict[str, Any]]:
+    """What the JSON says of each system besides its scores, by name."""
+    return {
+        system.name: {
+            "path": system.path,
+            "beam": options.search.beam if system.is_model else None,
+            "warnings": own.report.counts() if system.is_model else None,
+        }
+        for system, own in zip(systems, found, strict=True)
+    }
+
+
+def _write(options: Any, comparison: Comparison, facts: dict[str, dict[str, Any]], left_out: str) -> None:
+    """Prints the table, and writes it as JSON and Markdown; `left_out`: `1 of 20`, if there is anything."""
+    remark = f"{left_out} documents left out of all scores, as not every system could translate them"
+    if options.json:
+        content = comparison.to_json()
+        content["systems"] = [{**facts[entry["name"]], **entry} for entry in content["systems"]]
+        named = {"source": options.source, "references": options.references}
+        lost = int(left_out.split()[0]) if left_out else 0
+        write_text(options.json, json.dumps({**named, **content, "left_out": lost}, indent=2) + "\n")
+    if options.markdown:
+        write_text(options.markdown, comparison.to_markdown() + (f"- {remark}\n" if left_out else ""))
+    if STANDARD not in (options.json, options.markdown):
+        text = comparison.format()
+        print(printable(f"{text}\n{remark}" if left_out else text, kept="\n"))
+
+
+def _merged(reports: Sequence[Report]) -> Report:
+    """One report of what all systems have to tell."""
+    merged = Report()
+    for report in reports:
+        merged.failures += report.failures
+        for warning, places in report.places.items():
+            merged.places[warning] += places
+    return merged

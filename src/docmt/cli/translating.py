@@ -1,0 +1,91 @@
+"""Translations of a corpus, from files or made by a model, and how good they are, for the commands that score them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from docmt.cli.corpora import each_alone
+from docmt.cli.results import Report
+from docmt.documents import Document, ParallelDocument
+from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, in_units
+from docmt.evaluation.metrics import Documents, Ranges
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation, Translator
+
+
+@dataclass(frozen=True)
+class Translations:
+    """What one system makes of a corpus of D documents.
+
+    hypotheses: [D] of sentences, empty ones where the system failed. instances: [D], what a model translated by itself.
+    miscounted: [D], the instances of a document for which a model gave another number of sentences.
+    """
+
+    hypotheses: Documents
+    instances: Ranges | None = None
+    miscounted: Sequence[int] = ()
+    failed: frozenset[int] = frozenset()
+    """the documents that have no translation"""
+    report: Report = field(default_factory=Report)
+    """what went wrong on the way"""
+
+    def evaluate(self, references: Sequence[Documents], kept: Sequence[int], metrics: MetricConfig) -> Evaluation:
+        """The scores of the documents that are `kept`; references: of each [D]."""
+
+        def chosen(documents: Documents) -> Documents:
+            return [documents[number] for number in kept]
+
+        instances = None
+        if metrics.unit == "instance" and self.instances is not None:
+            instances = [self.instances[number] for number in kept]
+        return evaluate_documents(
+            chosen(self.hypotheses),
+            chosen(references[0]),
+            metrics,
+            instances,
+            more_references=[chosen(reference) for reference in references[1:]],
+            miscounted=sum(self.miscounted[number] for number in kept) if self.miscounted else 0,
+        )
+
+
+def translate_corpus(
+    translator: Translator, corpus: Sequence[ParallelDocument], unit: str, names: Sequence[str]
+) -> Translations:
+    """Translates every document; one that cannot be translated does not stop the others.
+
+    unit: what is translated by itself, an instance or a document. names: of the documents, for messages.
+    """
+    instances = [_instances(translator, document, unit) for document in corpus]
+    sources = [in_units([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
+    report = Report()
+    found = each_alone(sources, names, partial(_translate, translator), report.failures)
+    hypotheses, miscounted = [], []
+    for name, document, units, ranges in zip(names, corpus, found, instances, strict=True):
+        if units is None:
+            hypotheses.append([""] * len(document.source))
+            miscounted.append(0)
+            continue
+        hypotheses.append([sentence for unit in units for sentence in unit.document.sentences])
+        miscounted.append(sum(len(unit.miscounted) for unit in units))
+        for translation, (first, _) in zip(units, ranges, strict=True):
+            report.collect(name, translation, first)
+    failed = frozenset(number for number, units in enumerate(found) if units is None)
+    return Translations(hypotheses, instances, miscounted, failed, report)
+
+
+def _instances(translator: Translator, document: ParallelDocument, unit: str) -> list[tuple[int, int]]:
+    """What is translated by itself: the instances of a document, or (of another unit) all of it."""
+    if unit == "instance":
+        return translator.instances(document.source, document.target)
+    return [(0, len(document.source))]
+
+
+def _translate(translator: Translator, documents: Sequence[Sequence[Sequence[str]]]) -> list[list[Translation]]:
+    """The translations of the units of every document, all searched together."""
+    units = [Document.from_sentences(unit) for document in documents for unit in document]
+    translations = iter(translator.translate_all(units))
+    return [[next(translations) for _ in document] for document in documents]

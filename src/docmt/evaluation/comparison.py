@@ -1,0 +1,181 @@
+"""Several systems on one test set: their scores with confidence intervals, and what differs from the first for sure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from docmt.errors import DocmtError
+from docmt.evaluation.metrics import NAMES, OF_SENTENCES, Evaluation, count
+from docmt.evaluation.scores import MetricScore
+from docmt.evaluation.significance import (
+    FEWEST,
+    LEVEL,
+    Outcome,
+    SignificanceConfig,
+    compare_statistics,
+)
+
+TESTS = {
+    "randomization": "paired approximate randomization",
+    "bootstrap": "paired bootstrap",
+    "sign": "sign test on exchanged segments",
+}
+SMALLEST = 1e-4
+"""Smaller p-values are not printed."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Systems by name, the baseline first, and what resampling says of each in each metric.
+
+    outcomes: by metric and system; None where the metric is not defined for the system, or there is a single segment.
+    """
+
+    config: SignificanceConfig
+    systems: Mapping[str, Evaluation]
+    outcomes: Mapping[str, Sequence[Outcome | None]]
+
+    def rows(self) -> list[list[str]]:
+        """The table as text: a row for each system, a column for each metric, names at the edges."""
+        found = [["", *(NAMES[key] for key in self.outcomes)]]
+        for number, (name, evaluation) in enumerate(self.systems.items()):
+            scores = evaluation.scores()
+            found.append([name, *(_cell(scores[key], own[number]) for key, own in self.outcomes.items())])
+        return found
+
+    def notes(self) -> list[str]:
+        """What a reader of the table must know, a sentence each."""
+        baseline, first = next(iter(self.systems.items()))
+        segments = {key: self.segments(key) for key in self.outcomes}
+        usual, *others = dict.fromkeys(segments.values())
+        also = [f"{NAMES[key]}: {other}" for other in others for key, own in segments.items() if own == other]
+        over = f"{usual} ({', '.join(also)})" if also else usual
+        notes = [
+            f"±: half of the 95 % confidence interval, by the bootstrap over {over}; p and * (p < {LEVEL}): against "
+            f"{baseline}, {TESTS[self.config.test]}; {self.config.samples:,} samples, seed {self.config.seed}",
+            f"{count(first.documents, 'document')}, {count(first.sentences, 'sentence')}",
+        ]
+        if protocol := first.config.describe_protocol():
+            notes.append(protocol)
+        if self.config.resample == "documents" and self.config.test != "bootstrap" and first.documents < FEWEST:
+            notes.append(
+                f"with fewer than {FEWEST} documents no difference can be significant: take more of them, or, if their "
+                "sentences may count as independent, resample sentences"
+            )
+        for name, evaluation in self.systems.items():
+            if evaluation.undefined is not None:
+                notes.append(f"{name}: {evaluation.undefined_names()} are not defined: {evaluation.undefined}")
+        return notes
+
+    def segments(self, metric: str) -> str:
+        """What is resampled in a metric, counted: `200 documents`."""
+        first = next(iter(self.systems.values()))
+        if _over_sentences(metric, self.config):
+            return count(first.sentences, "sentence")
+        return count(first.documents, "document")
+
+    def signatures(self) -> dict[str, str]:
+        """The signature of each metric, which is that of all systems."""
+        found = {}
+        for key in self.outcomes:
+            scores = (evaluation.scores()[key] for evaluation in self.systems.values())
+            found[key] = next((score.signature for score in scores if score is not None), "not defined")
+        return found
+
+    def format(self) -> str:
+        """A table for people, the signatures, and what the numbers mean."""
+        rows = self.rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        lines += [f"{NAMES[key]:<6}  {text}" for key, text in self.signatures().items()]
+        return "\n".join([*lines, *self.notes()])
+
+    def to_markdown(self) -> str:
+        """The same as Markdown."""
+        heads, *rows = ([_escaped(cell) for cell in row] for row in self.rows())
+        table = [heads, ["---"] * len(heads), *rows]
+        lines = [f"| {' | '.join(cells)} |" for cells in table]
+        lines += ["", *(f"- {_escaped(note)}" for note in self.notes())]
+        lines += [f"- {NAMES[key]}: `{text}`" for key, text in self.signatures().items()]
+        return "\n".join(lines) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the statistics, in types that `json.dumps` takes."""
+        systems = []
+        for number, (name, evaluation) in enumerate(self.systems.items()):
+            own = {key: outcomes[number] for key, outcomes in self.outcomes.items()}
+            outcomes = {key: outcome.to_json() if outcome else None for key, outcome in own.items()}
+            systems.append({"name": name, **evaluation.to_json(), "outcomes": outcomes})
+        resampled = {key: self.segments(key) for key in self.outcomes}
+        return {"significance": asdict(self.config), "resampled": resampled, "systems": systems}
+
+
+def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig | None = None) -> Comparison:
+    """Compares the first system with the others in every metric.
+
+    systems: by name, evaluated by the same settings on the same references. The segments that are resampled are whole
+    documents, or sentences; those of d-BLEU and d-chrF are documents in any case.
+    Raises DocmtError for fewer than two systems, for unlike evaluations, and for a single document.
+    """
+    config = config or SignificanceConfig()
+    if len(systems) < 2:
+        raise DocmtError(f"{count(len(systems), 'system')} cannot be compared: give two or more")
+    first, *others = systems.values()
+    for name, other in zip(list(systems)[1:], others, strict=True):
+        if (other.config, other.documents, other.sentences) != (first.config, first.documents, first.sentences):
+            raise DocmtError(
+                f"{name} was scored on other references, or with other settings, than {next(iter(systems))}: "
+                "compare scores of one test set alone"
+            )
+    if first.documents < 2 and config.resample == "documents":
+        raise DocmtError(
+            "there is a single document, and documents are what is resampled: give more of them, or resample sentences "
+            "(--significance.resample sentences)"
+        )
+    outcomes = {key: _outcomes(key, list(systems.values()), config) for key in first.scores()}
+    return Comparison(config, dict(systems), outcomes)
+
+
+def _outcomes(key: str, evaluations: Sequence[Evaluation], config: SignificanceConfig) -> list[Outcome | None]:
+    """What resampling says of each system in a metric; without the baseline's score it is the intervals alone."""
+    scores = [evaluation.scores()[key] for evaluation in evaluations]
+    defined = {number: score for number, score in enumerate(scores) if score is not None}
+    over_sentences = _over_sentences(key, config)
+    statistics = [
+        score.statistics if over_sentences else score.by_document(evaluations[0].documents)
+        for score in defined.values()
+    ]
+    found: list[Outcome | None] = [None] * len(scores)
+    if not statistics or len(statistics[0]) < 2:
+        return found
+    formula, lower = defined[min(defined)].from_many_sums, defined[min(defined)].lower_is_better
+    for number, outcome in zip(defined, compare_statistics(np.stack(statistics), formula, config, lower), strict=True):
+        found[number] = outcome if 0 in defined else Outcome(outcome.interval)
+    return found
+
+
+def _over_sentences(metric: str, config: SignificanceConfig) -> bool:
+    return config.resample == "sentences" and metric in OF_SENTENCES
+
+
+def _cell(score: MetricScore | None, outcome: Outcome | None) -> str:
+    """`22.87 ± 0.61  p 0.0123*`."""
+    if score is None:
+        return "-"
+    text = f"{score.score:.2f}"
+    if outcome is not None:
+        text += f" ± {outcome.interval.half_width:.2f}"
+    if outcome is not None and outcome.difference is not None:
+        p = outcome.difference.p_value
+        shown = f"p {p:.4f}" if p >= SMALLEST else f"p <{SMALLEST:.4f}"
+        text += f"  {shown}{'*' if outcome.difference.is_significant else ''}"
+    return text
+
+
+def _escaped(text: str) -> str:
+    """Text as a cell of a Markdown table."""
+    return text.replace("\\", "\\\\").replace("*", "\\*").replace("|", "\\|").replace("_", "\\_")
