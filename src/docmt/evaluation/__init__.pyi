@@ -5,6 +5,9 @@ from .config import MetricConfig as MetricConfig
 from .contrastive import ContrastiveResult as ContrastiveResult
 from .contrastive import evaluate_items as evaluate_items
 from .contrastive import read_items as read_items
+from .external import ExternalConfig as ExternalConfig
+from .external import ExternalScore as ExternalScore
+from .external import score_externally as score_externally
 from .metrics import (
     Evaluation as Evaluation,
 )
