@@ -19,6 +19,7 @@ NEEDED = {
     "translate": ["none", "none.txt"],
     "score": ["none", "none.en", "none.de"],
     "evaluate": ["--hypothesis", "none.en", "--reference", "none.de"],
+    "check": ["none.en", "none.de"],
     "inspect": ["none", "none.en", "none.de"],
     "convert": ["fairseq-gtransformer", "none.pt", "--dictionary", "none.txt", "-o", "m"],
     "reproduce": ["figure3", "--data", "none", "--output", "o"],

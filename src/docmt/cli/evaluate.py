@@ -6,19 +6,21 @@ Several systems are compared by `docmt.cli.systems`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 from docmt.cli import usage
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
+from docmt.cli.external import check_external, score_documents, score_files
 from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.suites import add_suite_options, check_no_suite, evaluate_suites
 from docmt.cli.systems import compare_systems, read_references
 from docmt.cli.translating import translate_corpus
 from docmt.decoding import SearchConfig
 from docmt.documents.plain_text import write_text
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 from docmt.evaluation import (
     Evaluation,
     MetricConfig,
@@ -26,6 +28,7 @@ from docmt.evaluation import (
     UsageConfig,
     evaluate_files,
 )
+from docmt.evaluation.external import ExternalConfig, ExternalScore
 from docmt.files import check_regular
 
 USAGE = """--hypothesis FILE --reference FILE [options]
@@ -142,6 +145,7 @@ def parser() -> Parser:
     add_settings(made, UsageConfig, "usage", "how the use of context is measured, with --context_usage")
     add_settings(made, MetricConfig, "metrics", "how text becomes scores (scores compare only under equal settings)")
     add_settings(made, SignificanceConfig, "significance", "how several systems are compared, and intervals drawn")
+    add_settings(made, ExternalConfig, "external", "a metric that is a process of its own, such as COMET")
     add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, with --model", skip={"n_best"})
     add_model_options(made)
     return made
@@ -151,6 +155,7 @@ def run(arguments: Sequence[str]) -> int:
     """Prints s-BLEU, d-BLEU and chrF with their signatures, or how often the right candidates were preferred."""
     options = parse(parser(), arguments)
     _sort_systems(options)
+    check_external(options)
     if options.context_usage:
         return usage.run(options)
     usage.check_unasked(options)
@@ -161,7 +166,7 @@ def run(arguments: Sequence[str]) -> int:
         return compare_systems(options)
     _check(options)
     if options.hypothesis:
-        _tell(options, _evaluate_file(options), "", {})
+        _tell(options, _evaluate_file(options), "", {}, partial(score_files, options))
         return 0
     return _evaluate_model(options)
 
@@ -192,20 +197,32 @@ def _changed(given: Any, usual: Any, group: str) -> list[str]:
     return [f"{group}.{each.name}" for each in fields(given) if getattr(given, each.name) != getattr(usual, each.name)]
 
 
-def _tell(options: Any, evaluation: Evaluation, remark: str, more: dict[str, Any]) -> None:
+def _tell(
+    options: Any, evaluation: Evaluation, remark: str, more: dict[str, Any], score: Callable[[], ExternalScore | None]
+) -> None:
     """Writes the scores: as a table with a last line, if there is a remark, and as JSON with more entries.
 
     The JSON says first what was scored, so that the files of several systems can be told apart.
+    `score` asks the external metric, if there is one; should it fail, the other scores are written all the same.
     """
     places = usage.by_position(options, {options.hypothesis or options.model: evaluation})
+    external, failure = None, None
+    try:
+        external = score()
+    except DocmtError as error:
+        failure = error
     if options.json:
         named = {name: getattr(options, name) for name in ("hypothesis", "model", "source", "reference")}
         more = {**more, "by_position": places.to_json()} if places else more
         named["references"] = options.references
         named["beam"] = options.search.beam if options.model else None
+        more = {**more, "external": external.to_json() if external else None}
         write_text(options.json, json.dumps({**named, **evaluation.to_json(), **more}, indent=2) + "\n")
     if options.json != "-":
-        print("\n".join(filter(None, [evaluation.format(), remark, f"\n{places.format()}" if places else ""])))
+        lines = [evaluation.format(), printable(external.format()) if external else "", remark]
+        print("\n".join(filter(None, [*lines, f"\n{places.format()}" if places else ""])))
+    if failure is not None:
+        raise failure
 
 
 def _check(options: Any) -> None:
@@ -217,7 +234,7 @@ def _check(options: Any) -> None:
     if options.hypothesis:
         if not options.reference:
             raise DocmtError("--hypothesis needs --reference: name the file with the references")
-        for name in ("source", "output"):
+        for name in ("output",) if options.external.command else ("source", "output"):
             if getattr(options, name):
                 raise DocmtError(f"--{name} has no meaning with --hypothesis: leave it out, or give --model instead")
         if options.metrics.unit == "instance":
@@ -255,5 +272,6 @@ def _evaluate_model(options: Any) -> int:
         evaluation = found.evaluate(references, kept, options.metrics)
         left_out = len(found.failed)
         remark = f"{left_out} of {len(corpus)} documents left out, as they could not be translated" if left_out else ""
-        _tell(options, evaluation, remark, {"left_out": left_out, "warnings": found.report.counts()})
+        external = partial(score_documents, options, corpus, found.hypotheses, kept)
+        _tell(options, evaluation, remark, {"left_out": left_out, "warnings": found.report.counts()}, external)
     return found.report.print(len(corpus), len(kept), "documents", "translated")

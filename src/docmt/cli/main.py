@@ -20,6 +20,7 @@ COMMANDS = {
     "translate": "text files -> translated text files",
     "score": "log-probability of given translations",
     "evaluate": "s-BLEU, d-BLEU and chrF of translations or of a model",
+    "check": "what can be seen in a translation without a reference: terms, numbers, address, lengths",
     "inspect": "what a model is, what it looks at, how trainings went",
     "average": "several models of one kind -> a model with the mean of their weights",
     "convert": "checkpoint of another toolkit -> model directory",
@@ -65,7 +66,7 @@ def _guarded(arguments: list[str]) -> int:
     except OSError as error:
         if not error.filename and sys.stdout is not None:
             silence(sys.stdout)
-        return _fail(_refusal(error))
+        return _fail(str(DocmtError(_refusal(error))))  # which is cut, as names may be of any length
     except (MemoryError, RuntimeError) as error:
         if is_out_of_memory(error):
             return _fail(OUT_OF_MEMORY)

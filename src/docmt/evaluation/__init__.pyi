@@ -5,6 +5,9 @@ from .config import MetricConfig as MetricConfig
 from .contrastive import ContrastiveResult as ContrastiveResult
 from .contrastive import SuiteConfig as SuiteConfig
 from .contrastive import evaluate_items as evaluate_items
+from .external import ExternalConfig as ExternalConfig
+from .external import ExternalScore as ExternalScore
+from .external import score_externally as score_externally
 from .generative import evaluate_translations as evaluate_translations
 from .metrics import (
     Evaluation as Evaluation,

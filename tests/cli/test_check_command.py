@@ -1,0 +1,109 @@
+"""docmt check: what it prints and writes, its status, and how fast its help is there."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from commands import call, fails
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A source and a translation with a wrong number and an address that is lost."""
+    source, target = tmp_path / "a.en", tmp_path / "a.de"
+    source.write_text("We need 45 of them.\nSee https://example.org now.\n\nIt is old.\n")
+    target.write_text("Wir brauchen 54 davon.\nSiehe dort.\n\nEs ist alt.\n")
+    return source, target
+
+
+def test_what_is_printed_and_written(files, tmp_path):
+    outcome = call(
+        "check", *files, "--json", tmp_path / "o.json", "--html", tmp_path / "o.html", "--target_language=de"
+    )
+    assert (outcome.status, outcome.err) == (0, "")
+    assert outcome.out.startswith("2 documents, 3 sentences, ? to de\n")
+    assert "      1  number  numbers that are lost or new\n" in outcome.out
+    assert "  “45” not in the translation; “54” not in the source\n" in outcome.out
+    assert "    1:2 (line 2)  See https://example.org now.\n      -> Siehe dort.\n" in outcome.out
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert found["source"] == str(files[0]) and found["target"] == str(files[1])
+    assert {kind: count for kind, count in found["counts"].items() if count} == {"number": 1, "url": 1}
+    assert "<mark>https://example.org</mark>" in (tmp_path / "o.html").read_text()
+
+
+def test_translations_of_docmt(run, corpus, tmp_path):
+    written = call("translate", run, corpus / "test.en", "--layout", "lines", "--format", "jsonl", "--beam", 1)
+    (tmp_path / "t.jsonl").write_text(written.out)
+    outcome = call("check", tmp_path / "t.jsonl", "--json", "-")
+    assert outcome.status == 0, outcome.err
+    found = json.loads(outcome.out)
+    assert found["target"] is None and found["sentences"] == written.out.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ((), 0),
+        (("--fail_on", "any"), 1),
+        (("--fail_on", "loop", "number"), 1),
+        (("--fail_on", "loop", "name"), 0),
+        (("--only", "url", "--fail_on", "any"), 1),
+        (("--only", "loop", "--fail_on", "any"), 0),
+    ],
+)
+def test_status(files, options, status):
+    assert call("check", *files, *options).status == status
+
+
+def test_what_is_looked_for_and_shown(files):
+    out = call("check", *files, "--only", "url").out
+    assert "url" in out and "number" not in out
+    out = call("check", *files, "--show", 0).out
+    assert "“45”" not in out and "number" in out
+    assert call("check", files[1], files[1], "--only", "number").out.endswith("nothing was found\n")
+
+
+def test_what_strangers_wrote_does_not_move_the_cursor(files):
+    files[0].write_text("We need 45 \x1b[2J of them.\nSee https://example.org\u202e now.\n\nIt is old.\n")
+    out = call("check", *files).out
+    assert "\x1b" not in out and "\u202e" not in out and "\\x1b[2J" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--fail_on", "numbers"), "--fail_on is 'numbers': choose one of any, sentence_count, empty"),
+        (("--only", "loop", "--fail_on", "url"), "--fail_on url is not looked for: add it to --only"),
+        (("--show", -1), "--show is -1: choose a number from 0"),
+        (("--json", "-", "--html", "-"), "--json and --html both write to standard output"),
+        (("--json", "none/there/x.json"), "cannot write none/there/x.json"),
+        (("--length_factor", 0), "--check.length_factor is 0.0: choose a number from 1"),
+        (("--layout", "pages"), "layout is 'pages': choose one of auto, lines, text"),
+    ],
+)
+def test_options_that_mean_nothing(files, options, message):
+    fails("check", *files, *options, message=message)
+
+
+def test_files_that_are_not_there(files, tmp_path):
+    fails("check", files[0], message="a.en has one side alone: name the file with its translation too")
+    fails("check", files[0], tmp_path / "none", message="cannot read .*none")
+    (tmp_path / "bad").write_bytes(b"caf\xe9\n")
+    fails("check", files[0], tmp_path / "bad", message="bad, line 1, byte 4: not UTF-8")
+
+
+def test_a_table_is_drawn_on_a_terminal(files, monkeypatch):
+    from docmt.cli import check
+
+    monkeypatch.setattr(check, "_is_terminal", lambda: True)
+    assert "found  kind" in call("check", *files).out
+
+
+def test_neither_torch_nor_metrics_are_loaded(files):
+    script = (
+        "import sys; from docmt.cli.main import main; main(sys.argv[1:]); "
+        "print(sorted({'torch', 'sacrebleu', 'transformers'} & set(sys.modules)), file=sys.stderr)"
+    )
+    arguments = [sys.executable, "-c", script, "check", *map(str, files)]
+    assert subprocess.run(arguments, capture_output=True, text=True).stderr == "[]\n"

@@ -1,0 +1,78 @@
+"""docmt evaluate with a metric that is a process of its own."""
+
+import json
+import shlex
+import sys
+
+import pytest
+from commands import QUICK, call, fails
+
+STUB = """
+import json, sys
+rows = [json.loads(line) for line in sys.stdin]
+scores = [float(row["mt"] == row["ref"] and bool(row["src"])) for row in rows]
+answer = {"name": "Stub", "signature": "version:1", "scores": scores, "subwords": [9] * len(rows), "limit": 8}
+print(json.dumps(answer))
+"""
+
+
+@pytest.fixture
+def command(tmp_path):
+    (tmp_path / "stub.py").write_text(STUB)
+    return shlex.join([sys.executable, str(tmp_path / "stub.py")])
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A hypothesis, its reference and its source."""
+    for name, text in (("h", "Eins.\nZwo.\n\nDrei.\n"), ("r", "Eins.\nZwei.\n\nDrei.\n"), ("s", "1.\n2.\n\n3.\n")):
+        (tmp_path / name).write_text(text)
+    return ["--hypothesis", tmp_path / "h", "--reference", tmp_path / "r", "--source", tmp_path / "s"]
+
+
+def test_files(files, command, tmp_path):
+    outcome = call("evaluate", *files, "--external.command", command, "--json", tmp_path / "o.json")
+    assert outcome.status == 0, outcome
+    assert "\nStub    0.6667  3 sentences  version:1|context:0\n" in outcome.out
+    assert outcome.err.startswith("docmt: 3 x inputs longer than the 8 subwords that Stub reads")
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert found["external"]["scores"] == [[1.0, 0.0], [1.0]]
+    assert found["s_bleu"] is not None
+
+
+def test_a_model(run, corpus, command, tmp_path):
+    pair = ["--source", corpus / "test.en", "--reference", corpus / "test.de"]
+    outcome = call("evaluate", "--model", run, *pair, "--external.command", command, "--json", "-", *QUICK)
+    assert outcome.status == 0, outcome.err
+    found = json.loads(outcome.out)
+    assert [len(scores) for scores in found["external"]["scores"]] and found["external"]["name"] == "Stub"
+    assert found["external"]["segments"] == found["sentences"]
+
+
+def test_other_scores_stay_when_the_metric_fails(files, tmp_path):
+    command = shlex.join([sys.executable, "-c", "import sys; sys.exit(7)"])
+    outcome = call("evaluate", *files, "--external.command", command, "--json", tmp_path / "o.json")
+    assert outcome.status == 2
+    assert "ended with status 7" in outcome.err and "s-BLEU" in outcome.out
+    assert json.loads((tmp_path / "o.json").read_text())["external"] is None
+
+
+@pytest.mark.parametrize(
+    ("chosen", "options", "message"),
+    [
+        (slice(4), (), "--external.command needs --source beside --hypothesis"),
+        (slice(6), ("--external.command", "no-such-metric"), "the metric no-such-metric of external.command is no"),
+        (slice(2, 6), ("--systems", "a", "b"), "scores the translations of one system, not several systems"),
+        (slice(0), ("--model", "m", "--suite", "s"), "scores the translations of one system, not --suite"),
+    ],
+)
+def test_options_that_do_not_go_together(files, command, chosen, options, message):
+    given = options if "--external.command" in options else (*options, "--external.command", command)
+    fails("evaluate", *files[chosen], *given, message=message)
+
+
+def test_without_a_command(files):
+    fails("evaluate", *files[:4], "--external.context", 2, message="external.context has no meaning without")
+    message = "--external.hypothesis_context has no meaning without"
+    fails("evaluate", *files[:4], "--external.hypothesis_context", "hypothesis", message=message)
+    fails("evaluate", *files, message="--source has no meaning with --hypothesis")

@@ -1,0 +1,233 @@
+"""Metrics of other processes: a stub that speaks their interface, and all that such a process can do wrong."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from docmt.errors import DocmtError
+from docmt.evaluation import ExternalConfig, score_externally
+from docmt.evaluation.adapters import comet_adapter
+
+SOURCES = [("One.", "Two.", "Three."), ("Four.",)]
+HYPOTHESES = [("Eins.", "Zwo.", "Drei."), ("Vier.",)]
+REFERENCES = [("Eins.", "Zwei.", "Drei."), ("Vier!",)]
+ANSWER = {"name": "Stub", "signature": "version:1", "scores": [1, 0.5, 1.0, 0]}
+STUB = """
+import json, os, signal, sys
+nan, inf = float("nan"), float("inf")
+rows = [json.loads(line) for line in sys.stdin]
+"""
+
+
+@pytest.fixture
+def stub(tmp_path):
+    """Makes a command of a script that has the `rows` of its input."""
+
+    def make(script, *arguments):
+        path = tmp_path / "stub metric.py"
+        path.write_text(STUB + script)
+        return shlex.join([sys.executable, str(path), *arguments])
+
+    return make
+
+
+def score(command, **settings):
+    return score_externally(SOURCES, HYPOTHESES, REFERENCES, ["a", "b"], ExternalConfig(command, **settings))
+
+
+EQUAL = """
+print("loading ...")
+scores = [float(row["mt"] == row["ref"]) for row in rows]
+print(json.dumps({"name": "Stub", "signature": "version:1", "scores": scores}))
+"""
+
+
+def test_scores_of_a_process(stub):
+    found = score(stub(EQUAL))
+    assert found.scores == [[1.0, 0.0, 1.0], [0.0]]
+    assert (found.name, found.signature, found.score) == ("Stub", "version:1|context:0", 0.5)
+    assert found.format() == "Stub    0.5000  4 sentences  version:1|context:0"
+    assert found.warning() == ""
+    assert json.loads(json.dumps(found.to_json()))["scores"] == [[1.0, 0.0, 1.0], [0.0]]
+
+
+SAVE = """
+open(sys.argv[1], "w").write(json.dumps(rows))
+print(json.dumps({"name": "S", "signature": "", "scores": [0] * 4}))
+"""
+WITH_REFERENCES, WITH_HYPOTHESES = ([[], ["Eins."], ["Eins.", word], []] for word in ("Zwei.", "Zwo."))
+
+
+@pytest.mark.parametrize(
+    ("settings", "signature", "context"),
+    [
+        ({}, "|context:0", [[], [], [], []]),
+        ({"context": 1}, "|context:1.reference", [[], ["Eins."], ["Zwei."], []]),
+        ({"context": 2}, "|context:2.reference", WITH_REFERENCES),
+        ({"context": 9, "hypothesis_context": "hypothesis"}, "|context:9.hypothesis", WITH_HYPOTHESES),
+    ],
+)
+def test_what_the_process_is_told(stub, tmp_path, settings, signature, context):
+    assert score(stub(SAVE, str(tmp_path / "rows")), **settings).signature == signature
+    rows = json.loads((tmp_path / "rows").read_text())
+    assert [(row["document"], row["sentence"]) for row in rows] == [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
+    assert [row["mt_context"] for row in rows] == context
+    first = max(0, 2 - settings.get("context", 0))
+    assert rows[2]["src_context"] == ["One.", "Two."][first:]
+    assert rows[2]["ref_context"] == ["Eins.", "Zwei."][first:]
+    assert (rows[1]["src"], rows[1]["mt"], rows[1]["ref"]) == ("Two.", "Zwo.", "Zwei.")
+
+
+def answered(**changes):
+    """A script that gives the right answer, but for these entries."""
+    return f"print(json.dumps({ ({**ANSWER, **changes})!r}))"
+
+
+def test_inputs_that_are_too_long(stub):
+    found = score(stub(answered(subwords=[512, 513, 7, 600], limit=512)))
+    assert found.too_long == [(0, 1), (1, 0)]
+    assert found.warning().startswith("2 x inputs longer than the 512 subwords that Stub reads")
+    assert "(first: document 1, sentence 2)" in found.warning()
+    assert found.to_json()["too_long"] == [[1, 2], [2, 1]]
+
+
+FAILURES = [
+    ("sys.exit(3)", "ended with status 3; what it said stands above"),
+    ("os.kill(os.getpid(), signal.SIGKILL)", "was ended by SIGKILL"),
+    ("raise RuntimeError('no')", "ended with status 1"),
+    ("", "'' is not JSON"),
+    ("print('done')", "'done' is not JSON"),
+    ("print('[' * 100_000)", "is not JSON"),
+    ("print('[1, 2]')", r"'\[1, 2\]' is no JSON object"),
+    ("sys.stdout.buffer.write(bytes([255]))", "is not JSON"),
+    ("print('{}')", "`name` is None, but must be a string"),
+    (answered(signature=1), "`signature` is 1, but must be a string"),
+    (answered(scores="0.5"), "`scores` is '0.5', but must be a list of numbers"),
+    (answered(scores=[1, 2, 3]), "it has 3 scores for 4 sentences"),
+    (answered(scores=[]), "it has 0 scores for 4 sentences"),
+    (answered(scores=[1, float("nan"), 1, 1]), "score 2 is nan, which is no number"),
+    (answered(scores=[1, 1, 1, float("inf")]), "score 4 is inf, which is no number"),
+    (answered(scores=[1, None, 1, 1]), "score 2 is None, which is no number"),
+    (answered(scores=[True, 1, 1, 1]), "score 1 is True, which is no number"),
+    (answered(limit="512"), "`limit` is '512', but must be a whole number"),
+    (answered(subwords=[1, 2]), r"`subwords` is \[1, 2\], but must be 4 whole numbers"),
+]
+
+
+@pytest.mark.parametrize(("script", "message"), FAILURES)
+def test_what_a_process_can_do_wrong(stub, script, message, capfd):
+    with pytest.raises(DocmtError, match=message) as error:
+        score(stub(script))
+    assert "\n" not in str(error.value)
+
+
+def test_a_process_that_does_not_read(tmp_path):
+    path = tmp_path / "deaf.py"
+    path.write_text(f"import json; print(json.dumps({ANSWER!r}))")
+    assert score(shlex.join([sys.executable, str(path)])).score == 0.625
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("no-such-metric --fast", "the metric no-such-metric cannot be started: No such file or directory"),
+        ("/", "the metric / cannot be started: Permission denied"),
+        ("'unclosed", "external.command cannot be understood"),
+        (" ", "external.command is empty"),
+        ("a\0b", "cannot be started"),
+    ],
+)
+def test_commands_that_cannot_be_started(command, message):
+    with pytest.raises(DocmtError, match=message):
+        score(command)
+    with pytest.raises(DocmtError):
+        ExternalConfig(command).check_start()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"command": "x", "context": -1}, "external.context is -1: choose a number from 0"),
+        ({"context": 2}, "external.context has no meaning without external.command"),
+        ({"hypothesis_context": "source"}, "external.hypothesis_context is 'source': choose one of reference"),
+    ],
+)
+def test_limits_of_settings(settings, message):
+    with pytest.raises(DocmtError, match=message):
+        ExternalConfig(**settings)
+
+
+def test_sides_of_unequal_shape(stub):
+    with pytest.raises(DocmtError, match="compares sentence with sentence"):
+        score_externally(SOURCES, [("Eins.",), ("Vier.",)], REFERENCES, ["a", "b"], ExternalConfig(stub(EQUAL)))
+    with pytest.raises(DocmtError, match="there are no sentences"):
+        score_externally([()], [()], [()], ["a"], ExternalConfig(stub(EQUAL)))
+
+
+FAKE_COMET = """
+import types
+
+class Tokenizer:
+    sep_token = "</s>"
+    def __call__(self, texts, truncation):
+        assert truncation is False
+        return {"input_ids": [text.split() for text in texts]}
+
+class Model:
+    use_context = False
+    encoder = types.SimpleNamespace(tokenizer=Tokenizer(), max_positions=9)
+    def eval(self): pass
+    def enable_context(self): self.use_context = path != "max.ckpt"
+    def predict(self, given, batch_size, gpus):
+        print("Predicting", batch_size, gpus)
+        return types.SimpleNamespace(scores=[float("</s>" in sample["mt"]) for sample in given])
+
+def load_from_checkpoint(name):
+    global path
+    path = name
+    return Model()
+
+def download_model(name):
+    return name + ".ckpt"
+"""
+
+
+@pytest.fixture
+def comet(tmp_path):
+    """A command that runs the adapter where a small module stands for COMET."""
+    folder = tmp_path / "environment"
+    (folder / "unbabel_comet-9.9.dist-info").mkdir(parents=True)
+    (folder / "unbabel_comet-9.9.dist-info" / "METADATA").write_text("Name: unbabel-comet\nVersion: 9.9\n")
+    (folder / "comet.py").write_text(FAKE_COMET)
+    return f"env PYTHONPATH={shlex.quote(str(folder))} {shlex.quote(sys.executable)} {{comet}}"
+
+
+def test_the_adapter_for_comet(comet, capfd):
+    found = score(comet, context=2)
+    assert found.scores == [[0.0, 1.0, 1.0], [0.0]]
+    assert found.signature == "model:Unbabel/wmt22-comet-da|version:9.9|context:2.reference"
+    assert (found.limit, found.too_long) == (7, [])
+    assert score(f"{comet} --batch_size 3").scores == [[0.0, 0.0, 0.0], [0.0]]
+    with pytest.raises(DocmtError, match="ended with status 1"):
+        score(f"{comet} --model max.ckpt", context=1)
+    assert "max.ckpt has no context: it does not pool by the mean" in capfd.readouterr().err
+
+
+def test_the_adapter_joins_contexts_and_counts():
+    row = {"src": "c", "mt": "z", "ref": "Z", "src_context": ["a", "b"], "mt_context": ["x", "y"], "ref_context": []}
+    (sample,) = comet_adapter.samples([row], "</s>")
+    assert sample == {"src": "a </s> b </s> c", "mt": "x </s> y </s> z", "ref": "Z"}
+
+    def tokenize(texts):
+        return {"input_ids": [text.split() for text in texts]}
+
+    assert comet_adapter.longest(tokenize, [sample, {"src": "a", "mt": "b c", "ref": ""}]) == [5, 2]
+
+
+def test_the_adapter_needs_nothing_of_docmt():
+    arguments = [sys.executable, "-S", "-I", comet_adapter.__file__, "--help"]
+    outcome = subprocess.run(arguments, capture_output=True, text=True)
+    assert outcome.returncode == 0 and "--model" in outcome.stdout, outcome.stderr
