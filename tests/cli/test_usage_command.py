@@ -58,6 +58,8 @@ def test_several_models_and_one_that_sees_no_context(run, sentence_run, asked):
     assert sentence["context_gain"]["per_sentence"] == sentence["context_gain"]["per_token"] == zero
     assert sentence["context_gain"]["examples"] == []
     assert sentence["other_context"]["gains"]["true - empty"]["per_token"] == zero
+    alone = sentence["other_context"]["gains"]["true - alone"]["per_token"]["value"]
+    assert alone == pytest.approx(0, abs=1e-5)
     assert group["context_gain"]["per_sentence"]["value"] != 0
     assert len(group["context_gain"]["examples"]) == 1
     printed = call("evaluate", "--systems", sentence_run, run, *asked, *more[:-2]).out
@@ -68,9 +70,9 @@ def test_translations_after_other_sentences(run, asked):
     more = ("--usage.translate", "--usage.before", 1, *QUICK, "--json", "-")
     found = json.loads(call("evaluate", "--model", run, *asked, *more).out)
     scores = found["other_context"]["translations"]
-    assert set(scores) == {"true", "empty", "shuffled", "true - empty", "true - shuffled"}
-    difference = scores["true"]["chrF"]["value"] - scores["empty"]["chrF"]["value"]
-    assert scores["true - empty"]["chrF"]["value"] == pytest.approx(difference)
+    assert set(scores) == {"true", "shuffled", "alone", "true - shuffled", "true - alone"}
+    difference = scores["true"]["chrF"]["value"] - scores["alone"]["chrF"]["value"]
+    assert scores["true - alone"]["chrF"]["value"] == pytest.approx(difference)
 
 
 def test_test_sets_with_true_empty_and_shuffled_context(run, corpus, tmp_path):
@@ -79,7 +81,7 @@ def test_test_sets_with_true_empty_and_shuffled_context(run, corpus, tmp_path):
     ours = call("evaluate", "--model", run, "--suite", suite, "--context_usage", "--json", tmp_path / "found.json")
     assert ours.status == 0, ours.err
     assert ours.out.splitlines()[0].split()[:4] == ["items", "chance", "true", "context"]
-    found = json.loads((tmp_path / "found.json").read_text())["suites"]["suite.jsonl"]
+    found = json.loads((tmp_path / "found.json").read_text())["suites"][str(suite)]
     assert found["left_out"] + found["true"]["total"] == 12
     if not found["left_out"]:
         plain = json.loads(call("evaluate", "--model", run, "--suite", suite, "--json", "-").out)
@@ -136,6 +138,7 @@ def test_options_that_are_missing(run, corpus):
         message="--usage options have no meaning with --suite",
     )
     fails("evaluate", *suite, "--context_usage", "--lowercase", message="nothing is translated here")
+    fails("evaluate", *suite, "pronouns", "--context_usage", message="--suite names pronouns twice: name it once")
 
 
 def test_corpora_without_context(run, tmp_path):

@@ -56,7 +56,7 @@ def check_no_suite(options: Any) -> None:
 def evaluate_suites(options: Any) -> int:
     """Prints how often models answered rightly, by phenomenon and distance: of several in one table."""
     models = _models(options)
-    suites = [read_suite(given) for given in _once(options.suite, "suite")]
+    suites = [read_suite(given) for given in once(options.suite, "suite")]
     _check(options, suites)
     for suite in suites:
         for remark in suite.remarks():
@@ -67,10 +67,10 @@ def evaluate_suites(options: Any) -> int:
         **asdict(options.candidates),
         "beam": options.search.beam if any(each.generative for each in suites) else None,
     }
-    systems = _short(models)
+    systems = short(models)
     rows = [
         row
-        for name, suite, own in zip(_short(options.suite), suites, results, strict=True)
+        for name, suite, own in zip(short(options.suite), suites, results, strict=True)
         for row in rows_of(name, suite.items, own)
     ]
     if options.markdown:
@@ -96,10 +96,10 @@ def _models(options: Any) -> list[str]:
     """The models that are asked. Raises DocmtError where none is named."""
     if not options.systems:
         raise DocmtError("--suite needs --model: name the model whose preferences count")
-    return _once(options.systems, "systems")
+    return once(options.systems, "systems")
 
 
-def _once(names: Sequence[str], option: str) -> list[str]:
+def once(names: Sequence[str], option: str) -> list[str]:
     """The names. Raises DocmtError for one that is there twice."""
     twice = [name for number, name in enumerate(names) if name in names[:number]]
     if twice:
@@ -143,7 +143,7 @@ def _evaluate(translator: Translator, suite: Suite, options: Any) -> Contrastive
     return evaluate_items(translator, suite.items, options.candidates)
 
 
-def _short(names: Sequence[str]) -> list[str]:
+def short(names: Sequence[str]) -> list[str]:
     """The names without folders, if these are different."""
-    short = [",".join(Path(part).name for part in name.split(",")) for name in names]
-    return short if len(set(short)) == len(short) else list(names)
+    found = [",".join(Path(part).name for part in name.split(",")) for name in names]
+    return found if len(set(found)) == len(found) else list(names)

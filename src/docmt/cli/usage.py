@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.parsing import translator_of
 from docmt.cli.results import Report
-from docmt.cli.suites import check_no_suite
+from docmt.cli.suites import check_no_suite, once, short
 from docmt.decoding import SearchConfig
 from docmt.documents import ParallelDocument
 from docmt.documents.plain_text import STANDARD, write_text
@@ -55,7 +55,7 @@ class Measured:
 
 def run(options: Any) -> int:
     """Prints what the context of models is worth to them; options: those of `docmt evaluate`."""
-    models = options.systems or ([options.model] if options.model else [])
+    models = once(options.systems, "systems") if options.systems else [options.model] if options.model else []
     _check(options, models)
     measure = _measure_suites(options) if options.suite else _measure_corpus(options)
     found = {}
@@ -64,7 +64,8 @@ def run(options: Any) -> int:
         if own.text and options.json != STANDARD:
             print(printable(f"{model}\n{own.text}\n" if len(models) > 1 else own.text, kept="\n"))
     if options.json:
-        values = [{"model": model, **own.values} for model, own in found.items()]
+        drawn = {"samples": options.significance.samples, "seed": options.significance.seed}
+        values = [{"model": model, **drawn, **own.values} for model, own in found.items()]
         whole = {"systems": values} if len(models) > 1 else values[0]
         write_text(options.json, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
     return max(own.status for own in found.values())
@@ -121,26 +122,26 @@ def _check_translating(options: Any, translates: bool, advice: str) -> None:
 
 
 def _measure_suites(options: Any) -> Callable[[str, Translator], Measured]:
-    suites = [read_suite(given) for given in options.suite]
+    suites = [read_suite(given) for given in once(options.suite, "suite")]
     _check_translating(options, any(suite.generative for suite in suites), "name a test set without candidates")
-    for suite in suites:
-        with_other_context(
-            suite.items, options.significance.seed
-        )  # says before any work is done what cannot be measured
+    for suite in suites:  # before any work is done
+        with_other_context(suite.items, options.significance.seed)
+    for remark in (remark for suite in suites for remark in suite.remarks()):
+        warn(remark)
     return partial(_on_suites, options, suites)
 
 
 def _on_suites(options: Any, suites: Sequence[Suite], model: str, translator: Translator) -> Measured:
     rows, values, remarks = [], {}, []
-    for suite in suites:
+    for name, given, suite in zip(short(options.suite), options.suite, suites, strict=True):
         suite.check_languages(model, translator.languages)
         found = suite_context(translator, suite.items, options.candidates, options.significance)
-        rows += found.rows(suite.name)
-        values[suite.name] = found.to_json()
+        rows += found.rows(name)
+        values[given] = found.to_json()
         if found.left_out:
-            remarks.append(f"{found.left_out:,} items of {suite.name} left out, as no other item has as many sentences")
+            remarks.append(f"{found.left_out:,} items of {name} left out, as no other item has as many sentences")
     text = suite_text(rows, [f"{name} context" for name in CONDITIONS])
-    return Measured({"suites": values}, "\n".join([text, *remarks]))
+    return Measured({**asdict(options.candidates), "suites": values}, "\n".join([text, *remarks]))
 
 
 def _measure_corpus(options: Any) -> Callable[[str, Translator], Measured]:
@@ -164,7 +165,8 @@ def _on_corpus(options: Any, corpus: Sequence[ParallelDocument], model: str, tra
             parts["other_context"] = others
         elif config.before:
             warn("there is one document only: what the context of another one is worth is not measured")
-    values = {"source": options.source, "reference": options.reference, "left_out": len(corpus) - len(kept)}
+    values: dict[str, Any] = {"source": options.source, "reference": options.reference, **asdict(config)}
+    values["left_out"] = len(corpus) - len(kept)
     values |= {name: part.to_json() for name, part in parts.items()}
     status = report.print(len(corpus), len(kept), "documents", "scored")
     return Measured(values, "\n\n".join(part.format() for part in parts.values()), status)
