@@ -58,6 +58,8 @@ def test_several_models_and_one_that_sees_no_context(run, sentence_run, asked):
     assert sentence["context_gain"]["per_sentence"] == sentence["context_gain"]["per_token"] == zero
     assert sentence["context_gain"]["examples"] == []
     assert sentence["other_context"]["gains"]["true - empty"]["per_token"] == zero
+    alone = sentence["other_context"]["gains"]["true - alone"]["per_token"]["value"]
+    assert alone == pytest.approx(0, abs=1e-5)
     assert group["context_gain"]["per_sentence"]["value"] != 0
     assert len(group["context_gain"]["examples"]) == 1
     printed = call("evaluate", "--systems", sentence_run, run, *asked, *more[:-2]).out
@@ -68,9 +70,9 @@ def test_translations_after_other_sentences(run, asked):
     more = ("--usage.translate", "--usage.before", 1, *QUICK, "--json", "-")
     found = json.loads(call("evaluate", "--model", run, *asked, *more).out)
     scores = found["other_context"]["translations"]
-    assert set(scores) == {"true", "empty", "shuffled", "true - empty", "true - shuffled"}
-    difference = scores["true"]["chrF"]["value"] - scores["empty"]["chrF"]["value"]
-    assert scores["true - empty"]["chrF"]["value"] == pytest.approx(difference)
+    assert set(scores) == {"true", "shuffled", "alone", "true - shuffled", "true - alone"}
+    difference = scores["true"]["chrF"]["value"] - scores["alone"]["chrF"]["value"]
+    assert scores["true - alone"]["chrF"]["value"] == pytest.approx(difference)
 
 
 def test_test_sets_with_true_empty_and_shuffled_context(run, corpus, tmp_path):

@@ -47,6 +47,7 @@ def test_rows_are_all_then_phenomena_with_distances_then_labels():
 
 def test_what_has_one_kind_has_one_row():
     assert [row.name for row in rows("+-", items=[item("p", 1, "er"), item("p", 1, "er")])] == ["set|1"]
+    assert rows("+-", items=[item("a\nb", 1), item("p", 1)])[1].name == r"  a\nb"
     assert [row.name for row in rows("+-", items=[item("p", 1), item("p", 2)])] == [
         "set|1", "  p", "    distance 1", "    distance 2"]  # fmt: skip
 

@@ -216,6 +216,30 @@ def test_files_of_something_else(write, content):
         read_items(write(content, lines=False))
 
 
+def test_damaged_files_are_refused_or_read(tmp_path):
+    """Whatever stands in an item: it is read and makes sense, or there is a sentence for people."""
+    junk = [None, 0, -1, 1.5, True, "", " ", "a", [], {}, [1], ["a"], {"a": 1}, [[]], "\ud800", 10**30, ["a", "b"]]
+    bare = changed(CONSISTENCY, src=...)
+    (tmp_path / "suite.src").write_text("a _eos b _eos c _eos d\n" * 4)
+    path, read = tmp_path / "suite.json", 0
+    for record in (HANDED_ROUND, GENERATIVE, CONSISTENCY, bare, CONTRAPRO, EXAMPLE):
+        for name in record:
+            for value in (*junk, ...):
+                damaged = [record, changed(record, **{name: value})]
+                path.write_text(json.dumps(damaged if value != 0 else {"1": damaged[::-1]}))
+                try:
+                    items = read_suite(path).items
+                except DocmtError as error:
+                    assert "\n" not in str(error)
+                    continue
+                read += 1
+                assert all(
+                    item.expected or {len(each) for each in item.candidates} == {len(item.source)} for item in items
+                )
+                assert all(item.source[item.sentence] for item in items)
+    assert read > 50
+
+
 def test_equal_candidates_are_told_and_nothing_but_them_is_refused(write):
     twice = changed(HANDED_ROUND, candidates=["a", "b", "b"])
     nothing = changed(HANDED_ROUND, candidates=["a", "a"])

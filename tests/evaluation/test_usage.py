@@ -148,12 +148,13 @@ def test_fewer_sentences_stand_before_where_no_other_document_is_as_long():
 def test_true_empty_and_shuffled_context_by_hand():
     corpus = [document("a", ("x", "u"), ("y", "x")), document("b", ("z", "u"), ("w", "z z z"))]
     found = other_context(scorer := Scorer(), corpus, significance=FEW)
-    assert scorer.asked == [(2, False, True), (2, False, False), (2, False, True)]
+    assert scorer.asked == [(2, False, True), (2, False, False), (2, False, True), (2, False, True)]
     means = {name: gain.per_sentence.value for name, gain in found.likelihood.items()}
-    assert means == {"true": -18.0, "empty": -20.0, "shuffled": -20.0}
+    assert means == {"true": -18.0, "empty": -20.0, "shuffled": -20.0, "alone": -20.0}
     assert {name: gain.per_token.value for name, gain in found.gains.items()} == {
         "true - empty": 4 / 6,
         "true - shuffled": 4 / 6,
+        "true - alone": 4 / 6,
     }
     assert found.translations is None and "translations" not in found.format()
     assert json.loads(json.dumps(found.to_json()))["likelihood"]["true"]["tokens"] == 6
@@ -166,10 +167,10 @@ def test_translations_after_true_empty_and_shuffled_context():
     found = other_context(Scorer(), corpus, UsageConfig(before=1, translate=True), significance=FEW)
     bleu = {name: scores["s-BLEU"] for name, scores in found.translations.items()}
     assert bleu["true"].value == pytest.approx(100)
-    assert bleu["empty"].value < 95 and bleu["shuffled"].value < 95
-    assert bleu["true - empty"].value == pytest.approx(100 - bleu["empty"].value)
+    assert bleu["alone"].value < 95 and bleu["shuffled"].value < 95
+    assert bleu["true - alone"].value == pytest.approx(100 - bleu["alone"].value)
     assert bleu["true - shuffled"].low > 0
-    assert re.search(r"true - empty\s+\+", found.format())
+    assert re.search(r"true - alone\s+\+", found.format().split("translations")[1])
 
 
 def test_translations_of_another_number_of_sentences_have_no_scores():

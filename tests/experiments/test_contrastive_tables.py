@@ -97,6 +97,22 @@ def test_every_run_of_the_direction_is_asked_once(plan, suite, monkeypatch):
     assert state_of(plan.runs[1], plain) == "done"
 
 
+def test_test_sets_of_other_kinds(plan, suite):
+    """Those that say no distance have one column; those that ask for translations are refused."""
+    lines = [json.loads(line) for line in suite.read_text().splitlines()]
+    suite.write_text("".join(json.dumps({**line, "distance": None}) + "\n" for line in lines))
+    evaluation = evaluation_of(suite)
+    assert reproduce(plan, evaluation) == {}
+    page, content = write_and_read(plan, evaluation)
+    cells = json.loads(content)["suite"]["rows"][0]["cells"]
+    assert {name: list(row) for name, row in cells.items()} == {"pronoun": ["unknown"], "other": ["unknown"]}
+    assert cells["pronoun"]["unknown"]["predicted"] is None
+    assert "pronoun (50): unknown" in page
+    suite.write_text(json.dumps({"src_context": [], "src": "bo", "expected": "BO"}))
+    with pytest.raises(DocmtError, match="asks for translations: runs are asked contrastive test sets"):
+        Suite.read(suite)
+
+
 def write_and_read(plan, evaluation):
     write_report(plan, evaluation, {})
     return [(plan.output / f"small-cpu.{suffix}").read_text() for suffix in ("md", "json")]

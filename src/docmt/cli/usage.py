@@ -124,12 +124,10 @@ def _check_translating(options: Any, translates: bool, advice: str) -> None:
 def _measure_suites(options: Any) -> Callable[[str, Translator], Measured]:
     suites = [read_suite(given) for given in once(options.suite, "suite")]
     _check_translating(options, any(suite.generative for suite in suites), "name a test set without candidates")
+    for suite in suites:  # before any work is done
+        with_other_context(suite.items, options.significance.seed)
     for remark in (remark for suite in suites for remark in suite.remarks()):
         warn(remark)
-    for suite in suites:
-        with_other_context(
-            suite.items, options.significance.seed
-        )  # says before any work is done what cannot be measured
     return partial(_on_suites, options, suites)
 
 

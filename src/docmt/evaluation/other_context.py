@@ -1,8 +1,10 @@
 """True, empty and shuffled context: does it matter to a model which sentences stand before the one it translates?
 
 Each sentence is read as the last one of a short document: after the n sentences before it (true), after n sentences of
-another document (shuffled), or after its own with none of them seen (empty). A model that gains from true context and
-not from shuffled one uses what it says; one that gains from both only likes to have some.
+another document (shuffled), after its own with none of them seen (empty), or as a document of its own (alone). A model
+that gains from true context and not from shuffled one uses what it says; one that gains from both only likes to have
+some. Empty and alone differ where positions run on through a document: a sentence far in it may be hard for a model
+that has seen few, with context or without.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from docmt.evaluation.estimates import Estimate, estimate
 from docmt.evaluation.metrics import evaluate_documents
 from docmt.evaluation.scores import MetricScore
 from docmt.evaluation.significance import SignificanceConfig
-from docmt.evaluation.usage import CONDITIONS, ContextScorer, Gain, Scored, UsageConfig, check_context
+from docmt.evaluation.usage import ContextScorer, Gain, Scored, UsageConfig, check_context
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class OtherContext:
     likelihood: dict[str, Gain]
     """log-probability (nats) of the references, by condition"""
     gains: dict[str, Gain]
-    """of true context over empty and over shuffled one"""
+    """of true context over each other one"""
     translations: dict[str, dict[str, Estimate]] | None
     """s-BLEU and chrF of translations by condition, and the same gains of them; None: not measured"""
     undefined: str | None = None
@@ -90,7 +92,7 @@ class OtherContext:
         """Tables for people."""
         lines = [f"reference after up to {self.before} sentences before it (nats)"]
         rows = [["", "per sentence", "per token", "sentences"]]
-        rows += [[f"{name} context", *gain.cells()] for name, gain in self.likelihood.items()]
+        rows += [[name, *gain.cells()] for name, gain in self.likelihood.items()]
         rows += [[name, *gain.cells()] for name, gain in self.gains.items()]
         lines.append("\n".join(aligned(rows)))
         if self.translations is not None:
@@ -98,7 +100,7 @@ class OtherContext:
             names = list(next(iter(self.translations.values())))
             rows = [["", *names]]
             for name, scores in self.translations.items():
-                rows.append([name, *(own.format(2, signed=name not in CONDITIONS) for own in scores.values())])
+                rows.append([name, *(own.format(2, signed=name in self.gains) for own in scores.values())])
             lines.append("\n".join(aligned(rows)))
         if self.undefined is not None:
             lines.append(f"translations have no scores: {self.undefined}")
@@ -128,19 +130,20 @@ def other_context(
     metrics: MetricConfig | None = None,
     significance: SignificanceConfig | None = None,
 ) -> OtherContext:
-    """How probable references are after true, empty and shuffled context, and how good translations (on demand).
+    """How probable references are after true, empty, shuffled and no context, and how good translations (on demand).
 
-    Scores (before + 1) sentences for each in each of three passes. metrics: how translations are scored; significance:
+    Scores 3 (before + 1) + 1 sentences for each. metrics: how translations are scored; significance:
     samples and seed of the intervals, and the seed of the choice. Raises DocmtError as `windows` does.
     """
     config, significance = config or UsageConfig(), significance or SignificanceConfig()
     found = windows(documents, config.before, significance.seed)
     own = [(Document.from_sentences(each.source), Document.from_sentences(each.target)) for each in found]
     other = [(Document.from_sentences(each.other_source), Document.from_sentences(each.other_target)) for each in found]
-    asked = zip(CONDITIONS, (own, own, other), (True, False, True), strict=True)
+    alone = [(Document.from_sentences(each.source[-1:]), Document.from_sentences(each.target[-1:])) for each in found]
+    asked = {"true": (own, True), "empty": (own, False), "shuffled": (other, True), "alone": (alone, True)}
     last = {
         name: [each.sentences[-1] for each in scorer.score_all(pairs, limited=False, context=context)]
-        for name, pairs, context in asked
+        for name, (pairs, context) in asked.items()
     }
     scores = {name: np.array([sentence.score for sentence in own]) for name, own in last.items()}
     tokens = np.array([sentence.tokens for sentence in last["true"]], dtype=np.float64)
@@ -153,8 +156,8 @@ def other_context(
     translations, undefined = _translations(scorer, found, metrics, significance) if config.translate else (None, None)
     return OtherContext(
         config.before,
-        {name: mean(scores[name]) for name in CONDITIONS},
-        {f"true - {name}": mean(scores["true"] - scores[name]) for name in ("empty", "shuffled")},
+        {name: mean(own) for name, own in scores.items()},
+        {f"true - {name}": mean(scores["true"] - own) for name, own in scores.items() if name != "true"},
         translations,
         undefined,
     )
@@ -163,14 +166,11 @@ def other_context(
 def _translations(
     scorer: ContextScorer, found: Sequence[Window], metrics: MetricConfig | None, significance: SignificanceConfig
 ) -> tuple[dict[str, dict[str, Estimate]] | None, str | None]:
-    """s-BLEU and chrF of the last sentences, translated after each context, and differences; or why there are none.
-
-    Empty context is none: the sentence is a document of its own.
-    """
+    """s-BLEU and chrF of the last sentences, translated after each context, and differences; or why there are none."""
     sources = {
         "true": [each.source for each in found],
-        "empty": [each.source[-1:] for each in found],
         "shuffled": [each.other_source for each in found],
+        "alone": [each.source[-1:] for each in found],
     }
     numbers = np.array([each.document for each in found])
     references = _grouped(numbers, [each.target[-1] for each in found])
@@ -190,9 +190,9 @@ def _translations(
         own: dict[str, MetricScore] = {name: getattr(evaluation, metric) for name, evaluation in evaluations.items()}
         rows = {name: each.by_document(len(references)) for name, each in own.items()}
         formula, title = own["true"].from_many_sums, own["true"].name
-        for name in CONDITIONS:
+        for name in rows:
             scores.setdefault(name, {})[title] = estimate(rows[name], formula, significance)
-        for name in ("empty", "shuffled"):
+        for name in ("shuffled", "alone"):
             gain = estimate(rows["true"], formula, significance, minus=rows[name])
             scores.setdefault(f"true - {name}", {})[title] = gain
     return scores, None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -281,13 +282,16 @@ def _with_extracted_sources(records: list[tuple[Record, Place]], path: Path) -> 
     if all("src" in record for record, _ in records):
         return records
     lines = _lines(path.with_suffix(".src"))
-    counts = [len(record["dst"]) if isinstance(record["dst"], list) else 0 for record, _ in records]
+    variants = [record.get("dst") for record, _ in records]
+    counts = [len(own) if isinstance(own, list) else 0 for own in variants]
     if len(lines) != sum(counts):
         raise DocmtError(
             f"{path.with_suffix('.src')} has {len(lines)} lines for {sum(counts)} variants: fetch it again"
         )
-    firsts = [sum(counts[:number]) for number in range(len(counts))]
-    return [({**record, "src": lines[first]}, place) for (record, place), first in zip(records, firsts, strict=True)]
+    if 0 in counts:
+        raise DocmtError(f"{records[counts.index(0)][1][-1]}: `dst` is no list of variants: give such a list")
+    ends = accumulate(counts)
+    return [({**record, "src": lines[end - 1]}, place) for (record, place), end in zip(records, ends, strict=True)]
 
 
 def _with_extracted_context(items: list[Item], path: Path) -> list[Item]:

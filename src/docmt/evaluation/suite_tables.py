@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any
 
+from docmt.errors import printable
 from docmt.evaluation.contrastive import (
     RIGHT,
     ContrastiveResult,
@@ -46,10 +47,12 @@ class Row:
     def name(self) -> str:
         """What the rows of a table say, in the order of `rows_of`."""
         if self.label is not None:
-            return f"{INDENT}({self.label})"
-        if self.distance is not None:
-            return f"{INDENT * 2}distance {self.distance}"
-        return self.suite if self.phenomenon is None else INDENT + (self.phenomenon or "(no name)")
+            name = f"{INDENT}({self.label})"
+        elif self.distance is not None:
+            name = f"{INDENT * 2}distance {self.distance}"
+        else:
+            name = self.suite if self.phenomenon is None else INDENT + (self.phenomenon or "(no name)")
+        return printable(name)
 
     def cells(self) -> list[str]:
         """The cells of a table after the name: items, chance, and the systems."""
