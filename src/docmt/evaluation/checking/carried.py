@@ -12,7 +12,10 @@ from docmt.evaluation.checking.finding import Certainty, Finding, place
 from docmt.evaluation.checking.numerals import may_be_converted, unmatched_numbers
 from docmt.evaluation.checking.words import quoted
 
-_URL = re.compile(r"(?:https?|ftp)://[^\s<>\"'“”«»]+|\bwww\.[^\s<>\"'“”«»]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_URL = re.compile(
+    r"(?:https?|ftp)://[^\s<>\"'“”«»]+|\bwww\.[^\s<>\"'“”«»]+|"
+    r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
+)
 _SITE = re.compile(r"(?://|@|^)(?:[^/@]*@)?(?:[\w-]+\.)*([\w-]+\.[\w-]+)(?=[/:?#]|$)")
 """The last two names of the computer that an address is of."""
 _URL_END = ".,;:!?)]}’"
