@@ -2,6 +2,7 @@
 
 import json
 import random
+from html.parser import HTMLParser
 
 import pytest
 
@@ -349,6 +350,12 @@ def test_the_page_is_whole_and_holds_no_markup_of_strangers():
     assert "a &lt;b&gt;" in text and "<mark>45</mark>" in text and "\\u202e" in text
     for resource in ("http", "src=", "url(", "@import", "<link"):
         assert resource not in text.replace("src=x onerror", "")
+    opened = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, _: opened.append(tag) if tag != "meta" else None
+    parser.handle_endtag = lambda tag: opened.pop() == tag or pytest.fail(f"</{tag}> closes nothing")
+    parser.feed(text)
+    assert opened == []
     assert text.count("<table") == text.count("</table>") and text.count("<details") == text.count("</details>") == 2
     assert "Nothing was found." in page(check(("A.", "B.")), "t", 10)
 
