@@ -28,6 +28,7 @@ _SPACES = re.compile(r"\s+")
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 _MARKER = re.compile(r"(?:^|\s)(?:\w{1,2}|\d+|[ivx]+)$|[:;=]-?$")
 """What stands before a bracket that belongs to no pair: a), 1) and :-)."""
+_LONGEST_MARKER = 10
 
 
 def carried(document: ParallelDocument, config: CheckConfig, languages: tuple[str, str]) -> Iterator[Finding]:
@@ -140,6 +141,6 @@ def _alone(text: str, opening: str, closing: str) -> int | None:
             opened.append(found.start())
         elif opened:
             opened.pop()
-        elif not _MARKER.search(text[: found.start()]):
+        elif not _MARKER.search(text, max(0, found.start() - _LONGEST_MARKER), found.start()):
             return found.start()
     return opened[0] if opened else None
