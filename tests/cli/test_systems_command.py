@@ -92,8 +92,16 @@ def test_models_and_files(run, files):
         *arguments, "-o", "out", message=r"out/.*\.txt is there already: remove it, or name another directory with -o"
     )
     # Models alone, one of them an ensemble.
-    by_name = call("evaluate", "--model", run, "--model", f"{run},{files}/other/{run.name}", *source, "-o", "more")
-    assert by_name.status == 0 and len(list((files / "more").iterdir())) == 2
+    by_name = call("evaluate", "--model", run, "--model", f"{run},other/{run.name}", *source, "-o", "more")
+    assert by_name.status == 0
+    assert {path.name for path in (files / "more").iterdir()} == {f"{run.name}.txt", f"{run.name}+{run.name}.txt"}
+    # What is wrong with the last system is told before the first is translated.
+    (files / "none").mkdir()
+    fails("evaluate", "--systems", run, "none", *source, "-o", "late", message="none")
+    fails("evaluate", "--systems", run, "none.de", *source, "-o", "late", message="cannot read none.de")
+    fails("evaluate", "--systems", run, "a.de", *source, "-o", "-", message="-o - has no room for the translations")
+    fails("evaluate", "--systems", run, "a.de", *source, "-o", "a.de", message="a file stands where a directory is")
+    assert not (files / "late").exists()
 
 
 def test_several_references(run, files):

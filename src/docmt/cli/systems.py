@@ -18,6 +18,7 @@ from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError, printable
 from docmt.evaluation import Comparison, compare
 from docmt.evaluation.aligned_files import Corpus, read_reference
+from docmt.evaluation.comparison import check_enough
 from docmt.evaluation.metrics import read_beside
 from docmt.files import cannot_write, check_regular
 from docmt.progress import on_terminal
@@ -31,11 +32,10 @@ class System:
     name: str
     """as much of the end of its path as tells it from the others"""
     path: str
-    """of models that translate as one: several, with commas between them"""
 
     @property
     def is_model(self) -> bool:
-        return all(Path(part).is_dir() for part in self.path.split(","))
+        return all(Path(part).is_dir() for part in _parts(self.path))
 
 
 def compare_systems(options: Any) -> int:
@@ -44,22 +44,25 @@ def compare_systems(options: Any) -> int:
     Returns the status of the command.
     """
     systems = named_systems(options.systems)
-    outputs = _check(options, systems)
+    _check(options, systems)
     corpus, references = _read(options, systems)
-    found = [_translations(options, system, corpus, references[0]) for system in systems]
-    for system, own in zip(systems, found, strict=True):
-        if system in outputs:
-            write_text(str(outputs[system]), lines_beside(options.source, corpus, own.hypotheses))
-    _tell_equal(systems, found)
-    failed = frozenset[int]().union(*(own.failed for own in found))
-    total = len(references[0])
+    check_enough(len(references[0]), options.significance)
+    found = _read_files(options, systems, corpus, references[0]) | _translate(options, systems, corpus)
+    ordered = [found[system] for system in systems]
+    _tell_equal(systems, ordered)
+    failed = frozenset[int]().union(*(own.failed for own in ordered))
+    report, total = _merged([own.report for own in ordered]), len(references[0])
     kept = [number for number in range(total) if number not in failed]
     if kept:
-        pairs = zip(systems, found, strict=True)
-        evaluations = {system.name: own.evaluate(references, kept, options.metrics) for system, own in pairs}
-        comparison = compare(evaluations, options.significance)
-        _write(options, comparison, _facts(options, systems, found), f"{len(failed)} of {total}" if failed else "")
-    return _merged([own.report for own in found]).print(total, len(kept), "documents", "translated by every system")
+        try:
+            evaluations = {system.name: found[system].evaluate(references, kept, options.metrics) for system in systems}
+            comparison = compare(evaluations, options.significance)
+            _write(
+                options, comparison, _facts(options, systems, ordered), f"{len(failed)} of {total}" if failed else ""
+            )
+        except DocmtError as error:  # after what is known of the translations
+            report.failures.append(str(error))
+    return report.print(total, len(kept), "documents", "translated by every system")
 
 
 def named_systems(paths: Sequence[str]) -> list[System]:
@@ -67,19 +70,21 @@ def named_systems(paths: Sequence[str]) -> list[System]:
     for one, other in combinations(paths, 2):
         if Path(one).resolve() == Path(other).resolve():
             raise DocmtError(f"{other} is there twice: name every system once")
-    parts = [Path(path).parts for path in paths]
-    for length in range(1, max(map(len, parts)) + 1):
-        names = [str(Path(*own[-length:])) for own in parts]
+    parts = [[Path(part).parts for part in _parts(path)] for path in paths]
+    for length in range(1, max(len(part) for own in parts for part in own) + 1):
+        names = [",".join(str(Path(*part[-length:])) for part in own) for own in parts]
         if len(set(names)) == len(names):
             break
     return [System(name, path) for name, path in zip(names, paths, strict=True)]
 
 
-def _check(options: Any, systems: Sequence[System]) -> dict[System, Path]:
-    """Where the translations of each model go, if anywhere.
+def _parts(path: str) -> list[str]:
+    """The models of an ensemble, which have commas between them; else the path alone."""
+    return [path] if Path(path).exists() else path.split(",")
 
-    Raises DocmtError for options that do not go together and for outputs that cannot be written.
-    """
+
+def _check(options: Any, systems: Sequence[System]) -> None:
+    """Raises DocmtError for options that do not go together, for outputs that cannot be written, and for no models."""
     models = [system for system in systems if system.is_model]
     files = [system for system in systems if not system.is_model]
     if len(systems) < 2:
@@ -106,12 +111,21 @@ def _check(options: Any, systems: Sequence[System]) -> dict[System, Path]:
     for path in [*read, options.source] if models else read:
         if path:
             check_regular(path, "it may be read more than once, but is")
-    return _outputs(options.output, models) if options.output else {}
+    if models:
+        from docmt.model_directory import load_model_config
+
+        for part in (part for system in models for part in _parts(system.path)):
+            load_model_config(part)
+        _outputs(options.output, models)
 
 
-def _outputs(directory: str, models: Sequence[System]) -> dict[System, Path]:
-    """The file of each model in the directory, which is made. Raises DocmtError for one that is there already."""
-    outputs = {}
+def _outputs(directory: str | None, models: Sequence[System]) -> dict[System, Path]:
+    """The file of each model in the directory, if there is one. Raises DocmtError for one that is there already."""
+    outputs: dict[System, Path] = {}
+    if not directory:
+        return outputs
+    if directory == STANDARD:
+        raise DocmtError("-o - has no room for the translations of several systems: name a directory")
     for system in models:
         name = system.name.replace("/", "-").replace(",", "+")
         outputs[system] = Path(directory) / f"{name}.txt"
@@ -121,11 +135,6 @@ def _outputs(directory: str, models: Sequence[System]) -> dict[System, Path]:
     for one, other in combinations(outputs, 2):
         if outputs[one] == outputs[other]:
             raise DocmtError(f"{one.path} and {other.path} would both be written to {outputs[one]}: rename one")
-    try:
-        Path(directory).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(directory, error) from error
-    check_outputs(*map(str, outputs.values()))
     return outputs
 
 
@@ -154,15 +163,36 @@ def _beside_corpus(path: str, reference: str, references: Corpus) -> Corpus:
     return read_beside(path, reference, references)
 
 
-def _translations(options: Any, system: System, corpus: Sequence[ParallelDocument], references: Corpus) -> Translations:
-    """The translations of a file, or those that a model makes of the corpus."""
-    if not system.is_model:
-        read = _beside_corpus if corpus else read_beside
-        return Translations(read(system.path, options.reference, references))
-    if on_terminal():
-        tell(f"translating with {system.name}")
-    names = [f"{system.name}: {document_name(options.source, document)}" for document in corpus]
-    return translate_corpus(translator_of(options, system.path), corpus, options.metrics.unit, names)
+def _read_files(
+    options: Any, systems: Sequence[System], corpus: Sequence[ParallelDocument], references: Corpus
+) -> dict[System, Translations]:
+    """The translations of the systems that are files."""
+    read = _beside_corpus if corpus else read_beside
+    files = [system for system in systems if not system.is_model]
+    return {system: Translations(read(system.path, options.reference, references)) for system in files}
+
+
+def _translate(
+    options: Any, systems: Sequence[System], corpus: Sequence[ParallelDocument]
+) -> dict[System, Translations]:
+    """What the models make of the corpus; written as soon as it is there."""
+    models = [system for system in systems if system.is_model]
+    outputs, found = _outputs(options.output, models), {}
+    if outputs:
+        try:
+            Path(options.output).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(options.output, error) from error
+        check_outputs(*map(str, outputs.values()))
+    for system in models:
+        if on_terminal():
+            tell(f"translating with {system.name}")
+        names = [f"{system.name}: {document_name(options.source, document)}" for document in corpus]
+        own = translate_corpus(translator_of(options, system.path), corpus, options.metrics.unit, names)
+        if system in outputs:
+            write_text(str(outputs[system]), lines_beside(options.source, corpus, own.hypotheses))
+        found[system] = own
+    return found
 
 
 def _tell_equal(systems: Sequence[System], found: Sequence[Translations]) -> None:

@@ -131,13 +131,18 @@ def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig | None
                 f"{name} was scored on other references, or with other settings, than {next(iter(systems))}: "
                 "compare scores of one test set alone"
             )
-    if first.documents < 2 and config.resample == "documents":
+    check_enough(first.documents, config)
+    outcomes = {key: _outcomes(key, list(systems.values()), config) for key in first.scores()}
+    return Comparison(config, dict(systems), outcomes)
+
+
+def check_enough(documents: int, config: SignificanceConfig) -> None:
+    """Raises DocmtError for a single document, of which nothing can be drawn."""
+    if documents < 2 and config.resample == "documents":
         raise DocmtError(
             "there is a single document, and documents are what is resampled: give more of them, or resample sentences "
             "(--significance.resample sentences)"
         )
-    outcomes = {key: _outcomes(key, list(systems.values()), config) for key in first.scores()}
-    return Comparison(config, dict(systems), outcomes)
 
 
 def _outcomes(key: str, evaluations: Sequence[Evaluation], config: SignificanceConfig) -> list[Outcome | None]:

@@ -79,7 +79,7 @@ class Evaluation:
         return f"{', '.join(first)} and {last}"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the statistics, in types that `json.dumps` takes."""
+        """Everything but the statistics, in types that `json.dumps` takes; `ter` is the score, not the setting."""
         scores = {key: getattr(self, key) for key in NAMES}
         return {
             **asdict(self.config),

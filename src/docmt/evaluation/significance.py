@@ -37,9 +37,9 @@ class SignificanceConfig:
 
     test: Literal["randomization", "bootstrap", "sign"] = "randomization"
     """randomization: paired approximate randomization (Riezler and Maxwell 2005), whose p-values hold what they
-    promise; bootstrap: paired bootstrap (Koehn 2004), as sacreBLEU has it, which of equal systems finds about one in
-    eleven pairs different at 0.05; sign: sign test on what exchanging single segments does to the score of the corpus
-    (Collins et al. 2005), as in the paper of G-Transformer"""
+    promise; bootstrap: paired bootstrap (Koehn 2004), as sacreBLEU has it, which finds about one in ten pairs of
+    equally good systems different at 0.05; sign: sign test on what exchanging single segments does to the score of the
+    corpus (Collins et al. 2005), as in the paper of G-Transformer"""
     resample: Literal["documents", "sentences"] = "documents"
     """what is drawn or exchanged as a whole: documents (usual), as the sentences of one are not independent, or
     sentences, as most papers do (d-BLEU and d-chrF are over documents in any case)"""
