@@ -186,7 +186,8 @@ class Lengths:
         pairs = [(len(s), len(t)) for document in documents for s, t in document if s and t]
         if len(pairs) < _FEWEST:
             return None
-        ratio = median(theirs / ours for ours, theirs in pairs if ours >= _LEAST_LENGTH or ours == max(pairs)[0])
+        long = [(ours, theirs) for ours, theirs in pairs if ours >= _LEAST_LENGTH] or pairs
+        ratio = median(theirs / ours for ours, theirs in long)
         deviations = [abs(theirs - ratio * ours) / math.sqrt(ours) for ours, theirs in pairs]
         return cls(ratio, max(_DEVIATION * median(deviations), 1e-6))
 
