@@ -192,7 +192,8 @@ def _lines(finding: Finding) -> str:
         target = _around(place.target, place.target_marks)
         lines += [f"    {place.document}:{place.sentence}{line}  {source}", f"      -> {target}"]
     if len(finding.places) > _PLACES:
-        lines.append(f"    ... and {len(finding.places) - _PLACES} more sentences")
+        more = len(finding.places) - _PLACES
+        lines.append(f"    ... and {more} more sentence{'s' * (more > 1)}")
     return "\n".join(lines)
 
 
