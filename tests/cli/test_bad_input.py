@@ -47,6 +47,7 @@ def arguments_of(name, run, source, target, folder):
         "dev": ["prepare", "--store", folder / "new", "--train", *good, "--dev", source, target],
         "translate": ["translate", run, source],
         "score": ["score", run, source, target],
+        "check": ["check", source, target],
         "evaluate files": ["evaluate", "--hypothesis", source, "--reference", target],
         "evaluate a model": ["evaluate", "--model", run, "--source", source, "--reference", target],
     }[name]
@@ -56,7 +57,7 @@ NAMES = ["prepare", "dev", "translate", "score", "evaluate files", "evaluate a m
 PARALLEL = [name for name in NAMES if name != "translate"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "check"])
 @pytest.mark.parametrize(
     ("file", "message"),
     [

@@ -1,6 +1,7 @@
 """docmt check: what it prints and writes, its status, and how fast its help is there."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -89,6 +90,8 @@ def test_options_that_mean_nothing(files, options, message):
 def test_files_that_are_not_there(files, tmp_path):
     fails("check", files[0], message="a.en has one side alone: name the file with its translation too")
     fails("check", files[0], tmp_path / "none", message="cannot read .*none")
+    os.mkfifo(tmp_path / "pipe")
+    fails("check", files[0], tmp_path / "pipe", message="it is read more than once, but is")
     (tmp_path / "bad").write_bytes(b"caf\xe9\n")
     fails("check", files[0], tmp_path / "bad", message="bad, line 1, byte 4: not UTF-8")
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from html.parser import HTMLParser
 
 import pytest
 
@@ -42,6 +43,9 @@ ALONE = [
     ("number", "At 18:00 on Monday.", "Um 18 Uhr am Montag.", None),
     ("number", "Late in the 1800s.", "Im späten 19. Jahrhundert.", None),
     ("number", "Category 1 riders", "Reiter der Kategorie I", None),
+    ("number", "Some six and a half billion.", "Etwa 6,5 Milliarden.", None),
+    ("number", "Nos 2, 4, 5, 6, 7 and 9.", "Nummern 2, 4 bis 7 und 9.", None),
+    ("number", "Nos 2 to 7.", "Nummern 2 bis 8.", "“7” not in the translation; “8” not in the source"),
     ("number", "Since 9/11/2001 we wait.", "Seit dem 9. November 2001 warten wir.", None),
     ("number", "See page 12 and 12.", "Siehe Seite 12.", None),
     ("number", "A hundred and twenty-five people.", "125 Leute.", None),
@@ -98,7 +102,7 @@ def test_small_numbers_are_let_pass_where_number_words_are_not_known(language):
 
 
 def test_numbers_of_other_units_are_less_certain():
-    report = check(("It is 150 feet long.", "Es ist 45 Meter lang."), ("It is 150 m long.", "Es ist 45 Meter lang."))
+    report = check(("It is 150ft long.", "Es ist 45 Meter lang."), ("It is 150 m long.", "Es ist 45 Meter lang."))
     assert [finding.certainty for finding in report.findings] == ["possible", "sure"]
 
 
@@ -346,6 +350,12 @@ def test_the_page_is_whole_and_holds_no_markup_of_strangers():
     assert "a &lt;b&gt;" in text and "<mark>45</mark>" in text and "\\u202e" in text
     for resource in ("http", "src=", "url(", "@import", "<link"):
         assert resource not in text.replace("src=x onerror", "")
+    opened = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, _: opened.append(tag) if tag != "meta" else None
+    parser.handle_endtag = lambda tag: opened.pop() == tag or pytest.fail(f"</{tag}> closes nothing")
+    parser.feed(text)
+    assert opened == []
     assert text.count("<table") == text.count("</table>") and text.count("<details") == text.count("</details>") == 2
     assert "Nothing was found." in page(check(("A.", "B.")), "t", 10)
 

@@ -13,6 +13,7 @@ from docmt.cli.parsing import Parser, add_settings, make_parser, parse
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError, printable
 from docmt.evaluation.checking import KINDS, CheckConfig, Finding, Report
+from docmt.files import check_regular
 from docmt.progress import progress
 from docmt.settings import one_of
 
@@ -54,7 +55,7 @@ def parser() -> Parser:
         type=str,
         nargs="?",
         metavar="TARGET",
-        help="their translations in the same form (of JSONL the `target`); not needed where SOURCE has both sides",
+        help="what is checked, in the form of SOURCE (of JSONL the `target`); not needed for TRANSLATION.jsonl",
     )
     made.add_argument(
         "--layout",
@@ -126,6 +127,8 @@ def _check(options: Any) -> None:
     if options.json == options.html == STANDARD:
         raise DocmtError("--json and --html both write to standard output: name a file for one of them")
     check_outputs(options.json, options.html)
+    for path in filter(None, (options.source, options.target)):
+        check_regular(path, "it is read more than once, but is")
 
 
 def _print(report: Report, most: int) -> None:
@@ -189,7 +192,8 @@ def _lines(finding: Finding) -> str:
         target = _around(place.target, place.target_marks)
         lines += [f"    {place.document}:{place.sentence}{line}  {source}", f"      -> {target}"]
     if len(finding.places) > _PLACES:
-        lines.append(f"    ... and {len(finding.places) - _PLACES} more sentences")
+        more = len(finding.places) - _PLACES
+        lines.append(f"    ... and {more} more sentence{'s' * (more > 1)}")
     return "\n".join(lines)
 
 

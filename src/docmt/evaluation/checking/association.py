@@ -23,6 +23,8 @@ Values = NDArray[np.float64]
 _ITERATIONS = 5
 _COMMON = 0.5
 """Share of sentences in which a stem is no term."""
+_LONGEST = 500
+"""Stems of a sentence in which links are looked for: of a longer one, which is none, all pairs would be too many."""
 _PRIOR = 0.05
 """Added to the counts of every kind of pair (Moore 2004), or else rare words explain everything in their sentences."""
 _LEAST_POSTERIOR = 0.3
@@ -87,6 +89,7 @@ class _Side:
         names = [name for name, count in spread.items() if count <= most]
         numbers = {name: number for number, name in enumerate(names)}
         kept = [sorted(numbers[each] for each in stems if each in numbers) for stems in found]
+        kept = [own if len(own) <= _LONGEST else [] for own in kept]
         sizes = np.array([len(own) for own in kept], dtype=np.int64)
         flat = np.fromiter((id for own in kept for id in own), dtype=np.int64, count=int(sizes.sum()))
         return cls(names, flat, np.repeat(np.arange(len(kept)), sizes), len(kept))

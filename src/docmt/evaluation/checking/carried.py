@@ -12,7 +12,10 @@ from docmt.evaluation.checking.finding import Certainty, Finding, place
 from docmt.evaluation.checking.numerals import may_be_converted, unmatched_numbers
 from docmt.evaluation.checking.words import quoted
 
-_URL = re.compile(r"(?:https?|ftp)://[^\s<>\"'“”«»]+|\bwww\.[^\s<>\"'“”«»]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_URL = re.compile(
+    r"(?:https?|ftp)://[^\s<>\"'“”«»]+|\bwww\.[^\s<>\"'“”«»]+|"
+    r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
+)
 _SITE = re.compile(r"(?://|@|^)(?:[^/@]*@)?(?:[\w-]+\.)*([\w-]+\.[\w-]+)(?=[/:?#]|$)")
 """The last two names of the computer that an address is of."""
 _URL_END = ".,;:!?)]}’"
@@ -25,6 +28,7 @@ _SPACES = re.compile(r"\s+")
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 _MARKER = re.compile(r"(?:^|\s)(?:\w{1,2}|\d+|[ivx]+)$|[:;=]-?$")
 """What stands before a bracket that belongs to no pair: a), 1) and :-)."""
+_LONGEST_MARKER = 10
 
 
 def carried(document: ParallelDocument, config: CheckConfig, languages: tuple[str, str]) -> Iterator[Finding]:
@@ -137,6 +141,6 @@ def _alone(text: str, opening: str, closing: str) -> int | None:
             opened.append(found.start())
         elif opened:
             opened.pop()
-        elif not _MARKER.search(text[: found.start()]):
+        elif not _MARKER.search(text, max(0, found.start() - _LONGEST_MARKER), found.start()):
             return found.start()
     return opened[0] if opened else None

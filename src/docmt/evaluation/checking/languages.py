@@ -95,6 +95,9 @@ def _numbers(line: str) -> dict[int, tuple[str, ...]]:
     return {int(value): tuple(beginnings) for value, *beginnings in entries}
 
 
+_HALF = "half halb halbe halben anderthalb demi demie medio media mezzo mezza meio meia halve anderhalf anderhalve"
+HALF = frozenset(_HALF.split())
+"""Six and a half is 6.5."""
 NUMBER_WORDS: Mapping[str, Mapping[int, tuple[str, ...]]] = {code: _numbers(line) for code, line in _NUMBERS.items()}
 """How the words of a number begin, ordinals and parts included."""
 

@@ -44,7 +44,7 @@ def _spelled(name: str, said: Sequence[Token], known: set[str], least: float) ->
     for start, end, word in said:
         if _holds(word, name):
             return start, end, word
-        if word[0].isupper() and folded(word) not in known and folded(word)[0] == folded(name)[0]:
+        if word[0].isupper() and folded(word) not in known and folded(word)[:1] == folded(name)[:1]:
             share = similar(name, word)
             if share >= best:
                 best, found = share, (start, end, word)

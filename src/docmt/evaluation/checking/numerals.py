@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from docmt.evaluation.checking.languages import NUMBER_WORDS
+from docmt.evaluation.checking.languages import HALF, NUMBER_WORDS
 from docmt.evaluation.checking.words import folded, words
 
 # Groups of three digits belong together, whatever stands between them: 1,234.5, 1.234,5, 1 234,5 and 1'234.5.
@@ -15,14 +16,17 @@ _NUMBER = re.compile(
 )
 _DATE = re.compile(r"\b(\d{1,2})[./-](\d{1,2})(?:[./-]\d{2,4})?\b|\b\d{4}-(\d{2})-(\d{2})\b")
 _ROMAN = re.compile(r"\b(?=[IVXLC]{2}|[VX])([LXC]{0,5}(?:IX|IV|V?I{0,3}))(?=[eèrº.]|\b)")
+_RANGE = re.compile(r"\b(\d{1,9})\s?(?:-|–|to|through|bis|à|a|al|tot|do|до)\s?(\d{1,9})\b")
 _IMPERIAL = re.compile(
-    r"\b(?:feet|foot|inch(?:es)?|miles?|mph|pounds?|lbs?|gallons?|yards?|acres?|ounces?|fahrenheit)\b"
+    r"(?<![a-z])(?:ft|feet|foot|inch(?:es)?|miles?|mph|pounds?|lbs?|gallons?|yards?|acres?|ounces?|fahrenheit)\b"
 )
 _AFTERNOON = re.compile(r"\d\s?p\.?m\b", re.IGNORECASE)
 _ONE = re.compile(r"\bI\b")
 _ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _SCALES = ("mil", "bil", "bn", "mrd", "mio", "tril", "thousand", "tausend", "cent", "hund", "млн", "млрд", "тыс", "k€")
 _LAST_MONTH = 12
+_MOST = 100
+"""Numbers of a sentence without equals that are looked for in other ways. Of more, which are no prose, all are told."""
 _HUNDRED, _THOUSAND = 100, 1000
 
 
@@ -71,6 +75,8 @@ def unmatched_numbers(
     if not ours and not theirs:
         return [], []
     lost, new = _without_equals(ours, theirs)
+    if max(len(lost), len(new)) > _MOST:
+        return lost, new
     lost, new = (
         [each for each in lost if not _is_said(each, source, target, theirs, languages[1], in_words)],
         [each for each in new if not _is_said(each, target, source, ours, languages[0], in_words)],
@@ -85,15 +91,19 @@ def may_be_converted(source: str) -> bool:
 
 def _without_equals(ours: list[Number], theirs: list[Number]) -> tuple[list[Number], list[Number]]:
     """The numbers without those that stand on both sides, whatever parts their digits."""
-    left = list(theirs)
-    lost = []
-    for number in ours:
-        equal = next((other for other in left if other.digits == number.digits), None)
-        if equal is None:
-            lost.append(number)
+    return _beyond(ours, theirs), _beyond(theirs, ours)
+
+
+def _beyond(numbers: list[Number], others: list[Number]) -> list[Number]:
+    """The numbers that the others have not as often."""
+    left = Counter(other.digits for other in others)
+    missing = []
+    for number in numbers:
+        if left[number.digits]:
+            left[number.digits] -= 1
         else:
-            left.remove(equal)
-    return lost, left
+            missing.append(number)
+    return missing
 
 
 def _is_said(number: Number, own: str, text: str, others: list[Number], language: str, in_words: int) -> bool:
@@ -110,12 +120,21 @@ def _is_said(number: Number, own: str, text: str, others: list[Number], language
     afternoon = _AFTERNOON.search(f"{own} {text}") is not None
     if any(_is_same_time(number, other, afternoon) for other in others):
         return True
+    if number.digits.endswith("5") and not number.is_plain and HALF.intersection(words(text)):
+        return True
     value = int(number.digits[:9])
+    if number.is_plain and not _RANGE.search(own) and _is_in_range(value, text):
+        return True
     if number.is_plain and any(_is_short_year(value, other) or _is_century(value, other) for other in digits):
         return True
     if number.is_plain and (value in _roman(text) or (value == 1 and language != "en" and _ONE.search(text))):
         return True
     return _in_words(value, text, language, in_words)
+
+
+def _is_in_range(value: int, text: str) -> bool:
+    """Whether a list of numbers is shortened: 4 to 8 for 4, 5, 6, 7 and 8."""
+    return any(int(found[1]) < value < int(found[2]) for found in _RANGE.finditer(text))
 
 
 def _is_same_time(number: Number, other: Number, afternoon: bool) -> bool:

@@ -19,6 +19,8 @@ from docmt.evaluation.checking.words import overlap, tokens, words
 
 _LONGEST_LOOP = 12
 """Words of the longest phrase that is looked for as a loop."""
+_LONGEST = 1000
+"""Words of the longest sentence that is compared with its source word by word, which takes quadratic time."""
 _LEAST_WORDS = 2
 _DEVIATION = 1.4826
 """Standard deviations in a median absolute deviation, of normal values."""
@@ -76,10 +78,7 @@ def untranslated(
         plain = [word.lower() for word in said if word.isalpha() and len(word) > 1]
         if not plain:
             continue
-        matcher = SequenceMatcher(None, original, said, autojunk=False)
-        share = 0.0
-        if matcher.quick_ratio() >= config.copied_share / 2:
-            share = sum(block.size for block in matcher.get_matching_blocks()) / len(said)
+        share = _copied(original, said, config.copied_share)
         if share >= config.copied_share:
             foreign = [word for word in plain if word in (ours - theirs) or copies.is_translated(word)]
             if 2 * len(foreign) >= len(plain):
@@ -96,6 +95,16 @@ def untranslated(
             if mine > _LEAST_WORDS and mine >= 0.2 * len(plain) and mine > 3 * its:
                 what = "in the language of the source by its words"
                 yield Finding("untranslated", what, (place(document, number),), "likely")
+
+
+def _copied(original: Sequence[str], said: Sequence[str], least: float) -> float:
+    """The share of the words that are said in the original, in its order; 0 for less than the least, more or less."""
+    if original == said:
+        return 1.0
+    matcher = SequenceMatcher(None, original, said, autojunk=False)
+    if len(said) > _LONGEST or len(original) > _LONGEST or matcher.quick_ratio() < least / 2:
+        return 0.0
+    return sum(block.size for block in matcher.get_matching_blocks()) / len(said)
 
 
 def _cased(text: str) -> list[str]:
@@ -177,7 +186,8 @@ class Lengths:
         pairs = [(len(s), len(t)) for document in documents for s, t in document if s and t]
         if len(pairs) < _FEWEST:
             return None
-        ratio = median(theirs / ours for ours, theirs in pairs if ours >= _LEAST_LENGTH or ours == max(pairs)[0])
+        long = [(ours, theirs) for ours, theirs in pairs if ours >= _LEAST_LENGTH] or pairs
+        ratio = median(theirs / ours for ours, theirs in long)
         deviations = [abs(theirs - ratio * ours) / math.sqrt(ours) for ours, theirs in pairs]
         return cls(ratio, max(_DEVIATION * median(deviations), 1e-6))
 
