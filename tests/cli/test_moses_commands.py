@@ -113,7 +113,7 @@ def test_files_are_scored_by_protocols_over_documents(corpus, protocol):
         *("--metrics.protocol", protocol, "--metrics.language", "de"),
     )
     assert outcome.status == 0, outcome.err
-    assert outcome.out.count("100.00") == 3
+    assert outcome.out.count("100.00") == 4
     assert f"protocol {protocol} (" in outcome.out
 
 
