@@ -49,6 +49,14 @@ def test_any_batch_and_cut_and_limit(tokens):
     compare(build(instance_tokens=12), SearchConfig(**SHORT, batch_tokens=tokens, temperature=1.5))
 
 
+def test_many_translations_of_one_source_are_cut_into_batches():
+    model, config = build(), SearchConfig(batch_tokens=60)
+    task = Task.of(model, [DOCUMENTS[0]] * 30, SPECIALS, config)
+    batches = list(shared_batches(task, Words.of([[[9 + i % 9], [10 + i % 7], [12 + i % 5]] for i in range(30)])))
+    assert len(batches) > 5
+    assert sorted(n for groups in batches for group in groups for equal in group for n in equal) == list(range(30))
+
+
 def test_members_of_an_ensemble_share_too():
     compare(Ensemble([build(seed, **SYSTEMS["context"]) for seed in (1, 2)]), SearchConfig(**SHORT))
 

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -97,6 +98,7 @@ def test_inputs_that_are_too_long(stub):
 FAILURES = [
     ("sys.exit(3)", "ended with status 3; what it said stands above"),
     ("os.kill(os.getpid(), signal.SIGKILL)", "was ended by SIGKILL"),
+    ("os.kill(os.getpid(), signal.SIGRTMIN + 3)", f"was ended by signal {signal.SIGRTMIN + 3}"),
     ("raise RuntimeError('no')", "ended with status 1"),
     ("", "'' is not JSON"),
     ("print('done')", "'done' is not JSON"),
@@ -110,6 +112,7 @@ FAILURES = [
     (answered(scores=[]), "it has 0 scores for 4 sentences"),
     (answered(scores=[1, float("nan"), 1, 1]), "score 2 is nan, which is no number"),
     (answered(scores=[1, 1, 1, float("inf")]), "score 4 is inf, which is no number"),
+    (answered(scores=[1, 10**400, 1, 1]), "score 2 is 1000"),
     (answered(scores=[1, None, 1, 1]), "score 2 is None, which is no number"),
     (answered(scores=[True, 1, 1, 1]), "score 1 is True, which is no number"),
     (answered(limit="512"), "`limit` is '512', but must be a whole number"),

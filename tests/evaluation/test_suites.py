@@ -259,6 +259,9 @@ def test_suites_by_name_are_always_the_same(name, items, phenomena, tmp_path, mo
     assert (len(suite.items), len({item.phenomenon for item in suite.items})) == (items, phenomena)
     assert suite.remarks() == []
     monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir()
+    assert read_suite(name) == suite  # a directory is no test set
+    (tmp_path / name).rmdir()
     (tmp_path / name).write_text(json.dumps(HANDED_ROUND))
     assert len(read_suite(name).items) == 1  # a file of that name is what was meant
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -201,6 +202,15 @@ def test_items_are_right_for_what_their_context_says():
     (row,) = found.rows("suite")
     assert (row.name, [count.accuracy for count in row.counts], row.p_values[1]) == ("suite", [1, 0, 0], 0.25)
     assert json.loads(json.dumps(found.to_json()))["true"]["total"] == 3
+
+
+def test_items_whose_candidates_have_contexts_of_their_own_are_left_out():
+    items = [item("1", "m", "m", "f"), item("2", "f", "f", "m")]
+    own = replace(items[0], id="3", candidates=(("M", "m"), ("F", "m")))
+    found = suite_context(Scorer(), [*items, own])
+    assert (found.left_out, [each.id for each in found.items]) == (1, ["1", "2"])
+    with pytest.raises(DocmtError, match="the same for all candidates"):
+        suite_context(Scorer(), [own, own])
 
 
 def test_the_context_of_another_item_comes_from_its_right_candidate():

@@ -189,13 +189,27 @@ def _answer(config: ExternalConfig, text: str, count: int) -> dict[str, Any]:
             process.kill()
             process.wait()
     if process.returncode < 0:
-        how = signal.Signals(-process.returncode).name
+        how = _signal_name(-process.returncode)
         raise DocmtError(f"the metric {name} was ended by {how}; it may have had too little memory: start it again")
     if process.returncode:
         raise DocmtError(
             f"the metric {name} ended with status {process.returncode}; what it said stands above: mend that first"
         )
     return _checked(output, name, count)
+
+
+def _is_finite(score: float) -> bool:
+    try:
+        return math.isfinite(score)
+    except OverflowError:  # a whole number beyond all decimal ones
+        return False
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have no names
+        return f"signal {number}"
 
 
 def _checked(output: bytes, name: str, count: int) -> dict[str, Any]:
@@ -216,7 +230,7 @@ def _checked(output: bytes, name: str, count: int) -> dict[str, Any]:
     if len(answer["scores"]) != count:
         raise DocmtError(f"{wrong}: it has {len(answer['scores'])} scores for {count} sentences; {advice}")
     for number, score in enumerate(answer["scores"], 1):
-        if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+        if isinstance(score, bool) or not isinstance(score, int | float) or not _is_finite(score):
             raise DocmtError(f"{wrong}: score {number} is {shown(score)}, which is no number; {advice}")
     limit, subwords = answer.get("limit"), answer.get("subwords")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):

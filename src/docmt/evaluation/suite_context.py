@@ -31,7 +31,8 @@ class SuiteContext:
     results: dict[str, ContrastiveResult]
     """by condition"""
     left_out: int
-    """items to which no other can lend its context, as none has as many sentences before and after the one asked for"""
+    """items to which no other can lend its context: their candidates have contexts of their own, or no other item has
+    as many sentences before and after the one asked for"""
 
     def rows(self, name: str) -> list[Row]:
         """Of a table whose columns are the conditions; name: of the test set."""
@@ -85,13 +86,19 @@ def with_other_context(items: Sequence[Item], seed: int) -> tuple[list[Item], li
     """
     if not any(item.has_context for item in items):
         raise DocmtError("no item has a context, so there is none to measure: give items with other sentences around")
-    pairs = [(item, other) for item, other in zip(items, shuffled_items(items, seed), strict=True) if other]
+    comparable = [item for item in items if _differs_at_its_sentence_alone(item)]
+    pairs = [(item, other) for item, other in zip(comparable, shuffled_items(comparable, seed), strict=True) if other]
     if not pairs:
         raise DocmtError(
-            "no two items have as many sentences before and after the one that is asked for, with other words in them, "
-            "so none can have the context of another one: give a larger test set"
+            "no two items have as many sentences before and after the one that is asked for, with other words in them "
+            "and the same for all candidates, so none can have the context of another one: give a larger test set"
         )
     return [item for item, _ in pairs], [other for _, other in pairs]
+
+
+def _differs_at_its_sentence_alone(item: Item) -> bool:
+    """Whether all candidates have one context, so that another one leaves what they differ in."""
+    return len({_around(candidate, item.sentence) for candidate in item.candidates}) <= 1
 
 
 def shuffled_items(items: Sequence[Item], seed: int) -> list[Item | None]:

@@ -73,7 +73,7 @@ def read_suite(given: Path | str) -> Suite:
     The languages are those between dots in the name of the file: lcpt.en-fr.jsonl.
     """
     path = Path(given)
-    if not path.exists() and str(given) in MADE:
+    if str(given) in MADE and not path.is_file():
         items = [_item(made, str(given)) for made in MADE[str(given)]()]
         return Suite(str(given), tuple(items), ("en", "de"))
     if not path.exists() and path.name == str(given) and not path.suffix:
