@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from functools import partial
 from typing import Any
 
 from docmt.cli import usage
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
 from docmt.cli.external import check_external, score_documents, score_files
-from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
+from docmt.cli.parsing import (
+    SEARCH_TITLE,
+    Parser,
+    add_model_options,
+    add_settings,
+    changed,
+    make_parser,
+    parse,
+    translator_of,
+)
 from docmt.cli.suites import add_suite_options, check_no_suite, evaluate_suites
 from docmt.cli.systems import compare_systems, read_references
 from docmt.cli.translating import translate_corpus
@@ -192,11 +200,6 @@ def _sort_systems(options: Any) -> None:
     options.reference = options.references[0] if options.references else None
 
 
-def _changed(given: Any, usual: Any, group: str) -> list[str]:
-    """The fields of a dataclass that are not as usual, by their flags."""
-    return [f"{group}.{each.name}" for each in fields(given) if getattr(given, each.name) != getattr(usual, each.name)]
-
-
 def _tell(
     options: Any, evaluation: Evaluation, remark: str, more: dict[str, Any], score: Callable[[], ExternalScore | None]
 ) -> None:
@@ -227,7 +230,7 @@ def _tell(
 
 def _check(options: Any) -> None:
     """Raises DocmtError for options that do not go together and for outputs that cannot be written."""
-    unused = _changed(options.significance, SignificanceConfig(), "significance")
+    unused = changed(options.significance, SignificanceConfig(), "significance")
     unused += ["markdown"] if options.markdown else []
     if unused:
         raise DocmtError(f"--{unused[0]} is for comparing several systems: name more than one, or leave it out")

@@ -356,3 +356,8 @@ def translator_of(options: Any, model: str | None = None) -> Translator:
     if on_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         tell(f"computing on {translator.device} in {translator.precision}")
     return translator
+
+
+def changed(given: Any, usual: Any, group: str) -> list[str]:
+    """The fields of a dataclass that are not as usual, by their flags."""
+    return [f"{group}.{each.name}" for each in fields(given) if getattr(given, each.name) != getattr(usual, each.name)]

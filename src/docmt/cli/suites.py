@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import check_outputs
-from docmt.cli.parsing import Parser, add_settings, translator_of
+from docmt.cli.parsing import Parser, add_settings, changed, translator_of
 from docmt.decoding import SearchConfig
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError, printable
@@ -29,7 +29,7 @@ from docmt.streams import warn
 if TYPE_CHECKING:
     from docmt.decoding import Translator
 
-SCORING = ("search.temperature", "search.batch_tokens", "search.compatibility")
+SCORING = ("temperature", "batch_tokens", "compatibility")
 """Options of the search that have a meaning where given texts are scored."""
 
 
@@ -49,8 +49,8 @@ def add_suite_options(parser: Parser) -> None:
 
 def check_no_suite(options: Any) -> None:
     """Raises DocmtError for options that have a meaning with --suite alone."""
-    if changed := _changed(options.candidates, SuiteConfig(), "candidates"):
-        raise DocmtError(f"--{changed[0]} has no meaning without --suite: leave it out, or name a test set")
+    if unusual := changed(options.candidates, SuiteConfig(), "candidates"):
+        raise DocmtError(f"--{unusual[0]} has no meaning without --suite: leave it out, or name a test set")
 
 
 def evaluate_suites(options: Any) -> int:
@@ -111,22 +111,17 @@ def _check(options: Any, suites: Sequence[Suite]) -> None:
     """Raises DocmtError for options that mean nothing with these test sets, and for outputs that cannot be written."""
     generative = [suite.generative for suite in suites]
     unused = [name for name in ("source", "reference", "hypothesis", "output") if getattr(options, name)]
-    unused += _changed(options.metrics, MetricConfig(), "metrics")
-    unused += _changed(options.significance, SignificanceConfig(), "significance")
+    unused += changed(options.metrics, MetricConfig(), "metrics")
+    unused += changed(options.significance, SignificanceConfig(), "significance")
     if not any(generative):
-        changed = _changed(options.search, SearchConfig(), "search")
-        unused += [name for name in changed if name not in SCORING]
+        unusual = changed(options.search, SearchConfig(), "search")
+        unused += [name for name in unusual if name.removeprefix("search.") not in SCORING]
     if unused:
         what = "asks for other things" if any(generative) else "translates nothing"
         raise DocmtError(f"--{unused[0]} has no meaning with --suite, which {what}: leave it out")
-    if all(generative) and (changed := _changed(options.candidates, SuiteConfig(), "candidates")):
-        raise DocmtError(f"--{changed[0]} has no meaning for test sets without candidates: leave it out")
+    if all(generative) and (unusual := changed(options.candidates, SuiteConfig(), "candidates")):
+        raise DocmtError(f"--{unusual[0]} has no meaning for test sets without candidates: leave it out")
     check_outputs(options.json, options.markdown)
-
-
-def _changed(given: Any, usual: Any, group: str) -> list[str]:
-    """The fields of a dataclass that are not as usual, by their flags."""
-    return [f"{group}.{each.name}" for each in fields(given) if getattr(given, each.name) != getattr(usual, each.name)]
 
 
 def _translator(options: Any, model: str, suites: Sequence[Suite]) -> Translator:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.parsing import translator_of
 from docmt.cli.results import Report
-from docmt.cli.suites import check_no_suite, once, short
+from docmt.cli.suites import SCORING, check_no_suite, once, short
 from docmt.decoding import SearchConfig
 from docmt.documents import ParallelDocument
 from docmt.documents.plain_text import STANDARD, write_text
@@ -37,9 +37,6 @@ from docmt.streams import warn
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
-
-SCORED_WITH = ("temperature", "batch_tokens", "compatibility")
-"""Options of the search that have a meaning where given texts are scored."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +110,10 @@ def _check(options: Any, models: Sequence[str]) -> None:
 
 def _check_translating(options: Any, translates: bool, advice: str) -> None:
     """Raises DocmtError for options of translations and their scores where nothing is translated."""
-    usual = SearchConfig(**{name: getattr(options.search, name) for name in SCORED_WITH})
+    usual = SearchConfig(**{name: getattr(options.search, name) for name in SCORING})
     if not translates and (options.search != usual or options.metrics != MetricConfig()):
         raise DocmtError(
-            f"nothing is translated here, so of the options of metrics and search only {', '.join(SCORED_WITH)} have a "
+            f"nothing is translated here, so of the options of metrics and search only {', '.join(SCORING)} have a "
             f"meaning: leave the others out, or {advice}"
         )
 

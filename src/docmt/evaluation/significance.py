@@ -9,7 +9,6 @@ extreme. (sacreBLEU leaves it out, so that equal systems, or a handful of segmen
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
@@ -188,12 +187,11 @@ def exchange_signs(pair: Statistics, formula: Formula, lower_is_better: bool = F
 def sign_p_value(better: int, worse: int) -> float:
     """The chance of counts at least as unequal if better and worse were equally likely: two-sided, exact."""
     count = better + worse
-
-    def log_chance(heads: int) -> float:
-        ways = math.lgamma(count + 1) - math.lgamma(heads + 1) - math.lgamma(count - heads + 1)
-        return ways - count * math.log(2)
-
-    return min(1.0, 2 * math.fsum(math.exp(log_chance(heads)) for heads in range(min(better, worse) + 1)))
+    ways = tail = 1  # with no head, then with one more, ...: whole numbers, so that nothing is rounded
+    for heads in range(min(better, worse)):
+        ways = ways * (count - heads) // (heads + 1)
+        tail += ways
+    return min(1.0, 2 * tail / 2**count)
 
 
 def _chunks(samples: int, segments: int) -> Iterator[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import comb
 from typing import Any
 
 from docmt.errors import printable
@@ -17,10 +16,9 @@ from docmt.evaluation.contrastive import (
     in_brackets,
     nearest_first,
 )
+from docmt.evaluation.significance import LEVEL, sign_p_value
 from docmt.evaluation.suite_items import Item
 
-LEVEL = 0.05
-"""Differences that chance alone makes less often than that are marked."""
 INDENT = "  "
 NOTES = (
     "percent of the items answered rightly, with 95 % confidence intervals (Wilson); ties are wrong",
@@ -114,8 +112,7 @@ def sign_test(first: str, other: str) -> float:
     """
     pairs = [(one == RIGHT, two == RIGHT) for one, two in zip(first, other, strict=True)]
     won, lost = pairs.count((False, True)), pairs.count((True, False))
-    tail = sum(comb(won + lost, count) for count in range(min(won, lost) + 1))
-    return min(2 * tail / 2 ** (won + lost), 1.0)
+    return sign_p_value(won, lost)
 
 
 def _table(rows: Sequence[Row], systems: Sequence[str]) -> list[list[str]]:
