@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docmt.cli.corpora import check_outputs
 from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse
+from docmt.cli.results import beside, tell_all
 from docmt.decoding import SearchConfig
-from docmt.documents.plain_text import STANDARD, write_text
-from docmt.errors import DocmtError, printable
+from docmt.errors import DocmtError
 from docmt.settings import check_number
-
-if TYPE_CHECKING:
-    from docmt.documents import ParallelDocument
 
 USAGE = """MODEL [options]
 MODEL SOURCE [TARGET] [options]
@@ -124,21 +120,6 @@ def _check(options: Any) -> None:
         check_outputs(str(beside(options.figure)))
 
 
-def beside(figure: Path) -> Path:
-    """Where the numbers of a picture go."""
-    return figure.with_suffix(".json")
-
-
-def tell_all(options: Any, table: str, numbers: dict[str, Any]) -> None:
-    """Prints the table and writes the numbers where they are wanted: beside the picture, and where --json says."""
-    text = json.dumps(numbers, ensure_ascii=False) + "\n"
-    places = dict.fromkeys([*([str(beside(options.figure))] if options.figure else []), *([options.json or ""])])
-    for place in filter(None, places):
-        write_text(place, text)
-    if options.json != STANDARD:
-        print(printable(table, kept="\n"))
-
-
 def _describe(options: Any) -> int:
     """What a model is."""
     from docmt.analysis.model_facts import ModelFacts
@@ -168,21 +149,3 @@ def _compare_runs(options: Any) -> int:
     curves_json = {name: {key: vars(curve) for key, curve in curves.items()} for name, curves in found.items()}
     tell_all(options, "\n".join(lines), {"runs": curves_json})
     return 0
-
-
-def chosen(options: Any, corpus: Sequence[ParallelDocument]) -> list[ParallelDocument]:
-    """The documents to look at. Raises DocmtError where the one that is asked for is not there."""
-    if options.document is None:
-        return list(corpus[:1]) if options.figure else list(corpus)
-    found = [own for own in corpus if options.document in (own.id, str(own.number))]
-    by_id = [own for own in found if own.id == options.document]
-    if not found:
-        first, last = corpus[0].id, corpus[-1].id
-        known = f"it has {first}" if len(corpus) == 1 else f"its documents are {first} to {last} ({len(corpus)})"
-        raise DocmtError(f"{options.source} has no document {options.document!r}: {known}")
-    if len(by_id) > 1:
-        others = ", ".join(str(own.number) for own in by_id)
-        raise DocmtError(
-            f"{options.source} has several documents {options.document!r}: give the number of one ({others})"
-        )
-    return (by_id or found)[:1]

@@ -12,9 +12,9 @@ import torch
 from docmt.analysis.document_figure import draw_document
 from docmt.analysis.report import Report, look_at_corpus, look_at_document
 from docmt.cli.corpora import document_name, each_alone, read_corpus
-from docmt.cli.inspect import chosen, tell_all
 from docmt.cli.parsing import translator_of
 from docmt.cli.results import Report as Failures
+from docmt.cli.results import tell_all
 from docmt.decoding import Translator
 from docmt.decoding.frame import WordIds
 from docmt.decoding.loading import model_paths
@@ -33,7 +33,7 @@ def look_into(options: Any) -> int:
     if len(paths := model_paths(options.model)) > 1:
         raise DocmtError(f"{options.model} is an ensemble: look into one model at a time, such as {paths[0]}")
     failures = Failures()
-    corpus = chosen(options, _corpus(options))
+    corpus = _chosen(options, _corpus(options))
     translator = translator_of(options)
     _check_range(options, translator, len(corpus[0]))
     read = corpus if options.target else _translated(options, corpus, translator, failures)
@@ -66,6 +66,24 @@ def _corpus(options: Any) -> list[ParallelDocument]:
     if not corpus:
         raise DocmtError(f"{options.source} holds no sentences: give a file with text")
     return corpus
+
+
+def _chosen(options: Any, corpus: Sequence[ParallelDocument]) -> list[ParallelDocument]:
+    """The documents to look at. Raises DocmtError where the one that is asked for is not there."""
+    if options.document is None:
+        return list(corpus[:1]) if options.figure else list(corpus)
+    found = [own for own in corpus if options.document in (own.id, str(own.number))]
+    by_id = [own for own in found if own.id == options.document]
+    if not found:
+        first, last = corpus[0].id, corpus[-1].id
+        known = f"it has {first}" if len(corpus) == 1 else f"its documents are {first} to {last} ({len(corpus)})"
+        raise DocmtError(f"{options.source} has no document {options.document!r}: {known}")
+    if len(by_id) > 1:
+        others = ", ".join(str(own.number) for own in by_id)
+        raise DocmtError(
+            f"{options.source} has several documents {options.document!r}: give the number of one ({others})"
+        )
+    return (by_id or found)[:1]
 
 
 def _check_range(options: Any, translator: Translator, sentences: int) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from docmt.documents.plain_text import STANDARD, write_text
+from docmt.errors import printable
 from docmt.streams import warn
 
 if TYPE_CHECKING:
@@ -109,3 +113,18 @@ def _no_number(translation: Translation) -> int | None:
     """The first sentence whose score is not a number, or so far below all numbers that JSON has no word for it."""
     scores = enumerate(sentence.score for sentence in translation.sentences)
     return next((number for number, score in scores if not math.isfinite(score)), None)
+
+
+def beside(figure: Path) -> Path:
+    """Where the numbers of a picture go."""
+    return figure.with_suffix(".json")
+
+
+def tell_all(options: Any, table: str, numbers: dict[str, Any]) -> None:
+    """Prints the table and writes the numbers where they are wanted: beside the picture, and where --json says."""
+    text = json.dumps(numbers, ensure_ascii=False) + "\n"
+    places = dict.fromkeys([*([str(beside(options.figure))] if options.figure else []), *([options.json or ""])])
+    for place in filter(None, places):
+        write_text(place, text)
+    if options.json != STANDARD:
+        print(printable(table, kept="\n"))
