@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,24 @@ def warn(line: str) -> None:
     print(f"docmt: {printable(line)}", file=forgiving(sys.stderr), flush=True)
 
 
+class LogHandler(logging.StreamHandler[TextIO]):
+    """Writes to what is standard error at the moment: while a progress bar is shown, lines go above it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if is_quiet() and record.levelno < logging.WARNING:
+            return
+        self.stream = sys.stderr
+        super().emit(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), kept="\n\t" if record.exc_info else "")
+
+
+def show_log() -> None:
+    """From now on the log of this process goes to standard error, unless somebody has said where it goes."""
+    logging.basicConfig(level=logging.WARNING, format="docmt: %(message)s", handlers=[LogHandler()])
+
+
 class Forgiving:
     """A text stream that drops what it cannot show, so that nobody's work ends with the wish to tell of it."""
 
@@ -65,6 +84,26 @@ class Forgiving:
                 raise
         except self.forgiven:
             silence(self.stream)
+
+
+class NamedLines:
+    """A text stream of one of several writers: whole lines, each after the writer's name; never a terminal."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self.stream, self.name, self._begun = stream, name, ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def isatty(self) -> bool:
+        """No: nothing may be drawn over another's lines."""
+        return False
+
+    def write(self, text: str) -> int:
+        """Writes the lines that are whole by now."""
+        *lines, self._begun = (self._begun + text).split("\n")
+        self.stream.write("".join(f"{self.name} {line}\n" for line in lines))
+        return len(text)
 
 
 def forgiving(stream: TextIO | None) -> TextIO:

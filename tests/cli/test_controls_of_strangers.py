@@ -10,7 +10,7 @@ import torch
 from commands import QUICK, TINY, call
 from safetensors.torch import load_file, save_file
 
-from docmt.cli.main import _ToStandardError
+from docmt.streams import LogHandler
 
 ESCAPE = "\x1b]0;owned\x07"
 
@@ -86,7 +86,7 @@ def test_documents_and_corpora(tmp_path):
 
 def test_warnings(capsys):
     record = logging.LogRecord("docmt", logging.WARNING, "", 0, "%s: odd", (f"a{ESCAPE}\n",), None)
-    _ToStandardError().handle(record)
+    LogHandler().handle(record)
     assert capsys.readouterr().err == "a\\x1b]0;owned\\x07\\n: odd\n"
 
 

@@ -11,9 +11,9 @@ import pytest
 from commands import QUICK, TINY, call, start, wait_for_lines
 
 import docmt
-from docmt.cli.main import _ToStandardError
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.documents import Document, one_line, read_documents
+from docmt.streams import LogHandler
 
 TEXT = (
     "\ufeffThe Report\r\n\r\n"
@@ -290,7 +290,7 @@ def test_progress_off_a_terminal_is_plain_lines_on_standard_error(run, report, m
 
 def test_log_lines_go_where_standard_error_is_now(monkeypatch):
     """A progress bar stands in for standard error while it is shown, to write lines above itself."""
-    handler = _ToStandardError()
+    handler = LogHandler()
     for text in ("one", "two"):
         stream = io.StringIO()
         monkeypatch.setattr(sys, "stderr", stream)

@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 import sys
+import time
 
 import pytest
 import torch
@@ -16,12 +18,14 @@ from docmt.experiments import (
     make_plan,
     read_experiment,
     reproduce,
+    reproduction,
     runner,
     scores,
     write_figure,
     write_report,
 )
 from docmt.experiments.runner import state_of
+from docmt.experiments.workers import Worker
 from docmt.files import lock_directory
 from docmt.model import ModelConfig
 from docmt.training.loop import Training
@@ -39,7 +43,8 @@ def plan_of(write_experiment, store):
 
     def plan(output, text=None, **settings):
         path = write_experiment(text) if text else write_experiment()
-        return make_plan(read_experiment(str(path)), settings.pop("scale", "cpu"), store, output, **settings)
+        scale, data = settings.pop("scale", "cpu"), settings.pop("data", store)
+        return make_plan(read_experiment(str(path)), scale, data, output, **settings)
 
     return plan
 
@@ -297,6 +302,79 @@ def test_a_model_that_was_trained_in_another_way_is_not_done(plan_of, tmp_path, 
     assert len(trained) == 1
     recipe.write_text(before)
     assert states(plan) == ["done"]
+
+
+HOPS = """
+title: Hops
+variants:
+  forward: {recipe: group-cpu.yaml, settings: {model.system: sentence}}
+  backward: {recipe: group-cpu.yaml, settings: {model.system: sentence, reverse: true}}
+  hopeless: {recipe: group-cpu.yaml, settings: {model.position_encoding: learned, model.max_positions: 1}}
+  heir: {recipe: group-cpu.yaml, start_from: hopeless}
+  hops:
+    recipe: group-cpu.yaml
+    start_from: forward
+    start_reverse_from: backward
+    settings: {model.system: multihop, model.multihop.sentences: 1}
+  nearer hops:
+    recipe: group-cpu.yaml
+    start_from: forward
+    start_reverse_from: backward
+    settings: {model.system: multihop, model.multihop.sentences: 1, model.dropout: 0.2}
+"""
+
+
+def test_several_at_once_are_as_one_after_the_other(plan_of, store, tmp_path, monkeypatch, capfd):
+    tables = []
+    for jobs in (1, 3):
+        monkeypatch.setattr("torch.get_num_threads", lambda: 3)
+        own = shutil.copytree(store, tmp_path / str(jobs) / "store")  # to which drafts are added
+        plan = plan_of(tmp_path / str(jobs), HOPS, data=own)
+        told, reports = [], []
+        failures = reproduce(plan, GREEDY, told.append, lambda failed, to=reports: to.append(dict(failed)), jobs=jobs)
+        assert len(reports) == len(plan.trainings())
+        assert reports[-1] == failures
+        hopeless, heir = (run.config.run for run in plan.trainings() if run.variant in ("hopeless", "heir"))
+        assert set(failures) == {hopeless, heir}
+        assert sum("training" in line for line in told) == 6
+        tables.append(
+            (write_report(plan, GREEDY, {}), {failure.replace(str(own), "") for failure in failures.values()})
+        )
+        lines = capfd.readouterr().err.splitlines()
+        assert jobs == 1 or sum("drafting the store" in line for line in lines) == 1
+        assert jobs == 1 or all(re.match(r"\[[1-6]] docmt: ", line) for line in lines), lines
+    assert tables[0] == tables[1]
+
+
+def test_ctrl_c_ends_several_at_once_and_they_go_on(plan_of, tmp_path, monkeypatch):
+    plan = plan_of(
+        tmp_path,
+        "title: Long\nvariants: {long: {recipe: group-cpu.yaml}}",
+        seeds=[1, 2],
+        overrides={"stop.max_steps": 4000},
+    )
+    began = [run.config.run / "metrics.jsonl" for run in plan.trainings()]
+
+    def interrupting(workers, wish, original=reproduction.wait_for_one):
+        wish.wished = wish.wished or all(file.exists() for file in began)
+        original(workers, wish)
+
+    monkeypatch.setattr(reproduction, "wait_for_one", interrupting)
+    monkeypatch.setattr("docmt.experiments.workers.wait", lambda *_, **__: (time.sleep(0.05), [1])[1])
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(plan, GREEDY, jobs=2)
+    assert states(plan) == ["resumable"] * 2
+    for run in plan.trainings():
+        assert (run.config.run / "checkpoints/last/state.json").exists()
+
+
+def test_a_worker_that_is_killed_is_one_failure(plan_of, tmp_path, monkeypatch):
+    plan = plan_of(tmp_path, "title: Long\nvariants: {long: {recipe: group-cpu.yaml}}", seeds=[1])
+    monkeypatch.setattr(Worker, "answer", lambda self, original=Worker.answer: (self.process.kill(), original(self))[1])
+    monkeypatch.setattr(Worker, "has_ended", lambda self: (self.process.kill(), self.process.join(), True)[-1])
+    monkeypatch.setattr("docmt.experiments.workers.wait", lambda *_, **__: [1])
+    failures = reproduce(plan, GREEDY, jobs=2)
+    assert list(failures.values()) == ["its process ended with status -9 (perhaps there was not enough memory)"]
 
 
 def test_an_output_is_for_one_process(plan_of, tmp_path):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import errno
-import logging
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TextIO
 
-from docmt.errors import DocmtError, is_out_of_memory, printable
-from docmt.streams import is_quiet, silence, standard_streams, warn
+from docmt.errors import DocmtError, is_out_of_memory
+from docmt.streams import show_log, silence, standard_streams, warn
 
 COMMANDS = {
     "prepare": "corpus -> tokenizer and prepared store",
@@ -32,22 +30,9 @@ USAGE_ERROR, INTERRUPTED = 2, 130
 OUT_OF_MEMORY = "out of memory: use smaller batches (--search.batch_tokens or --batches.batch_tokens)"
 
 
-class _ToStandardError(logging.StreamHandler[TextIO]):
-    """Writes to what is standard error at the moment: while a progress bar is shown, lines go above it."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if is_quiet() and record.levelno < logging.WARNING:
-            return
-        self.stream = sys.stderr
-        super().emit(record)
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record), kept="\n\t" if record.exc_info else "")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `docmt ARGUMENTS...` and returns the exit status: 0 done, 2 an error the user can mend, 130 interrupted."""
-    logging.basicConfig(level=logging.WARNING, format="docmt: %(message)s", handlers=[_ToStandardError()])
+    show_log()
     with standard_streams():
         return _guarded(list(sys.argv[1:] if arguments is None else arguments))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from docmt.experiments import EvaluationConfig, Plan
 
 PLANNED = {"data", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
-OWN = ("name", "scale", "data", "output", "suite", "seeds", "list", "dry_run", "config")
+OWN = ("name", "scale", "data", "output", "suite", "seeds", "jobs", "list", "dry_run", "config")
 USAGE = """NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
 NAME --store STORE --output DIRECTORY --dry_run
 --list"""
@@ -39,7 +39,7 @@ def parser() -> Parser:
         "What is done already is skipped, what was interrupted goes on: give the same command again.",
         USAGE,
         examples=EXAMPLES,
-        common=("list", "data", "output", "scale", "seeds", "dry_run"),
+        common=("list", "data", "output", "scale", "seeds", "jobs", "dry_run"),
         also={"store": "data"},
     )
     made.add_argument(
@@ -66,6 +66,14 @@ def parser() -> Parser:
         "phenomenon and distance, and a figure",
     )
     made.add_argument("--seeds", type=str, metavar="1,2,...", help="seeds of the runs, instead of the experiment's")
+    made.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="runs to work on at the same time, each in a process of its own with its share of the CPU's threads: for "
+        "small models, which cannot keep the machine busy alone",
+    )
     made.add_argument("--list", action="store_true", help="show the experiments and what each reproduces, and exit")
     made.add_argument(
         "--dry_run", action="store_true", help="show the runs and which are done, resumable or missing, and exit"
@@ -95,7 +103,7 @@ def run(arguments: Sequence[str]) -> int:
         for run in trainings:
             print(printable(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
         return 0
-    return _reproduce(plan, evaluation)
+    return _reproduce(plan, evaluation, options.get("jobs", 1))
 
 
 def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationConfig]:
@@ -127,9 +135,9 @@ def _seeds(text: str) -> list[int]:
     return list(dict.fromkeys(whole_seeds(text.split(","), "--seeds", "1,2,3"))) if text else []
 
 
-def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
+def _reproduce(plan: Plan, evaluation: EvaluationConfig, jobs: int) -> int:
     failures = experiments.reproduce(
-        plan, evaluation, tell, lambda failures: experiments.write_report(plan, evaluation, failures)
+        plan, evaluation, tell, lambda failures: experiments.write_report(plan, evaluation, failures), jobs
     )
     print(printable(experiments.write_report(plan, evaluation, failures), kept="\n"), end="")
     name = plan.output / f"{plan.experiment.name}-{plan.scale}"

@@ -22,7 +22,7 @@ from .plan import PlannedRun as PlannedRun
 from .plan import make_plan as make_plan
 from .report import write_figure as write_figure
 from .report import write_report as write_report
-from .runner import reproduce as reproduce
+from .reproduction import reproduce as reproduce
 from .runner import state_of as state_of
 from .scores import EvaluationConfig as EvaluationConfig
 from .scores import Suite as Suite

@@ -69,6 +69,13 @@ class Plan:
     drafts: Any = None
     """what `facts_of_drafts` said: the names of runs that read drafts are of these"""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which opens the store itself."""
+        return {**vars(self), "store": self.store.directory}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, store=PreparedStore.open(state["store"]))
+
     def trainings(self) -> list[PlannedRun]:
         """Every training once."""
         return list({run.config.run: run for run in reversed(self.runs)}.values())[::-1]

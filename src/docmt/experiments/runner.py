@@ -1,8 +1,7 @@
-"""Doing what is left of an experiment: training, going on with what was killed, evaluating."""
+"""One run of an experiment: how far it has come, and doing what is left of it: drafting, training, evaluating."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ from docmt.decoding.draft_store import draft_store
 from docmt.errors import DocmtError
 from docmt.experiments.plan import NO_DIFFERENCE, Plan, PlannedRun, facts_of_drafts
 from docmt.experiments.scores import EvaluationConfig, evaluate_run, is_evaluated
-from docmt.files import cannot_write, lock_directory, write_text
+from docmt.files import write_text
 from docmt.settings import flat, is_among
 from docmt.training import TrainConfig, train
 from docmt.training.config import first_difference
@@ -28,6 +27,7 @@ from docmt.training.interrupts import stop_on_signals
 from docmt.training.run_directory import RunDirectory, read_recipe
 
 State = Literal["done", "trained", "resumable", "missing", "stale"]
+Teller = Callable[[str], object]
 ERROR_MARK = "docmt: error: "
 INTERRUPTED = 130
 _LOOK_EVERY = 0.2  # seconds
@@ -65,63 +65,32 @@ def stale(run: PlannedRun) -> str | None:
     return f"{directory.path} was trained with other settings ({found}): move it away, and it is trained again"
 
 
-def reproduce(
-    plan: Plan,
-    evaluation: EvaluationConfig,
-    tell: Callable[[str], object] = lambda line: None,
-    after_each: Callable[[dict[Path, str]], object] = lambda failures: None,
-) -> dict[Path, str]:
-    """Trains and evaluates what is not done yet; returns what failed: directory of the run, and why in a sentence.
+def complete(
+    plan: Plan, run: PlannedRun, evaluation: EvaluationConfig, failures: Mapping[Path, str], tell: Teller
+) -> str | None:
+    """Trains a run as far as that is left, and evaluates it; returns why that failed in a sentence, None if it did not.
 
-    `tell` gets a line at each step, `after_each` what has failed so far whenever a run has ended. A run that failed
-    does not stop the others; it is tried again (from its last checkpoint, if it has one) when this is called again.
-    Raises KeyboardInterrupt when Ctrl-C or SIGTERM ended a training, which then can be resumed to the last bit, and
-    DocmtError at once if another process is working in the same output directory.
+    failures: the runs that failed before it, by directory. Raises KeyboardInterrupt when Ctrl-C or SIGTERM ended the
+    training, which then can be resumed to the last bit.
     """
-    if "LOCAL_RANK" in os.environ:
-        raise DocmtError("docmt reproduce starts its processes itself: set --devices instead of using torchrun")
+    state = state_of(run, evaluation)
     try:
-        plan.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(plan.output, error) from error
-    with lock_directory(plan.output, f"the experiments in {plan.output} are being run"):
-        return _do_what_is_left(plan, evaluation, tell, after_each)
+        for start in (run.config.initialize_from, run.config.initialize_reverse_from):
+            if start is not None and start in failures:
+                raise DocmtError(f"the run that it starts from, {start.name}, failed")
+        if reason := stale(run) if state == "stale" else None:
+            raise DocmtError(reason)
+        if state != "trained":
+            if run.config.model.chosen.needs().drafts:
+                _draft(plan, run.config, failures, tell)
+            _train(run.config, resume=state == "resumable")
+        evaluate_run(run.config, plan.store, evaluation)
+    except (DocmtError, MemoryError, torch.OutOfMemoryError) as error:
+        return " ".join(str(error).split()) or "there was not enough memory"
+    return None
 
 
-def _do_what_is_left(
-    plan: Plan,
-    evaluation: EvaluationConfig,
-    tell: Callable[[str], object],
-    after_each: Callable[[dict[Path, str]], object],
-) -> dict[Path, str]:
-    failures: dict[Path, str] = {}
-    trainings = plan.trainings()
-    for number, run in enumerate(trainings, 1):
-        directory, state = run.config.run, state_of(run, evaluation)
-        if state == "done":
-            continue
-        steps = {"trained": "evaluating", "resumable": "going on with", "missing": "training", "stale": "not using"}
-        step = steps[state]
-        tell(f"[{number}/{len(trainings)}] {step} {run.title} ({directory.name})")
-        try:
-            for start in (run.config.initialize_from, run.config.initialize_reverse_from):
-                if start in failures:
-                    raise DocmtError(f"the run that it starts from, {start.name}, failed")
-            if reason := stale(run) if state == "stale" else None:
-                raise DocmtError(reason)
-            if state != "trained":
-                if run.config.model.chosen.needs().drafts:
-                    _draft(plan, run.config, failures, tell)
-                _train(run.config, resume=state == "resumable")
-            evaluate_run(run.config, plan.store, evaluation)
-        except (DocmtError, MemoryError, torch.OutOfMemoryError) as error:
-            failures[directory] = " ".join(str(error).split()) or "there was not enough memory"
-            tell(f"failed: {failures[directory]}")
-        after_each(failures)
-    return failures
-
-
-def _draft(plan: Plan, config: TrainConfig, failures: Mapping[Path, str], tell: Callable[[str], object]) -> None:
+def _draft(plan: Plan, config: TrainConfig, failures: Mapping[Path, str], tell: Teller) -> None:
     """Drafts the store if it has no drafts yet.
 
     Raises DocmtError where that cannot be done, and for others than the run is named after.
