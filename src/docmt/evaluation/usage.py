@@ -89,7 +89,7 @@ class SentenceGain:
     source: str
     target: str
     tokens: int
-    """its words, as the model has them, and the end of the sentence"""
+    """whose log-probabilities are summed: its words, as the model has them, and the marks that it predicts"""
     with_context: float
     """log-probability (nats)"""
     without: float
