@@ -13,7 +13,7 @@ from docmt.cli import usage
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
 from docmt.cli.parsing import translator_of
 from docmt.cli.results import Report
-from docmt.cli.translating import Translations, translate_corpus
+from docmt.cli.translating import Translations, check_models, translate_corpus
 from docmt.documents import ParallelDocument
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError, printable
@@ -178,6 +178,8 @@ def _translate(
 ) -> dict[System, Translations]:
     """What the models make of the corpus; written as soon as it is there."""
     models = [system for system in systems if system.is_model]
+    if len(models) > 1:
+        check_models(options, [system.path for system in models])
     outputs, found = _outputs(options.output, models), {}
     if outputs:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import each_alone
 from docmt.cli.results import Report
@@ -50,6 +50,20 @@ class Translations:
             more_references=[chosen(reference) for reference in references[1:]],
             miscounted=sum(self.miscounted[number] for number in kept) if self.miscounted else 0,
         )
+
+
+def check_models(options: Any, models: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The languages of models, each loaded for a moment.
+
+    Raises DocmtError for one that is missing, damaged or does not go with the options: now, not after the hours that
+    those before it take.
+    """
+    from docmt.decoding import Translator
+
+    return {
+        model: Translator(model, device=options.device, search=options.search, precision=options.precision).languages
+        for model in models
+    }
 
 
 def translate_corpus(
