@@ -196,6 +196,32 @@ def test_scores_by_position(run, corpus, tmp_path):
     assert found["out.de"]["s_bleu"]["value"] == pytest.approx(places["1"]["systems"][str(run)]["s_bleu"]["value"])
 
 
+def test_intervals_of_scores_by_position_are_drawn_as_asked(corpus):
+    asked = ("--hypothesis", corpus / "test.de", "--reference", corpus / "test.de", "--by_position", "--json", "-")
+    assert call("evaluate", *asked, "--samples", 200, "--seed", 3).status == 0
+    fails("evaluate", *asked, "--resample", "sentences", message="--significance.resample is for comparing several")
+    fails("evaluate", *asked[:-3], "--samples", 200, message="--significance.samples is for comparing several systems")
+
+
+def test_systems_without_scores_of_sentences_have_none_by_position(corpus, tmp_path):
+    """The other scores are told all the same."""
+    joined, reference = tmp_path / "joined.de", corpus / "test.de"
+    joined.write_text("\n\n".join(" ".join(text.split("\n")) for text in reference.read_text().split("\n\n")))
+    asked = ("--reference", reference, "--by_position", "--json", tmp_path / "scores.json")
+    told = "joined.de has no scores of sentences, so none by position: 6 of 6 documents differ"
+    one = call("evaluate", "--hypothesis", joined, *asked)
+    assert one.status == 2 and one.err.startswith("docmt: error: ") and told in one.err
+    assert "d-BLEU" in one.out and json.loads((tmp_path / "scores.json").read_text())["s_bleu"] is None
+    both = call("evaluate", "--systems", joined, reference, *asked)
+    assert both.status == 0 and both.err.startswith("docmt: joined.de") and told in both.err
+    assert list(json.loads((tmp_path / "scores.json").read_text())["by_position"]["1"]["systems"]) == ["test.de"]
+    copy = tmp_path / "copy.de"
+    copy.write_text(joined.read_text())
+    neither = call("evaluate", "--systems", joined, copy, *asked)
+    assert neither.status == 2 and "docmt: error: joined.de has no scores of sentences" in neither.err
+    assert neither.out
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -206,7 +232,13 @@ def test_scores_by_position(run, corpus, tmp_path):
         (["--usage.before", "-1"], "usage.before"),
         (["--usage.before", "0", "--usage.translate"], "usage.translate needs sentences before each"),
         (["--reference", "a", "b"], "give one --reference"),
-        (["--resample", "sentences"], "--context_usage draws documents, and tests nothing"),
+        (
+            ["--resample", "sentences"],
+            "--significance.resample has no meaning with --context_usage, which takes sa",
+        ),
+        (["--usage.translate", "--ter"], "--metrics.ter has no meaning with --context_usage, which has s-BLEU and"),
+        (["--usage.translate", "--language", "de"], "--metrics.language has no meaning for plain text: leave it out"),
+        (["--usage.translate", "--protocol", "gtransformer", "--language", "de"], "use unit document"),
         (["--suite", "pronouns"], "--source has no meaning with --context_usage --suite"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
     ],
@@ -232,6 +264,13 @@ def test_options_that_are_missing(run, corpus):
         message="--usage options have no meaning with --suite",
     )
     fails("evaluate", *suite, "--context_usage", "--lowercase", message="nothing is translated here")
+    fails("evaluate", *suite, "--context_usage", "--samples", 200, message="has no meaning with --context_usage --su")
+    generative = ("--model", run, "--suite", corpus / "forms.jsonl", "--context_usage")
+    item = {"src_context": ["A."], "src": "It.", "expected": "er"}
+    (corpus / "forms.jsonl").write_text(2 * f"{json.dumps(item)}\n")
+    for option in ("--metrics.lowercase", "--candidates.normalization=mean"):
+        message = f"{option.partition('=')[0]} has no meaning for these test sets: leave it out"
+        fails("evaluate", *generative, option, message=message)
     fails("evaluate", *suite, "pronouns", "--context_usage", message="--suite names pronouns twice: name it once")
 
 
@@ -245,6 +284,8 @@ def test_corpora_without_context(run, tmp_path):
         (tmp_path / name).write_text("One.\nTwo.\n")
     outcome = call("evaluate", "--model", run, *sides)
     assert outcome.status == 0 and "95 %" not in outcome.out
+    message = "--usage.translate compares with another document, and there is one only: give several"
+    fails("evaluate", "--model", run, *sides, "--usage.translate", message=message)
     assert (
         outcome.err == "docmt: there is one document only: what the context of another one is worth is not measured\n"
     )

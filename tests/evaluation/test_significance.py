@@ -301,8 +301,6 @@ def test_too_few_documents_for_any_significance(test, documents, told):
 
 
 IN_DOCUMENTS = "with fewer than 6 documents no difference of d-BLEU and d-chrF, which are over documents in any case,"
-    "with fewer than 6 documents no difference of d-BLEU and d-chrF, which are over documents in any case, can be"
-)
 
 
 @pytest.mark.parametrize(

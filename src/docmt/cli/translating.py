@@ -8,8 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import each_alone
+from docmt.cli.parsing import changed
 from docmt.cli.results import Report
+from docmt.decoding import SearchConfig
 from docmt.documents import Document, ParallelDocument
+from docmt.errors import DocmtError
 from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, in_units
 from docmt.evaluation.metrics import Documents, Ranges
 
@@ -64,6 +67,15 @@ def check_models(options: Any, models: Sequence[str]) -> dict[str, tuple[str, st
         model: Translator(model, device=options.device, search=options.search, precision=options.precision).languages
         for model in models
     }
+
+
+def check_no_model(options: Any) -> None:
+    """Raises DocmtError for options of models and of their search, where no model translates."""
+    unused = changed(options.search, SearchConfig(), "search")
+    usual = {"device": "auto", "precision": "float32"}
+    unused += [name for name, value in usual.items() if getattr(options, name) != value]
+    if unused:
+        raise DocmtError(f"--{unused[0]} has no meaning where no model translates: leave it out, or name a model")
 
 
 def translate_corpus(

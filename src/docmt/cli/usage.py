@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
-from docmt.cli.parsing import translator_of
+from docmt.cli.parsing import changed, translator_of
 from docmt.cli.results import Report
 from docmt.cli.suites import SCORING, check_no_suite, once, short
 from docmt.cli.translating import check_models
@@ -25,6 +25,7 @@ from docmt.evaluation import (
     PositionScores,
     SignificanceConfig,
     Suite,
+    SuiteConfig,
     UsageConfig,
     context_gain,
     other_context,
@@ -95,6 +96,22 @@ def by_position(options: Any, systems: Mapping[str, Evaluation]) -> PositionScor
     return scores_by_position(defined, options.significance)
 
 
+def check_positions(options: Any, systems: Mapping[str, Evaluation]) -> None:
+    """Tells which systems have no scores by position though they are asked for; to be called after all else is told.
+
+    Raises DocmtError where none has any.
+    """
+    undefined = [
+        f"{name} has no scores of sentences, so none by position: {own.undefined}"
+        for name, own in systems.items()
+        if options.by_position and own.s_bleu is None
+    ]
+    if undefined and len(undefined) == len(systems):
+        raise DocmtError(undefined[0])
+    for remark in undefined:
+        warn(remark)
+
+
 def check_unasked(options: Any) -> None:
     """Raises DocmtError for options of this that are given without --context_usage, or where they mean nothing."""
     if options.usage != UsageConfig():
@@ -116,12 +133,20 @@ def _check(options: Any, models: Sequence[str]) -> None:
         raise DocmtError("--context_usage asks how probable a reference is: give one --reference")
     if options.suite and options.usage != UsageConfig():
         raise DocmtError("the --usage options have no meaning with --suite: leave them out")
-    drawn = SignificanceConfig(samples=options.significance.samples, seed=options.significance.seed)
-    if options.significance != drawn:
-        raise DocmtError("--context_usage draws documents, and tests nothing: of --significance give samples and seed")
+    seed = SignificanceConfig(seed=options.significance.seed)
+    drawn = seed if options.suite else replace(seed, samples=options.significance.samples)
+    if unused := changed(options.significance, drawn, "significance"):
+        where, taken = (" --suite", "the seed") if options.suite else ("", "samples and seed")
+        raise DocmtError(
+            f"--{unused[0]} has no meaning with --context_usage{where}, which takes {taken} alone: leave it out"
+        )
     if not options.suite:
         check_no_suite(options)
         _check_translating(options, options.usage.translate, "give --usage.translate")
+        if options.metrics.ter:
+            raise DocmtError(
+                "--metrics.ter has no meaning with --context_usage, which has s-BLEU and chrF: leave it out"
+            )
     if options.metrics.unit == "instance":
         raise DocmtError("--context_usage compares scores of sentences, which have no instances: use unit document")
     check_outputs(options.json)
@@ -140,6 +165,11 @@ def _check_translating(options: Any, translates: bool, advice: str) -> None:
 def _measure_suites(options: Any, models: Sequence[str]) -> Callable[[str, Translator], Measured]:
     suites = [read_suite(given) for given in once(options.suite, "suite")]
     _check_translating(options, any(suite.generative for suite in suites), "name a test set without candidates")
+    unused = changed(options.metrics, MetricConfig(), "metrics")
+    if all(suite.generative for suite in suites):
+        unused += changed(options.candidates, SuiteConfig(), "candidates")
+    if unused:
+        raise DocmtError(f"--{unused[0]} has no meaning for these test sets: leave it out")
     for suite in suites:  # before any work is done
         with_other_context(suite.items, options.significance.seed)
     for model, languages in check_models(options, models).items():
@@ -170,6 +200,8 @@ def _on_suites(options: Any, suites: Sequence[Suite], model: str, translator: Tr
 def _measure_corpus(options: Any, models: Sequence[str]) -> Callable[[str, Translator], Measured]:
     corpus = read_corpus(options.source, options.reference)
     check_context(max(map(len, corpus)))
+    if options.usage.translate and len(corpus) < 2:
+        raise DocmtError("--usage.translate compares with another document, and there is one only: give several")
     check_models(options, models)
     return partial(_on_corpus, options, corpus)
 
