@@ -122,7 +122,8 @@ def redirected(words):
 
 def smaller(arguments):
     """The options that make a command quick."""
-    if "--suite" in arguments or "--context_usage" in arguments:  # nothing is searched
+    files_alone = arguments[0] == "evaluate" and ("--hypothesis" in arguments or "--source" not in arguments)
+    if files_alone or "--suite" in arguments or "--context_usage" in arguments:  # nothing is searched
         return []
     if arguments[0] != "train":
         return SMALLER.get(arguments[0], [])

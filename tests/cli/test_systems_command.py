@@ -148,6 +148,29 @@ def test_pairs_that_were_left_out(run, files):
         (["--systems", "a.de", "b.de", "--test", "t"], "--significance.test is 't': choose one of randomization, boot"),
         (["--systems", "a.de", "b.de", "--resample", "words"], "--significance.resample is 'words': choose one of"),
         (["--systems", "a.de", "b.de", "--metrics.unit", "instance"], "a.de is a file, which has no instances"),
+        *(
+            ([*files, option, value], f"--{name} has no meaning where no model translates: leave it out, or name a")
+            for files in (["--hypothesis", "a.de"], ["--systems", "a.de", "b.de"])
+            for option, value, name in (
+                ("--beam", "2", "search.beam"),
+                ("--temperature", "2", "search.temperature"),
+                ("--device", "cpu", "device"),
+                ("--precision", "bfloat16", "precision"),
+            )
+        ),
+        (
+            ["--hypothesis", "a.de", "--language", "de"],
+            "--metrics.language has no meaning for plain text: leave it",
+        ),
+        (["--systems", "a.de", "b.de", "--language", "de"], "--metrics.language has no meaning for plain text"),
+        (
+            ["--systems", "a.de", "b.de", "--json", "out", "--markdown", "./out"],
+            r"two outputs would both be written to ./out: name another file for one of them",
+        ),
+        (
+            ["--model", "RUN", "--source", "test.en", "-o", "-", "--json", "-"],
+            "two outputs would both go to standard output: name a file for one of them",
+        ),
         (["--systems", "a.de", "b.de", "--json", "-", "--markdown", "-"], "--json and --markdown would both go to"),
         (["--systems", "a.de", "b.de", "--markdown", "no/m.md"], "cannot write no/m.md: there is no directory"),
         (["--systems", "a.de", "two.de"], "two.de has 2 documents and test.de has 6; they must be the same documents"),

@@ -1,11 +1,13 @@
 """docmt evaluate --context_usage and --by_position: what is printed and written, and what cannot be measured."""
 
 import json
+import shutil
 
 import pytest
 from commands import QUICK, TINY_SENTENCE, call, fails
 
 import docmt
+from docmt.errors import DocmtError
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +77,96 @@ def test_translations_after_other_sentences(run, asked):
     assert scores["true - alone"]["chrF"]["value"] == pytest.approx(difference)
 
 
+def test_what_may_be_wrong_is_told_as_docmt_score_and_translate_tell_it(run, corpus, tmp_path):
+    long = {side: tmp_path / f"long.{side}" for side in ("en", "de")}
+    for side, path in long.items():
+        texts = (corpus / f"test.{side}").read_text().split("\n\n")
+        path.write_text("\n\n".join([" ".join(texts[0].splitlines() * 9) + "\n" + texts[0], *texts[1:]]))
+    sides = ("--source", long["en"], "--reference", long["de"])
+    outcome = call("evaluate", "--model", run, *sides, "--context_usage", "--json", tmp_path / "usage.json")
+    scored = call("score", run, *long.values(), "-o", tmp_path / "scores")
+    told = "docmt: 1 x source sentences longer than the instances that the model was trained on, each read as an "
+    assert outcome.err == scored.err
+    assert outcome.err.startswith(told) and outcome.err.endswith("long.en, document 1, sentence 1)\n")
+    assert outcome.status == 0
+    found = json.loads((tmp_path / "usage.json").read_text())
+    assert found["warnings"] == {"sentence_count": 0, "length_limit": 0, "long_source": 1}
+    assert found["context_gain"]["by_position"]["1"]["sentences"] == 6
+
+
+def test_translations_that_the_length_limit_ended_are_told(run, asked, tmp_path):
+    more = ("--usage.translate", "--usage.before", 1, *QUICK, "--json", tmp_path / "usage.json")
+    outcome = call("evaluate", "--model", run, *asked, *more)
+    ended = json.loads((tmp_path / "usage.json").read_text())["warnings"]["length_limit"]
+    assert outcome.err.startswith(f"docmt: {ended} x sentences ended by the length limit, ")
+    assert "test.en, document 1, sentence 2, true context)" in outcome.err
+    sentences = json.loads((tmp_path / "usage.json").read_text())["other_context"]["likelihood"]["true"]["sentences"]
+    assert sentences < ended <= 3 * sentences, "in all three conditions"
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Fails where sentences are translated or scored after those of another document."""
+
+    def fail(*arguments):
+        raise DocmtError("no context")
+
+    monkeypatch.setattr("docmt.cli.usage.other_context", fail)
+
+
+def test_what_was_measured_before_something_failed_is_kept(run, sentence_run, asked, failing, tmp_path):
+    one = call("evaluate", "--model", run, *asked, "--json", tmp_path / "one.json")
+    assert (one.status, one.err) == (2, "docmt: error: true, empty and shuffled context: no context\n")
+    assert one.out.startswith("CXMI") and "shuffled" not in one.out
+    found = json.loads((tmp_path / "one.json").read_text())
+    assert found["context_gain"]["sentences"] and "other_context" not in found
+    two = call("evaluate", "--systems", run, sentence_run, *asked, "--json", tmp_path / "two.json")
+    assert two.status == 2 and two.out.count("CXMI") == 2
+    assert f"docmt: error: {sentence_run}: true, empty and shuffled context: no context\n" in two.err
+    assert len(json.loads((tmp_path / "two.json").read_text())["systems"]) == 2
+
+
+def test_a_model_that_fails_does_not_take_the_others_with_it(run, sentence_run, asked, monkeypatch, tmp_path):
+    measured = []
+    monkeypatch.setattr("docmt.cli.usage.translator_of", lambda options, model: measured.append(model) or (1 / 0))
+    with pytest.raises(ZeroDivisionError):  # what is no error of the user is not swallowed
+        call("evaluate", "--model", run, *asked)
+
+    def translator_of(options, model):
+        if model == str(sentence_run):
+            raise DocmtError("its memory is gone")
+        return docmt.Translator(model)
+
+    monkeypatch.setattr("docmt.cli.usage.translator_of", translator_of)
+    outcome = call("evaluate", "--systems", sentence_run, run, *asked, "--json", tmp_path / "usage.json")
+    assert (outcome.status, outcome.err) == (2, f"docmt: error: {sentence_run}: its memory is gone\n")
+    assert outcome.out.startswith(f"{run}\nCXMI")
+    (found,) = json.loads((tmp_path / "usage.json").read_text())["systems"]
+    assert found["model"] == str(run)
+
+
+@pytest.mark.parametrize("kind", ["none", "weights", "tokenizer"])
+def test_a_later_model_that_is_no_good_is_found_before_the_first_is_asked(run, asked, kind, tmp_path, monkeypatch):
+    later = tmp_path / "later"
+    if kind != "none":
+        shutil.copytree(run / "model", later)
+        (later / {"weights": "model.safetensors", "tokenizer": "tokenizer.json"}[kind]).write_bytes(b"nothing")
+    for name in ("scored_twice", "suite_context"):
+        monkeypatch.setattr(f"docmt.cli.usage.{name}", lambda *arguments: 1 / 0)
+    fails("evaluate", "--systems", run, later, *asked, message="later")
+    fails("evaluate", "--systems", run, later, "--suite", "pronouns", "--context_usage", message="later")
+    monkeypatch.setattr("docmt.cli.systems.translate_corpus", lambda *arguments: 1 / 0)
+    fails("evaluate", "--systems", run, later, *asked[:-1], message="later")
+
+
+def test_languages_of_later_models_and_test_sets_are_looked_at_first(run, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr("docmt.cli.usage.suite_context", lambda *arguments: 1 / 0)
+    suite = tmp_path / "suite.en-fr.jsonl"
+    shutil.copy(corpus / "test.contrastive.jsonl", suite)
+    asked = ("--suite", "pronouns", suite, "--context_usage")
+    fails("evaluate", "--model", run, *asked, message="en-fr|French|fr")
+
+
 def test_test_sets_with_true_empty_and_shuffled_context(run, corpus, tmp_path):
     suite, expected = tmp_path / "suite.jsonl", corpus / "test.contrastive.jsonl"
     suite.write_text("".join(expected.read_text().splitlines(keepends=True)[:12]))
@@ -102,6 +194,32 @@ def test_scores_by_position(run, corpus, tmp_path):
     assert found["out.de"]["s_bleu"]["value"] == pytest.approx(places["1"]["systems"][str(run)]["s_bleu"]["value"])
 
 
+def test_intervals_of_scores_by_position_are_drawn_as_asked(corpus):
+    asked = ("--hypothesis", corpus / "test.de", "--reference", corpus / "test.de", "--by_position", "--json", "-")
+    assert call("evaluate", *asked, "--samples", 200, "--seed", 3).status == 0
+    fails("evaluate", *asked, "--resample", "sentences", message="--significance.resample is for comparing several")
+    fails("evaluate", *asked[:-3], "--samples", 200, message="--significance.samples is for comparing several systems")
+
+
+def test_systems_without_scores_of_sentences_have_none_by_position(corpus, tmp_path):
+    """The other scores are told all the same."""
+    joined, reference = tmp_path / "joined.de", corpus / "test.de"
+    joined.write_text("\n\n".join(" ".join(text.split("\n")) for text in reference.read_text().split("\n\n")))
+    asked = ("--reference", reference, "--by_position", "--json", tmp_path / "scores.json")
+    told = "joined.de has no scores of sentences, so none by position: 6 of 6 documents differ"
+    one = call("evaluate", "--hypothesis", joined, *asked)
+    assert one.status == 2 and one.err.startswith("docmt: error: ") and told in one.err
+    assert "d-BLEU" in one.out and json.loads((tmp_path / "scores.json").read_text())["s_bleu"] is None
+    both = call("evaluate", "--systems", joined, reference, *asked)
+    assert both.status == 0 and both.err.startswith("docmt: joined.de") and told in both.err
+    assert list(json.loads((tmp_path / "scores.json").read_text())["by_position"]["1"]["systems"]) == ["test.de"]
+    copy = tmp_path / "copy.de"
+    copy.write_text(joined.read_text())
+    neither = call("evaluate", "--systems", joined, copy, *asked)
+    assert neither.status == 2 and "docmt: error: joined.de has no scores of sentences" in neither.err
+    assert neither.out
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -112,7 +230,13 @@ def test_scores_by_position(run, corpus, tmp_path):
         (["--usage.before", "-1"], "usage.before"),
         (["--usage.before", "0", "--usage.translate"], "usage.translate needs sentences before each"),
         (["--reference", "a", "b"], "give one --reference"),
-        (["--resample", "sentences"], "--context_usage draws documents, and tests nothing"),
+        (
+            ["--resample", "sentences"],
+            "--significance.resample has no meaning with --context_usage, which takes sa",
+        ),
+        (["--usage.translate", "--ter"], "--metrics.ter has no meaning with --context_usage, which has s-BLEU and"),
+        (["--usage.translate", "--language", "de"], "--metrics.language has no meaning for plain text: leave it out"),
+        (["--usage.translate", "--protocol", "gtransformer", "--language", "de"], "use unit document"),
         (["--suite", "pronouns"], "--source has no meaning with --context_usage --suite"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
     ],
@@ -138,6 +262,13 @@ def test_options_that_are_missing(run, corpus):
         message="--usage options have no meaning with --suite",
     )
     fails("evaluate", *suite, "--context_usage", "--lowercase", message="nothing is translated here")
+    fails("evaluate", *suite, "--context_usage", "--samples", 200, message="has no meaning with --context_usage --su")
+    generative = ("--model", run, "--suite", corpus / "forms.jsonl", "--context_usage")
+    item = {"src_context": ["A."], "src": "It.", "expected": "er"}
+    (corpus / "forms.jsonl").write_text(2 * f"{json.dumps(item)}\n")
+    for option in ("--metrics.lowercase", "--candidates.normalization=mean"):
+        message = f"{option.partition('=')[0]} has no meaning for these test sets: leave it out"
+        fails("evaluate", *generative, option, message=message)
     fails("evaluate", *suite, "pronouns", "--context_usage", message="--suite names pronouns twice: name it once")
 
 
@@ -151,6 +282,8 @@ def test_corpora_without_context(run, tmp_path):
         (tmp_path / name).write_text("One.\nTwo.\n")
     outcome = call("evaluate", "--model", run, *sides)
     assert outcome.status == 0 and "95 %" not in outcome.out
+    message = "--usage.translate compares with another document, and there is one only: give several"
+    fails("evaluate", "--model", run, *sides, "--usage.translate", message=message)
     assert (
         outcome.err == "docmt: there is one document only: what the context of another one is worth is not measured\n"
     )

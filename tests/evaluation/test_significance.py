@@ -300,6 +300,45 @@ def test_too_few_documents_for_any_significance(test, documents, told):
     assert ("fewer than 6 documents no difference can be significant" in comparison.format()) == told
 
 
+IN_DOCUMENTS = "with fewer than 6 documents no difference of d-BLEU and d-chrF, which are over documents in any case,"
+
+
+@pytest.mark.parametrize(
+    ("test", "documents", "told"),
+    [
+        ("sign", 5, IN_DOCUMENTS),
+        ("randomization", 1, IN_DOCUMENTS),
+        ("randomization", 6, None),
+        ("bootstrap", 5, None),
+    ],
+)
+def test_too_few_documents_where_sentences_are_resampled(test, documents, told):
+    """The metrics over documents have no more segments than before."""
+    systems = evaluations(9, documents=documents)
+    assert systems["a"].sentences >= 6 or documents == 1
+    if documents == 1:
+        references, one, other = ([flat(side)] for side in corpora(9))
+        systems = {"a": evaluate_documents(one, references), "b": evaluate_documents(other, references)}
+    notes = compare(systems, SignificanceConfig(test=test, resample="sentences", samples=100)).notes()
+    assert [note for note in notes if "fewer than" in note] == (
+        [f"{told} can be significant: take more of them"] if told else []
+    )
+
+
+def test_too_few_sentences_where_these_are_resampled():
+    """Five that are all better for one system are not enough, six are."""
+    for count in (5, 6):
+        references = [[f"one two three four {i}"] for i in range(count)]
+        systems = {
+            name: evaluate_documents(texts, references)
+            for name, texts in (("a", references), ("b", [["one two four"] for _ in references]))
+        }
+        comparison = compare(systems, SignificanceConfig(resample="sentences"))
+        told = "with fewer than 6 sentences no difference can be significant: take more of them" in comparison.notes()
+        assert told == (not any(own[1].difference.is_significant for own in comparison.outcomes.values()))
+        assert told == (count == 5)
+
+
 def test_a_single_document():
     systems = evaluations(10, documents=1)
     with pytest.raises(DocmtError, match=r"there is a single document, .*or resample sentences \(--significance.resa"):

@@ -139,6 +139,50 @@ def test_windows_have_as_many_true_as_other_sentences():
     assert any(windows(LONG, 3, seed) != found for seed in range(2, 9))
 
 
+def plain_windows(documents, before, seed):
+    """(document, source, other source) of every window, each found by looking through all documents."""
+    order = np.argsort(np.random.default_rng(seed).bit_generator.random_raw(len(documents)), kind="stable").tolist()
+    found = []
+    for number, document in enumerate(documents):
+        place = order.index(number)
+        others = [documents[i] for i in order[place + 1 :] + order[:place]]
+        for own in range(1, len(document)):
+            count = min(before, own, max(map(len, others)))
+            other = next(each for each in others if len(each) >= count)
+            end = min(own, len(other))
+            sentence = document.source[own]
+            found.append((number, (*document.source[own - count : own], sentence)))
+            found[-1] += ((*other.source[end - count : end], sentence),)
+    return found
+
+
+def of_lengths(lengths):
+    return [document(str(d), *((f"{d}.{i}", f"{d}:{i}") for i in range(n))) for d, n in enumerate(lengths)]
+
+
+@pytest.mark.parametrize("before", [1, 3, 50])
+@pytest.mark.parametrize("seed", range(6))
+def test_windows_are_those_that_a_search_through_all_documents_finds(seed, before):
+    lengths = np.random.default_rng(seed).geometric([0.1, 0.3, 0.6][seed % 3], size=30)
+    documents = of_lengths([*lengths, 1, lengths.max() + 7][: [32, 31][seed % 2]])
+    found = [(each.document, each.source, each.other_source) for each in windows(documents, before, seed)]
+    assert found == plain_windows(documents, before, seed)
+
+
+@pytest.mark.parametrize("lengths", [[2, 3], [2] * 19 + [40], [1] * 19 + [2]])
+def test_windows_take_time_in_proportion_to_the_documents(lengths, monkeypatch):
+    """Counted by how often one is asked for its length."""
+    asked, plainly = [], ParallelDocument.__len__
+    monkeypatch.setattr(ParallelDocument, "__len__", lambda self: asked.append(1) or plainly(self))
+    counts = []
+    for times in (20, 80):
+        documents = of_lengths(lengths * times)
+        asked.clear()
+        windows(documents, 50, 1)
+        counts.append(len(asked))
+    assert counts[1] < 6 * counts[0]
+
+
 def test_fewer_sentences_stand_before_where_no_other_document_is_as_long():
     found = windows([LONG[0], LONG[1]], 3, 1)
     assert [(len(each.source), len(each.other_source)) for each in found] == [(2, 2), (3, 3), (3, 3), (3, 3), (2, 2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import TypeVar
 
@@ -72,7 +73,17 @@ def lines_beside(source: str, corpus: Sequence[ParallelDocument], translations: 
 
 
 def check_outputs(*paths: str | None) -> None:
-    """Raises DocmtError for a path that could not be written to, before any work is done for it."""
-    for path in paths:
-        if path and path != STANDARD:
+    """Raises DocmtError for a path that could not be written to, before any work is done for it.
+
+    Neither could one that is there twice: the second output would replace the first (or be mixed with it).
+    """
+    given = [path for path in paths if path]
+    for one, other in combinations(given, 2):
+        if one == other == STANDARD:
+            raise DocmtError("two outputs would both go to standard output: name a file for one of them")
+        same = STANDARD not in (one, other) and Path(one).resolve() == Path(other).resolve()
+        if same and (Path(one).is_file() or not Path(one).exists()):  # /dev/null is no file
+            raise DocmtError(f"two outputs would both be written to {other}: name another file for one of them")
+    for path in given:
+        if path != STANDARD:
             check_writable(Path(path))

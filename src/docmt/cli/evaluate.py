@@ -25,7 +25,7 @@ from docmt.cli.parsing import (
 )
 from docmt.cli.suites import add_suite_options, check_no_suite, evaluate_suites
 from docmt.cli.systems import compare_systems, read_references
-from docmt.cli.translating import translate_corpus
+from docmt.cli.translating import check_no_model, translate_corpus
 from docmt.decoding import SearchConfig
 from docmt.documents.plain_text import write_text
 from docmt.errors import DocmtError, printable
@@ -164,6 +164,7 @@ def run(arguments: Sequence[str]) -> int:
     options = parse(parser(), arguments)
     _sort_systems(options)
     check_external(options)
+    _check_metrics(options)
     if options.context_usage:
         return usage.run(options)
     usage.check_unasked(options)
@@ -177,6 +178,14 @@ def run(arguments: Sequence[str]) -> int:
         _tell(options, _evaluate_file(options), "", {}, partial(score_files, options))
         return 0
     return _evaluate_model(options)
+
+
+def _check_metrics(options: Any) -> None:
+    """Raises DocmtError for a language that nothing asks for."""
+    if options.metrics.language and options.metrics.text == "plain":
+        raise DocmtError(
+            "--metrics.language has no meaning for plain text: leave it out, or set metrics.text or a protocol"
+        )
 
 
 def _sort_systems(options: Any) -> None:
@@ -226,11 +235,13 @@ def _tell(
         print("\n".join(filter(None, [*lines, f"\n{places.format()}" if places else ""])))
     if failure is not None:
         raise failure
+    usage.check_positions(options, {options.hypothesis or options.model: evaluation})
 
 
 def _check(options: Any) -> None:
     """Raises DocmtError for options that do not go together and for outputs that cannot be written."""
-    unused = changed(options.significance, SignificanceConfig(), "significance")
+    drawn = {name: getattr(options.significance, name) for name in ("samples", "seed") if options.by_position}
+    unused = changed(options.significance, SignificanceConfig(**drawn), "significance")
     unused += ["markdown"] if options.markdown else []
     if unused:
         raise DocmtError(f"--{unused[0]} is for comparing several systems: name more than one, or leave it out")
@@ -240,6 +251,7 @@ def _check(options: Any) -> None:
         for name in ("output",) if options.external.command else ("source", "output"):
             if getattr(options, name):
                 raise DocmtError(f"--{name} has no meaning with --hypothesis: leave it out, or give --model instead")
+        check_no_model(options)
         if options.metrics.unit == "instance":
             protocol = options.metrics.protocol
             raise DocmtError(

@@ -16,13 +16,15 @@ from docmt.streams import warn
 if TYPE_CHECKING:
     from docmt.decoding import Translation
     from docmt.documents import Document
+    from docmt.evaluation.usage import Scored
 
 WARNINGS = {
     "sentence_count": "places where the model gave another number of sentences than the source has: surplus sentences "
     "were joined, missing ones left empty",
     "length_limit": "sentences ended by the length limit, so that words may be missing (--max_length_ratio and "
     "--max_length_extra raise it)",
-    "long_source": "source sentences longer than the instances that the model was trained on, each translated alone",
+    "long_source": "source sentences longer than the instances that the model was trained on, each read as an "
+    "instance of its own, in which most systems see no context",
 }
 
 
@@ -59,7 +61,7 @@ class Report:
     failures: list[str] = field(default_factory=list)
     """a sentence each, which names the file"""
 
-    def collect(self, within: str, translation: Translation, first: int = 0) -> None:
+    def collect(self, within: str, translation: Scored, first: int = 0) -> None:
         """Adds the warnings of a translation; `within` names its document, whose sentence `first` is its sentence 0."""
         for start, end in translation.miscounted:
             self.places["sentence_count"].append(f"{within}, sentences {first + start + 1} to {first + end}")

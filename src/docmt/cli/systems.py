@@ -13,7 +13,7 @@ from docmt.cli import usage
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
 from docmt.cli.parsing import translator_of
 from docmt.cli.results import Report
-from docmt.cli.translating import Translations, translate_corpus
+from docmt.cli.translating import Translations, check_models, check_no_model, translate_corpus
 from docmt.documents import ParallelDocument
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError, printable
@@ -100,6 +100,8 @@ def _check(options: Any, systems: Sequence[System]) -> None:
     for name in ("source", "output"):
         if getattr(options, name) and not models:
             raise DocmtError(f"--{name} has no meaning without a model among the systems: leave it out")
+    if not models:
+        check_no_model(options)
     if files and options.metrics.unit == "instance":
         raise DocmtError(
             f"{files[0].path} is a file, which has no instances: score models alone with "
@@ -178,6 +180,8 @@ def _translate(
 ) -> dict[System, Translations]:
     """What the models make of the corpus; written as soon as it is there."""
     models = [system for system in systems if system.is_model]
+    if len(models) > 1:
+        check_models(options, [system.path for system in models])
     outputs, found = _outputs(options.output, models), {}
     if outputs:
         try:
@@ -234,6 +238,7 @@ def _write(options: Any, comparison: Comparison, facts: dict[str, dict[str, Any]
         more = [remark if left_out else "", f"\n{places.format()}" if places else ""]
         text = "\n".join(filter(None, [comparison.format(), *more]))
         print(printable(text, kept="\n"))
+    usage.check_positions(options, comparison.systems)
 
 
 def _merged(reports: Sequence[Report]) -> Report:

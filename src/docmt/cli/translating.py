@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import each_alone
+from docmt.cli.parsing import changed
 from docmt.cli.results import Report
+from docmt.decoding import SearchConfig
 from docmt.documents import Document, ParallelDocument
+from docmt.errors import DocmtError
 from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, in_units
 from docmt.evaluation.metrics import Documents, Ranges
 
@@ -50,6 +53,29 @@ class Translations:
             more_references=[chosen(reference) for reference in references[1:]],
             miscounted=sum(self.miscounted[number] for number in kept) if self.miscounted else 0,
         )
+
+
+def check_models(options: Any, models: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The languages of models, each loaded for a moment.
+
+    Raises DocmtError for one that is missing, damaged or does not go with the options: now, not after the hours that
+    those before it take.
+    """
+    from docmt.decoding import Translator
+
+    return {
+        model: Translator(model, device=options.device, search=options.search, precision=options.precision).languages
+        for model in models
+    }
+
+
+def check_no_model(options: Any) -> None:
+    """Raises DocmtError for options of models and of their search, where no model translates."""
+    unused = changed(options.search, SearchConfig(), "search")
+    usual = {"device": "auto", "precision": "float32"}
+    unused += [name for name, value in usual.items() if getattr(options, name) != value]
+    if unused:
+        raise DocmtError(f"--{unused[0]} has no meaning where no model translates: leave it out, or name a model")
 
 
 def translate_corpus(

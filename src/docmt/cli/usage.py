@@ -4,39 +4,45 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
-from docmt.cli.parsing import translator_of
+from docmt.cli.parsing import changed, translator_of
 from docmt.cli.results import Report
 from docmt.cli.suites import SCORING, check_no_suite, once, short
+from docmt.cli.translating import check_models
 from docmt.decoding import SearchConfig
 from docmt.documents import ParallelDocument
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError, printable
 from docmt.evaluation import (
+    ContextGain,
     Evaluation,
     MetricConfig,
+    OtherContext,
     PositionScores,
     SignificanceConfig,
     Suite,
+    SuiteConfig,
     UsageConfig,
     context_gain,
     other_context,
     read_suite,
     scores_by_position,
-    sentence_gains,
     suite_context,
 )
+from docmt.evaluation.other_context import Window
 from docmt.evaluation.suite_context import with_other_context
 from docmt.evaluation.suite_tables import suite_text
-from docmt.evaluation.usage import CONDITIONS, check_context
+from docmt.evaluation.usage import CONDITIONS, Scored, check_context, gains_of, scored_twice
 from docmt.streams import warn
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
+
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True)
@@ -54,18 +60,32 @@ def run(options: Any) -> int:
     """Prints what the context of models is worth to them; options: those of `docmt evaluate`."""
     models = once(options.systems, "systems") if options.systems else [options.model] if options.model else []
     _check(options, models)
-    measure = _measure_suites(options) if options.suite else _measure_corpus(options)
-    found = {}
+    measure = _measure_suites(options, models) if options.suite else _measure_corpus(options, models)
+    found, failures = {}, list[str]()
     for model in models:
-        found[model] = own = measure(model, translator_of(options, model))
+        own = _attempted(model, partial(_load_and_measure, options, measure, model), failures)
+        if own is None:
+            continue
+        found[model] = own
         if own.text and options.json != STANDARD:
-            print(printable(f"{model}\n{own.text}\n" if len(models) > 1 else own.text, kept="\n"))
-    if options.json:
+            print(printable(f"{model}\n{own.text}\n" if len(models) > 1 else own.text, kept="\n"), flush=True)
+    if options.json and found:
         drawn = {"samples": options.significance.samples, "seed": options.significance.seed}
         values = [{"model": model, **drawn, **own.values} for model, own in found.items()]
         whole = {"systems": values} if len(models) > 1 else values[0]
         write_text(options.json, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
-    return max(own.status for own in found.values())
+    for failure in failures:
+        warn(f"error: {failure}")
+    return max([2 if failures else 0, *(own.status for own in found.values())])
+
+
+def _load_and_measure(options: Any, measure: Callable[[str, Translator], Measured], model: str) -> Measured:
+    return measure(model, translator_of(options, model))
+
+
+def _attempted(name: str, work: Callable[[], Done], failures: list[str]) -> Done | None:
+    """What `work` makes; where it fails (see `each_or_error`) None, and a sentence in `failures`."""
+    return each_alone([work], [name], lambda items: [each() for each in items], failures)[0]
 
 
 def by_position(options: Any, systems: Mapping[str, Evaluation]) -> PositionScores | None:
@@ -74,6 +94,22 @@ def by_position(options: Any, systems: Mapping[str, Evaluation]) -> PositionScor
     if not (options.by_position and defined):
         return None
     return scores_by_position(defined, options.significance)
+
+
+def check_positions(options: Any, systems: Mapping[str, Evaluation]) -> None:
+    """Tells which systems have no scores by position though they are asked for; to be called after all else is told.
+
+    Raises DocmtError where none has any.
+    """
+    undefined = [
+        f"{name} has no scores of sentences, so none by position: {own.undefined}"
+        for name, own in systems.items()
+        if options.by_position and own.s_bleu is None
+    ]
+    if undefined and len(undefined) == len(systems):
+        raise DocmtError(undefined[0])
+    for remark in undefined:
+        warn(remark)
 
 
 def check_unasked(options: Any) -> None:
@@ -97,12 +133,20 @@ def _check(options: Any, models: Sequence[str]) -> None:
         raise DocmtError("--context_usage asks how probable a reference is: give one --reference")
     if options.suite and options.usage != UsageConfig():
         raise DocmtError("the --usage options have no meaning with --suite: leave them out")
-    drawn = SignificanceConfig(samples=options.significance.samples, seed=options.significance.seed)
-    if options.significance != drawn:
-        raise DocmtError("--context_usage draws documents, and tests nothing: of --significance give samples and seed")
+    seed = SignificanceConfig(seed=options.significance.seed)
+    drawn = seed if options.suite else replace(seed, samples=options.significance.samples)
+    if unused := changed(options.significance, drawn, "significance"):
+        where, taken = (" --suite", "the seed") if options.suite else ("", "samples and seed")
+        raise DocmtError(
+            f"--{unused[0]} has no meaning with --context_usage{where}, which takes {taken} alone: leave it out"
+        )
     if not options.suite:
         check_no_suite(options)
         _check_translating(options, options.usage.translate, "give --usage.translate")
+        if options.metrics.ter:
+            raise DocmtError(
+                "--metrics.ter has no meaning with --context_usage, which has s-BLEU and chrF: leave it out"
+            )
     if options.metrics.unit == "instance":
         raise DocmtError("--context_usage compares scores of sentences, which have no instances: use unit document")
     check_outputs(options.json)
@@ -118,52 +162,90 @@ def _check_translating(options: Any, translates: bool, advice: str) -> None:
         )
 
 
-def _measure_suites(options: Any) -> Callable[[str, Translator], Measured]:
+def _measure_suites(options: Any, models: Sequence[str]) -> Callable[[str, Translator], Measured]:
     suites = [read_suite(given) for given in once(options.suite, "suite")]
     _check_translating(options, any(suite.generative for suite in suites), "name a test set without candidates")
+    unused = changed(options.metrics, MetricConfig(), "metrics")
+    if all(suite.generative for suite in suites):
+        unused += changed(options.candidates, SuiteConfig(), "candidates")
+    if unused:
+        raise DocmtError(f"--{unused[0]} has no meaning for these test sets: leave it out")
     for suite in suites:  # before any work is done
         with_other_context(suite.items, options.significance.seed)
+    for model, languages in check_models(options, models).items():
+        for suite in suites:
+            suite.check_languages(model, languages)
     for remark in (remark for suite in suites for remark in suite.remarks()):
         warn(remark)
     return partial(_on_suites, options, suites)
 
 
 def _on_suites(options: Any, suites: Sequence[Suite], model: str, translator: Translator) -> Measured:
-    rows, values, remarks = [], {}, []
+    """Test sets that cannot be scored are named and left out."""
+    rows, values, remarks, report = [], {}, [], Report()
     for name, given, suite in zip(short(options.suite), options.suite, suites, strict=True):
-        suite.check_languages(model, translator.languages)
-        found = suite_context(translator, suite.items, options.candidates, options.significance)
+        work = partial(suite_context, translator, suite.items, options.candidates, options.significance)
+        found = _attempted(_of_model(options, model, given), work, report.failures)
+        if found is None:
+            continue
         rows += found.rows(name)
         values[given] = found.to_json()
         if found.left_out:
             remarks.append(f"{found.left_out:,} items of {name} left out, as no other item has as many sentences")
-    text = suite_text(rows, [f"{name} context" for name in CONDITIONS])
-    return Measured({**asdict(options.candidates), "suites": values}, "\n".join([text, *remarks]))
+    text = suite_text(rows, [f"{name} context" for name in CONDITIONS]) if rows else ""
+    status = report.print(len(suites), len(values), "test sets", "scored")
+    return Measured({**asdict(options.candidates), "suites": values}, "\n".join([text, *remarks]), status)
 
 
-def _measure_corpus(options: Any) -> Callable[[str, Translator], Measured]:
+def _measure_corpus(options: Any, models: Sequence[str]) -> Callable[[str, Translator], Measured]:
     corpus = read_corpus(options.source, options.reference)
     check_context(max(map(len, corpus)))
+    if options.usage.translate and len(corpus) < 2:
+        raise DocmtError("--usage.translate compares with another document, and there is one only: give several")
+    check_models(options, models)
     return partial(_on_corpus, options, corpus)
 
 
 def _on_corpus(options: Any, corpus: Sequence[ParallelDocument], model: str, translator: Translator) -> Measured:
-    """Documents that cannot be scored are named and left out."""
+    """Documents that cannot be scored are named and left out, and so is what cannot be measured."""
     report, config = Report(), options.usage
-    names = [document_name(options.source, document) for document in corpus]
-    found = each_alone(corpus, names, partial(sentence_gains, translator), report.failures)
-    scored = [gains for gains in found if gains is not None]
-    kept = [document for document, gains in zip(corpus, found, strict=True) if gains is not None]
-    parts: dict[str, Any] = {}
-    if scored:
-        parts["context_gain"] = context_gain(scored, config, options.significance)
-        if config.before and len(kept) > 1:
-            others = other_context(translator, kept, config, options.metrics, options.significance)
-            parts["other_context"] = others
-        elif config.before:
-            warn("there is one document only: what the context of another one is worth is not measured")
+    names = [_of_model(options, model, document_name(options.source, document)) for document in corpus]
+    found = each_alone(corpus, names, partial(scored_twice, translator), report.failures)
+    kept, kept_names, gains = [], [], []
+    for name, document, scores in zip(names, corpus, found, strict=True):
+        if scores is not None:
+            report.collect(name, scores[0])
+            kept.append(document)
+            kept_names.append(name)
+            gains.append(gains_of(document, *scores))
+    parts: dict[str, ContextGain | OtherContext | None] = {}
+    if kept:
+        work = partial(context_gain, gains, config, options.significance)
+        parts["context_gain"] = _attempted(_of_model(options, model, "CXMI"), work, report.failures)
+    if config.before and len(kept) == 1:
+        warn("there is one document only: what the context of another one is worth is not measured")
+    elif config.before and parts.get("context_gain"):
+        tell = partial(_collect_last, report, kept_names)
+        others = partial(other_context, translator, kept, config, options.metrics, options.significance, tell)
+        name = _of_model(options, model, "true, empty and shuffled context")
+        parts["other_context"] = _attempted(name, others, report.failures)
+    measured = {name: part for name, part in parts.items() if part is not None}
     values: dict[str, Any] = {"source": options.source, "reference": options.reference, **asdict(config)}
-    values["left_out"] = len(corpus) - len(kept)
-    values |= {name: part.to_json() for name, part in parts.items()}
+    values |= {"left_out": len(corpus) - len(kept), "warnings": report.counts()}
+    values |= {name: part.to_json() for name, part in measured.items()}
     status = report.print(len(corpus), len(kept), "documents", "scored")
-    return Measured(values, "\n\n".join(part.format() for part in parts.values()), status)
+    return Measured(values, "\n\n".join(part.format() for part in measured.values()), status)
+
+
+def _of_model(options: Any, model: str, name: str) -> str:
+    """A name as messages have it: with that of the model, if there are several."""
+    return f"{model}: {name}" if len(options.systems) > 1 else name
+
+
+def _collect_last(report: Report, names: Sequence[str], window: Window, condition: str, translation: Scored) -> None:
+    """Adds what may be wrong with the last sentence of a translation; names: of the documents."""
+    place = f"{names[window.document]}, sentence {window.sentence}, {condition} context"
+    if translation.miscounted:
+        report.places["sentence_count"].append(place)
+    if len(translation.sentences) - 1 in translation.at_limit:
+        report.places["length_limit"].append(place)  # long sentences are told where they are scored

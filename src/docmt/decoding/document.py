@@ -28,6 +28,8 @@ class DocumentHypothesis:
     """word ids of each target sentence"""
     sentence_scores: list[float]
     """log-probability (nats) of each"""
+    sentence_tokens: list[int]
+    """of each how many tokens that is the sum over: its words and marks as far as they were chosen, not forced"""
     score: float
     """log-probability divided by (number of free tokens ** length_penalty)"""
     miscounted: list[tuple[int, int]] = field(default_factory=list)
@@ -45,14 +47,15 @@ class DocumentHypothesis:
         if len(places) == count:
             return self
         sentences: list[list[int]] = [[] for _ in range(count)]
-        scores, rank_scores = [0.0] * count, [0.0] * count
-        own = zip(places, self.sentences, self.sentence_scores, self.rank_scores, strict=True)
-        for place, sentence, score, rank_score in own:
-            sentences[place], scores[place], rank_scores[place] = sentence, score, rank_score
+        scores, tokens, rank_scores = [0.0] * count, [0] * count, [0.0] * count
+        for number, place in enumerate(places):
+            sentences[place], scores[place] = self.sentences[number], self.sentence_scores[number]
+            tokens[place], rank_scores[place] = self.sentence_tokens[number], self.rank_scores[number]
         return replace(
             self,
             sentences=sentences,
             sentence_scores=scores,
+            sentence_tokens=tokens,
             miscounted=[(places[first], places[last - 1] + 1) for first, last in self.miscounted],
             at_limit=[places[number] for number in self.at_limit],
             rank_scores=rank_scores,
@@ -77,26 +80,33 @@ def join(parts: Sequence[Part], config: SearchConfig) -> DocumentHypothesis:
     """One document from its parts, each with exactly as many target sentences as it has source sentences."""
     sentences: list[list[int]] = []
     scores: list[float] = []
+    tokens: list[int] = []
     miscounted = []
     for part in parts:
-        count = part.last - part.first
-        own, own_scores = list(part.hypothesis.sentences), list(part.hypothesis.sentence_scores)
+        count, found = part.last - part.first, part.hypothesis
+        own = list(found.sentences)
         if len(own) != count:
             miscounted.append((part.first, part.last))
             surplus = [word for sentence in own[count:] for word in sentence]
             own = own[:count] + [[]] * (count - len(own))
             own[-1] = own[-1] + surplus
-            own_scores = [*own_scores[: count - 1], sum(own_scores[count - 1 :])] + [0.0] * (count - len(own_scores))
         sentences += own
-        scores += own_scores[:count]
+        scores += _joined(found.sentence_scores, count)
+        tokens += map(int, _joined(found.sentence_tokens, count))
     free = sum(part.hypothesis.free_tokens for part in parts)
     return DocumentHypothesis(
         sentences,
         scores,
+        tokens,
         config.normalized(sum(scores), free),
         miscounted,
         rank_scores=[part.hypothesis.score for part in parts for _ in range(part.first, part.last)],
     )
+
+
+def _joined(numbers: Sequence[float], count: int) -> list[float]:
+    """`count` numbers: surplus ones are added to the last of these, missing ones are 0."""
+    return ([*numbers[: count - 1], sum(numbers[count - 1 :])] + [0] * (count - len(numbers)))[:count]
 
 
 def ended_by_limit(

@@ -76,7 +76,12 @@ def _with_own_scores(
         scored = score_documents(task.model, sources, targets, task.specials, task.config, drafts=drafted)
         for number, own in zip(numbers, scored, strict=True):
             found = translated[number]
-            found[rank] = replace(found[rank], sentence_scores=own.sentence_scores, score=own.score)
+            found[rank] = replace(
+                found[rank],
+                sentence_scores=own.sentence_scores,
+                sentence_tokens=own.sentence_tokens,
+                score=own.score,
+            )
     return translated
 
 

@@ -14,7 +14,7 @@ from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis, Part, join, ranked
 from docmt.decoding.ensemble import Model, mean_probability, members_of
 from docmt.decoding.frame import RULES, WordIds
-from docmt.decoding.search import Hypothesis, not_numbers, split_stream
+from docmt.decoding.search import Hypothesis, chosen_tokens, not_numbers, split_stream
 from docmt.decoding.sharing import shared_batches, shared_reading
 from docmt.decoding.task import Task, drafts_at, only_at
 from docmt.model import TranslationModel
@@ -96,7 +96,8 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limi
             free = len(stream)
         sentences, sentence_scores = split_stream(stream, worth, task.specials)
         score = config.normalized(sum(sentence_scores), free)
-        hypotheses.append(Hypothesis(sentences, sentence_scores, score, free))
+        counts = chosen_tokens(stream, set(forced), task.specials)
+        hypotheses.append(Hypothesis(sentences, sentence_scores, counts, score, free))
     return hypotheses
 
 

@@ -6,7 +6,7 @@ document is done when B of its hypotheses have ended, and leaves the batch at on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -31,6 +31,8 @@ class Hypothesis:
     """word ids of each target sentence, marks not included"""
     sentence_scores: list[float]
     """log-probability (nats) of each sentence: its words and marks as far as they were chosen, not forced"""
+    sentence_tokens: list[int]
+    """how many tokens of each these are"""
     score: float
     """log-probability divided by (number of free tokens ** length_penalty)"""
     free_tokens: int
@@ -40,7 +42,13 @@ class Hypothesis:
         """Its last sentence alone; the free tokens are those of the whole (of a forced prefix there are none), but in
         the published search, where all tokens count, its own."""
         free = len(self.sentences[-1]) + 2 if as_published else self.free_tokens
-        return replace(self, sentences=self.sentences[-1:], sentence_scores=self.sentence_scores[-1:], free_tokens=free)
+        return replace(
+            self,
+            sentences=self.sentences[-1:],
+            sentence_scores=self.sentence_scores[-1:],
+            sentence_tokens=self.sentence_tokens[-1:],
+            free_tokens=free,
+        )
 
 
 @torch.inference_mode()
@@ -75,11 +83,15 @@ def _thumt_search(
         raise DocmtError(
             "search.compatibility thumt is for systems that translate sentence by sentence: choose none for this model"
         )
-    found = ThumtSearch(model, memories, rows, specials, config).run()
+    searched = ThumtSearch(model, memories, rows, specials, config)
+    found = searched.run()
     if not all(found):
         raise not_numbers()
     return [
-        [Hypothesis([words], [total], score, len(words) + 1) for words, total, score in ranks[: config.n_best]]
+        [
+            Hypothesis([words], [total], [min(len(words) + 1, searched.limit)], score, len(words) + 1)
+            for words, total, score in ranks[: config.n_best]
+        ]
         for ranks in found
     ]
 
@@ -102,6 +114,7 @@ class _Beams:
         self.rules = RULES[model.system.rules](rows, config, specials, device)
         self.documents = list(range(len(rows)))  # those still searched, by their number in the batch
         self.found: list[list[Hypothesis]] = [[] for _ in rows]
+        self.limits = [[config.sentence_limit(length) for length in row.lengths] for row in rows]
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
         padded = [[*row.sentences] + [0] * (int(self.counts.max()) - len(row.sentences)) for row in rows]
         self.numbers = torch.tensor(padded, device=device)  # [D, S] of the sentences in the packed source
@@ -180,8 +193,11 @@ class _Beams:
             if self.config.as_published:
                 free = len(tokens)
             sentences, sentence_scores = split_stream(tokens, scores, self.specials)
+            # (Not those of a forced prefix, of which nothing is kept.)
+            given = self.rules.forced_labels(list(map(len, sentences)), self.limits[self.documents[i]], True)
+            counts = chosen_tokens(tokens, set(given), self.specials)
             score = self.config.normalized(float(best[i, j]), free)
-            found.append(Hypothesis(sentences, sentence_scores, score, free))
+            found.append(Hypothesis(sentences, sentence_scores, counts, score, free))
 
     def _share(self) -> None:
         """Tells the decoder how many more positions are the same in all beams of every document."""
@@ -258,3 +274,9 @@ def split_stream(
     elif totals:
         totals[-1] += total
     return sentences, totals
+
+
+def chosen_tokens(tokens: Sequence[int], forced: Collection[int], specials: SpecialTokens) -> list[int]:
+    """How many tokens of each sentence of a target stream were chosen; forced: the places of the others."""
+    chosen = [0.0 if place in forced else 1.0 for place in range(len(tokens))]
+    return list(map(int, split_stream(tokens, chosen, specials)[1]))

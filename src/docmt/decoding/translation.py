@@ -26,7 +26,9 @@ class TranslatedSentence:
     """log-probability, normalised by length, of the part (instance, window or sentence) that was searched: the best
     translation and its alternatives are in the order of these scores, while `score` is of the sentence alone"""
     tokens: int = 0
-    """tokens of the target sentence and the mark that ends it, whose log-probabilities `score` is the sum of"""
+    """tokens of the target sentence whose log-probabilities `score` is the sum of: its words, the mark that ends it
+    (unless the length limit did) and, of the plain document system, the mark after that, which says whether another
+    sentence follows"""
 
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"

@@ -249,8 +249,6 @@ class Translator:
         self, source: Document, target: Document, ids: WordIds, hypothesis: DocumentHypothesis
     ) -> Translation:
         """ids: the word ids of the source sentences."""
-        both = zip(ids, hypothesis.sentences, strict=True)
-        tokens = [len(found) + 1 if found or words else 0 for words, found in both]
         sentences = tuple(
             TranslatedSentence(*fields)
             for fields in zip(
@@ -260,7 +258,7 @@ class Translator:
                 source.spans(),
                 target.spans(),
                 hypothesis.rank_scores,
-                tokens,
+                hypothesis.sentence_tokens,
                 strict=True,
             )
         )

@@ -61,15 +61,27 @@ class Comparison:
         ]
         if protocol := first.config.describe_protocol():
             notes.append(protocol)
-        if self.config.resample == "documents" and self.config.test != "bootstrap" and first.documents < FEWEST:
-            notes.append(
-                f"with fewer than {FEWEST} documents no difference can be significant: take more of them, or, if their "
-                "sentences may count as independent, resample sentences"
-            )
+        if self.config.test != "bootstrap":
+            notes += self._too_few(first.documents, first.sentences)
         for name, evaluation in self.systems.items():
             if evaluation.undefined is not None:
                 notes.append(f"{name}: {evaluation.undefined_names()} are not defined: {evaluation.undefined}")
         return notes
+
+    def _too_few(self, documents: int, sentences: int) -> list[str]:
+        """A sentence on metrics with so few segments that no difference is significant, however large, if any has."""
+        in_documents = [NAMES[key] for key in self.outcomes if not _over_sentences(key, self.config)]
+        if self.config.resample == "sentences" and sentences < FEWEST:
+            return [f"with fewer than {FEWEST} sentences no difference can be significant: take more of them"]
+        if documents >= FEWEST or not in_documents:
+            return []
+        if self.config.resample == "sentences":
+            which = f"of {' and '.join(in_documents)}, which are over documents in any case,"
+            return [f"with fewer than {FEWEST} documents no difference {which} can be significant: take more of them"]
+        return [
+            f"with fewer than {FEWEST} documents no difference can be significant: take more of them, or, if their "
+            "sentences may count as independent, resample sentences"
+        ]
 
     def segments(self, metric: str) -> str:
         """What is resampled in a metric, counted: `200 documents`."""

@@ -9,8 +9,9 @@ that has seen few, with context or without.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ class Window:
 
     document: int
     """number of its document, from 0"""
+    sentence: int
+    """its place in the document, from 1"""
     source: tuple[str, ...]
     target: tuple[str, ...]
     other_source: tuple[str, ...]
@@ -47,30 +50,39 @@ def windows(documents: Sequence[ParallelDocument], before: int, seed: int) -> li
     that end at the same place, or where it ends. A sentence for which no other document is long enough has fewer before
     it. Raises DocmtError where there are not two documents, or none has two sentences.
     """
-    check_context(max(map(len, documents), default=0))
+    lengths = [len(document) for document in documents]
+    check_context(max(lengths, default=0))
+    if len(documents) < 2:
+        raise DocmtError("there is one document only, so its context cannot be another one's: give several")
+    second, longest = sorted(lengths)[-2:]
     order = np.argsort(np.random.default_rng(seed).bit_generator.random_raw(len(documents)), kind="stable").tolist()
-    found = []
+    found: list[Window] = []
     for place, number in sorted(enumerate(order), key=lambda each: each[1]):
-        others = [documents[i] for i in (*order[place + 1 :], *order[:place])]
-        longest = max(map(len, others), default=0)
-        if not longest:
-            raise DocmtError("there is one document only, so its context cannot be another one's: give several")
-        document = documents[number]
-        for own in range(1, len(document)):
-            count = min(before, own, longest)
-            other = next(each for each in others if len(each) >= count)
-            end = min(own, len(other))
-            ours, theirs = slice(own - count, own), slice(end - count, end)
-            found.append(
-                Window(
-                    number,
-                    source=(*document.source[ours], document.source[own]),
-                    target=(*document.target[ours], document.target[own]),
-                    other_source=(*other.source[theirs], document.source[own]),
-                    other_target=(*other.target[theirs], document.target[own]),
-                )
-            )
+        others = (documents[order[(place + step) % len(order)]] for step in range(1, len(order)))
+        most = min(before, second if lengths[number] == longest else longest)
+        found += _windows_of(documents[number], number, others, most)
     return found
+
+
+def _windows_of(
+    document: ParallelDocument, number: int, others: Iterator[ParallelDocument], most: int
+) -> Iterator[Window]:
+    """Those of one document, with at most so many sentences before the last, which one of the others has as well."""
+    other = next(others)
+    for own in range(1, len(document)):
+        count = min(most, own)
+        while len(other) < count:  # which never shrinks, so that those that are passed over were too short for good
+            other = next(others)
+        end = min(own, len(other))
+        ours, theirs = slice(own - count, own), slice(end - count, end)
+        yield Window(
+            number,
+            own + 1,
+            source=(*document.source[ours], document.source[own]),
+            target=(*document.target[ours], document.target[own]),
+            other_source=(*other.source[theirs], document.source[own]),
+            other_target=(*other.target[theirs], document.target[own]),
+        )
 
 
 @dataclass(frozen=True)
@@ -129,11 +141,13 @@ def other_context(
     config: UsageConfig | None = None,
     metrics: MetricConfig | None = None,
     significance: SignificanceConfig | None = None,
+    on_translation: Callable[[Window, str, Scored], object] = lambda window, condition, translation: None,
 ) -> OtherContext:
     """How probable references are after true, empty, shuffled and no context, and how good translations (on demand).
 
     Scores 3 (before + 1) + 1 sentences for each. metrics: how translations are scored; significance:
-    samples and seed of the intervals, and the seed of the choice. Raises DocmtError as `windows` does.
+    samples and seed of the intervals, and the seed of the choice. on_translation is told of every translation that is
+    made: of which window, and whether it is true, shuffled or alone. Raises DocmtError as `windows` does.
     """
     config, significance = config or UsageConfig(), significance or SignificanceConfig()
     found = windows(documents, config.before, significance.seed)
@@ -147,13 +161,15 @@ def other_context(
     }
     scores = {name: np.array([sentence.score for sentence in own]) for name, own in last.items()}
     tokens = np.array([sentence.tokens for sentence in last["true"]], dtype=np.float64)
-    numbers = np.array([each.document for each in found])
+    bounds = _bounds(found)
 
     def mean(totals: NDArray[np.float64]) -> Gain:
         rows = np.stack([totals, np.ones_like(totals), tokens], axis=1)
-        return Gain.of(np.stack([rows[numbers == number].sum(axis=0) for number in np.unique(numbers)]), significance)
+        return Gain.of(np.stack([rows[first:last].sum(axis=0) for first, last in bounds]), significance)
 
-    translations, undefined = _translations(scorer, found, metrics, significance) if config.translate else (None, None)
+    translations, undefined = None, None
+    if config.translate:
+        translations, undefined = _translations(scorer, found, metrics, significance, on_translation)
     return OtherContext(
         config.before,
         {name: mean(own) for name, own in scores.items()},
@@ -164,7 +180,11 @@ def other_context(
 
 
 def _translations(
-    scorer: ContextScorer, found: Sequence[Window], metrics: MetricConfig | None, significance: SignificanceConfig
+    scorer: ContextScorer,
+    found: Sequence[Window],
+    metrics: MetricConfig | None,
+    significance: SignificanceConfig,
+    on_translation: Callable[[Window, str, Scored], object],
 ) -> tuple[dict[str, dict[str, Estimate]] | None, str | None]:
     """s-BLEU and chrF of the last sentences, translated after each context, and differences; or why there are none."""
     sources = {
@@ -172,18 +192,19 @@ def _translations(
         "shuffled": [each.other_source for each in found],
         "alone": [each.source[-1:] for each in found],
     }
-    numbers = np.array([each.document for each in found])
-    references = _grouped(numbers, [each.target[-1] for each in found])
+    references = _by_document(found, [each.target[-1] for each in found])
     evaluations = {}
     for name, texts in sources.items():
         translated = scorer.translate_all([Document.from_sentences(text) for text in texts])
+        for window, each in zip(found, translated, strict=True):
+            on_translation(window, name, each)
         if any(each.miscounted for each in translated):
             return (
                 None,
                 "the model gave another number of sentences than the source has, so which is the last is unknown",
             )
         evaluations[name] = evaluate_documents(
-            _grouped(numbers, [_last(each) for each in translated]), references, metrics
+            _by_document(found, [_last(each) for each in translated]), references, metrics
         )
     scores: dict[str, dict[str, Estimate]] = {}
     for metric in ("s_bleu", "chrf"):
@@ -198,9 +219,16 @@ def _translations(
     return scores, None
 
 
-def _grouped(numbers: NDArray[np.int64], sentences: Sequence[str]) -> list[list[str]]:
-    """The sentences by document; numbers: that of each."""
-    return [[sentences[i] for i in np.flatnonzero(numbers == number).tolist()] for number in np.unique(numbers)]
+def _bounds(found: Sequence[Window]) -> list[tuple[int, int]]:
+    """First and after last of the windows of each document, which stand in its order."""
+    sizes = [len(list(own)) for _, own in groupby(found, key=lambda window: window.document)]
+    ends = np.cumsum(sizes).tolist()
+    return [(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+
+
+def _by_document(found: Sequence[Window], sentences: Sequence[str]) -> list[list[str]]:
+    """The last sentences of the windows by document."""
+    return [list(sentences[first:last]) for first, last in _bounds(found)]
 
 
 def _last(translated: Scored) -> str:

@@ -65,7 +65,13 @@ class Scored(Protocol):
     def sentences(self) -> Sequence[_Sentence]: ...
 
     @property
-    def miscounted(self) -> Sequence[object]: ...
+    def miscounted(self) -> Sequence[tuple[int, int]]: ...
+
+    @property
+    def at_limit(self) -> Sequence[int]: ...
+
+    @property
+    def overlong(self) -> Sequence[int]: ...
 
 
 class ContextScorer(Protocol):
@@ -89,7 +95,7 @@ class SentenceGain:
     source: str
     target: str
     tokens: int
-    """its words, as the model has them, and the end of the sentence"""
+    """whose log-probabilities are summed: its words, as the model has them, and the marks that it predicts"""
     with_context: float
     """log-probability (nats)"""
     without: float
@@ -110,21 +116,27 @@ def sentence_gains(scorer: ContextScorer, documents: Sequence[ParallelDocument])
     Limits of length of a search do not count: the end of a sentence costs what it costs. Raises DocmtError where a
     sentence cannot fit, and for a model whose scores are not numbers.
     """
+    scored = scored_twice(scorer, documents)
+    return [gains_of(document, *both) for document, both in zip(documents, scored, strict=True)]
+
+
+def scored_twice(scorer: ContextScorer, documents: Sequence[ParallelDocument]) -> list[tuple[Scored, Scored]]:
+    """The references of each document as they are scored with and without context, as `sentence_gains` has it."""
     pairs = [
         (Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in documents
     ]
     seen, hidden = (scorer.score_all(pairs, limited=False, context=context) for context in (True, False))
-    found = []
-    for document, with_context, without in zip(documents, seen, hidden, strict=True):
-        scores = zip(document, with_context.sentences, without.sentences, strict=True)
-        found.append(
-            [
-                SentenceGain(document.id, number, source, target, ours.tokens, ours.score, theirs.score)
-                for number, ((source, target), ours, theirs) in enumerate(scores, 1)
-                if source or target
-            ]
-        )
-    return found
+    return list(zip(seen, hidden, strict=True))
+
+
+def gains_of(document: ParallelDocument, seen: Scored, hidden: Scored) -> list[SentenceGain]:
+    """What context adds to the sentences of a document that was scored twice, but for those empty on both sides."""
+    scores = zip(document, seen.sentences, hidden.sentences, strict=True)
+    return [
+        SentenceGain(document.id, number, source, target, ours.tokens, ours.score, theirs.score)
+        for number, ((source, target), ours, theirs) in enumerate(scores, 1)
+        if source or target
+    ]
 
 
 @dataclass(frozen=True)
