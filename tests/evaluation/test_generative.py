@@ -27,6 +27,11 @@ from docmt.evaluation.suite_items import Item
         ("a.b", "a.b", True),
         ("axb", "a.b", False),
         ("", "a", False),
+        ("Cafe\u0301 noir.", "café", True),
+        ("Café noir.", "cafe\u0301", True),
+        ("Cafe\u0301 noir.", "cafe", False),
+        ("Elle vous aime.", " vous ", True),
+        ("Vous", "vous\n", True),
     ],
 )
 def test_a_form_is_a_word(sentence, form, there):

@@ -9,6 +9,7 @@ often one is right.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -49,9 +50,10 @@ def evaluate_translations(translator: Generator, items: Sequence[Item]) -> Contr
 def has_form(sentence: str, form: str) -> bool:
     """Whether the form stands in the sentence as a word of its own, in any case, with any apostrophe.
 
-    An elided form ("t'") stands before a word without a blank.
+    An elided form ("t'") stands before a word without a blank. Accents are the same whether they are written with
+    their letter or after it (Unicode's NFC), and blanks around the form are none of it.
     """
-    plain, wanted = (text.replace("’", "'") for text in (sentence, form))
+    plain, wanted = (unicodedata.normalize("NFC", text).replace("’", "'").strip() for text in (sentence, form))
     before = r"(?<!\w)" if re.match(r"\w", wanted) else ""
     after = r"(?!\w)" if re.search(r"\w$", wanted) else ""
     return re.search(before + re.escape(wanted) + after, plain, re.IGNORECASE) is not None
