@@ -97,3 +97,13 @@ def test_markdown():
     assert "| &nbsp;&nbsp;&nbsp;&nbsp;distance 1 | 2 | 50.0 |" in lines[4]
     assert [line for line in lines if "ties" in line] == ["| &nbsp;&nbsp;ties |  |  | 1 | 0 |"] * 2 + [lines[-2]]
     assert lines[-1].startswith(r"- \*: other than the first system")
+
+
+def test_the_table_counts_what_has_another_number_of_sentences():
+    found = rows("+??=", "++-=")
+    lines = suite_text(found, ["document", "group"]).splitlines()
+    assert next(line.split() for line in lines if "miscounted" in line) == ["miscounted", "2", "0"]
+    assert any(line.startswith("miscounted: wrong, as the model gave another number of sentences") for line in lines)
+    assert "miscounted" not in suite_text(rows("+--=", "++-="), ["document", "group"])
+    assert "| &nbsp;&nbsp;miscounted |  |  | 2 | 0 |" in suite_markdown(found, ["document", "group"]).splitlines()
+    assert found[0].to_json(["document", "group"])["systems"][0]["miscounted"] == 2

@@ -8,6 +8,7 @@ from typing import Any
 
 from docmt.errors import printable
 from docmt.evaluation.contrastive import (
+    BY_MISCOUNTING,
     RIGHT,
     ContrastiveResult,
     Count,
@@ -116,20 +117,33 @@ def sign_test(first: str, other: str) -> float:
 
 
 def _table(rows: Sequence[Row], systems: Sequence[str]) -> list[list[str]]:
-    """A head, the rows, and after those of each test set the ties."""
+    """A head, the rows, and after those of each test set the ties, and what was miscounted if anything was."""
     lines = [["", "items", "chance", *systems]]
     for number, row in enumerate(rows):
         lines.append([row.name, *row.cells()])
         if number + 1 == len(rows) or rows[number + 1].suite != row.suite:
             whole = next(each for each in rows if each.suite == row.suite)
             lines.append([f"{INDENT}ties", "", "", *(f"{count.ties:,}" for count in whole.counts)])
+            if _miscounted([whole]):
+                lines.append([f"{INDENT}miscounted", "", "", *(f"{count.miscounted:,}" for count in whole.counts)])
     return lines
+
+
+def _miscounted(rows: Sequence[Row]) -> bool:
+    """Whether any system gave another number of sentences where one of them is asked for."""
+    return any(count.miscounted for row in rows for count in row.counts)
+
+
+def _notes(rows: Sequence[Row], systems: Sequence[str]) -> list[str]:
+    """What a reader of the table must know."""
+    notes = list(NOTES if len(systems) > 1 else NOTES[:1])
+    return [*notes, f"miscounted: wrong, as {BY_MISCOUNTING}"] if _miscounted(rows) else notes
 
 
 def suite_text(rows: Sequence[Row], systems: Sequence[str]) -> str:
     """The table for people."""
-    notes = NOTES if len(systems) > 1 else NOTES[:1]
-    return "\n".join([*(line.rstrip() for line in aligned(_table(rows, systems))), "", *notes])
+    lines = (line.rstrip() for line in aligned(_table(rows, systems)))
+    return "\n".join([*lines, "", *_notes(rows, systems)])
 
 
 def suite_markdown(rows: Sequence[Row], systems: Sequence[str]) -> str:
@@ -137,8 +151,7 @@ def suite_markdown(rows: Sequence[Row], systems: Sequence[str]) -> str:
     head, *lines = _table(rows, systems)
     shown = [head, ["---", *["--:"] * (len(head) - 1)], *lines]
     table = ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in shown]
-    notes = NOTES if len(systems) > 1 else NOTES[:1]
-    return "\n".join([*table, "", *(f"- {_cell(note)}" for note in notes)]) + "\n"
+    return "\n".join([*table, "", *(f"- {_cell(note)}" for note in _notes(rows, systems))]) + "\n"
 
 
 def _cell(text: str) -> str:
