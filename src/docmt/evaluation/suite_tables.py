@@ -19,6 +19,7 @@ from docmt.evaluation.contrastive import (
 )
 from docmt.evaluation.significance import LEVEL, sign_p_value
 from docmt.evaluation.suite_items import Item
+from docmt.markdown import escaped, table
 
 INDENT = "  "
 NOTES = (
@@ -148,13 +149,5 @@ def suite_text(rows: Sequence[Row], systems: Sequence[str]) -> str:
 
 def suite_markdown(rows: Sequence[Row], systems: Sequence[str]) -> str:
     """The table in Markdown."""
-    head, *lines = _table(rows, systems)
-    shown = [head, ["---", *["--:"] * (len(head) - 1)], *lines]
-    table = ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in shown]
-    return "\n".join([*table, "", *(f"- {_cell(note)}" for note in _notes(rows, systems))]) + "\n"
-
-
-def _cell(text: str) -> str:
-    """A text as Markdown has it, with the indents that it would drop."""
-    indent = len(text) - len(text.lstrip())
-    return "&nbsp;" * indent + text.strip().replace("|", "\\|").replace("*", "\\*")
+    lines = table([[escaped(cell) for cell in line] for line in _table(rows, systems)])
+    return "\n".join([*lines, "", *(f"- {escaped(note)}" for note in _notes(rows, systems))]) + "\n"
