@@ -11,7 +11,8 @@ import pytest
 from commands import QUICK, call, fails
 
 import docmt
-from docmt.cli import suites
+from docmt.cli import evaluate, suites
+from docmt.cli.parsing import options_of, parse
 from docmt.decoding import Translator
 
 
@@ -76,6 +77,55 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
 )
 def test_options_that_mean_nothing_here(run, suite, arguments, message):
     fails("evaluate", "--model", run, "--suite", suite, *arguments, message=message)
+
+
+OTHER_VALUES = {
+    **{name: ["x"] for name in ("reference", "hypothesis", "systems")},
+    **dict.fromkeys(["by_position", "usage.translate", "metrics.lowercase", "metrics.ter", "quiet"], True),
+    **{"source": "x", "output": "x", "usage.before": 2, "usage.examples": 2, "external.command": "true"},
+    **{"external.hypothesis_context": "hypothesis", "metrics.unit": "instance"},
+    **{"metrics.language": "de", "metrics.tokenize": "intl"},
+    **{"significance.test": "sign", "significance.resample": "sentences"},
+    **{"significance.samples": 500, "significance.seed": 3, "search.beam": 3, "search.length_penalty": 0.5},
+    **{"search.max_length_ratio": 2, "search.max_length_extra": 5, "search.min_length": 2, "search.temperature": 2},
+    **{"search.compatibility": "gtransformer", "search.batch_tokens": 64, "device": "cpu", "precision": "bfloat16"},
+    **{"candidates.normalization": "mean", "candidates.sentences": "deciding", "json": "a", "markdown": "b"},
+}
+"""A value of every option that is not the usual one."""
+TAKEN = {"json", "markdown", "device", "precision", "quiet"}
+OF_CANDIDATES = {
+    *("candidates.normalization", "candidates.sentences", "search.temperature", "search.batch_tokens"),
+    "search.compatibility",  # the limits of sentences say what fits into positions that are few
+}
+
+
+@pytest.mark.parametrize("generative", [False, True])
+def test_every_option_has_an_effect_or_is_refused(generative, run, suite, asked, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parser = evaluate.parser()
+    usual = parse(parser, ["--model", str(run), "--suite", str(asked if generative else suite)])
+
+    def ask(options, model, *others):
+        raise docmt.DocmtError("asked")
+
+    def outcome(name, value):
+        options, (group, _, entry) = usual.clone(), name.rpartition(".")
+        options[group or name] = type(usual[group])(**{entry: value}) if group else value
+        monkeypatch.setattr(evaluate, "parse", lambda *given: options)
+        return call("evaluate")
+
+    monkeypatch.setattr(suites, "_ask", ask)
+    monkeypatch.setattr(evaluate, "parser", lambda: parser)
+    others = {"help", "config", "suite", "model", "context_usage"}
+    others |= {"external.context", "metrics.protocol", "metrics.text"}  # which need another one
+    names = {option.dest for option in options_of(parser) if not option.dest.startswith("print_")}
+    assert names == {*OTHER_VALUES, *others}
+    taken = TAKEN | ({name for name in OTHER_VALUES if name.startswith("search.")} if generative else OF_CANDIDATES)
+    outcomes = {name: outcome(name, value) for name, value in OTHER_VALUES.items()}
+    assert {own.status for own in outcomes.values()} == {2}
+    assert {name for name, own in outcomes.items() if own.err.endswith(" asked\n")} == taken
+    refused = [own.err for name, own in outcomes.items() if name not in taken]
+    assert all(re.fullmatch(r"docmt: error: [^\n]*--[a-z][^\n]*\n", message) for message in refused)
 
 
 def test_what_is_missing_or_wrong(run, suite):
