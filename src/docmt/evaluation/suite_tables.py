@@ -24,6 +24,8 @@ from docmt.markdown import escaped, table
 INDENT = "  "
 NOTES = (
     "percent of the items answered rightly, with 95 % confidence intervals (Wilson); ties are wrong",
+    "intervals and p-values take items as independent: where several are of one document or film, the former are too "
+    "narrow and the latter too small",
     f"*: other than the first system, p < {LEVEL:g} (paired exact sign test over items, McNemar); of many rows some "
     "are so by chance",
 )
@@ -137,7 +139,7 @@ def _miscounted(rows: Sequence[Row]) -> bool:
 
 def _notes(rows: Sequence[Row], systems: Sequence[str]) -> list[str]:
     """What a reader of the table must know."""
-    notes = list(NOTES if len(systems) > 1 else NOTES[:1])
+    notes = list(NOTES if len(systems) > 1 else NOTES[:-1])
     return [*notes, f"miscounted: wrong, as {BY_MISCOUNTING}"] if _miscounted(rows) else notes
 
 
