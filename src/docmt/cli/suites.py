@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from docmt.evaluation import (
 )
 from docmt.evaluation.contrastive import OnItem
 from docmt.evaluation.suite_items import Item
-from docmt.evaluation.suite_tables import rows_of, suite_markdown, suite_text
+from docmt.evaluation.suite_tables import Row, rows_of, suite_markdown, suite_text
 from docmt.streams import warn
 
 if TYPE_CHECKING:
@@ -73,10 +73,6 @@ def evaluate_suites(options: Any) -> int:
         for whose, (model, report) in zip(within, reports.items(), strict=True)
     ]
     results = list(zip(*answered, strict=True))  # of each test set those of all models
-    how = {
-        **asdict(options.candidates),
-        "beam": options.search.beam if any(each.generative for each in suites) else None,
-    }
     rows = [
         row
         for name, suite, own in zip(short(options.suite), suites, results, strict=True)
@@ -84,23 +80,33 @@ def evaluate_suites(options: Any) -> int:
     ]
     if options.markdown:
         write_text(options.markdown, suite_markdown(rows, systems))
-    if len(models) == len(suites) == 1:
-        named = {"model": models[0], "suite": options.suite[0], **how}
-        found, shown = {**named, **results[0][0].to_json()}, results[0][0].format()
-        found["warnings"] = reports[models[0]].counts()
-    else:
-        answers = {
-            name: {model: result.answers for model, result in zip(models, own, strict=True)}
-            for name, own in zip(options.suite, results, strict=True)
-        }
-        found = {"systems": models, "suites": options.suite, **how, "rows": [row.to_json(models) for row in rows]}
-        found |= {"answers": answers, "warnings": {model: report.counts() for model, report in reports.items()}}
-        shown = suite_text(rows, systems)
     if options.json:
-        write_text(options.json, json.dumps(found, indent=2) + "\n")
+        beam = options.search.beam if any(suite.generative for suite in suites) else None
+        content = {**asdict(options.candidates), "beam": beam, **_facts(options, results, rows, reports)}
+        write_text(options.json, json.dumps(content, indent=2) + "\n")
     if STANDARD not in (options.json, options.markdown):
+        shown = results[0][0].format() if len(models) == len(suites) == 1 else suite_text(rows, systems)
         print(printable(shown, kept="\n"))
     return 0
+
+
+def _facts(
+    options: Any, results: Sequence[Sequence[ContrastiveResult]], rows: Sequence[Row], reports: Mapping[str, Report]
+) -> dict[str, Any]:
+    """What the JSON says of a model and a test set or, as of several, of each row of the table.
+
+    results: of each test set those of all models; reports: of each model.
+    """
+    models, warnings = list(reports), {model: report.counts() for model, report in reports.items()}
+    if len(models) == len(results) == 1:
+        named = {"model": models[0], "suite": options.suite[0]}
+        return {**named, **results[0][0].to_json(), "warnings": warnings[models[0]]}
+    answers = {
+        name: {model: result.answers for model, result in zip(models, own, strict=True)}
+        for name, own in zip(options.suite, results, strict=True)
+    }
+    shown = [row.to_json(models) for row in rows]
+    return {"systems": models, "suites": options.suite, "rows": shown, "answers": answers, "warnings": warnings}
 
 
 def _models(options: Any) -> list[str]:
