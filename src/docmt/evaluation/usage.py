@@ -67,6 +67,12 @@ class Scored(Protocol):
     @property
     def miscounted(self) -> Sequence[tuple[int, int]]: ...
 
+    @property
+    def at_limit(self) -> Sequence[int]: ...
+
+    @property
+    def overlong(self) -> Sequence[int]: ...
+
 
 class ContextScorer(Protocol):
     """What scores given translations with and without their context: a `docmt.Translator`."""
