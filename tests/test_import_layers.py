@@ -15,6 +15,7 @@ LONGEST_FILE = 450
 RANKS = {
     "errors": -1,
     "streams": 0,
+    "markdown": 0,
     "files": 1,
     "checksums": 2,
     "weights": 3,

@@ -21,6 +21,7 @@ from docmt.checksums import ENTRY, checksum_of, checksums, recorded
 from docmt.data.drafts import DRAFTER_FOLDER
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory, check_regular, find_leftovers, read_json
+from docmt.markdown import code_cell, escaped, table
 from docmt.model import ModelConfig, TranslationModel
 from docmt.settings import MANY, check_number
 from docmt.text import Tokenizer, load_tokenizer
@@ -90,11 +91,11 @@ class ModelCard:
             if facts:
                 lines += [f"## {heading}", "", *(f"- {_readable(key)}: {value}" for key, value in facts.items()), ""]
         if self.scores:
-            lines += ["## Scores", "", "| metric | score | signature |", "|---|---|---|"]
-            for score in self.scores:
-                signature = str(score.get("signature", "")).replace("|", "\\|")  # a bar would end the cell
-                lines.append(f"| {score['name']} | {score['score']:.2f} | `{signature}` |")
-            lines.append("")
+            rows = [
+                [escaped(str(score["name"])), f"{score['score']:.2f}", code_cell(str(score.get("signature", "")))]
+                for score in self.scores
+            ]
+            lines += ["## Scores", "", *table([["metric", "score", "signature"], *rows], left=3), ""]
         if self.recipe:
             recipe = json.dumps(self.recipe, indent=2, ensure_ascii=False)
             lines += ["## Recipe", "", "```json", recipe, "```", ""]

@@ -1,13 +1,19 @@
 """docmt evaluate --suite: the preferences of a model, as its scores of the candidates say."""
 
+import gc
 import json
 import re
 import shutil
+import weakref
+from dataclasses import replace
 
 import pytest
-from commands import call, fails
+from commands import QUICK, call, fails
 
 import docmt
+from docmt.cli import evaluate, suites
+from docmt.cli.parsing import options_of, parse
+from docmt.decoding import Translator
 
 
 @pytest.fixture
@@ -73,6 +79,55 @@ def test_options_that_mean_nothing_here(run, suite, arguments, message):
     fails("evaluate", "--model", run, "--suite", suite, *arguments, message=message)
 
 
+OTHER_VALUES = {
+    **{name: ["x"] for name in ("reference", "hypothesis", "systems")},
+    **dict.fromkeys(["by_position", "usage.translate", "metrics.lowercase", "metrics.ter", "quiet"], True),
+    **{"source": "x", "output": "x", "usage.before": 2, "usage.examples": 2, "external.command": "true"},
+    **{"external.hypothesis_context": "hypothesis", "metrics.unit": "instance"},
+    **{"metrics.language": "de", "metrics.tokenize": "intl"},
+    **{"significance.test": "sign", "significance.resample": "sentences"},
+    **{"significance.samples": 500, "significance.seed": 3, "search.beam": 3, "search.length_penalty": 0.5},
+    **{"search.max_length_ratio": 2, "search.max_length_extra": 5, "search.min_length": 2, "search.temperature": 2},
+    **{"search.compatibility": "gtransformer", "search.batch_tokens": 64, "device": "cpu", "precision": "bfloat16"},
+    **{"candidates.normalization": "mean", "candidates.sentences": "deciding", "json": "a", "markdown": "b"},
+}
+"""A value of every option that is not the usual one."""
+TAKEN = {"json", "markdown", "device", "precision", "quiet"}
+OF_CANDIDATES = {
+    *("candidates.normalization", "candidates.sentences", "search.temperature", "search.batch_tokens"),
+    "search.compatibility",  # the limits of sentences say what fits into positions that are few
+}
+
+
+@pytest.mark.parametrize("generative", [False, True])
+def test_every_option_has_an_effect_or_is_refused(generative, run, suite, asked, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parser = evaluate.parser()
+    usual = parse(parser, ["--model", str(run), "--suite", str(asked if generative else suite)])
+
+    def ask(options, model, *others):
+        raise docmt.DocmtError("asked")
+
+    def outcome(name, value):
+        options, (group, _, entry) = usual.clone(), name.rpartition(".")
+        options[group or name] = type(usual[group])(**{entry: value}) if group else value
+        monkeypatch.setattr(evaluate, "parse", lambda *given: options)
+        return call("evaluate")
+
+    monkeypatch.setattr(suites, "_ask", ask)
+    monkeypatch.setattr(evaluate, "parser", lambda: parser)
+    others = {"help", "config", "suite", "model", "context_usage"}
+    others |= {"external.context", "metrics.protocol", "metrics.text"}  # which need another one
+    names = {option.dest for option in options_of(parser) if not option.dest.startswith("print_")}
+    assert names == {*OTHER_VALUES, *others}
+    taken = TAKEN | ({name for name in OTHER_VALUES if name.startswith("search.")} if generative else OF_CANDIDATES)
+    outcomes = {name: outcome(name, value) for name, value in OTHER_VALUES.items()}
+    assert {own.status for own in outcomes.values()} == {2}
+    assert {name for name, own in outcomes.items() if own.err.endswith(" asked\n")} == taken
+    refused = [own.err for name, own in outcomes.items() if name not in taken]
+    assert all(re.fullmatch(r"docmt: error: [^\n]*--[a-z][^\n]*\n", message) for message in refused)
+
+
 def test_what_is_missing_or_wrong(run, suite):
     fails("evaluate", "--suite", suite, message="--suite needs --model: name the model whose preferences count")
     fails("evaluate", "--model", run, "--suite", "none.jsonl", message="cannot read none.jsonl: there is no such file")
@@ -101,7 +156,7 @@ def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
         *("evaluate", "--systems", run, other, "--suite", suite, asked, "--json", found, "--markdown", page),
         *("--beam", 1, "--normalization", "mean", "--candidates.sentences", "deciding"),
     )
-    assert (outcome.status, outcome.err) == (0, "")
+    assert (outcome.status, outcome.err.count("ended by the length limit")) == (0, 2)
     table = [line.split() for line in outcome.out.splitlines()]
     assert table[0] == ["items", "chance", "run", "other"]
     names = [line[0] for line in table if line and line[0] != "distance"]
@@ -142,7 +197,7 @@ def test_a_made_test_set(run):
 
 def test_translations_are_asked_of_one_model(run, asked):
     outcome = call("evaluate", "--model", run, "--suite", asked, "--beam", 1)
-    assert (outcome.status, outcome.err) == (0, "")
+    assert (outcome.status, outcome.err.count("ended by the length limit")) == (0, 1)
     assert [line.split()[0] for line in outcome.out.splitlines()] == ["chance", "(no", "(said)", "(unsaid)"]
 
 
@@ -172,3 +227,80 @@ def test_items_without_context_are_told(run, suite):
     outcome = call("evaluate", "--model", run, "--suite", suite)
     assert outcome.status == 0
     assert outcome.err == "docmt: 1 of 1 items of suite.jsonl have no context, so that nothing decides them\n"
+
+
+def test_what_may_be_wrong_with_translations_is_told_of_each_model(run, asked, tmp_path):
+    other = shutil.copytree(run / "model", tmp_path / "other")
+    arguments = ("--suite", asked, "--json", tmp_path / "found.json", *QUICK)
+    alone = call("evaluate", "--model", run, *arguments)
+    assert alone.status == 0
+    pattern = r"docmt: (\d+) x (sentences ended by the length limit, .* raise it\)) \(first: (.*)\)\n"
+    told = re.fullmatch(pattern, alone.err)
+    assert told[3] == f"{asked}, item 1, sentence 1"
+    warnings = {"sentence_count": 0, "length_limit": int(told[1]), "long_source": 0}
+    assert json.loads((tmp_path / "found.json").read_text())["warnings"] == warnings
+    both = call("evaluate", "--systems", run, other, *arguments)
+    lines = [f"docmt: {told[1]} x {told[2]} (first: {name}: {told[3]})" for name in ("run", "other")]
+    assert (both.status, both.err.splitlines()) == (0, lines)
+    of_both = json.loads((tmp_path / "found.json").read_text())["warnings"]
+    assert of_both == {str(run): warnings, str(other): warnings}
+
+
+def test_sentences_too_long_for_an_instance_are_told_once_an_item(run, tmp_path):
+    long, path = "x" * 300, tmp_path / "long.jsonl"
+    records = [{"id": id, "source": ["A.", long], "candidates": [["A.", "B."], ["A.", "C."]]} for id in ("1", "b")]
+    path.write_text("".join(json.dumps({**record, "correct": 0, "sentence": 1}) + "\n" for record in records))
+    outcome = call("evaluate", "--model", run, "--suite", path)
+    assert outcome.status == 0
+    assert outcome.err.startswith("docmt: 2 x source sentences longer than the instances that the model was trained on")
+    assert outcome.err.endswith(f"(first: {path}, item 1, sentence 2)\n")
+    path.write_text(path.read_text().splitlines()[1])
+    assert call("evaluate", "--model", run, "--suite", path).err.endswith(f"({path}, item 1 ('b'), sentence 2)\n")
+
+
+def test_miscounted_sentences_are_told(run, asked, monkeypatch):
+    translate_all = Translator.translate_all
+
+    def translating(self, documents):
+        first, *others = translate_all(self, documents)
+        return [replace(first, miscounted=((1, 3),)), *others]
+
+    monkeypatch.setattr(Translator, "translate_all", translating)
+    outcome = call("evaluate", "--model", run, "--suite", asked, "--beam", 1)
+    assert "docmt: 1 x places where the model gave another number of sentences than the source has" in outcome.err
+    assert f"({asked}, item 1, sentences 2 to 3)" in outcome.err
+    assert "1 of 6 items are wrong as the model gave another number of sentences" in outcome.out
+
+
+def test_one_model_is_in_memory_at_a_time(run, suite, tmp_path, monkeypatch):
+    others = [shutil.copytree(run / "model", tmp_path / name) for name in ("second", "third")]
+    loaded, translator_of = [], suites.translator_of
+
+    def loading(options, model):
+        gc.collect()
+        assert [reference() for reference in loaded] == [None] * len(loaded)
+        translator = translator_of(options, model)
+        loaded.append(weakref.ref(translator))
+        return translator
+
+    monkeypatch.setattr(suites, "translator_of", loading)
+    outcome = call("evaluate", "--systems", run, *others, "--suite", suite, "phenomena")
+    assert (outcome.status, outcome.err, len(loaded)) == (0, "", 3)
+
+
+def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, monkeypatch):
+    french = shutil.copytree(run / "model", tmp_path / "french")
+    config = json.loads((french / "config.json").read_text())
+    (french / "config.json").write_text(json.dumps({**config, "target_language": "fr"}))
+    monkeypatch.setattr(suites, "translator_of", lambda *given: pytest.fail("a model was loaded"))
+    fails("evaluate", "--systems", run, french, "--suite", "phenomena", message="en-de, but .*french translates en-fr")
+    fails("evaluate", "--systems", run, f"{run},{french}", "--suite", "phenomena", message="french translates en-fr")
+    fails(
+        "evaluate",
+        "--systems",
+        run,
+        tmp_path / "no",
+        "--suite",
+        "phenomena",
+        message="there is no directory .*no: give a model",
+    )

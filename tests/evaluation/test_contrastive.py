@@ -192,10 +192,12 @@ def test_whole_documents_are_scored_in_groups(monkeypatch):
     texts = [(("aa", "b"), ("a", "b"), ("aaa", "b")), (("a", "bbb"), ("aa", "b")), (("a", ""), ("a", "b"))]
     items = [Item(f"{n}", "p", 1, ("s", "t"), candidates, correct, 0) for n, (candidates, correct) in
              enumerate(zip(texts, (1, 0, 0), strict=True))]  # fmt: skip
-    scorer = Counting()
-    found = evaluate_items(scorer, items)
+    scorer, heard = Counting(), []
+    found = evaluate_items(scorer, items, on_item=lambda number, scored: heard.append((number, scored.sentences)))
     assert found.all == Count(2, 3, 1 / 3 + 1 / 2 + 1 / 2)
     assert [len(pairs) for pairs in scorer.asked] == [5, 2]
+    firsts = [[SimpleNamespace(score=-float(len(t))) for t in each.candidates[0]] for each in items]
+    assert heard == list(enumerate(firsts))  # of every item once
     for pairs, own in zip(scorer.asked, (items[:2], items[2:]), strict=True):
         wanted = [(each.source, candidate) for each in own for candidate in each.candidates]
         assert [(source.sentences, target.sentences) for source, target in pairs] == wanted

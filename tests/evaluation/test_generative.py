@@ -1,11 +1,12 @@
 """Generative accuracy: is the form there?"""
 
+import json
 from types import SimpleNamespace
 
 import pytest
 
 from docmt.evaluation import evaluate_translations, generative
-from docmt.evaluation.contrastive import Count
+from docmt.evaluation.contrastive import ContrastiveResult, Count
 from docmt.evaluation.generative import has_form
 from docmt.evaluation.suite_items import Item
 
@@ -27,10 +28,20 @@ from docmt.evaluation.suite_items import Item
         ("a.b", "a.b", True),
         ("axb", "a.b", False),
         ("", "a", False),
+        ("Cafe\u0301 noir.", "café", True),
+        ("Café noir.", "cafe\u0301", True),
+        ("Cafe\u0301 noir.", "cafe", False),
+        ("Elle vous aime.", " vous ", True),
+        ("Vous", "vous\n", True),
     ],
 )
 def test_a_form_is_a_word(sentence, form, there):
     assert has_form(sentence, form) == there
+
+
+def translated(*sentences, miscounted=()):
+    """A translation as the generative sets see it."""
+    return SimpleNamespace(sentences=[SimpleNamespace(target=text) for text in sentences], miscounted=miscounted)
 
 
 def test_only_the_last_sentence_is_looked_at(monkeypatch):
@@ -40,9 +51,7 @@ def test_only_the_last_sentence_is_looked_at(monkeypatch):
     class Echo:
         def translate_all(self, documents):
             asked.append([document.sentences for document in documents])
-            return [
-                SimpleNamespace(sentences=[SimpleNamespace(target=text) for text in own.sentences]) for own in documents
-            ]
+            return [translated(*own.sentences) for own in documents]
 
     sources = [("vous", "toi"), ("toi", "Vous!"), ("vous",)]
     items = [
@@ -53,3 +62,24 @@ def test_only_the_last_sentence_is_looked_at(monkeypatch):
     assert (found.answers, found.all) == ("-++", Count(2, 3, 0.0))
     assert found.labels["r0"] == Count(0, 1, 0.0)
     assert found.format().splitlines()[1].split()[:4] == ["p", "-", "66.7", "(3)"]
+
+
+def test_where_sentences_are_miscounted_nobody_knows_the_answer():
+    """But where the rest of the document was miscounted, or the one sentence became two, the answer is known."""
+    ranges = [(), ((0, 2),), ((1, 3),), ((2, 3),), ((0, 2), (2, 3))]
+    made = [translated("vous", "vous", "vous", miscounted=own) for own in ranges]
+    items = [Item("i", "p", None, ("a", "b", "c"), (), 0, 2, "r", "vous")] * len(made)
+    heard = []
+    found = evaluate_translations(
+        SimpleNamespace(translate_all=lambda documents: made), items, lambda *own: heard.append(own)
+    )
+    assert found.answers == "++?++"
+    assert found.all == Count(4, 5, 0.0, miscounted=1)
+    assert heard == list(enumerate(made))
+    assert "1 of 5 items are wrong as the model gave another number of sentences" in found.format()
+    written = json.loads(json.dumps(found.to_json()))
+    assert (written["miscounted"], ContrastiveResult.from_json(written)) == (1, found)
+    assert (
+        "another number"
+        not in evaluate_translations(SimpleNamespace(translate_all=lambda documents: made[:1]), items[:1]).format()
+    )

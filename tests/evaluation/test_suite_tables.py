@@ -78,6 +78,7 @@ def test_the_table_marks_what_is_other_than_chance():
     assert "p < 0.05" in lines[-1]
     alone = suite_text(rows("+" * 12, items=items), ["base"])
     assert "p < 0.05" not in alone and "+" not in alone
+    assert all("take items as independent" in text for text in (alone, suite_text(found, ["base", "better", "alike"])))
     written = json.loads(json.dumps(found[0].to_json(["base", "better", "alike"])))
     assert [(each["system"], each["correct"], each["p"]) for each in written["systems"]] == [
         ("base", 4, 1.0),
@@ -95,5 +96,15 @@ def test_markdown():
         r"| set\|1 | 4 | 50.0 | 50.0 [15.0, 85.0] | 100.0 [51.0, 100.0] +50.0 |",
     ]
     assert "| &nbsp;&nbsp;&nbsp;&nbsp;distance 1 | 2 | 50.0 |" in lines[4]
-    assert [line for line in lines if "ties" in line] == ["| &nbsp;&nbsp;ties |  |  | 1 | 0 |"] * 2 + [lines[-2]]
+    assert [line for line in lines if "ties" in line] == ["| &nbsp;&nbsp;ties |  |  | 1 | 0 |"] * 2 + [lines[-3]]
     assert lines[-1].startswith(r"- \*: other than the first system")
+
+
+def test_the_table_counts_what_has_another_number_of_sentences():
+    found = rows("+??=", "++-=")
+    lines = suite_text(found, ["document", "group"]).splitlines()
+    assert next(line.split() for line in lines if "miscounted" in line) == ["miscounted", "2", "0"]
+    assert any(line.startswith("miscounted: wrong, as the model gave another number of sentences") for line in lines)
+    assert "miscounted" not in suite_text(rows("+--=", "++-="), ["document", "group"])
+    assert "| &nbsp;&nbsp;miscounted |  |  | 2 | 0 |" in suite_markdown(found, ["document", "group"]).splitlines()
+    assert found[0].to_json(["document", "group"])["systems"][0]["miscounted"] == 2

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import check_outputs
 from docmt.cli.parsing import Parser, add_settings, changed, translator_of
+from docmt.cli.results import Report
 from docmt.decoding import SearchConfig
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError, printable
@@ -23,11 +25,13 @@ from docmt.evaluation import (
     evaluate_translations,
     read_suite,
 )
-from docmt.evaluation.suite_tables import rows_of, suite_markdown, suite_text
+from docmt.evaluation.contrastive import OnItem
+from docmt.evaluation.suite_items import Item
+from docmt.evaluation.suite_tables import Row, rows_of, suite_markdown, suite_text
 from docmt.streams import warn
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translator
+    from docmt.decoding import Translation, Translator
 
 SCORING = ("temperature", "batch_tokens", "compatibility")
 """Options of the search that have a meaning where given texts are scored."""
@@ -58,16 +62,17 @@ def evaluate_suites(options: Any) -> int:
     models = _models(options)
     suites = [read_suite(given) for given in once(options.suite, "suite")]
     _check(options, suites)
+    _check_models(models, suites)
     for suite in suites:
         for remark in suite.remarks():
             warn(remark)
-    translators = [_translator(options, model, suites) for model in models]
-    results = [[_evaluate(translator, suite, options) for translator in translators] for suite in suites]
-    how = {
-        **asdict(options.candidates),
-        "beam": options.search.beam if any(each.generative for each in suites) else None,
-    }
-    systems = short(models)
+    systems, reports = short(models), {model: Report() for model in models}
+    within = [f"{name}: " for name in systems] if len(models) > 1 else [""]
+    answered = [
+        _ask(options, model, suites, report, whose)
+        for whose, (model, report) in zip(within, reports.items(), strict=True)
+    ]
+    results = list(zip(*answered, strict=True))  # of each test set those of all models
     rows = [
         row
         for name, suite, own in zip(short(options.suite), suites, results, strict=True)
@@ -75,21 +80,33 @@ def evaluate_suites(options: Any) -> int:
     ]
     if options.markdown:
         write_text(options.markdown, suite_markdown(rows, systems))
-    if len(models) == len(suites) == 1:
-        named = {"model": models[0], "suite": options.suite[0], **how}
-        found, shown = {**named, **results[0][0].to_json()}, results[0][0].format()
-    else:
-        answers = {
-            name: {model: result.answers for model, result in zip(models, own, strict=True)}
-            for name, own in zip(options.suite, results, strict=True)
-        }
-        found = {"systems": models, "suites": options.suite, **how, "rows": [row.to_json(models) for row in rows]}
-        found, shown = {**found, "answers": answers}, suite_text(rows, systems)
     if options.json:
-        write_text(options.json, json.dumps(found, indent=2) + "\n")
+        beam = options.search.beam if any(suite.generative for suite in suites) else None
+        content = {**asdict(options.candidates), "beam": beam, **_facts(options, results, rows, reports)}
+        write_text(options.json, json.dumps(content, indent=2) + "\n")
     if STANDARD not in (options.json, options.markdown):
+        shown = results[0][0].format() if len(models) == len(suites) == 1 else suite_text(rows, systems)
         print(printable(shown, kept="\n"))
     return 0
+
+
+def _facts(
+    options: Any, results: Sequence[Sequence[ContrastiveResult]], rows: Sequence[Row], reports: Mapping[str, Report]
+) -> dict[str, Any]:
+    """What the JSON says of a model and a test set or, as of several, of each row of the table.
+
+    results: of each test set those of all models; reports: of each model.
+    """
+    models, warnings = list(reports), {model: report.counts() for model, report in reports.items()}
+    if len(models) == len(results) == 1:
+        named = {"model": models[0], "suite": options.suite[0]}
+        return {**named, **results[0][0].to_json(), "warnings": warnings[models[0]]}
+    answers = {
+        name: {model: result.answers for model, result in zip(models, own, strict=True)}
+        for name, own in zip(options.suite, results, strict=True)
+    }
+    shown = [row.to_json(models) for row in rows]
+    return {"systems": models, "suites": options.suite, "rows": shown, "answers": answers, "warnings": warnings}
 
 
 def _models(options: Any) -> list[str]:
@@ -124,18 +141,42 @@ def _check(options: Any, suites: Sequence[Suite]) -> None:
     check_outputs(options.json, options.markdown)
 
 
-def _translator(options: Any, model: str, suites: Sequence[Suite]) -> Translator:
-    """The model of that name. Raises DocmtError where it does not translate between the languages of the test sets."""
-    translator = translator_of(options, model)
-    for suite in suites:
-        suite.check_languages(model, translator.languages)
-    return translator
+def _check_models(models: Sequence[str], suites: Sequence[Suite]) -> None:
+    """Raises DocmtError for models that are none, or do not translate between the languages of the test sets."""
+    from docmt.decoding.loading import model_paths
+    from docmt.model_directory import load_languages, load_model_config
+
+    for path in (path for model in models for path in model_paths(model)):
+        load_model_config(path)
+        for suite in suites:
+            suite.check_languages(str(path), load_languages(path))
 
 
-def _evaluate(translator: Translator, suite: Suite, options: Any) -> ContrastiveResult:
+def _ask(options: Any, model: str, suites: Sequence[Suite], report: Report, whose: str) -> list[ContrastiveResult]:
+    """The answers of a model to each test set; it is in memory no longer than that.
+
+    What may be wrong with them is collected in the report, and told; whose: what it says before the name of a test set.
+    """
+    translator, results = translator_of(options, model), []
+    for suite, given in zip(suites, options.suite, strict=True):
+        collect = partial(_collect, report, whose + given, suite.items)
+        results.append(_evaluate(translator, suite, options, collect))
+    items = sum(len(suite.items) for suite in suites)
+    report.print(items, items, "items", "answered")
+    return results
+
+
+def _evaluate(translator: Translator, suite: Suite, options: Any, on_item: OnItem) -> ContrastiveResult:
     if suite.generative:
-        return evaluate_translations(translator, suite.items)
-    return evaluate_items(translator, suite.items, options.candidates)
+        return evaluate_translations(translator, suite.items, on_item)
+    return evaluate_items(translator, suite.items, options.candidates, on_item)
+
+
+def _collect(report: Report, name: str, items: Sequence[Item], number: int, translation: Translation) -> None:
+    """Adds what may be wrong with the translation of an item; name: of the test set."""
+    id = items[number].id
+    named = "" if id in ("", str(number + 1)) else f" ({id!r})"
+    report.collect(f"{name}, item {number + 1}{named}", translation)
 
 
 def short(names: Sequence[str]) -> list[str]:

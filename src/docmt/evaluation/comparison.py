@@ -18,6 +18,7 @@ from docmt.evaluation.significance import (
     SignificanceConfig,
     compare_statistics,
 )
+from docmt.markdown import escaped, table
 
 TESTS = {
     "randomization": "paired approximate randomization",
@@ -108,10 +109,9 @@ class Comparison:
 
     def to_markdown(self) -> str:
         """The same as Markdown."""
-        heads, *rows = ([_escaped(cell) for cell in row] for row in self.rows())
-        table = [heads, ["---"] * len(heads), *rows]
-        lines = [f"| {' | '.join(cells)} |" for cells in table]
-        lines += ["", *(f"- {_escaped(note)}" for note in self.notes())]
+        rows = [[escaped(cell) for cell in row] for row in self.rows()]
+        lines = table(rows, left=len(rows[0]))
+        lines += ["", *(f"- {escaped(note)}" for note in self.notes())]
         lines += [f"- {NAMES[key]}: `{text}`" for key, text in self.signatures().items()]
         return "\n".join(lines) + "\n"
 
@@ -191,8 +191,3 @@ def _cell(score: MetricScore | None, outcome: Outcome | None) -> str:
         shown = f"p {p:.4f}" if p >= SMALLEST else f"p <{SMALLEST:.4f}"
         text += f"  {shown}{'*' if outcome.difference.is_significant else ''}"
     return text
-
-
-def _escaped(text: str) -> str:
-    """Text as a cell of a Markdown table."""
-    return text.replace("\\", "\\\\").replace("*", "\\*").replace("|", "\\|").replace("_", "\\_")

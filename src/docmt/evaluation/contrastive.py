@@ -7,7 +7,7 @@ Machine Translation". Nothing is translated: every candidate is scored as it sta
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, Protocol
@@ -20,10 +20,16 @@ GROUP = 512
 """Items whose candidates are scored together."""
 TIE = 1e-4
 """Nats. Numbers closer than this are equal: so much the same text can differ in batches of other shapes."""
-RIGHT, WRONG, TIED = "+-="
-"""An answer, as a character."""
+RIGHT, WRONG, TIED, MISCOUNTED = "+-=?"
+"""An answer, as a character. All but the first are wrong; miscounted: the model gave another number of sentences than
+the source has, so that nobody knows which of them is the answer."""
 NORMAL = 1.959964
 """Standard deviations on each side of the mean of a normal distribution between which 95 % of it lie."""
+BY_MISCOUNTING = (
+    "the model gave another number of sentences than the source has, so that nobody knows which one is the answer"
+)
+OnItem = Callable[[int, Any], object]
+"""Hears of every item its number and what the model made of it, a `docmt.Translation`."""
 UNKNOWN = "unknown"
 """Stands for a distance that the test set does not say."""
 
@@ -83,6 +89,8 @@ class Count:
     """how many a model that guesses has right on average; 0 where nobody can guess"""
     ties: int = 0
     """items, all wrong, in which the right candidate is as probable as the best wrong one"""
+    miscounted: int = 0
+    """items, all wrong, of which nobody knows which sentence of the translation is the answer"""
 
     @property
     def accuracy(self) -> float:
@@ -109,22 +117,24 @@ class Count:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Count:
         """The inverse of `to_json`."""
-        ties = int(values.get("ties", 0))
-        return cls(int(values["correct"]), int(values["total"]), float(values["guessed"]), ties)
+        ties, miscounted = (int(values.get(name, 0)) for name in ("ties", "miscounted"))
+        return cls(int(values["correct"]), int(values["total"]), float(values["guessed"]), ties, miscounted)
 
     @classmethod
     def sum(cls, counts: Iterable[Count]) -> Count:
         """The counts of all of them together."""
         own = list(counts)
-        correct, total, ties = (sum(getattr(c, name) for c in own) for name in ("correct", "total", "ties"))
-        return cls(correct, total, math.fsum(c.guessed for c in own), ties)
+        names = ("correct", "total", "ties", "miscounted")
+        correct, total, ties, miscounted = (sum(getattr(count, name) for count in own) for name in names)
+        return cls(correct, total, math.fsum(count.guessed for count in own), ties, miscounted)
 
     @classmethod
     def of(cls, items: Iterable[Item], answers: Iterable[str]) -> Count:
         """The count of the answers to these items."""
         pairs = list(zip(items, answers, strict=True))
-        found = [answer for _, answer in pairs]
-        return cls(found.count(RIGHT), len(found), math.fsum(item.chance for item, _ in pairs), found.count(TIED))
+        guessed = math.fsum(item.chance for item, _ in pairs)
+        right, tied, miscounted = ([answer for _, answer in pairs].count(kind) for kind in (RIGHT, TIED, MISCOUNTED))
+        return cls(right, len(pairs), guessed, tied, miscounted)
 
 
 @dataclass(frozen=True)
@@ -136,7 +146,7 @@ class ContrastiveResult:
     labels: Mapping[str, Count] = field(default_factory=dict)
     """by what else the test set tells items apart by, such as the pronoun"""
     answers: str = ""
-    """a character for each item: + right, - wrong, = wrong by a tie"""
+    """a character for each item: + right, - wrong, = wrong by a tie, ? wrong as sentences are miscounted"""
 
     @property
     def all(self) -> Count:
@@ -195,7 +205,10 @@ class ContrastiveResult:
             rows.append(["all", *_whole(self.all, map(_cell, columns))])
         blank = ["-"] * len(distances)
         rows += [[f"({label})", *_whole(count, blank)] for label, count in self.labels.items()]
-        return "\n".join(aligned(rows))
+        lines = list(aligned(rows))
+        if miscounted := self.all.miscounted:
+            lines.append(f"{miscounted:,} of {self.all.total:,} items are wrong as {BY_MISCOUNTING}")
+        return "\n".join(lines)
 
 
 def _cell(count: Count) -> str:
@@ -231,8 +244,16 @@ def nearest_first(distance: int | None) -> float:
     return math.inf if distance is None else distance
 
 
-def evaluate_items(scorer: Scorer, items: Sequence[Item], config: SuiteConfig | None = None) -> ContrastiveResult:
-    """Scores every candidate of every item and counts how often the right one is best."""
+def evaluate_items(
+    scorer: Scorer,
+    items: Sequence[Item],
+    config: SuiteConfig | None = None,
+    on_item: OnItem = lambda number, scored: None,
+) -> ContrastiveResult:
+    """Scores every candidate of every item and counts how often the right one is best.
+
+    on_item: hears of the first candidate, whose source is that of all.
+    """
     config = config or SuiteConfig()
     worths: list[list[tuple[float, int]]] = []
     for first, last in pairwise([*range(0, len(items), GROUP), len(items)]):
@@ -242,7 +263,11 @@ def evaluate_items(scorer: Scorer, items: Sequence[Item], config: SuiteConfig | 
             source = Document.from_sentences(item.source, id=item.id)
             pairs += [(source, Document.from_sentences(candidate, id=item.id)) for candidate in item.candidates]
         scored = iter(scorer.score_all(pairs, limited=False))
-        worths += [[_worth(next(scored), item, config) for _ in item.candidates] for item in group]
+        for number, item in enumerate(group, first):
+            own = [next(scored) for _ in item.candidates]
+            if own:
+                on_item(number, own[0])
+            worths.append([_worth(each, item, config) for each in own])
     totals = [[score / length for score, length in own] for own in worths]
     return count_right(items, totals, [max((length for _, length in own), default=1) for own in worths])
 

@@ -9,11 +9,12 @@ often one is right.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Protocol
 
 from docmt.documents import Document
-from docmt.evaluation.contrastive import GROUP, RIGHT, WRONG, ContrastiveResult, result_of
+from docmt.evaluation.contrastive import GROUP, MISCOUNTED, RIGHT, WRONG, ContrastiveResult, OnItem, result_of
 from docmt.evaluation.suite_items import Item
 
 
@@ -26,6 +27,9 @@ class _Translated(Protocol):
     @property
     def sentences(self) -> Sequence[_Sentence]: ...
 
+    @property
+    def miscounted(self) -> Sequence[tuple[int, int]]: ...
+
 
 class Generator(Protocol):
     """What translates: a `docmt.Translator`."""
@@ -35,23 +39,34 @@ class Generator(Protocol):
         ...
 
 
-def evaluate_translations(translator: Generator, items: Sequence[Item]) -> ContrastiveResult:
+def evaluate_translations(
+    translator: Generator, items: Sequence[Item], on_item: OnItem = lambda number, translation: None
+) -> ContrastiveResult:
     """Translates every item, its context before it, and counts how often the expected form is there."""
     answers = ""
     for first in range(0, len(items), GROUP):
         group = items[first : first + GROUP]
         found = translator.translate_all([Document.from_sentences(item.source, id=item.id) for item in group])
-        for item, translation in zip(group, found, strict=True):
-            answers += RIGHT if has_form(translation.sentences[item.sentence].target, item.expected) else WRONG
+        for number, (item, translation) in enumerate(zip(group, found, strict=True), first):
+            on_item(number, translation)
+            answers += _answer(item, translation)
     return result_of(items, answers)
+
+
+def _answer(item: Item, translation: _Translated) -> str:
+    """Where the model gave another number of sentences for several, nobody knows which of them is the one asked for."""
+    if any(first <= item.sentence < last and last - first > 1 for first, last in translation.miscounted):
+        return MISCOUNTED
+    return RIGHT if has_form(translation.sentences[item.sentence].target, item.expected) else WRONG
 
 
 def has_form(sentence: str, form: str) -> bool:
     """Whether the form stands in the sentence as a word of its own, in any case, with any apostrophe.
 
-    An elided form ("t'") stands before a word without a blank.
+    An elided form ("t'") stands before a word without a blank. Accents are the same whether they are written with
+    their letter or after it (Unicode's NFC), and blanks around the form are none of it.
     """
-    plain, wanted = (text.replace("’", "'") for text in (sentence, form))
+    plain, wanted = (unicodedata.normalize("NFC", text).replace("’", "'").strip() for text in (sentence, form))
     before = r"(?<!\w)" if re.match(r"\w", wanted) else ""
     after = r"(?!\w)" if re.search(r"\w$", wanted) else ""
     return re.search(before + re.escape(wanted) + after, plain, re.IGNORECASE) is not None

@@ -8,6 +8,7 @@ from typing import Any
 
 from docmt.errors import printable
 from docmt.evaluation.contrastive import (
+    BY_MISCOUNTING,
     RIGHT,
     ContrastiveResult,
     Count,
@@ -18,10 +19,13 @@ from docmt.evaluation.contrastive import (
 )
 from docmt.evaluation.significance import LEVEL, sign_p_value
 from docmt.evaluation.suite_items import Item
+from docmt.markdown import escaped, table
 
 INDENT = "  "
 NOTES = (
     "percent of the items answered rightly, with 95 % confidence intervals (Wilson); ties are wrong",
+    "intervals and p-values take items as independent: where several are of one document or film, the former are too "
+    "narrow and the latter too small",
     f"*: other than the first system, p < {LEVEL:g} (paired exact sign test over items, McNemar); of many rows some "
     "are so by chance",
 )
@@ -116,32 +120,36 @@ def sign_test(first: str, other: str) -> float:
 
 
 def _table(rows: Sequence[Row], systems: Sequence[str]) -> list[list[str]]:
-    """A head, the rows, and after those of each test set the ties."""
+    """A head, the rows, and after those of each test set the ties, and what was miscounted if anything was."""
     lines = [["", "items", "chance", *systems]]
     for number, row in enumerate(rows):
         lines.append([row.name, *row.cells()])
         if number + 1 == len(rows) or rows[number + 1].suite != row.suite:
             whole = next(each for each in rows if each.suite == row.suite)
             lines.append([f"{INDENT}ties", "", "", *(f"{count.ties:,}" for count in whole.counts)])
+            if _miscounted([whole]):
+                lines.append([f"{INDENT}miscounted", "", "", *(f"{count.miscounted:,}" for count in whole.counts)])
     return lines
+
+
+def _miscounted(rows: Sequence[Row]) -> bool:
+    """Whether any system gave another number of sentences where one of them is asked for."""
+    return any(count.miscounted for row in rows for count in row.counts)
+
+
+def _notes(rows: Sequence[Row], systems: Sequence[str]) -> list[str]:
+    """What a reader of the table must know."""
+    notes = list(NOTES if len(systems) > 1 else NOTES[:-1])
+    return [*notes, f"miscounted: wrong, as {BY_MISCOUNTING}"] if _miscounted(rows) else notes
 
 
 def suite_text(rows: Sequence[Row], systems: Sequence[str]) -> str:
     """The table for people."""
-    notes = NOTES if len(systems) > 1 else NOTES[:1]
-    return "\n".join([*(line.rstrip() for line in aligned(_table(rows, systems))), "", *notes])
+    lines = (line.rstrip() for line in aligned(_table(rows, systems)))
+    return "\n".join([*lines, "", *_notes(rows, systems)])
 
 
 def suite_markdown(rows: Sequence[Row], systems: Sequence[str]) -> str:
     """The table in Markdown."""
-    head, *lines = _table(rows, systems)
-    shown = [head, ["---", *["--:"] * (len(head) - 1)], *lines]
-    table = ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in shown]
-    notes = NOTES if len(systems) > 1 else NOTES[:1]
-    return "\n".join([*table, "", *(f"- {_cell(note)}" for note in notes)]) + "\n"
-
-
-def _cell(text: str) -> str:
-    """A text as Markdown has it, with the indents that it would drop."""
-    indent = len(text) - len(text.lstrip())
-    return "&nbsp;" * indent + text.strip().replace("|", "\\|").replace("*", "\\*")
+    lines = table([[escaped(cell) for cell in line] for line in _table(rows, systems)])
+    return "\n".join([*lines, "", *(f"- {escaped(note)}" for note in _notes(rows, systems))]) + "\n"

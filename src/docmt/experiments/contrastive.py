@@ -14,6 +14,7 @@ from docmt.evaluation.contrastive import ContrastiveResult, Count, distance_name
 from docmt.experiments.experiment import Variant
 from docmt.experiments.plan import Plan
 from docmt.experiments.scores import EvaluationConfig, stored_contrastive
+from docmt.markdown import escaped, table
 from docmt.synthetic import PHENOMENA
 
 MARGIN = 3.0
@@ -77,20 +78,16 @@ def contrastive_lines(rows: Sequence[Row], suite: str) -> list[str]:
         return []
     first: Mapping[str, Mapping[str, Any]] = rows[0]["cells"]
     columns = [(phenomenon, distance) for phenomenon, row in first.items() for distance in row]
-    heads = []
+    heads = [""]
     for phenomenon, distance in columns:
         chance = 100 * first[phenomenon][distance]["chance"]
         named = distance == next(iter(first[phenomenon]))
-        heads.append(f"{phenomenon} ({chance:.0f}): {distance}" if named else distance)
-    lines = [
-        f"## Right candidates of {suite}",
-        "",
-        table_line(["", *heads]),
-        table_line(["---", *["--:"] * len(heads)]),
+        heads.append(f"{escaped(phenomenon)} ({chance:.0f}): {distance}" if named else distance)
+    shown = [
+        [escaped(_name(row)), *(_cell(row["cells"][phenomenon][distance]) for phenomenon, distance in columns)]
+        for row in rows
     ]
-    for row in rows:
-        cells = [_cell(row["cells"][phenomenon][distance]) for phenomenon, distance in columns]
-        lines.append(table_line([_name(row), *cells]))
+    lines = [f"## Right candidates of {escaped(suite)}", "", *table([heads, *shown])]
     sizes = sorted({cell["total"] for row in rows for by in row["cells"].values() for cell in by.values()})
     items = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     lines += [
@@ -118,7 +115,7 @@ def _surprises_of(row: Row) -> str:
         for phenomenon, cells in row["cells"].items()
     }
     words = [f"{phenomenon} at {', '.join(distances)}" for phenomenon, distances in found.items() if distances]
-    return f"  - {_name(row)}: {'; '.join(words)}" if words else ""
+    return f"  - {escaped(_name(row))}: {escaped('; '.join(words))}" if words else ""
 
 
 def _name(row: Row) -> str:
@@ -140,11 +137,6 @@ def _cell(cell: Mapping[str, Any]) -> str:
     if _is_predicted(cell):
         text = f"**{text}**" if cell["predicted"] else f"({text})"
     return text + (" !" if _surprises(cell) else "")
-
-
-def table_line(cells: Sequence[str]) -> str:
-    """A line of a Markdown table."""
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def write_contrastive_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:

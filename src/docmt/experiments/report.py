@@ -11,11 +11,12 @@ from statistics import mean, stdev
 from typing import Any
 
 from docmt.analysis import Point, draw_curves, draw_points, read_curves
-from docmt.experiments.contrastive import collect_contrastive, contrastive_lines, table_line
+from docmt.experiments.contrastive import collect_contrastive, contrastive_lines
 from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import state_of
 from docmt.experiments.scores import EvaluationConfig, stored_scores
 from docmt.files import write_text
+from docmt.markdown import escaped, table
 from docmt.training.run_directory import RunDirectory
 
 MEASURES = {"s_bleu": "s-BLEU", "d_bleu": "d-BLEU", "chrf": "chrF", "dev_loss": "dev loss"}
@@ -127,14 +128,15 @@ def _tables(rows: Sequence[Row]) -> list[str]:
         published = list(dict.fromkeys(column for row in own for column in row["published"]))
         names = ["", axis] if axis else [""]
         heads = [*names, "seeds", *MEASURES.values(), *(f"published {column}" for column in published)]
-        lines += [table_line(heads), table_line(["---"] * len(names) + ["--:"] * (len(heads) - len(names)))]
+        shown = [[escaped(head) for head in heads]]
         for row in own:
             done = sum(run["state"] == "done" for run in row["runs"])
-            cells = [row["variant"], *([row["point"]] if axis else []), f"{done}/{len(row['runs'])}"]
+            cells = [escaped(name) for name in (row["variant"], row["point"])[: len(names)]]
+            cells.append(f"{done}/{len(row['runs'])}")
             cells += [_cell(row.get(measure), 3 if measure == "dev_loss" else 2) for measure in MEASURES]
             cells += [f"{row['published'][column]:.2f}" if column in row["published"] else "" for column in published]
-            lines.append(table_line(cells))
-        lines.append("")
+            shown.append(cells)
+        lines += [*table(shown, len(names)), ""]
     return lines
 
 
