@@ -275,7 +275,7 @@ def many_terms(count):
     ],
 )
 def test_a_long_text_takes_no_more_time_for_each_word(pairs, kind, module, names, monkeypatch):
-    """By calls of what is called most, as times differ from run to run. (Each word beside each other one: 50 and more.)"""
+    """By calls of what is called most, as times differ. (With each word beside every other one: 50 and more.)"""
     calls, within = [0], import_module(f"docmt.evaluation.checking.{module}")
 
     def counting(original):

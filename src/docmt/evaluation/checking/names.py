@@ -36,10 +36,11 @@ def names(
     known = {folded(name) for name in occurrences}
     spellings = {name: _Spellings(name, target_language) for name, count in occurrences.items() if count > 1}
     for number, own in enumerate(standing):
-        pair = _Pair(document.source[number], document.target[number], known) if own else None
-        for name in own if pair is not None else ():
-            if name in spellings and (spelled := pair.spelled(name, config.name_similarity)) is not None:
-                spellings[name].add(spelled, number)
+        if wanted := [name for name in own if name in spellings]:
+            pair = _Pair(document.source[number], document.target[number], known)
+            for name in wanted:
+                if (spelled := pair.spelled(name, config.name_similarity)) is not None:
+                    spellings[name].add(spelled, number)
     for name, found in spellings.items():
         if len(found.renderings) > 1 and any(_holds(each.word, name) for each in found.renderings):
             yield rendered("name", document, name, found.renderings, name.__eq__)
