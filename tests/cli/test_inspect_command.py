@@ -180,6 +180,13 @@ def test_curves_of_several_runs(run, tmp_path, drawing):
         (["RUN", "SOURCE", "TARGET", "--figure", "x.gif"], "cannot draw x.gif: name a file that ends in .png"),
         (["RUN", "SOURCE", "TARGET", "--figure", "none/x.png"], "cannot write none/x.png: there is no directory"),
         (["RUN", "SOURCE", "TARGET", "--json", "none/x"], "cannot write none/x: there is no directory"),
+        (["RUN", "--beam", "3"], "--search.beam has no meaning without text to translate: leave it out"),
+        (["RUN", "--device", "cpu"], "--device has no meaning without text to look at, as nothing is computed"),
+        (["--curves", "RUN", "--precision", "bfloat16"], "--precision has no meaning without text to look at"),
+        (
+            ["RUN", "SOURCE", "TARGET", "--max_length_ratio", "2"],
+            "--search.max_length_ratio has no meaning with TARGET, which is read and not translated: leave it out",
+        ),
         (["RUN,RUN", "SOURCE", "TARGET"], "is an ensemble: look into one model at a time, such as"),
     ],
 )
