@@ -152,6 +152,16 @@ def test_curves_of_several_runs(run, tmp_path, drawing):
     assert len(same["runs"]) == 2  # by their paths, as both have one name
 
 
+def test_runs_of_any_name(run, tmp_path, drawing):
+    names = ["b$\\x", "_run", "c\udcff"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.jsonl").write_text('{"update": 7, "loss": 2.5}\n')
+    text = looked("--curves", *(tmp_path / name for name in names), "--figure", tmp_path / "curves.svg")
+    assert [line.split()[0] for line in text.splitlines()] == ["b$\\x", "_run", "c\\udcff"]
+    assert list(json.loads((tmp_path / "curves.json").read_text())["runs"]) == ["b$\\x", "_run", "c\\udcff"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -10,7 +10,7 @@ from docmt.cli.corpora import check_outputs
 from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, changed, make_parser, parse
 from docmt.cli.results import beside, tell_all
 from docmt.decoding import SearchConfig
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 from docmt.settings import check_number
 
 USAGE = """MODEL [options]
@@ -160,6 +160,7 @@ def _compare_runs(options: Any) -> int:
     for name, curves in found.items():
         facts = ", ".join(f"{key.replace('_', ' ')} {value:,.5g}" for key, value in best_of(curves).items())
         lines.append(f"{name:<{width}}  {facts or 'nothing yet'}")
-    curves_json = {name: {key: vars(curve) for key, curve in curves.items()} for name, curves in found.items()}
+    # A name that is no UTF-8 stands escaped in the file, as it does in the table and in the picture.
+    curves_json = {printable(name): {key: vars(curve) for key, curve in curves.items()} for name, curves in found.items()}
     tell_all(options, "\n".join(lines), {"runs": curves_json})
     return 0
