@@ -161,6 +161,6 @@ def _compare_runs(options: Any) -> int:
         facts = ", ".join(f"{key.replace('_', ' ')} {value:,.5g}" for key, value in best_of(curves).items())
         lines.append(f"{name:<{width}}  {facts or 'nothing yet'}")
     # A name that is no UTF-8 stands escaped in the file, as it does in the table and in the picture.
-    curves_json = {printable(name): {key: vars(curve) for key, curve in curves.items()} for name, curves in found.items()}
-    tell_all(options, "\n".join(lines), {"runs": curves_json})
+    numbers = {printable(name): {key: vars(curve) for key, curve in own.items()} for name, own in found.items()}
+    tell_all(options, "\n".join(lines), {"runs": numbers})
     return 0
