@@ -3,10 +3,12 @@
 import json
 import math
 import sys
+import warnings
+from xml.etree import ElementTree
 
 import pytest
 
-from docmt.analysis import KINDS, Point, draw_curves, draw_points, figures, read_curves
+from docmt.analysis import KINDS, Point, draw_accuracies, draw_curves, draw_points, figures, read_curves
 from docmt.errors import DocmtError
 
 
@@ -78,41 +80,49 @@ def test_a_figure_is_drawn(tmp_path, suffix, start):
     assert (tmp_path / f"curves.{suffix}").read_bytes().startswith(start)
 
 
-class Recorder:
-    """Stands in for a matplotlib figure, and its axes, and notes what is asked of it."""
-
-    def __init__(self, panels=0):
-        self.axes = [Recorder() for _ in range(panels)]
-        self.lines, self.settings, self.off, self.legends = [], {}, False, 0
-
-    def plot(self, updates, values, *style, **settings):
-        self.lines.append((list(updates), list(values), *style, settings))
-
-    def set(self, **settings):
-        self.settings |= settings
-
-    def grid(self, **settings):
-        pass
-
-    def set_axis_off(self):
-        self.off = True
-
-    def legend(self):
-        self.legends += 1
-
-    def savefig(self, path, **settings):
-        path.write_text(settings["format"])
-
-
-def test_points_stand_over_their_settings(tmp_path, monkeypatch):
+@pytest.fixture
+def drawings(monkeypatch):
+    """Every drawing that is made."""
     pytest.importorskip("matplotlib", reason="matplotlib (the extra plots) is not installed")
-    drawings, original = [], figures._new_drawing
+    made, original = [], figures._new_drawing
 
     def keep(columns, rows):
-        drawings.append(original(columns, rows))
-        return drawings[-1]
+        made.append(original(columns, rows))
+        return made[-1]
 
     monkeypatch.setattr(figures, "_new_drawing", keep)
+    return made
+
+
+NAMES = ["b$\\x", "_run", "$x_1^$", "a\x1b[2J", "\udcff", "\u05d0\u65e5", "&<--"]
+"""What is a formula, hidden, no XML or no character to others, as the name of a run."""
+SHOWN = ["b$\\x", "_run", "$x_1^$", "a\\x1b[2J", "\\udcff", "\u05d0\u65e5", "&<--"]
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+@pytest.mark.parametrize("kind", ["curves", "points", "accuracies"])
+def test_names_are_shown_as_they_are(tmp_path, drawings, kind, suffix):
+    from matplotlib.text import Text
+
+    figure = tmp_path / f"x.{suffix}"
+    lines = {name: [Point(label, 50.0) for label in NAMES] for name in NAMES}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if kind == "curves":
+            draw_curves(dict.fromkeys(NAMES, write_metrics(tmp_path / "metrics.jsonl")), figure)
+        elif kind == "points":
+            draw_points(dict.fromkeys(NAMES, lines), "d-BLEU", figure)
+        else:
+            draw_accuracies(dict.fromkeys(NAMES, lines), dict.fromkeys(NAMES, 50.0), figure)
+    if suffix == "svg":
+        ElementTree.parse(figure)
+    (drawing,) = drawings
+    texts = [text.get_text() for text in drawing.findobj(Text) if text.get_visible()]
+    times = {"curves": 1, "points": 7 * 2 + 1, "accuracies": 7 + 1 + 1}[kind]  # in legends, as settings, as titles
+    assert {shown: texts.count(shown) for shown in SHOWN} == dict.fromkeys(SHOWN, times)
+
+
+def test_points_stand_over_their_settings(tmp_path, drawings):
     document = [Point("64", math.nan), Point("128", 12.0, 0.5), Point("256", 3.0)]
     group = [Point("64", 10.0), Point("128", 11.0), Point("256", 12.0)]
     panels = {"length": {"document": document, "group": group}, "size": {"group": [Point("base", 9.0)]}}
@@ -129,30 +139,21 @@ def test_points_stand_over_their_settings(tmp_path, monkeypatch):
         draw_points(panels, "d-BLEU", tmp_path / "points.gif")
 
 
-def test_every_run_is_a_line_in_every_panel_that_it_has(tmp_path, monkeypatch):
-    drawings = []
-
-    def record(columns, rows):
-        drawings.append(Recorder(columns * rows))
-        return drawings[-1]
-
-    monkeypatch.setattr("docmt.analysis.figures._new_drawing", record)
+def test_every_run_is_a_line_in_every_panel_that_it_has(tmp_path, drawings):
     runs = {"group": write_metrics(tmp_path / "a.jsonl"), "document": write_metrics(tmp_path / "b.jsonl", False, 3)}
     draw_curves(runs, tmp_path / "curves.svg")
-    assert (tmp_path / "curves.svg").read_text() == "svg"
     panels = drawings[0].axes
     assert len(panels) == 9
-    assert [panel.off for panel in panels] == [False] * 7 + [True] * 2
-    assert [panel.settings.get("title") for panel in panels[1:7]] == [f"entropy, {k.replace('_', ' ')}" for k in KINDS]
-    assert [(line[0][-1:], line[3]["color"]) for line in panels[0].lines if len(line) > 3] == [
-        ([12], "C0"),
-        ([12], "C0"),
-        ([6], "C1"),
-        ([4], "C1"),
+    assert [panel.axison for panel in panels] == [True] * 7 + [False] * 2
+    assert [panel.get_title() for panel in panels[1:7]] == [f"entropy, {k.replace('_', ' ')}" for k in KINDS]
+    lines = [(list(line.get_xdata()), line.get_color(), line.get_linestyle()) for line in panels[0].lines]
+    assert [(updates[-1], *look) for updates, *look in lines if updates] == [
+        *((12, "C0", ":"), (12, "C0", "-")),
+        *((6, "C1", ":"), (4, "C1", "-")),
     ]
-    assert [line[-1] for line in panels[0].lines if not line[0]] == [
-        {"color": "C0", "label": "group"},
-        {"color": "C1", "label": "document"},
-    ]
-    assert panels[2].lines == [([4, 8, 12], [1.25, 1.125, 1 + 1 / 12], "-", {"color": "C0", "linewidth": 1.2})]
-    assert [panel.legends for panel in panels] == [1] + [0] * 8
+    legend = panels[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["group", "document"]
+    assert [line.get_color() for line in legend.get_lines()] == ["C0", "C1"]
+    (entropy,) = panels[2].lines
+    assert (list(entropy.get_xdata()), list(entropy.get_ydata())) == ([4, 8, 12], [1.25, 1.125, 1 + 1 / 12])
+    assert [panel.get_legend() is not None for panel in panels] == [True] + [False] * 8

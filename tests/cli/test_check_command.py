@@ -76,6 +76,13 @@ def test_what_strangers_wrote_does_not_move_the_cursor(files):
     [
         (("--fail_on", "numbers"), "--fail_on is 'numbers': choose one of any, sentence_count, empty"),
         (("--only", "loop", "--fail_on", "url"), "--fail_on url is not looked for: add it to --only"),
+        (("--show_html", 7), "--show_html is for the page: add --html FILE, or leave it out"),
+        (("--show", 7, "--json", "-"), "--show is for the terminal, but standard output takes a file: name one"),
+        (("--show_html", -1, "--html", "-"), "--show_html is -1: choose a number from 0"),
+        (
+            ("--only", "loop", "--term_share", 0.5),
+            "--check.term_share is for findings of term, which are not looked for: add it to --only",
+        ),
         (("--show", -1), "--show is -1: choose a number from 0"),
         (("--json", "-", "--html", "-"), "--json and --html both write to standard output"),
         (("--json", "none/there/x.json"), "cannot write none/there/x.json"),
@@ -85,6 +92,16 @@ def test_what_strangers_wrote_does_not_move_the_cursor(files):
 )
 def test_options_that_mean_nothing(files, options, message):
     fails("check", *files, *options, message=message)
+
+
+def test_every_limit_is_of_a_kind():
+    """But for what is said of the whole file."""
+    from docmt.cli.check import _LIMITS
+    from docmt.evaluation.checking import KINDS, CheckConfig
+
+    limits = [limit for own in _LIMITS.values() for limit in own]
+    whole = ["source_language", "target_language", "certainty", "portion"]
+    assert sorted(limits + whole) == sorted(vars(CheckConfig())) and _LIMITS.keys() <= KINDS.keys()
 
 
 def test_files_that_are_not_there(files, tmp_path):

@@ -8,6 +8,7 @@ from commands import TINY_SENTENCE, call, fails
 
 import docmt
 from docmt.decoding import score_documents, translate_documents
+from docmt.decoding.drafting import Drafter
 
 SEARCH = ["--search.beam", 2, "--search.max_length_ratio=0", "--search.max_length_extra=3"]
 
@@ -147,3 +148,25 @@ def test_an_interrupted_training_of_a_part(folder, tmp_path, monkeypatch):
     arguments = ["--store", tmp_path / "S", "--overwrite", "--jackknife", 2, "--runs", tmp_path / "runs"]
     outcome = call("draft", folder / "sentence", *arguments)
     assert (outcome.status, outcome.err) == (130, "docmt: give the same command again to go on\n")
+
+
+def test_a_document_that_cannot_be_drafted_does_not_stop_what_is_looked_at(folder, corpus, monkeypatch):
+    drafted = Drafter.drafts
+    encoded = docmt.Translator(folder / "hops", device="cpu").tokenizer.encode_batch(
+        read_documents(corpus, "en")[1], "source"
+    )
+
+    def drafts(self, sources, *rest):
+        if encoded in list(sources):
+            raise docmt.DocmtError("the draft is too long")
+        return drafted(self, sources, *rest)
+
+    monkeypatch.setattr(Drafter, "drafts", drafts)
+    outcome = call("inspect", folder / "hops", corpus / "test.en", corpus / "test.de", "--json", "-")
+    assert outcome.status == 2
+    assert outcome.err.splitlines() == [
+        f"docmt: error: {corpus / 'test.en'}, document 2: the draft is too long",
+        "docmt: 1 of 6 documents could not be looked at",
+    ]
+    found = json.loads(outcome.out)
+    assert found["documents"] == 5 and {own["kind"] for own in found["gates"]} == {"encoder_hops", "decoder_hops"}

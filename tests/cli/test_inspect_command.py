@@ -152,6 +152,16 @@ def test_curves_of_several_runs(run, tmp_path, drawing):
     assert len(same["runs"]) == 2  # by their paths, as both have one name
 
 
+def test_runs_of_any_name(run, tmp_path, drawing):
+    names = ["b$\\x", "_run", "c\udcff"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.jsonl").write_text('{"update": 7, "loss": 2.5}\n')
+    text = looked("--curves", *(tmp_path / name for name in names), "--figure", tmp_path / "curves.svg")
+    assert [line.split()[0] for line in text.splitlines()] == ["b$\\x", "_run", "c\\udcff"]
+    assert list(json.loads((tmp_path / "curves.json").read_text())["runs"]) == ["b$\\x", "_run", "c\\udcff"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -180,6 +190,13 @@ def test_curves_of_several_runs(run, tmp_path, drawing):
         (["RUN", "SOURCE", "TARGET", "--figure", "x.gif"], "cannot draw x.gif: name a file that ends in .png"),
         (["RUN", "SOURCE", "TARGET", "--figure", "none/x.png"], "cannot write none/x.png: there is no directory"),
         (["RUN", "SOURCE", "TARGET", "--json", "none/x"], "cannot write none/x: there is no directory"),
+        (["RUN", "--beam", "3"], "--search.beam has no meaning without text to translate: leave it out"),
+        (["RUN", "--device", "cpu"], "--device has no meaning without text to look at, as nothing is computed"),
+        (["--curves", "RUN", "--precision", "bfloat16"], "--precision has no meaning without text to look at"),
+        (
+            ["RUN", "SOURCE", "TARGET", "--max_length_ratio", "2"],
+            "--search.max_length_ratio has no meaning with TARGET, which is read and not translated: leave it out",
+        ),
         (["RUN,RUN", "SOURCE", "TARGET"], "is an ensemble: look into one model at a time, such as"),
     ],
 )

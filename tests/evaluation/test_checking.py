@@ -3,6 +3,7 @@
 import json
 import random
 from html.parser import HTMLParser
+from importlib import import_module
 
 import pytest
 
@@ -241,6 +242,56 @@ def test_terms():
     for settings in ({"term_documents": 0.2}, {"term_share": 0.95}, {"term_occurrences": 100}, {"term_evidence": 1000}):
         changed = CheckConfig("en", "de", **{"term_documents": 1, **settings})
         assert check_documents(corpus(odd=0.3), changed).of_kind("term") == []
+
+
+def respelled(count):
+    """One name, in each sentence in another way."""
+    return [("We saw Aleksandrovitsch.", f"Da war Aleksandr{at:04}tsch.") for at in range(count)]
+
+
+def long_sentences(count):
+    """Many names in one sentence, copied in one and misspelled in the other."""
+    chance = random.Random(1)
+    names = ["".join(chance.choices("abcdefghiklmnoprst", k=7)).capitalize() for _ in range(count)]
+    others = [f"{name[:2]}x{name[3:]}" for name in names]
+    return [("the " + " and ".join(names), "die " + " und ".join(own)) for own in (names, others)]
+
+
+def many_terms(count):
+    """Words in three sentences each, of which one has another translation."""
+    return [
+        (f"The {at}thing.", f"Die {at}{other}.")
+        for at in range(100, 100 + count)
+        for other in ("sache", "sache", "ding")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "kind", "module", "names"),
+    [
+        (respelled, "name", "names", ["_holds", "similar"]),
+        (long_sentences, "name", "names", ["_holds", "similar"]),
+        (many_terms, "term", "terms", ["tokens", "stem", "alike"]),
+    ],
+)
+def test_a_long_text_takes_no_more_time_for_each_word(pairs, kind, module, names, monkeypatch):
+    """By calls of what is called most, as times differ. (With each word beside every other one: 50 and more.)"""
+    calls, within = [0], import_module(f"docmt.evaluation.checking.{module}")
+
+    def counting(original):
+        def counted(*arguments):
+            calls[0] += 1
+            return original(*arguments)
+
+        return counted
+
+    for name in names:
+        monkeypatch.setattr(within, name, counting(getattr(within, name)))
+    text = pairs(400)
+    found = told(check(*text, term_documents=1, term_evidence=1), kind)
+    assert pairs is respelled or len(found) > 100
+    said = sum(len(sentence.split()) for pair in text for sentence in pair)
+    assert 0 < calls[0] < 10 * said, calls[0] / said
 
 
 def test_portions_only_part_what_is_known_of_words():

@@ -127,7 +127,7 @@ def _draw_map(
     )
     axes.xaxis.get_major_locator().set_params(integer=True)
     if labels:
-        axes.set_yticks(range(1, asking + 1), list(map(printable, labels)), fontsize=7, parse_math=False)
+        axes.set_yticks(range(1, asking + 1), list(map(printable, labels)), fontsize=7)
     else:
         axes.yaxis.get_major_locator().set_params(integer=True)
     drawing.colorbar(image, ax=axes, shrink=0.8, extend="max" if np.nanmax(values) > brightest else "neither")
@@ -176,7 +176,7 @@ def _draw_strip(drawing: Any, axes: Any, strip: Strip) -> None:
     axes.set(title=title, ylabel="layer")
     axes.set_yticks(range(len(layers)), [str(layer) for layer in layers])
     if labels:
-        axes.set_xticks(range(len(labels)), list(map(printable, labels)), rotation=90, fontsize=7, parse_math=False)
+        axes.set_xticks(range(len(labels)), list(map(printable, labels)), rotation=90, fontsize=7)
     else:
         axes.set_xlabel("sentence")
     drawing.colorbar(image, ax=axes)

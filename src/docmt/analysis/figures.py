@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from docmt.analysis.entropy import KINDS
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 from docmt.files import atomic_path, check_writable, read_bytes
 
 FORMATS = ("png", "pdf", "svg")
@@ -76,9 +76,8 @@ def draw_curves(metrics: Mapping[str, Path], figure: Path) -> None:
         axes.grid(alpha=0.3)
     for unused in drawing.axes[len(panels) :]:
         unused.set_axis_off()
-    for number, name in enumerate(runs):
-        drawing.axes[0].plot([], [], color=f"C{number}", label=name)
-    drawing.axes[0].legend()
+    shown = [drawing.axes[0].plot([], [], color=f"C{number}")[0] for number in range(len(runs))]
+    _draw_legend(drawing.axes[0], shown, list(runs))
     save_figure(drawing, figure, file_format)
 
 
@@ -105,13 +104,14 @@ def draw_points(panels: Mapping[str, Mapping[str, Sequence[Point]]], unit: str, 
     drawing = _new_drawing(min(len(panels), _COLUMNS), -(-len(panels) // _COLUMNS))
     for axes, (title, lines) in zip(drawing.axes, panels.items(), strict=False):
         labels = list(dict.fromkeys(point.label for points in lines.values() for point in points))
-        for name, points in lines.items():
+        shown = []
+        for points in lines.values():
             places = [labels.index(point.label) for point in points]
-            _draw_line(axes, places, points, name)
-        axes.set_xticks(range(len(labels)), labels)
-        axes.set(title=title, ylabel=unit)
+            shown.append(_draw_line(axes, places, points))
+        axes.set_xticks(range(len(labels)), list(map(printable, labels)))
+        axes.set(title=printable(title), ylabel=unit)
         axes.grid(alpha=0.3)
-        axes.legend()
+        _draw_legend(axes, shown, list(lines))
     for unused in drawing.axes[len(panels) :]:
         unused.set_axis_off()
     save_figure(drawing, figure, file_format)
@@ -128,26 +128,34 @@ def draw_accuracies(
     if not panels:
         raise DocmtError("there is nothing to draw: no run has answered the contrastive test set yet; let one finish")
     drawing = _new_drawing(min(len(panels), _COLUMNS), -(-len(panels) // _COLUMNS))
+    handles: dict[str, Any] = {}
     for axes, (title, lines) in zip(drawing.axes, panels.items(), strict=False):
         labels = list(dict.fromkeys(point.label for points in lines.values() for point in points))
         axes.axhline(chances[title], color="grey", linestyle=":", linewidth=1.2)
         for number, (name, points) in enumerate(lines.items()):
             # A little beside each other, as lines of systems that see the same lie upon each other.
             places = [labels.index(point.label) + 0.03 * (number - len(lines) / 2) for point in points]
-            _draw_line(axes, places, points, name)
-        axes.set_xticks(range(len(labels)), labels)
-        axes.set(title=title, xlabel="distance (sentences)", ylabel="right (%)", ylim=(0, 103))
+            handles.setdefault(name, _draw_line(axes, places, points))
+        axes.set_xticks(range(len(labels)), list(map(printable, labels)))
+        axes.set(title=printable(title), xlabel="distance (sentences)", ylabel="right (%)", ylim=(0, 103))
         axes.grid(alpha=0.3)
     for unused in drawing.axes[len(panels) :]:
         unused.set_axis_off()
-    handles, names = drawing.axes[0].get_legend_handles_labels()
-    drawing.legend(handles, names, loc="outside lower center", ncols=min(len(names), 4))
+    _draw_legend(drawing, list(handles.values()), list(handles), loc="outside lower center", ncols=min(len(handles), 4))
     save_figure(drawing, figure, file_format)
 
 
-def _draw_line(axes: Any, places: Sequence[float], points: Sequence[Point], name: str) -> None:
+def _draw_line(axes: Any, places: Sequence[float], points: Sequence[Point]) -> Any:
+    """What a legend shows of it."""
     means, spreads = [point.mean for point in points], [point.spread for point in points]
-    axes.errorbar(places, means, yerr=spreads, marker="o", capsize=3, linewidth=1.2, label=name)
+    return axes.errorbar(places, means, yerr=spreads, marker="o", capsize=3, linewidth=1.2)
+
+
+def _draw_legend(where: Any, handles: Sequence[Any], names: Sequence[str], **place: Any) -> None:
+    """A legend of what may have any names. Those that begin with `_` matplotlib would hide, so they are set later."""
+    legend = where.legend(handles, list(map(str, range(len(names)))), **place)
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set_text(printable(name))
 
 
 def format_of(figure: Path) -> str:
@@ -160,6 +168,11 @@ def format_of(figure: Path) -> str:
 
 
 def save_figure(drawing: Any, figure: Path, file_format: str) -> None:
+    """Writes a figure, in which all text stands as it is: what is between two `$` is no formula."""
+    from matplotlib.text import Text
+
+    for text in drawing.findobj(Text):
+        text.set_parse_math(False)
     with atomic_path(figure) as temporary, warnings.catch_warnings():
         # Characters that the font lacks are boxes; nobody needs a line on the terminal for each.
         warnings.filterwarnings("ignore", "Glyph")

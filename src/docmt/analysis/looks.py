@@ -9,7 +9,7 @@ Notation as in `model/` (T packed tokens, S sentences, H heads, d model width).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +67,10 @@ class Look(ABC):
         """[Tq] the source sentence that each query belongs to."""
         return sentences_of(self.view)
 
+    @abstractmethod
+    def sees_others(self, source: Spans) -> Tensor:
+        """[Tq] bool: whether each query sees a sentence other than its own; source as for `key_sentences`."""
+
 
 class TokenLook(Look):
     """A look at tokens."""
@@ -105,6 +109,15 @@ class TokenLook(Look):
             return source.holding(memory.places.cpu())
         return memory.sentences.holding(torch.arange(len(self.memory)))
 
+    def sees_others(self, source: Spans) -> Tensor:
+        """See `Look`. Tokens are in the order of their sentences, so the first and the last that are seen tell it."""
+        numbers, spans, queries = self.key_sentences(source), self.pattern.keys, self.pattern.queries
+        own, segments = self.query_sentences(), torch.arange(len(queries)).repeat_interleave(queries.lengths)  # [Tq]
+        first, length = spans.starts[segments], spans.lengths[segments]
+        last = first + (queries.positions() if self.pattern.causal else length - 1)
+        ends = (numbers[place.clamp(0, len(numbers) - 1)] for place in (first, last))
+        return torch.stack([number != own for number in ends]).any(0) & (length > 0)
+
 
 class SentenceLook(Look):
     """A look at whole sentences: the weights of a `SentenceAttention`."""
@@ -135,14 +148,22 @@ class SentenceLook(Look):
         """See `Look`: keys are sentences."""
         return _numbers(self.view)
 
+    def sees_others(self, source: Spans) -> Tensor:
+        """See `Look`: keys are sentences before."""
+        return self.there.any(-1).cpu()
+
 
 class GateLook:
     """How far a gate lets context in, in one pass."""
 
-    def __init__(self, site: Site, view: FullView, shares: Tensor, there: Tensor | None) -> None:
-        """shares [T, d]: of the context, element by element; there [T]: where there is any (None: everywhere)."""
-        self.site, self.view, self.shares = site, view, shares.float()
-        self.there = torch.ones(len(shares), dtype=torch.bool) if there is None else there.cpu()
+    def __init__(self, site: Site, view: FullView, shares: Tensor, looks: Sequence[Look]) -> None:
+        """shares [T, d]: of the context, element by element; looks: what it joins, of which some find the context."""
+        self.site, self.view, self.shares, self.looks = site, view, shares.float(), looks
+
+    def there(self, source: Spans) -> Tensor:
+        """[T] bool: where there is any context, which is a sentence other than that of the token itself; source: the
+        sentences of the packed source."""
+        return torch.stack([look.sees_others(source) for look in self.looks]).any(0)
 
     def query_sentences(self) -> Tensor:
         """[T] the source sentence that each token belongs to."""
@@ -234,15 +255,16 @@ class _Watcher:
     def __init__(self, on_look: Callable[[Look], object], on_gate: Callable[[GateLook], object]) -> None:
         self.on_look, self.on_gate = on_look, on_gate
         self.view: View | None = None
-        self.there: Tensor | None = None
-        """[T] whether there is a sentence before, where the layer has looked for one"""
+        self.looks: list[Look] = []
+        """of the layer, since its last gate"""
 
     def enter(self, module: nn.Module, arguments: tuple[Tensor, View]) -> None:
         """Before a layer, or what stands above a stack."""
-        x, self.view = arguments
-        self.there = None
-        if isinstance(module, Hierarchy) and isinstance(self.view, FullView):
-            self.there = self.view.seen_before(module.words.sight, len(x))[1].any(-1)
+        self.view, self.looks = arguments[1], []
+
+    def _met(self, look: Look) -> None:
+        self.looks.append(look)
+        self.on_look(look)
 
     def of_attention(self, site: Site) -> Callable[..., None]:
         """A hook for an attention, of either kind."""
@@ -253,13 +275,10 @@ class _Watcher:
             if not isinstance(view, FullView):
                 return
             if isinstance(module, SentenceAttention):
-                self.on_look(SentenceLook(site, view, module.weights(*arguments), arguments[-1]))
+                self._met(SentenceLook(site, view, module.weights(*arguments), arguments[-1]))
             elif isinstance(module, Attention):
                 memory, pattern = view.seen(module.sight, arguments[0])
-                if module.sight.part == "before":
-                    seen = (pattern.keys.lengths > 0).repeat_interleave(pattern.queries.lengths)
-                    self.there = seen if self.there is None else self.there | seen
-                self.on_look(TokenLook(site, view, module, arguments[0], memory, pattern))
+                self._met(TokenLook(site, view, module, arguments[0], memory, pattern))
 
         return look
 
@@ -283,6 +302,7 @@ class _Watcher:
         @torch.no_grad()
         def look(module: Opening, arguments: tuple[Tensor], output: Tensor) -> None:
             if isinstance(self.view, FullView):
-                self.on_gate(GateLook(site, self.view, module.of_context(output), self.there))
+                looks, self.looks = self.looks, []
+                self.on_gate(GateLook(site, self.view, module.of_context(output), looks))
 
         return look

@@ -99,9 +99,10 @@ class Report:
             if look.chooses:
                 sums.add_distances(Sums(look, placed, block))
 
-    def gate(self, gate: GateLook) -> None:
+    def gate(self, gate: GateLook, placed: Placed) -> None:
         """Adds how far a gate was open in a pass."""
-        shares = gate.shares[gate.there.to(gate.shares.device)].double()
+        there = gate.there(placed.reading.source.sentences)
+        shares = gate.shares[there.to(gate.shares.device)].double()
         if shares.numel():
             sums = self.gates.setdefault(gate.site, GateSums())
             sums.count += shares.numel()
@@ -205,7 +206,7 @@ def look_at_corpus(model: TranslationModel, passes: Iterable[Placed], report: Re
     sentences that are translated.
     """
     report = Report() if report is None else report
-    _watch(model, passes, report.look, lambda gate, placed: report.gate(gate), lambda placed: None)
+    _watch(model, passes, report.look, report.gate, lambda placed: None)
     return report
 
 

@@ -173,7 +173,7 @@ class DocumentLooks:
         """Adds how far a gate was open in a pass."""
         found = self.gates.setdefault(gate.site, {})
         numbers, shares = gate.query_sentences(), gate.shares.mean(-1).tolist()
-        there = gate.there.tolist()
+        there = gate.there(placed.reading.source.sentences).tolist()
         for position, number in enumerate(numbers.tolist()):
             if placed.own[number]:
                 share = shares[position] if there[position] else None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.cli.corpora import check_outputs
-from docmt.cli.parsing import Parser, add_settings, make_parser, parse
+from docmt.cli.parsing import Parser, add_settings, changed, make_parser, parse
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError, printable
 from docmt.evaluation.checking import KINDS, CheckConfig, Finding, Report
@@ -25,6 +25,18 @@ _LONGEST = 100
 _PLACES = 3
 """Sentences of a finding in the terminal."""
 _MANY = 10**9
+_SHOWN, _SHOWN_HTML = 5, 1000
+_LIMITS = {
+    "length": ("length_factor", "length_deviation"),
+    "loop": ("loop_repetitions",),
+    "duplicate": ("duplicate_words", "similarity"),
+    "untranslated": ("copied_share",),
+    "number": ("number_words",),
+    "term": ("term_occurrences", "term_share", "term_documents", "term_evidence"),
+    "name": ("name_similarity",),
+    "repetition": ("repetition_words",),
+}
+"""The kind of finding that each limit is for."""
 
 
 def parser() -> Parser:
@@ -77,8 +89,12 @@ def parser() -> Parser:
     made.add_argument(
         "--only", type=str, nargs="+", metavar="KIND", default=[], help="look for these alone (the default is for all)"
     )
-    made.add_argument("--show", type=int, default=5, help="findings of each kind in the terminal, from 0")
-    made.add_argument("--show_html", type=int, default=1000, help="findings of each kind in the page")
+    made.add_argument(
+        "--show", type=int, metavar="N", help=f"findings of each kind in the terminal, from 0 (else {_SHOWN})"
+    )
+    made.add_argument(
+        "--show_html", type=int, metavar="N", help=f"findings of each kind in the page (else {_SHOWN_HTML:,})"
+    )
     add_settings(made, CheckConfig, "check", "from where on something is told")
     return made
 
@@ -95,9 +111,12 @@ def run(arguments: Sequence[str]) -> int:
     if options.html:
         from docmt.evaluation.checking import page
 
-        write_text(options.html, page(report, f"docmt check: {named}", options.show_html))
+        write_text(
+            options.html,
+            page(report, f"docmt check: {named}", _SHOWN_HTML if options.show_html is None else options.show_html),
+        )
     if STANDARD not in (options.json, options.html):
-        _print(report, options.show)
+        _print(report, _SHOWN if options.show is None else options.show)
     counts = report.counts()
     failing = counts if ANY in options.fail_on else options.fail_on
     return FOUND if any(counts[kind] for kind in failing) else 0
@@ -122,13 +141,27 @@ def _check(options: Any) -> None:
     if options.only and (unseen := sorted({*options.fail_on} - {ANY, *options.only})):
         raise DocmtError(f"--fail_on {unseen[0]} is not looked for: add it to --only")
     for flag in ("show", "show_html"):
-        if not 0 <= getattr(options, flag) <= _MANY:
-            raise DocmtError(f"--{flag} is {getattr(options, flag)}: choose a number from 0 to {_MANY:,}")
+        if (most := getattr(options, flag)) is not None and not 0 <= most <= _MANY:
+            raise DocmtError(f"--{flag} is {most}: choose a number from 0 to {_MANY:,}")
+    if options.show_html is not None and not options.html:
+        raise DocmtError("--show_html is for the page: add --html FILE, or leave it out")
+    if options.show is not None and STANDARD in (options.json, options.html):
+        raise DocmtError("--show is for the terminal, but standard output takes a file: name one, or leave --show out")
+    _check_limits(options)
     if options.json == options.html == STANDARD:
         raise DocmtError("--json and --html both write to standard output: name a file for one of them")
     check_outputs(options.json, options.html)
     for path in filter(None, (options.source, options.target)):
         check_regular(path, "it is read more than once, but is")
+
+
+def _check_limits(options: Any) -> None:
+    """Raises DocmtError for a limit of what is not looked for."""
+    given = changed(options.check, CheckConfig(), "check")
+    for kind, limits in _LIMITS.items():
+        unused = [name for name in given if name.removeprefix("check.") in limits]
+        if options.only and kind not in options.only and unused:
+            raise DocmtError(f"--{unused[0]} is for findings of {kind}, which are not looked for: add it to --only")
 
 
 def _print(report: Report, most: int) -> None:

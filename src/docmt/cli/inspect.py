@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from docmt.cli.corpora import check_outputs
-from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse
+from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, changed, make_parser, parse
 from docmt.cli.results import beside, tell_all
 from docmt.decoding import SearchConfig
-from docmt.errors import DocmtError
+from docmt.errors import DocmtError, printable
 from docmt.settings import check_number
 
 USAGE = """MODEL [options]
@@ -112,12 +112,26 @@ def _check(options: Any) -> None:
                 raise DocmtError(f"--{name} is for the picture: add --figure FILE, or leave it out")
     if options.relative and options.figure is None:
         raise DocmtError("--relative is for the picture: add --figure FILE, or leave it out")
+    _check_unread(options)
     check_outputs(options.json)
     if options.figure is not None:
         from docmt.analysis.figures import format_of
 
         format_of(options.figure)
         check_outputs(str(beside(options.figure)))
+
+
+def _check_unread(options: Any) -> None:
+    """Raises DocmtError for options of computing where nothing is computed, and of a search where there is none."""
+    places = ["device"] * (options.device != "auto") + ["precision"] * (options.precision != "float32")
+    if not options.source and places:
+        raise DocmtError(f"--{places[0]} has no meaning without text to look at, as nothing is computed: leave it out")
+    searched = changed(options.search, SearchConfig(), "search")
+    if options.target:  # which is read in passes of so many tokens, its drafts too
+        searched = [name for name in searched if name != "search.batch_tokens"]
+    if searched and (options.target or not options.source):
+        why = "with TARGET, which is read and not translated" if options.target else "without text to translate"
+        raise DocmtError(f"--{searched[0]} has no meaning {why}: leave it out")
 
 
 def _describe(options: Any) -> int:
@@ -146,6 +160,7 @@ def _compare_runs(options: Any) -> int:
     for name, curves in found.items():
         facts = ", ".join(f"{key.replace('_', ' ')} {value:,.5g}" for key, value in best_of(curves).items())
         lines.append(f"{name:<{width}}  {facts or 'nothing yet'}")
-    curves_json = {name: {key: vars(curve) for key, curve in curves.items()} for name, curves in found.items()}
-    tell_all(options, "\n".join(lines), {"runs": curves_json})
+    # A name that is no UTF-8 stands escaped in the file, as it does in the table and in the picture.
+    numbers = {printable(name): {key: vars(curve) for key, curve in own.items()} for name, own in found.items()}
+    tell_all(options, "\n".join(lines), {"runs": numbers})
     return 0

@@ -37,8 +37,8 @@ def look_into(options: Any) -> int:
     translator = translator_of(options)
     _check_range(options, translator, len(corpus[0]))
     read = corpus if options.target else _translated(options, corpus, translator, failures)
-    looking = _Looking(translator, read)
-    report = looking.report([document_name(options.source, own) for own in read], failures.failures)
+    looking = _Looking(translator, read, [document_name(options.source, own) for own in read], failures.failures)
+    report = looking.report()
     if not report.attentions:
         return failures.print(len(corpus), 0, "documents", "looked at")
     sentences, done = sum(map(len, looking.seen)), len(looking.seen)
@@ -115,27 +115,37 @@ def _translated(
 class _Looking:
     """A model and the documents that are looked at."""
 
-    def __init__(self, translator: Translator, corpus: Sequence[ParallelDocument]) -> None:
-        self.translator, self.corpus = translator, corpus
+    def __init__(
+        self, translator: Translator, corpus: Sequence[ParallelDocument], names: Sequence[str], failures: list[str]
+    ) -> None:
+        """names: of the documents, in the messages in `failures` of those that cannot be read."""
+        self.translator, self.corpus, self.names, self.failures = translator, corpus, names, failures
         self.seen: list[ParallelDocument] = []
         """those that could be looked at"""
-        self.sources = [_ids(translator.tokenizer, own.source, "source") for own in corpus]
-        self.targets = [_ids(translator.tokenizer, own.target, "target") for own in corpus]
-        self.drafts = translator.drafts(self.sources)
+        self.drafts = each_alone(corpus, names, self._drafted, failures)
+        """of each document the first translations that the model reads (none, where it reads none); None: it failed"""
+
+    def _drafted(self, corpus: Sequence[ParallelDocument]) -> Sequence[WordIds]:
+        if not self.translator.model.system.needs().drafts:
+            return [[] for _ in corpus]
+        return self.translator.drafts([self._ids(own.source, "source") for own in corpus]) or []
 
     def _passes(self, number: int) -> Any:
-        translator = self.translator
+        translator, document, drafts = self.translator, self.corpus[number], self.drafts[number]
         return passes(
             translator.model,
-            [self.sources[number]],
-            [self.targets[number]],
+            [self._ids(document.source, "source")],
+            [self._ids(document.target, "target")],
             translator.tokenizer.specials,
             translator.search,
-            None if self.drafts is None else [self.drafts[number]],
+            [drafts] if drafts else None,
         )
 
-    def report(self, names: Sequence[str], failures: list[str]) -> Report:
-        """Of all documents together; those that cannot be read are named in `failures`."""
+    def _ids(self, sentences: Sequence[str], side: Side) -> WordIds:
+        return self.translator.tokenizer.encode_batch(list(sentences), side)
+
+    def report(self) -> Report:
+        """Of all documents together; one that cannot be read does not stop the others."""
         report, translator = Report(), self.translator
         with (
             torch.inference_mode(),
@@ -147,7 +157,8 @@ class _Looking:
                 def work(numbers: Sequence[int]) -> list[Report]:
                     return [look_at_corpus(translator.model, self._passes(own), report) for own in numbers]
 
-                if each_alone([number], [names[number]], work, failures)[0] is not None:
+                drafted = self.drafts[number] is not None
+                if drafted and each_alone([number], [self.names[number]], work, self.failures)[0] is not None:
                     self.seen.append(document)
                 bar.advance(len(document))
         return report
@@ -170,10 +181,6 @@ class _Looking:
             for (source, target), own in zip(document, zip(*pieces.values(), strict=True), strict=True)
         ]
         return {"id": document.id, "sentences": shown, **looks.to_json()}, looks.format()
-
-
-def _ids(tokenizer: Tokenizer, sentences: Sequence[str], side: Side) -> WordIds:
-    return tokenizer.encode_batch(list(sentences), side)
 
 
 def _pieces(tokenizer: Tokenizer, ids: Sequence[int], side: Any) -> list[str]:

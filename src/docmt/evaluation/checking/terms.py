@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 from docmt.documents import ParallelDocument
@@ -31,13 +31,14 @@ def terms(
     for number in range(len(document)):
         for one, other in links.links[first + number]:
             linked[one][other].append(number)
+    forms = _forms(document, linked)
     for source, targets in linked.items():
         if len(source) < _SHORTEST or source not in sides[0].nouns or len(targets) < 2:
             continue
         established = _established(source, targets, config, sides[1], links)
         if sum(len(targets[target]) for target in established) < config.term_occurrences or len(established) < 2:
             continue
-        form = _commonest_form(source, document)
+        form = forms[source].most_common(1)[0][0]
         found = _renderings(form, {target: targets[target] for target in established}, document)
         if sum(len(each.sentences) for each in found) < config.term_occurrences or form in sides[0].numerals:
             continue
@@ -84,10 +85,14 @@ def _renderings(form: str, targets: dict[str, list[int]], document: ParallelDocu
     return found
 
 
-def _commonest_form(source: str, document: ParallelDocument) -> str:
-    """The commonest word of the document with that stem."""
-    said = (word for sentence in document.source for _, _, word in tokens(sentence) if stem(word) == source)
-    return Counter(said).most_common(1)[0][0]
+def _forms(document: ParallelDocument, wanted: Collection[str]) -> dict[str, Counter[str]]:
+    """How often each word of the document stands there, by those stems that are wanted."""
+    found = {source: Counter[str]() for source in wanted}
+    for sentence in document.source:
+        for _, _, word in tokens(sentence):
+            if (own := found.get(stem(word))) is not None:
+                own[word] += 1
+    return found
 
 
 def _is_inflected(one: str, other: str) -> bool:

@@ -52,9 +52,15 @@ def stem(word: str) -> str:
     return folded(word)[:STEM]
 
 
+def similar(one: str, other: str, least: float = 0.0) -> float:
+    """The share of letters that two words have in common, in the same order; or, where that is below `least`, perhaps
+    0."""
+    shorter, longer = sorted((len(folded(one)), len(folded(other))))
+    return _similar(one, other) if 2 * shorter >= least * (shorter + longer) else 0.0
+
+
 @lru_cache(maxsize=1 << 16)
-def similar(one: str, other: str) -> float:
-    """The share of letters that two words have in common, in the same order."""
+def _similar(one: str, other: str) -> float:
     return SequenceMatcher(None, folded(one), folded(other), autojunk=False).ratio()
 
 
