@@ -1,0 +1,100 @@
+"""Random features, whose products estimate a softmax of cosines (Rahimi and Recht 2007; Peng et al. 2021)."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.quasirandom import SobolEngine
+
+from docmt.model.spans import Spans
+
+Drawing = Literal["independent", "orthogonal", "quasi"]
+"""independent: N(0, 1) each; orthogonal: rows of blocks of k are at right angles, with the lengths of independent ones;
+quasi: points of a low-discrepancy sequence (Sobol, scrambled) through the inverse of the normal distribution"""
+SCALE = 0.1
+"""Features are multiplied with it, so that D pairs of sine and cosine give a key that matches the weight D / 100."""
+LENGTH_EPSILON = 1e-3
+
+
+def draw(heads: int, count: int, width: int, how: Drawing, generator: torch.Generator | None = None) -> Tensor:
+    """[H, D, k]: D random directions for each head, on the CPU; without a generator by torch's own."""
+    if how == "independent":
+        return torch.randn(heads, count, width, generator=generator)
+    if how == "orthogonal":
+        blocks = -(-count // width)
+        bases, triangles = torch.linalg.qr(torch.randn(heads, blocks, width, width, generator=generator))
+        bases = bases * triangles.diagonal(dim1=-2, dim2=-1).sign()[..., None, :]  # else some directions are likelier
+        lengths = torch.randn(heads, count, width, generator=generator).norm(dim=-1, keepdim=True)
+        return bases.flatten(1, 2)[:, :count] * lengths
+    if how == "quasi":
+        seed = int(torch.randint(2**31, (), generator=generator))
+        points = SobolEngine(width, scramble=True, seed=seed).draw(heads * count).double()
+        # The points nearest to 0 and 1 are kept from infinity.
+        points = points.clamp(2.0**-32, 1 - 2.0**-32)
+        normal = math.sqrt(2) * torch.erfinv(2 * points - 1)
+        return normal.float().view(heads, count, width)
+    raise ValueError(f"how {how!r}: choose one of {', '.join(get_args(Drawing))}")
+
+
+class RandomFeatures(nn.Module):
+    """phi(x) = s [sin(W u), cos(W u)], u = x / |x|, W = w / tau, so phi(x) . phi(y) ~ s^2 D exp(-|u - v|^2 / 2 tau^2).
+
+    That is, up to a factor, exp(u . v / tau^2): attention by softmax of cosines. `w` is drawn anew at every pass in
+    training; in evaluation it is one that checkpoints carry. tau is learned, one a head (Wu et al. 2022), or, with
+    `per_dimension`, the learned scale of every dimension of a head stands for it (Peng et al. 2021, section 3.1).
+    """
+
+    matrices: Tensor
+
+    def __init__(
+        self,
+        heads: int,
+        width: int,
+        count: int,
+        how: Drawing = "independent",
+        *,
+        temperature: float = 1.0,
+        per_dimension: bool = False,
+        seed: int = 31415,
+    ) -> None:
+        """count: D, pairs of features; width: k."""
+        super().__init__()
+        self.how, self.per_dimension = how, per_dimension
+        generator = torch.Generator().manual_seed(seed)
+        self.register_buffer("matrices", draw(heads, count, width, how, generator))
+        if per_dimension:
+            self.register_buffer("temperature", torch.full((heads, 1, 1), temperature))
+            self.scales = nn.Parameter(torch.ones(heads, 1, width))
+        else:
+            self.temperature = nn.Parameter(torch.full((heads, 1, 1), temperature))
+
+    def directions(self) -> Tensor:
+        """W [H, D, k] of this pass; queries and keys must share one."""
+        found = self.matrices
+        if self.training:
+            heads, count, width = found.shape
+            found = draw(heads, count, width, self.how).to(found)
+        if self.per_dimension:
+            found = found * self.scales
+        return found / self.temperature
+
+    def forward(self, x: Tensor, directions: Tensor) -> Tensor:
+        """x [T, H, k] -> [T, H, 2 D]"""
+        x = x / (x.norm(dim=-1, keepdim=True) + LENGTH_EPSILON)
+        projected = torch.einsum("thk,hdk->thd", x, directions)
+        return SCALE * torch.cat((projected.sin(), projected.cos()), dim=-1)
+
+    def salience(self, key: Tensor, keys: Spans) -> Tensor:
+        """[T, H] what long keys weigh more, exp(r - max r) with r = |key|^2 / (2 k tau^2): "norm rescaling".
+
+        key [T, H, k]; the maximum is that of each span of `keys`, which lie end to end. Cross-attention alone has it
+        (Wu et al. 2022, their code); no gradient goes through the maximum.
+        """
+        r = 0.5 * key.square().sum(-1) / (key.shape[-1] * self.temperature[:, 0, 0].square())
+        spans = torch.repeat_interleave(torch.arange(len(keys)), keys.lengths).to(key.device)
+        most = r.new_full((len(keys), r.shape[1]), -math.inf)
+        most = most.scatter_reduce(0, spans[:, None].expand_as(r), r.detach(), "amax")
+        return (r - most[spans]).exp()

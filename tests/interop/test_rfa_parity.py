@@ -1,0 +1,132 @@
+"""Random feature attention and its gate against what the authors' code computed (tests/data/rfa_tiny/README.md)."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from folders import Variants
+
+from docmt.model.features import RandomFeatures
+from docmt.model.linear import Fading, attend_linear, step_linear
+from docmt.model.spans import Spans
+
+VARIANTS = Variants("rfa_tiny")
+CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+THROUGH_FLOAT32 = {"rtol": 1e-6, "atol": 1e-6}  # their masked form sums and divides in float32
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    found = np.load(VARIANTS.path / "attention_functions.npz")
+    return {name: torch.from_numpy(found[name]) for name in found.files}
+
+
+def features_of(matrices, temperature, scales=None):
+    """Features in float64 with these matrices [H, D, k]."""
+    heads, count, width = matrices.shape
+    made = RandomFeatures(heads, width, count, per_dimension=scales is not None).double().eval()
+    with torch.no_grad():
+        made.matrices.copy_(matrices)
+        made.temperature.copy_(torch.as_tensor(temperature, dtype=torch.float64).expand(heads, 1, 1))
+        if scales is not None:
+            made.scales.copy_(scales)
+    return made
+
+
+def together(interleaved):
+    """Theirs are sine, cosine, sine, ...; ours all sines, then all cosines. The order has no effect on attention."""
+    return torch.cat((interleaved[..., ::2], interleaved[..., 1::2]), dim=-1)
+
+
+@pytest.mark.parametrize(("temperature", "scaled", "name"), [(None, False, "phi_x"), (1.3, True, "phi_x_sigma")])
+def test_features(numbers, temperature, scaled, name):
+    made = features_of(
+        numbers["W"], numbers["tau"] if temperature is None else temperature, numbers["sigma"] if scaled else None
+    )
+    found = made(numbers["x"].flatten(0, 1), made.directions())
+    torch.testing.assert_close(found, together(numbers[name]).flatten(0, 1), **CLOSE)
+
+
+def test_salience_of_keys(numbers):
+    made = features_of(numbers["W"], numbers["tau"])
+    y = numbers["y"].transpose(0, 1)  # [B, T, H, k]
+    found = made(y.flatten(0, 1), made.directions()) * made.salience(y.flatten(0, 1), Spans.tile([6, 6]))[..., None]
+    expected = together(numbers["phi_y_rescaled"]).transpose(0, 1).flatten(0, 1)
+    torch.testing.assert_close(found, expected, **CLOSE)
+
+
+def test_causal_attention_and_steps(numbers):
+    rows = [numbers[name].transpose(0, 1).flatten(0, 1) for name in ("phi_q", "phi_k", "v")]
+    found = attend_linear(*rows, Spans.tile([6, 6]), Spans.tile([6, 6]), causal=True, chunk=4)
+    expected = numbers["causal_recurrent"].transpose(0, 1).flatten(0, 1)
+    torch.testing.assert_close(found.flatten(1), expected, **CLOSE)
+    masked = numbers["causal_masked"].transpose(0, 1).flatten(0, 1)
+    torch.testing.assert_close(found.flatten(1), masked, **THROUGH_FLOAT32)
+
+
+@pytest.mark.parametrize("name", ["", "_g0_g1", "_g0"])
+def test_states(numbers, name):
+    state = numbers["v"].new_zeros(2, 3, 10, 5)
+    for at in range(6):
+        query, key, value = (numbers[own][at] for own in ("phi_q", "phi_k", "v"))
+        left = numbers["g0"][at, ..., 0] if name else None
+        new = {"": 1.0, "_g0_g1": numbers["g1"][at], "_g0": 1 - numbers["g0"][at]}[name]
+        found, state = step_linear(state, query, key * new, value, left)
+        torch.testing.assert_close(found.flatten(1), numbers[f"causal_recurrent{name}"][at], **CLOSE)
+    torch.testing.assert_close(state[..., :-1], numbers[f"causal_recurrent{name}_S"], **CLOSE)
+    torch.testing.assert_close(state[..., -1], numbers[f"causal_recurrent{name}_z"], **CLOSE)
+
+
+def linear(numbers, name, x):
+    return F.linear(x, numbers[f"{name}.weight"], numbers[f"{name}.bias"])
+
+
+def split(x, heads=3):
+    return x.unflatten(-1, (heads, -1))
+
+
+@pytest.mark.parametrize("kind", ["plain", "decay", "avg"])
+@pytest.mark.parametrize("chunk", [4, 64])
+def test_the_causal_module(numbers, kind, chunk):
+    """Rows packed end to end in one pass are what the authors' code gives for each alone."""
+    lengths, ends = numbers["mod_lengths"].tolist(), numbers["mod_sep_indices"].tolist()
+    x = torch.cat([numbers["mod_x"][:length, row] for row, length in enumerate(lengths)])
+    documents = Spans.tile(lengths)
+    sentences = []
+    for length, separators in zip(lengths, ends, strict=True):
+        borders = [0, *(own + 1 for own in separators if own >= 0), length]
+        sentences += [last - first for first, last in pairwise(borders) if last > first]
+    sentences = Spans.tile(sentences)
+    query, key, value = (split(linear(numbers, f"mod_{kind}.{side}_proj", x)) for side in "qkv")
+    made = features_of(numbers["mod_W"], numbers[f"mod_{kind}.tau"])
+    query, key = (made(own, made.directions()) for own in (query, key))
+    fading = None
+    if kind != "plain":
+        gates = linear(numbers, f"mod_{kind}.g_proj", x[sentences.ends - 1])
+        gated = Fading.of(gates, sentences, documents, averaging=kind == "avg")
+        fading = gated.fading
+        key = key if gated.fresh is None else key * gated.fresh[..., None]
+    found = attend_linear(query, key, value, documents, documents, causal=True, fading=fading, chunk=chunk)
+    found = linear(numbers, f"mod_{kind}.out_proj", found.flatten(1))
+    expected = torch.cat([numbers[f"mod_{kind}_alone"][:length, row] for row, length in enumerate(lengths)])
+    torch.testing.assert_close(found, expected, **THROUGH_FLOAT32)
+
+
+@pytest.mark.parametrize("rescaled", [True, False])
+@pytest.mark.parametrize("chunk", [4, 64])
+def test_cross_attention(numbers, rescaled, chunk):
+    lengths = (~numbers["cross_key_padding_mask"]).sum(1).tolist()
+    memory = torch.cat([numbers["cross_encoder_output"][:length, row] for row, length in enumerate(lengths)])
+    keys, queries = Spans.tile(lengths), Spans.tile([11] * 4)
+    made = features_of(numbers["cross_W"], numbers["cross_project.tau"])
+    key, value = (split(linear(numbers, f"cross_project.{side}_proj", memory)) for side in "kv")
+    query = split(linear(numbers, "cross.q_proj", numbers["cross_query"].transpose(0, 1).flatten(0, 1)))
+    weights = made.salience(key, keys)[..., None] if rescaled else 1.0
+    found = attend_linear(
+        made(query, made.directions()), made(key, made.directions()) * weights, value, queries, keys, chunk=chunk
+    )
+    found = linear(numbers, "cross.out_proj", found.flatten(1)).unflatten(0, (4, 11)).transpose(0, 1)
+    expected = numbers[f"cross_{'' if rescaled else 'no'}rescale_out_alone"]
+    torch.testing.assert_close(found, expected, **CLOSE)

@@ -1,0 +1,146 @@
+"""Linear attention: chunk by chunk, token by token and with every weight written out it is one thing."""
+
+import pytest
+import torch
+
+from docmt.model.features import SCALE, RandomFeatures, draw
+from docmt.model.linear import Fading, attend_linear, reference_linear, step_linear
+from docmt.model.spans import Spans
+
+HEADS, FEATURES, WIDTH = 3, 10, 4
+LAYOUTS = {
+    "one token": ([[1]],),
+    "one chunk": ([[3, 2], [4]],),
+    "many chunks": ([[3, 2, 7], [4], [1, 1, 30, 5], [16], [2]],),
+}
+
+
+def layout(name):
+    documents = LAYOUTS[name][0]
+    sentences = Spans.tile([length for document in documents for length in document])
+    return sentences, Spans.tile([sum(document) for document in documents])
+
+
+def inputs(total, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (FEATURES, FEATURES, WIDTH)
+    made = [torch.randn(total, HEADS, n, generator=generator, dtype=torch.float64) for n in shapes]
+    return [x.requires_grad_() for x in made]
+
+
+def faded(kind, gates, sentences, documents, key):
+    """The keys and the fading that a kind of gate makes."""
+    if kind == "none":
+        return key, None
+    fading = Fading.of(gates, sentences, documents, averaging=kind == "average")
+    return (key if fading.fresh is None else key * fading.fresh[..., None]), fading.fading
+
+
+def by_steps(query, key, value, documents, fading):
+    found = []
+    for first, last in zip(documents.starts.tolist(), documents.ends.tolist(), strict=True):
+        state = query.new_zeros(1, HEADS, FEATURES, WIDTH + 1)
+        for at in range(first, last):
+            left = (fading[at] - fading[at - 1]).exp()[None] if fading is not None and at > first else None
+            row, state = step_linear(state, query[None, at], key[None, at], value[None, at], left)
+            found.append(row)
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("kind", ["none", "decay", "average"])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_chunks_steps_and_the_quadratic_form_agree(name, kind):
+    sentences, documents = layout(name)
+    gates = torch.randn(len(sentences), HEADS, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    gates.requires_grad_()
+    found = {}
+    for way in ("chunks of 4", "chunks of 64", "steps", "reference"):
+        query, key, value = leaves = inputs(int(documents.lengths.sum()))
+        keys, fading = faded(kind, gates, sentences, documents, key)
+        if way == "steps":
+            result = by_steps(query, keys, value, documents, fading)
+        elif way == "reference":
+            result = reference_linear(query, keys, value, documents, documents, causal=True, fading=fading)
+        else:
+            chunk = int(way.split()[-1])
+            result = attend_linear(query, keys, value, documents, documents, causal=True, fading=fading, chunk=chunk)
+        wanted = [*leaves, *([] if kind == "none" else [gates])]
+        weighted = (result * torch.arange(result.numel()).view_as(result).cos()).sum()
+        found[way] = [result, *torch.autograd.grad(weighted, wanted, materialize_grads=True)]
+    reference = found.pop("reference")
+    for way, values in found.items():
+        for ours, theirs in zip(values, reference, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9, msg=way)
+    if kind != "none" and len(sentences) > len(documents):
+        plain = reference_linear(*inputs(int(documents.lengths.sum())), documents, documents, causal=True)
+        assert (plain - reference[0]).abs().max() > 0.01
+
+
+def test_attention_to_another_sequence_sees_its_own_spans_only():
+    queries, keys = Spans.tile([5, 1, 9]), Spans(torch.tensor([4, 0, 3]), torch.tensor([6, 3, 11]))
+    query, key, value = (x.detach() for x in inputs(15))
+    expected = reference_linear(query, key, value, queries, keys)
+    for chunk in (4, 64):
+        torch.testing.assert_close(attend_linear(query, key, value, queries, keys, chunk=chunk), expected)
+    changed = key.clone()
+    changed[3] += 1.0  # no segment but the last sees it
+    other = attend_linear(query, changed, value, queries, keys, chunk=4)
+    assert torch.equal(other[:6], attend_linear(query, key, value, queries, keys, chunk=4)[:6])
+    assert not torch.equal(other[6:], expected[6:])
+
+
+def test_causal_attention_is_of_a_sequence_to_itself():
+    query, key, value = inputs(6)
+    with pytest.raises(ValueError, match="the same spans twice"):
+        attend_linear(query, key, value, Spans.tile([6]), Spans.tile([5]), causal=True)
+
+
+def test_fading_over_a_book_stays_exact():
+    sentences = Spans.tile([1] * 20_000)
+    fading = Fading.of(torch.full((20_000, 1), -1.0), sentences, Spans.tile([20_000])).fading
+    assert float((fading[-1] - fading[-2]).exp()) == pytest.approx(1 / (1 + torch.e), rel=1e-9)
+
+
+@pytest.mark.parametrize("how", ["independent", "orthogonal", "quasi"])
+def test_features_estimate_the_softmax_of_cosines(how):
+    torch.manual_seed(0)
+    features = RandomFeatures(2, 8, 4096, how, temperature=1.3).eval()
+    x, y = torch.randn(2, 5, 2, 8)
+    found = (features(x, features.directions()) * features(y, features.directions())).sum(-1)
+    u, v = (z / z.norm(dim=-1, keepdim=True) for z in (x, y))
+    expected = SCALE**2 * 4096 * ((u * v).sum(-1).sub(1) / 1.3**2).exp()
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05 * SCALE**2 * 4096)
+
+
+@pytest.mark.parametrize("how", ["independent", "orthogonal", "quasi"])
+def test_directions_are_normal_and_drawn_from_the_seed(how):
+    found = draw(2, 2000, 8, how, torch.Generator().manual_seed(3))
+    assert torch.equal(found, draw(2, 2000, 8, how, torch.Generator().manual_seed(3)))
+    assert found.shape == (2, 2000, 8)
+    assert found.mean(dim=(0, 1)).abs().max() < 0.06
+    assert (found.std(dim=(0, 1)) - 1).abs().max() < 0.06
+    if how == "orthogonal":
+        products = found[0, :8] @ found[0, :8].T
+        assert (products - products.diagonal().diag()).abs().max() < 1e-4
+
+
+def test_training_draws_anew_and_evaluation_takes_what_the_checkpoint_has():
+    torch.manual_seed(0)
+    features = RandomFeatures(2, 4, 6)
+    first, second = features.directions(), features.directions()
+    assert not torch.equal(first, second)
+    features.eval()
+    assert torch.equal(features.directions(), features.directions())
+    other = RandomFeatures(2, 4, 6, seed=1).eval()
+    assert not torch.equal(other.directions(), features.directions())
+    other.load_state_dict(features.state_dict())
+    assert torch.equal(other.directions(), features.directions())
+
+
+def test_salience_is_that_of_each_span_and_its_largest_is_one():
+    features = RandomFeatures(2, 4, 6, temperature=0.8).eval()
+    key, keys = torch.randn(7, 2, 4), Spans.tile([3, 4])
+    found = features.salience(key, keys)
+    for span in (slice(0, 3), slice(3, 7)):
+        r = (key[span].norm(dim=-1) * 4**-0.5 / 0.8).square() / 2
+        torch.testing.assert_close(found[span], (r - r.max(0).values).exp())
