@@ -1,5 +1,6 @@
 """Every system with the options that change what it computes, as settings of a model."""
 
+from docmt.model.sizes import Linear
 from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
 
 
@@ -30,6 +31,16 @@ SYSTEMS = {
     "sentence": {"system": "sentence"},
     "concat, keep last": {"system": "concat", "concat": Concat(sentences=3)},
     "concat, keep prefix": {"system": "concat", "concat": Concat(sentences=3, keep="prefix")},
+    "concat, linear, keep last": {"system": "concat", "concat": Concat(sentences=3, attention="linear")},
+    "concat, linear, gates": {
+        "system": "concat",
+        "concat": Concat(sentences=3, attention="linear", keep="prefix"),
+        "linear": Linear(features=5, cross_features=7, gate="decay", gate_bias=0.5),
+    },
+    "group, linear over the document": {
+        "group": Group(global_attention="linear"),
+        "linear": Linear(gate="average", gates="layer", rescale=False, temperature="dimension", drawing="orthogonal"),
+    },
     "context": context(),
     "context, as published": context(branch="published", sentences=1),
     "context, no gate": context(gating="residual"),

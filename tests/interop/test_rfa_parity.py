@@ -52,7 +52,9 @@ def test_features(numbers, temperature, scaled, name):
 def test_salience_of_keys(numbers):
     made = features_of(numbers["W"], numbers["tau"])
     y = numbers["y"].transpose(0, 1)  # [B, T, H, k]
-    found = made(y.flatten(0, 1), made.directions()) * made.salience(y.flatten(0, 1), Spans.tile([6, 6]))[..., None]
+    salience = made.salience(y.flatten(0, 1)).unflatten(0, (2, 6))
+    weights = (salience - salience.amax(dim=1, keepdim=True)).exp().flatten(0, 1)
+    found = made(y.flatten(0, 1), made.directions()) * weights[..., None]
     expected = together(numbers["phi_y_rescaled"]).transpose(0, 1).flatten(0, 1)
     torch.testing.assert_close(found, expected, **CLOSE)
 
@@ -123,10 +125,9 @@ def test_cross_attention(numbers, rescaled, chunk):
     made = features_of(numbers["cross_W"], numbers["cross_project.tau"])
     key, value = (split(linear(numbers, f"cross_project.{side}_proj", memory)) for side in "kv")
     query = split(linear(numbers, "cross.q_proj", numbers["cross_query"].transpose(0, 1).flatten(0, 1)))
-    weights = made.salience(key, keys)[..., None] if rescaled else 1.0
-    found = attend_linear(
-        made(query, made.directions()), made(key, made.directions()) * weights, value, queries, keys, chunk=chunk
-    )
+    salience = made.salience(key) if rescaled else None
+    query, key = (made(own, made.directions()) for own in (query, key))
+    found = attend_linear(query, key, value, queries, keys, salience=salience, chunk=chunk)
     found = linear(numbers, "cross.out_proj", found.flatten(1)).unflatten(0, (4, 11)).transpose(0, 1)
     expected = numbers[f"cross_{'' if rescaled else 'no'}rescale_out_alone"]
     torch.testing.assert_close(found, expected, **CLOSE)

@@ -89,6 +89,16 @@ def test_attention_to_another_sequence_sees_its_own_spans_only():
     assert not torch.equal(other[6:], expected[6:])
 
 
+def test_salient_keys_weigh_more_by_span():
+    queries, keys = Spans.tile([5, 1, 9]), Spans(torch.tensor([4, 0, 3]), torch.tensor([6, 3, 11]))
+    query, key, value = (x.detach() for x in inputs(15))
+    salience = 30 * torch.rand(15, HEADS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    expected = reference_linear(query, key, value, queries, keys, salience=salience)
+    for chunk in (4, 64):
+        found = attend_linear(query, key, value, queries, keys, salience=salience, chunk=chunk)
+        torch.testing.assert_close(found, expected)
+
+
 def test_causal_attention_is_of_a_sequence_to_itself():
     query, key, value = inputs(6)
     with pytest.raises(ValueError, match="the same spans twice"):
@@ -135,12 +145,3 @@ def test_training_draws_anew_and_evaluation_takes_what_the_checkpoint_has():
     assert not torch.equal(other.directions(), features.directions())
     other.load_state_dict(features.state_dict())
     assert torch.equal(other.directions(), features.directions())
-
-
-def test_salience_is_that_of_each_span_and_its_largest_is_one():
-    features = RandomFeatures(2, 4, 6, temperature=0.8).eval()
-    key, keys = torch.randn(7, 2, 4), Spans.tile([3, 4])
-    found = features.salience(key, keys)
-    for span in (slice(0, 3), slice(3, 7)):
-        r = (key[span].norm(dim=-1) * 4**-0.5 / 0.8).square() / 2
-        torch.testing.assert_close(found[span], (r - r.max(0).values).exp())

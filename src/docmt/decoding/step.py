@@ -18,7 +18,10 @@ from docmt.decoding.caches import (
 )
 from docmt.decoding.ensemble import Memories, Model, mean_probability, members_of
 from docmt.decoding.frame import Row
+from docmt.decoding.linear_caches import LinearCrossCache, LinearSelfCache
 from docmt.model.attention import Attention
+from docmt.model.linear import linear_states
+from docmt.model.linear_attention import LinearAttention
 from docmt.model.sight import Sight
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
@@ -79,14 +82,14 @@ class StepView:
         self, model: TranslationModel, memories: Mapping[str, Memory], rows: Sequence[Row], beams: int
     ) -> None:
         """rows: one for each of the D documents of the search."""
-        by_sight: dict[Sight, list[Attention]] = {}
+        by_kind: dict[tuple[type[Attention], Sight], list[Attention]] = {}
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
-                by_sight.setdefault(module.sight.place, []).append(module)
+                by_kind.setdefault((type(module), module.sight.place), []).append(module)
         self.places: dict[Attention, tuple[Cache, int]] = {}
         self.caches: list[Cache] = []
         single = all(len(row.sentences) == 1 for row in rows)
-        for sight, attentions in by_sight.items():
+        for (_, sight), attentions in by_kind.items():
             if sight.memory == "self":
                 like = torch.empty(model.config.width, dtype=_projected_dtype(attentions[0]), device=model.device)
                 self.caches.append(_own_cache(sight, attentions, like, len(rows), beams, single))
@@ -103,6 +106,11 @@ class StepView:
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """x [R, d] -> [R, d]"""
         cache, number = self.places[attention]
+        if isinstance(attention, LinearAttention):
+            if isinstance(cache, LinearSelfCache):
+                key, value = attention.shown(x)
+                cache.read(number, key, value, None if attention.gate is None else attention.gates(x))
+            return cache.attend(number, attention.asked(x)).to(x.dtype).flatten(-2)
         query = attention.split(attention.query(x))
         if attention.sight.memory == "self":
             cache.store(number, attention.split(attention.key(x)), attention.split(attention.value(x)))
@@ -141,6 +149,8 @@ def _own_cache(
     sight: Sight, attentions: Sequence[Attention], like: Tensor, documents: int, beams: int, single: bool
 ) -> Cache:
     """For the hypotheses' own states, which are as `like` [d]."""
+    if isinstance(attentions[0], LinearAttention):
+        return LinearSelfCache(len(attentions), attentions[0].averaging)
     if sight.part == "before":
         return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, sight)
     if sight.part == "sentence" and not single:
@@ -158,12 +168,20 @@ def _memory_cache(
         spans = spans.select(torch.tensor([row.sentences[0] for row in rows]))
         index = spans.indices().to(memory.states.device)
         states, spans = [own.index_select(0, index) for own in states], Spans.tile(spans.lengths)
+    if isinstance(attentions[0], LinearAttention):
+        return LinearCrossCache([_states(*each, spans) for each in zip(attentions, states, strict=True)], beams)
     keys = [attention.split(attention.key(own)) for attention, own in zip(attentions, states, strict=True)]
     values = [attention.split(attention.value(own)) for attention, own in zip(attentions, states, strict=True)]
     keys, values, spans = with_something(keys, values, spans)
     if single or sight.part == "document":
         return DocumentCrossCache(keys, values, spans, beams)
     return SentenceCrossCache(keys, values, spans, len(rows) * beams)
+
+
+def _states(attention: Attention, states: Tensor, spans: Spans) -> Tensor:
+    """[D, H, F, k + 1]: all that linear attention can find in each span of the states."""
+    assert isinstance(attention, LinearAttention)
+    return linear_states(*attention.shown(states), spans, attention.salience(states))
 
 
 def _documents(memory: Memory, rows: Sequence[Row]) -> Spans:

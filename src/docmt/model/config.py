@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from docmt.errors import DocmtError
-from docmt.model.sizes import PRESETS, Sizes
+from docmt.model.sizes import PRESETS, Linear, Sizes
 from docmt.model.systems import SYSTEMS, Concat, Context, Group, Hierarchical, MultiHop, System
 from docmt.settings import brief, build, check_fields, flat, plain
 
@@ -49,6 +49,12 @@ class ModelConfig(Sizes):
                     f"model.system {name}"
                 )
         check_fields(self.chosen, f"model.{self.system}.")
+        check_fields(self.linear, "model.linear.")
+        if self.linear != Linear() and not self.chosen.linear:
+            raise DocmtError(
+                f"model.linear is set, but this {self.system} model has no linear attention: leave it out, or set "
+                "model.group.global_attention or model.concat.attention linear"
+            )
         self.chosen.check(filled)
         if self.source_vocabulary_size and self.family != "thumt":
             raise DocmtError("model.source_vocabulary_size is for model.family thumt: leave it out")

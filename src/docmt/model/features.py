@@ -9,8 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.quasirandom import SobolEngine
 
-from docmt.model.spans import Spans
-
 Drawing = Literal["independent", "orthogonal", "quasi"]
 """independent: N(0, 1) each; orthogonal: rows of blocks of k are at right angles, with the lengths of independent ones;
 quasi: points of a low-discrepancy sequence (Sobol, scrambled) through the inverse of the normal distribution"""
@@ -87,14 +85,9 @@ class RandomFeatures(nn.Module):
         projected = torch.einsum("thk,hdk->thd", x, directions)
         return SCALE * torch.cat((projected.sin(), projected.cos()), dim=-1)
 
-    def salience(self, key: Tensor, keys: Spans) -> Tensor:
-        """[T, H] what long keys weigh more, exp(r - max r) with r = |key|^2 / (2 k tau^2): "norm rescaling".
+    def salience(self, key: Tensor) -> Tensor:
+        """[T, H] the logarithm of what long keys [T, H, k] weigh more, |key|^2 / (2 k tau^2): "norm rescaling".
 
-        key [T, H, k]; the maximum is that of each span of `keys`, which lie end to end. Cross-attention alone has it
-        (Wu et al. 2022, their code); no gradient goes through the maximum.
+        Cross-attention alone has it (Wu et al. 2022, their code).
         """
-        r = 0.5 * key.square().sum(-1) / (key.shape[-1] * self.temperature[:, 0, 0].square())
-        spans = torch.repeat_interleave(torch.arange(len(keys)), keys.lengths).to(key.device)
-        most = r.new_full((len(keys), r.shape[1]), -math.inf)
-        most = most.scatter_reduce(0, spans[:, None].expand_as(r), r.detach(), "amax")
-        return (r - most[spans]).exp()
+        return 0.5 * key.square().sum(-1) / (key.shape[-1] * self.temperature[:, 0, 0].square())

@@ -39,8 +39,10 @@ class Bucket:
 class Pattern:
     """Which query segments see which key spans: what the kernels need to know, worked out once a batch."""
 
-    def __init__(self, queries: Spans, keys: Spans, causal: bool, key_total: int) -> None:
-        """key_total: tokens of the memory that the key spans lie in."""
+    def __init__(
+        self, queries: Spans, keys: Spans, causal: bool, key_total: int, sentences: Spans | None = None
+    ) -> None:
+        """key_total: tokens of the memory that the key spans lie in; sentences: of what asks, where that matters."""
         if len(queries) != len(keys):
             raise ValueError(f"{len(queries)} query segments but {len(keys)} key spans: they must be aligned")
         if causal and not torch.equal(queries.lengths, keys.lengths):
@@ -48,7 +50,7 @@ class Pattern:
         total = int(queries.lengths.sum())
         if not queries.tiles(total):
             raise ValueError("query segments must lie end to end from position 0")
-        self.queries, self.keys, self.causal = queries, keys, causal
+        self.queries, self.keys, self.causal, self.sentences = queries, keys, causal, sentences
         self.query_total, self.key_total = total, key_total
         self.sees_nothing = not bool((queries.lengths * keys.lengths).any())
         self._on_device: dict[object, Any] = {}

@@ -8,6 +8,7 @@ need look at every key again. `attend_linear` does it chunk by chunk, `step_line
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +31,7 @@ def attend_linear(
     causal: bool = False,
     *,
     fading: Tensor | None = None,
+    salience: Tensor | None = None,
     floor: float = FLOOR,
     chunk: int = CHUNK,
 ) -> Tensor:
@@ -38,7 +40,8 @@ def attend_linear(
     query [Tq, H, F] and key [Tk, H, F] are features, value is [Tk, H, k]; returns [Tq, H, k]. `queries` tile the Tq
     positions. With `causal`, queries and keys are the same spans, and a token sees those up to itself. fading [T, H],
     with causal only: the logarithm of what is left, from the begin on, of a key of weight 1; that of key s in the eyes
-    of query t is multiplied by exp(fading_t - fading_s).
+    of query t is multiplied by exp(fading_t - fading_s). salience [Tk, H], without causal only: the logarithm of a
+    weight of each key; in each span they are divided by the largest, which gets no gradient.
     """
     asked = _Chunks(queries, chunk, query.device)
     if causal:
@@ -46,11 +49,25 @@ def attend_linear(
             raise ValueError("causal linear attention is of a sequence to itself: give the same spans twice")
         found = _causal(query, key, value, asked, None if fading is None else asked.gather(fading))
     else:
-        seen = _Chunks(keys, chunk, key.device)
-        states = torch.matmul(seen.gather(key).mT, seen.gather(_with_ones(value)))  # [N, H, F, k + 1]
-        sums = states.new_zeros(len(keys), *states.shape[1:]).index_add(0, seen.segments, states)
-        found = torch.matmul(asked.gather(query), sums[asked.segments])
+        states = linear_states(key, value, keys, salience, chunk)
+        found = torch.matmul(asked.gather(query), states[asked.segments])
     return _divided(asked.scatter(found), floor)
+
+
+def linear_states(
+    key: Tensor, value: Tensor, keys: Spans, salience: Tensor | None = None, chunk: int = CHUNK
+) -> Tensor:
+    """[S, H, F, k + 1]: all that there is to find in each span; see `attend_linear`."""
+    seen = _Chunks(keys, chunk, key.device)
+    k = seen.gather(key)  # [N, H, C, F]
+    if salience is not None:
+        own = seen.gather(salience)  # [N, H, C, 1]
+        most = own.new_full((len(keys), own.shape[1]), -math.inf)
+        index = seen.segments[:, None].expand(-1, own.shape[1])
+        most = most.scatter_reduce(0, index, own.detach().amax(dim=(2, 3)), "amax")
+        k = k * (own - most[seen.segments][..., None, None]).exp()
+    states = torch.matmul(k.mT, seen.gather(_with_ones(value)))
+    return states.new_zeros(len(keys), *states.shape[1:]).index_add(0, seen.segments, states)
 
 
 def _causal(query: Tensor, key: Tensor, value: Tensor, chunks: _Chunks, fading: Tensor | None) -> Tensor:
@@ -92,7 +109,7 @@ class _Chunks:
     def gather(self, x: Tensor) -> Tensor:
         """x [T, H] or [T, H, n] -> [N, H, C, 1] or [N, H, C, n]; features and values of padding are zero.
 
-        Of [T, H], the fading, padding repeats the last: it goes on from there.
+        Of [T, H], fading or salience, padding repeats the last.
         """
         if x.dim() == 2:
             return x[self.tokens].transpose(1, 2)[..., None]
@@ -142,7 +159,12 @@ def step_linear(
     if left is not None:
         state = state * left[..., None, None]
     state = state + key[..., None] * _with_ones(value)[..., None, :]
-    return _divided(torch.matmul(query[..., None, :], state)[..., 0, :], floor), state
+    return read_linear(query[..., None, :], state, floor)[..., 0, :], state
+
+
+def read_linear(query: Tensor, state: Tensor, floor: float = FLOOR) -> Tensor:
+    """What n queries [..., n, F] find in each state [..., F, k + 1]: [..., n, k]."""
+    return _divided(torch.matmul(query, state), floor)
 
 
 def reference_linear(
@@ -154,6 +176,7 @@ def reference_linear(
     causal: bool = False,
     *,
     fading: Tensor | None = None,
+    salience: Tensor | None = None,
     floor: float = FLOOR,
 ) -> Tensor:
     """`attend_linear` with every weight written out, one segment after the other: quadratic, to compare with."""
@@ -167,6 +190,9 @@ def reference_linear(
         if fading is not None:
             own = fading[at : at + length].T  # [H, q]
             weights = weights * (own[:, :, None] - own[:, None]).clamp(max=0).exp().to(weights.dtype)
+        if salience is not None:
+            own = salience[begin : begin + seen].T  # [H, s]
+            weights = weights * (own - own.detach().amax(dim=1, keepdim=True)).exp()[:, None]
         found.append(torch.einsum("hqs,shk->qhk", weights, _with_ones(value[begin : begin + seen])))
     return _divided(torch.cat(found), floor)
 

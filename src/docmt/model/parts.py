@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from docmt.model.attention import Attention, Gate, GroupAttention
 from docmt.model.hops import Hops, SentenceEncoder
 from docmt.model.layers import FeedForward, GatedResidual, Layer, Residual
+from docmt.model.linear_attention import LinearAttention
 from docmt.model.packed import SentenceFrame
 from docmt.model.positions import FIRST_POSITION, LearnedPositions, SinusoidalPositions
 from docmt.model.recurrent import Bilstm
@@ -90,17 +91,22 @@ class Parts:
                 holder.add_module(name, module)
         return holder
 
+    def linear_attention(self, sight: Sight) -> LinearAttention:
+        """Linear attention over what `sight` names."""
+        return LinearAttention(self.sizes.width, self.sizes.heads, sight, self.sizes.linear)
+
     def group_attention(
-        self, local: Sight | None = None, whole: Sight | None = None, gate_bias: float = 0.0
+        self, local: Sight | None = None, whole: Sight | None = None, gate_bias: float = 0.0, linear: bool = False
     ) -> GroupAttention:
         """Attention within sentences (`local`), over the document (`whole`), or both joined by a gate.
 
-        gate_bias: where the bias of the gate begins.
+        gate_bias: where the bias of the gate begins; linear: that over the document is.
         """
+        over_document = self.linear_attention if linear else self.attention
         both = local is not None and whole is not None
         return GroupAttention(
             None if local is None else self.attention(local),
-            None if whole is None else self.attention(whole),
+            None if whole is None else over_document(whole),
             Gate(self.sizes.width, gate_bias) if both else None,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from docmt.errors import DocmtError
@@ -16,6 +16,30 @@ PRESETS: dict[str, dict[str, int]] = {
     "big": {"width": 1024, "feed_forward": 4096, "heads": 16, "encoder_layers": 6, "decoder_layers": 6},
     "large": {"width": 1024, "feed_forward": 4096, "heads": 16, "encoder_layers": 12, "decoder_layers": 12},
 }
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Linear attention (Peng et al. 2021; Wu et al. 2022), where the system has any."""
+
+    features: int = ranged(32, 1, 65_536)
+    """random features of each head, pairs of sine and cosine, of attention to the sequence itself"""
+    cross_features: int = ranged(256, 1, 65_536)
+    """the same of attention to the source, which has no gate to help it"""
+    drawing: Literal["independent", "orthogonal", "quasi"] = "independent"
+    """how features are drawn: independently, in blocks at right angles, or from a low-discrepancy sequence"""
+    temperature: Literal["head", "dimension"] = "head"
+    """what is learned of the sharpness: a temperature a head (Wu et al. 2022), or a scale of each dimension of a head
+    (Peng et al. 2021)"""
+    gate: Literal["none", "decay", "average"] = "none"
+    """how what was said fades at the end of each sentence: not, by a gate (sgate), or by a gate whose rest is the
+    weight of what is new (sgate-avg)"""
+    gates: Literal["head", "layer"] = "head"
+    """a gate for each head (their code) or one for the layer (their paper)"""
+    gate_bias: float = ranged(2.0, -100, 100)
+    """bias that these gates start with; at 2 a sentence leaves 88 % of what was there to the next"""
+    rescale: bool = True
+    """long keys of the source weigh more ("norm rescaling")"""
 
 
 @dataclass(frozen=True)
@@ -60,6 +84,9 @@ class Sizes:
     """instances hold fewer tokens than this on each side, in training and in translation"""
     instance_sentences: int = ranged(1000, 1, MANY)
     """most sentences of an instance, in training and in translation"""
+
+    linear: Linear = field(default_factory=Linear)
+    """linear attention, for systems that have any"""
 
     def check_sizes(self) -> None:
         """Raises DocmtError for sizes that do not fit together; those left at 0 must have been filled in."""

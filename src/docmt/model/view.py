@@ -125,7 +125,7 @@ class FullView:
             queries = self.layout.documents if sight.part == "document" else self.layout.sentences
             if queries is None:
                 raise ValueError(f"what is computed has no documents, but {sight} asks for them")
-            pattern = Pattern(queries, self._keys(sight), sight.causal, len(memory))
+            pattern = Pattern(queries, self._keys(sight), sight.causal, len(memory), self.layout.sentences)
             self._patterns[sight.place] = pattern
         return memory, pattern
 

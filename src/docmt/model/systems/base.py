@@ -58,6 +58,11 @@ class System:
         """The option, if it is set, that has a meaning only with a model to start from."""
         return ""
 
+    @property
+    def linear(self) -> bool:
+        """Whether some of its attentions are linear."""
+        return False
+
     def needs(self) -> Needs:
         """Which sentences it reads together."""
         return Needs(sentences=1)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from docmt.errors import DocmtError
+from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
 from docmt.model.systems.base import Order, Rules, System
 from docmt.model.systems.document import Document
 from docmt.model.systems.needs import Needs
 from docmt.settings import ranged
+
+if TYPE_CHECKING:
+    from docmt.model.attention import GroupAttention
+    from docmt.model.parts import Parts
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,8 @@ class Concat(Document):
     keep: Literal["last", "prefix"] = "last"
     """translation: every window is translated anew and its last sentence kept (last, as in the paper), or the
     document's own earlier translations are forced and only the last sentence is searched (prefix, as in their code)"""
+    attention: Literal["softmax", "linear"] = "softmax"
+    """of the decoder: softmax, or random features in its place, with the options of model.linear (RFA)"""
     padding_windows: bool = False
     """train on further, shorter windows at the end of each document, so that its last sentences stand in every place of
     a window as well"""
@@ -45,6 +52,21 @@ class Concat(Document):
     def predicts(self) -> Literal["all", "last"]:
         """As `loss` says."""
         return self.loss
+
+    @property
+    def linear(self) -> bool:
+        """As `attention` says."""
+        return self.attention == "linear"
+
+    def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
+        """Attention over the window; where it is linear, that of the encoder is not."""
+        in_decoder = sight.causal or sight.memory != "self"
+        return parts.group_attention(whole=replace(sight, part="document"), linear=self.linear and in_decoder)
+
+    def origin(self, name: str) -> str | None:
+        """Attention over the window starts from that within the sentence; features and gates are new."""
+        new = self.linear and (".features." in name or ".gate." in name)
+        return None if new else super().origin(name)
 
     def needs(self) -> Needs:
         """A window at every sentence."""

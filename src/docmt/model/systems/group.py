@@ -39,6 +39,14 @@ class Group(System):
     """with initialize_from: attention over the document starts at random (published), or as a copy of that within
     sentences"""
 
+    global_attention: Literal["softmax", "linear"] = "softmax"
+    """attention over the document: softmax (published), or linear in its length, with the options of model.linear"""
+
+    @property
+    def linear(self) -> bool:
+        """As `global_attention` says."""
+        return self.global_attention == "linear"
+
     @property
     def order(self) -> Order:
         """A row of the search is an instance."""
@@ -75,7 +83,7 @@ class Group(System):
         """Group attention, in the top layers what `top` says, and without locality attention over the document."""
         whole = replace(sight, part="document")
         if not (self.self_locality if sight.memory == "self" else self.cross_locality):
-            return parts.group_attention(whole=whole)
+            return parts.group_attention(whole=whole, linear=self.linear)
         total, top = parts.sizes.decoder_layers, self.cross_layers
         if sight.memory == "self":
             total, top = (
@@ -84,11 +92,11 @@ class Group(System):
         if number < total - top or self.top == "group":
             return parts.group_attention(local=sight)
         if self.top == "global":
-            return parts.group_attention(whole=whole)
-        return parts.group_attention(local=sight, whole=whole, gate_bias=self.gate_bias)
+            return parts.group_attention(whole=whole, linear=self.linear)
+        return parts.group_attention(local=sight, whole=whole, gate_bias=self.gate_bias, linear=self.linear)
 
     def origin(self, name: str) -> str | None:
         """Group attention starts from that of the sentence model; gates and global attention are new, or its copy."""
-        if ".gate." in name or (".whole." in name and self.global_from == "random"):
+        if ".gate." in name or ".features." in name or (".whole." in name and self.global_from == "random"):
             return None
         return name.replace(".whole.", ".local.")

@@ -1,0 +1,79 @@
+"""What linear attention remembers between steps: a state of one size, however much was said.
+
+Notation as in `caches`; F features of a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from docmt.decoding.caches import Cache
+from docmt.model.linear import read_linear, step_linear
+
+
+class LinearSelfCache(Cache):
+    """The state of each row, with the gate that waits for its sentence to end."""
+
+    def __init__(self, layers: int, averaging: bool) -> None:
+        """averaging: what is new weighs what the gate takes from the old."""
+        self.averaging = averaging
+        self.states: list[Tensor | None] = [None] * layers  # [R, H, F, k + 1]
+        self.gates: list[Tensor | None] = [None] * layers  # [R, H] after the last token, in 0..1
+        self.fresh: list[Tensor | None] = [None] * layers  # [R, H] what the sentence's keys weigh
+
+    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
+        """See `Cache`."""
+        self.begins = (offsets == 0)[:, None]
+
+    def read(self, layer: int, key: Tensor, value: Tensor, gates: Tensor | None) -> None:
+        """Takes in features [R, H, F] and values [R, H, k]; gates [R, H], before the sigmoid, if there are any."""
+        self.key, self.value = key, value
+        self.left: Tensor | None = None
+        if gates is None:
+            return
+        before, fresh = self.gates[layer], self.fresh[layer]
+        self.gates[layer] = gates.sigmoid()
+        if before is None or fresh is None:  # the first sentence weighs all
+            self.fresh[layer] = torch.ones_like(gates)
+            return
+        self.left = torch.where(self.begins, before, 1.0)
+        self.fresh[layer] = fresh = torch.where(self.begins, 1.0 - before, fresh)
+        if self.averaging:
+            self.key = key * fresh[..., None]
+
+    def attend(self, layer: int, query: Tensor) -> Tensor:
+        """[R, H, F] -> [R, H, k]"""
+        state = self.states[layer]
+        if state is None:
+            state = self.key.new_zeros(*self.key.shape, self.value.shape[-1] + 1)
+        found, self.states[layer] = step_linear(state, query, self.key, self.value, self.left)
+        return found
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i goes on from what row rows[i] remembers."""
+        for kept in (self.states, self.gates, self.fresh):
+            kept[:] = [None if own is None else own.index_select(0, rows) for own in kept]
+
+    def keep(self, rows: Tensor, documents: Tensor) -> None:
+        """See `Cache`."""
+        self.reorder(rows)
+
+
+class LinearCrossCache(Cache):
+    """All that there is to find in what each document looks at."""
+
+    def __init__(self, states: Sequence[Tensor], beams: int) -> None:
+        """states: for each layer [D, H, F, k + 1]."""
+        self.states, self.beams = list(states), beams
+
+    def attend(self, layer: int, query: Tensor) -> Tensor:
+        """[R, H, F] -> [R, H, k]"""
+        by_document = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, F]
+        return read_linear(by_document, self.states[layer]).transpose(1, 2).flatten(0, 1)
+
+    def keep(self, rows: Tensor, documents: Tensor) -> None:
+        """See `Cache`."""
+        self.states = [own.index_select(0, documents) for own in self.states]
