@@ -24,6 +24,7 @@ from docmt.model.gates import Opening
 from docmt.model.hierarchy import Hierarchy, SentenceAttention
 from docmt.model.kernels import Pattern
 from docmt.model.layers import Layer
+from docmt.model.linear_attention import LinearAttention
 from docmt.model.view import FullView, View
 
 _SCOPES = {"sentence": "local", "document": "global", "before": "before"}
@@ -84,11 +85,15 @@ class TokenLook(Look):
 
     def blocks(self) -> Iterator[Block]:
         """The kernels do not give the weights out, so they are computed once more."""
+        pattern = self.pattern
+        if isinstance(self.attention, LinearAttention):
+            query, shown = self.attention.features_of(self.asks, self.memory, pattern)
+            return weight_blocks(query, shown.key, pattern.queries, pattern.keys, pattern.causal, linear=shown)
         query = self.attention.split(self.attention.query(self.asks))
         if (times := self.pattern.query_total // max(len(query), 1)) > 1:
             query = query.repeat(times, 1, 1)
         key = self.attention.split(self.attention.key(self.memory))
-        return weight_blocks(query, key, self.pattern.queries, self.pattern.keys, self.pattern.causal)
+        return weight_blocks(query, key, pattern.queries, pattern.keys, pattern.causal)
 
     @property
     def chooses(self) -> bool:

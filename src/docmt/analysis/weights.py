@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from docmt.model import Spans
+from docmt.model.linear import FLOOR
+from docmt.model.linear_attention import Shown
 
 # Scores held at once: 16 MB in float32, several times over (90 MB in all for an instance of 2048 tokens with 8 heads,
 # 256 queries at a time, where all of its scores would be 134 MB each time).
@@ -37,12 +39,20 @@ class Block(NamedTuple):
 
 
 def weight_blocks(
-    query: Tensor, key: Tensor, queries: Spans, keys: Spans, causal: bool = False, *, most_scores: int = MOST_SCORES
+    query: Tensor,
+    key: Tensor,
+    queries: Spans,
+    keys: Spans,
+    causal: bool = False,
+    *,
+    linear: Shown | None = None,
+    most_scores: int = MOST_SCORES,
 ) -> Iterator[Block]:
     """The attention weights of query [Tq, H, k] over key [Tk, H, k], with the pattern as `attend` takes it.
 
-    At most `most_scores` scores (or one query against its keys) are held at once; float32 throughout. Queries without
-    any key are in no block.
+    linear: both are features, of which this is what keys show; then weights are those of linear attention, some of
+    which may be below 0, and whose sum may be below 1. At most `most_scores` scores (or one query against its keys)
+    are held at once; float32 throughout. Queries without any key are in no block.
     """
     heads, width = query.shape[1:]
     for members, first, last in _blocks(queries, keys, heads, most_scores):
@@ -55,8 +65,24 @@ def weight_blocks(
             q = query[q_rows.to(query.device)].float().transpose(1, 2) * width**-0.5  # [n, H, q, k]
             k = key[k_rows.to(key.device)].float().permute(0, 2, 3, 1)  # [n, H, k, l]
             seen = seen.to(query.device)
-            scores = (q @ k).masked_fill_(~seen[:, None], -math.inf)  # [n, H, q, l]
-            yield Block(q_rows.to(q.device), q_real.to(q.device), k_rows.to(q.device), seen, scores.softmax(-1))
+            scores = q @ k  # [n, H, q, l]
+            if linear is None:
+                weights = scores.masked_fill_(~seen[:, None], -math.inf).softmax(-1)
+            else:
+                weights = _linear_weights(scores * width**0.5, linear, q_rows, k_rows, seen)
+            yield Block(q_rows.to(q.device), q_real.to(q.device), k_rows.to(q.device), seen, weights)
+
+
+def _linear_weights(products: Tensor, shown: Shown, q_rows: Tensor, k_rows: Tensor, seen: Tensor) -> Tensor:
+    """Products of features [n, H, q, l] as the weights that `attend_linear` gives values."""
+    if shown.fading is not None:
+        asked, there = (shown.fading[rows].transpose(1, 2) for rows in (q_rows, k_rows))  # [n, H, q], [n, H, l]
+        products = products * (asked[..., None] - there[:, :, None]).clamp(max=0).exp().float()
+    if shown.salience is not None:
+        own = shown.salience[k_rows].transpose(1, 2)[:, :, None].masked_fill(~seen[:, None], -math.inf)
+        products = products * (own - own.amax(-1, keepdim=True)).exp()
+    products = products.masked_fill(~seen[:, None], 0.0)
+    return products / products.sum(-1, keepdim=True).clamp(min=FLOOR)
 
 
 def bits(weights: Tensor) -> Tensor:

@@ -70,19 +70,21 @@ class RandomFeatures(nn.Module):
             self.temperature = nn.Parameter(torch.full((heads, 1, 1), temperature))
 
     def directions(self) -> Tensor:
-        """W [H, D, k] of this pass; queries and keys must share one."""
-        found = self.matrices
+        """W [H, D, k] of this pass, float32 or wider; queries and keys must share one."""
+        found = wide(self.matrices)
         if self.training:
             heads, count, width = found.shape
             found = draw(heads, count, width, self.how).to(found)
         if self.per_dimension:
-            found = found * self.scales
-        return found / self.temperature
+            found = found * wide(self.scales)
+        return found / wide(self.temperature)
 
     def forward(self, x: Tensor, directions: Tensor) -> Tensor:
         """x [T, H, k] -> [T, H, 2 D]"""
+        x = wide(x)
         x = x / (x.norm(dim=-1, keepdim=True) + LENGTH_EPSILON)
-        projected = torch.einsum("thk,hdk->thd", x, directions)
+        with torch.autocast(x.device.type, enabled=False):
+            projected = torch.einsum("thk,hdk->thd", x, directions)
         return SCALE * torch.cat((projected.sin(), projected.cos()), dim=-1)
 
     def salience(self, key: Tensor) -> Tensor:
@@ -90,4 +92,9 @@ class RandomFeatures(nn.Module):
 
         Cross-attention alone has it (Wu et al. 2022, their code).
         """
-        return 0.5 * key.square().sum(-1) / (key.shape[-1] * self.temperature[:, 0, 0].square())
+        return 0.5 * wide(key).square().sum(-1) / (key.shape[-1] * wide(self.temperature)[:, 0, 0].square())
+
+
+def wide(x: Tensor) -> Tensor:
+    """The same in float32 at the least: phases and long sums are not for 16 bits."""
+    return x if x.dtype == torch.float64 else x.float()

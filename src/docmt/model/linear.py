@@ -44,13 +44,14 @@ def attend_linear(
     weight of each key; in each span they are divided by the largest, which gets no gradient.
     """
     asked = _Chunks(queries, chunk, query.device)
-    if causal:
-        if not queries.same_as(keys):
-            raise ValueError("causal linear attention is of a sequence to itself: give the same spans twice")
-        found = _causal(query, key, value, asked, None if fading is None else asked.gather(fading))
-    else:
-        states = linear_states(key, value, keys, salience, chunk)
-        found = torch.matmul(asked.gather(query), states[asked.segments])
+    with torch.autocast(query.device.type, enabled=False):
+        if causal:
+            if not queries.same_as(keys):
+                raise ValueError("causal linear attention is of a sequence to itself: give the same spans twice")
+            found = _causal(query, key, value, asked, None if fading is None else asked.gather(fading))
+        else:
+            states = linear_states(key, value, keys, salience, chunk)
+            found = torch.matmul(asked.gather(query), states[asked.segments])
     return _divided(asked.scatter(found), floor)
 
 
@@ -66,7 +67,8 @@ def linear_states(
         index = seen.segments[:, None].expand(-1, own.shape[1])
         most = most.scatter_reduce(0, index, own.detach().amax(dim=(2, 3)), "amax")
         k = k * (own - most[seen.segments][..., None, None]).exp()
-    states = torch.matmul(k.mT, seen.gather(_with_ones(value)))
+    with torch.autocast(key.device.type, enabled=False):
+        states = torch.matmul(k.mT, seen.gather(_with_ones(value)))
     return states.new_zeros(len(keys), *states.shape[1:]).index_add(0, seen.segments, states)
 
 
@@ -164,7 +166,8 @@ def step_linear(
 
 def read_linear(query: Tensor, state: Tensor, floor: float = FLOOR) -> Tensor:
     """What n queries [..., n, F] find in each state [..., F, k + 1]: [..., n, k]."""
-    return _divided(torch.matmul(query, state), floor)
+    with torch.autocast(query.device.type, enabled=False):
+        return _divided(torch.matmul(query, state), floor)
 
 
 def reference_linear(

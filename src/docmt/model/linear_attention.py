@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.model.attention import Attention
-from docmt.model.features import RandomFeatures
+from docmt.model.features import RandomFeatures, wide
 from docmt.model.kernels import Pattern
 from docmt.model.linear import Fading, attend_linear
 from docmt.model.sight import Sight
 from docmt.model.sizes import Linear
+
+
+class Shown(NamedTuple):
+    """What a query can look at in linear attention."""
+
+    key: Tensor
+    """[T, H, F] features"""
+    fading: Tensor | None = None
+    """[T, H], as for `attend_linear`"""
+    salience: Tensor | None = None
+    """[T, H], as for `attend_linear`"""
 
 
 class LinearAttention(Attention):
@@ -45,54 +59,50 @@ class LinearAttention(Attention):
         """
         if times != 1:
             raise ValueError("linear attention asks once: look at sentences one by one with softmax attention")
-        query, key, value = (
-            self.split(projection(own))
-            for projection, own in ((self.query, x), (self.key, memory), (self.value, memory))
+        value = self.split(self.value(memory))
+        asks, shows = self.features_of(x, memory, pattern)
+        found = attend_linear(
+            asks,
+            shows.key,
+            wide(value),
+            pattern.queries,
+            pattern.keys,
+            pattern.causal,
+            fading=shows.fading,
+            salience=shows.salience,
         )
-        with torch.autocast(x.device.type, enabled=False):
-            directions = self.features.directions()
-            query, rows = _wide(query), _wide(key)
-            key, fading = self.features(rows, directions), None
-            if self.gate is not None:
-                if pattern.sentences is None:
-                    raise ValueError("a gate needs to know where sentences end")
-                ends = (pattern.sentences.ends - 1).clamp(min=0).to(x.device)
-                gates = self.gates(memory[ends])
-                faded = Fading.of(gates, pattern.sentences, pattern.keys, self.averaging)
-                fading = faded.fading
-                key = key if faded.fresh is None else key * faded.fresh[..., None]
-            found = attend_linear(
-                self.features(query, directions),
-                key,
-                _wide(value),
-                pattern.queries,
-                pattern.keys,
-                pattern.causal,
-                fading=fading,
-                salience=self.features.salience(rows) if self.rescaled else None,
-            )
         return found.to(value.dtype).flatten(-2)
+
+    def features_of(self, x: Tensor, memory: Tensor, pattern: Pattern) -> tuple[Tensor, Shown]:
+        """The features [Tq, H, F] of what x [Tq, d] asks, and what memory [Tk, d] shows."""
+        query, key = self.split(self.query(x)), self.split(self.key(memory))
+        directions = self.features.directions()
+        shown = Shown(self.features(key, directions), salience=self.features.salience(key) if self.rescaled else None)
+        if self.gate is not None:
+            if pattern.sentences is None:
+                raise ValueError("a gate needs to know where sentences end")
+            ends = (pattern.sentences.ends - 1).clamp(min=0).to(x.device)
+            faded = Fading.of(self.gates(memory[ends]), pattern.sentences, pattern.keys, self.averaging)
+            key = shown.key if faded.fresh is None else shown.key * faded.fresh[..., None]
+            shown = Shown(key, faded.fading)
+        return self.features(query, directions), shown
 
     def asked(self, x: Tensor) -> Tensor:
         """The features of what x [R, d] asks, in evaluation: [R, H, F]."""
-        return self.features(_wide(self.split(self.query(x))), self.features.directions())
+        return self.features(self.split(self.query(x)), self.features.directions())
 
     def shown(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """The features [T, H, F] and values [T, H, k] of what is looked at, in evaluation."""
         key, value = self.split(self.key(memory)), self.split(self.value(memory))
-        return self.features(_wide(key), self.features.directions()), _wide(value)
+        return self.features(key, self.features.directions()), wide(value)
 
     def salience(self, memory: Tensor) -> Tensor | None:
         """The logarithm of the weights of keys [T, H], if lengths of keys count."""
-        return self.features.salience(_wide(self.split(self.key(memory)))) if self.rescaled else None
+        return self.features.salience(self.split(self.key(memory))) if self.rescaled else None
 
     def gates(self, x: Tensor) -> Tensor:
         """The gates of x [n, d] before the sigmoid: [n, H]."""
         assert self.gate is not None
-        gates: Tensor = _wide(self.gate(x.to(self.gate.weight.dtype)))
+        with torch.autocast(x.device.type, enabled=False):
+            gates = F.linear(wide(x), wide(self.gate.weight), wide(self.gate.bias))
         return gates.expand(-1, self.heads)
-
-
-def _wide(x: Tensor) -> Tensor:
-    """At least float32: phases and long sums are not for 16 bits."""
-    return x if x.dtype == torch.float64 else x.float()
