@@ -91,7 +91,7 @@ def measuring_entropy(model: TranslationModel) -> Iterator[EntropyMeter]:
 
 def mean_bits_of(block: Block) -> Tensor:
     """Entropy in bits [n, q] of the weights of each query, averaged over the heads first."""
-    return bits(block.weights.mean(1))
+    return bits(block.shares().mean(1))
 
 
 def _in_order(found: Sequence[tuple[Block, Tensor]]) -> Tensor:

@@ -94,7 +94,7 @@ class Report:
             sums = self.attentions.setdefault(look.site, AttentionSums(block.weights.shape[1]))
             sums.queries += int(block.real.sum())
             sums.bits += mean_bits_of(block)[block.real].sum(dtype=torch.float64).item()
-            by_head = bits(block.weights).transpose(1, 2)[block.real].sum(0, dtype=torch.float64).cpu()  # [H]
+            by_head = bits(block.shares()).transpose(1, 2)[block.real].sum(0, dtype=torch.float64).cpu()  # [H]
             sums.head_bits = by_head + (sums.head_bits if len(sums.head_bits) else 0)
             if look.chooses:
                 sums.add_distances(Sums(look, placed, block))

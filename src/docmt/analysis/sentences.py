@@ -43,7 +43,7 @@ class Sums:
         """[n] the first sentence that is seen"""
         columns = _one_hot(seen - self.seen[:, None]).to(block.weights.device)  # [n, l, c]
         even = block.seen / block.seen.sum(-1, keepdim=True).clamp(min=1)  # [n, q or 1, l]
-        by_head = (block.weights @ columns[:, None]).cpu()  # [n, H, q, c]
+        by_head = (block.shares() @ columns[:, None]).cpu()  # [n, H, q, c]
         self.weights = torch.cat((by_head, (even @ columns).cpu()[:, None].expand_as(by_head[:, :1])), dim=1)
         """[n, H + 1, q, c]: how much each query looks at sentence seen + c; the last head stands for attention that is
         even over all tokens that the query sees, as a long sentence gets more weight than a short one anyway"""

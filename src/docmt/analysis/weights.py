@@ -35,7 +35,16 @@ class Block(NamedTuple):
     seen: Tensor
     """[n, q, l] bool (where all queries see the same: [n, 1, l]): which keys a query sees"""
     weights: Tensor
-    """[n, H, q, l]; over the keys, those of each query sum to 1"""
+    """[n, H, q, l]; over the keys, those of each query sum to 1, but for linear attention"""
+    linear: bool = False
+    """whether weights may be below 0, and sum to anything"""
+
+    def shares(self) -> Tensor:
+        """The weights [n, H, q, l] as shares of 1: those of linear attention that are below 0 count as none."""
+        if not self.linear:
+            return self.weights
+        positive = self.weights.clamp(min=0)
+        return positive / positive.sum(-1, keepdim=True).clamp(min=torch.finfo(positive.dtype).tiny)
 
 
 def weight_blocks(
@@ -70,7 +79,8 @@ def weight_blocks(
                 weights = scores.masked_fill_(~seen[:, None], -math.inf).softmax(-1)
             else:
                 weights = _linear_weights(scores * width**0.5, linear, q_rows, k_rows, seen)
-            yield Block(q_rows.to(q.device), q_real.to(q.device), k_rows.to(q.device), seen, weights)
+            placed = [rows.to(q.device) for rows in (q_rows, q_real, k_rows)]
+            yield Block(*placed, seen, weights, linear is not None)
 
 
 def _linear_weights(products: Tensor, shown: Shown, q_rows: Tensor, k_rows: Tensor, seen: Tensor) -> Tensor:
