@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.model.attention import Attention
@@ -103,6 +101,4 @@ class LinearAttention(Attention):
     def gates(self, x: Tensor) -> Tensor:
         """The gates of x [n, d] before the sigmoid: [n, H]."""
         assert self.gate is not None
-        with torch.autocast(x.device.type, enabled=False):
-            gates = F.linear(wide(x), wide(self.gate.weight), wide(self.gate.bias))
-        return gates.expand(-1, self.heads)
+        return wide(self.gate(x)).expand(-1, self.heads)
