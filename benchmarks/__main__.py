@@ -12,13 +12,19 @@ from typing import Any
 
 import torch
 
-from benchmarks import attention, decoding, systems, training
+from benchmarks import attention, decoding, linear, systems, training
 from benchmarks.measure import machine
 from docmt.errors import DocmtError
 from docmt.files import write_text
 
 # In this order whatever order they are named in: a training changes the allocator of its process for good.
-BENCHMARKS: dict[str, Any] = {"attention": attention, "decoding": decoding, "training": training, "systems": systems}
+BENCHMARKS: dict[str, Any] = {
+    "attention": attention,
+    "decoding": decoding,
+    "linear": linear,
+    "training": training,
+    "systems": systems,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -153,7 +153,7 @@ def _memory(settings: Settings) -> list[dict[str, Any]]:
     return rows
 
 
-def peak_bytes(work: Callable[[], None]) -> int:
+def peak_bytes(work: Callable[[], object]) -> int:
     """Most bytes held at once of what PyTorch allocates on the CPU while `work` runs."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         work()
