@@ -4,22 +4,21 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import rfa
 import torch
 import torch.nn.functional as F
-from folders import Variants
 
 from docmt.model.features import RandomFeatures
 from docmt.model.linear import Fading, attend_linear, step_linear
 from docmt.model.spans import Spans
 
-VARIANTS = Variants("rfa_tiny")
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 THROUGH_FLOAT32 = {"rtol": 1e-6, "atol": 1e-6}  # their masked form sums and divides in float32
 
 
 @pytest.fixture(scope="module")
 def numbers():
-    found = np.load(VARIANTS.path / "attention_functions.npz")
+    found = np.load(rfa.FIXTURES.path / "attention_functions.npz")
     return {name: torch.from_numpy(found[name]) for name in found.files}
 
 
@@ -131,3 +130,17 @@ def test_cross_attention(numbers, rescaled, chunk):
     found = linear(numbers, "cross.out_proj", found.flatten(1)).unflatten(0, (4, 11)).transpose(0, 1)
     expected = numbers[f"cross_{'' if rescaled else 'no'}rescale_out_alone"]
     torch.testing.assert_close(found, expected, **CLOSE)
+
+
+@pytest.mark.parametrize("windows", [1, 2, 4])
+@pytest.mark.parametrize("variant", rfa.VARIANTS)
+def test_logits_of_whole_models(variant, windows, monkeypatch):
+    """All rows in one pass, as theirs give each alone."""
+    stored = np.load(rfa.FIXTURES.needed(variant, f"out_L{windows}.npz"))
+    model, (read, batch) = rfa.model_of(variant, monkeypatch), rfa.reading(windows)
+    with torch.no_grad():
+        source = model.encode(read.source)
+        logits = model.project(model(read))
+    torch.testing.assert_close(source, rfa.real(stored["encoder_out"], batch["src_tokens"]), rtol=0, atol=1e-5)
+    wanted = rfa.real(stored["logits_alone"], batch["prev_output_tokens"])
+    torch.testing.assert_close(logits, wanted, rtol=0, atol=1e-5)
