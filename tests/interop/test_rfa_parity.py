@@ -1,5 +1,6 @@
 """Random feature attention and its gate against what the authors' code computed (tests/data/rfa_tiny/README.md)."""
 
+import json
 from itertools import pairwise
 
 import numpy as np
@@ -8,6 +9,8 @@ import rfa
 import torch
 import torch.nn.functional as F
 
+from docmt.decoding.frame import Row
+from docmt.decoding.step import StepView
 from docmt.model.features import RandomFeatures
 from docmt.model.linear import Fading, attend_linear, step_linear
 from docmt.model.spans import Spans
@@ -144,3 +147,81 @@ def test_logits_of_whole_models(variant, windows, monkeypatch):
     torch.testing.assert_close(source, rfa.real(stored["encoder_out"], batch["src_tokens"]), rtol=0, atol=1e-5)
     wanted = rfa.real(stored["logits_alone"], batch["prev_output_tokens"])
     torch.testing.assert_close(logits, wanted, rtol=0, atol=1e-5)
+
+
+def smoothed_losses(model, read, batch):
+    """[B] the label-smoothed loss of each row in nats, as theirs: 0.1 of it spread over all classes."""
+    labels = rfa.real(batch["target"][..., None], batch["target"])[:, 0].long()
+    scores = model.project(model(read)).log_softmax(-1)
+    right = scores.gather(1, labels[:, None])[:, 0]
+    loss = -(0.9 * right + 0.1 * scores.mean(-1))
+    return torch.stack([part.sum() for part in loss.split(read.target.documents.lengths.tolist())])
+
+
+@pytest.mark.parametrize("variant", rfa.VARIANTS)
+def test_losses_and_gradients(variant, monkeypatch):
+    stored = np.load(rfa.FIXTURES.needed(variant, "out_L4.npz"))
+    norms = json.loads(rfa.FIXTURES.needed(variant, "grad_norms.json").read_text())
+    whole = np.load(rfa.FIXTURES.needed(variant, "grads.npz"))
+    model, (read, batch) = rfa.model_of(variant, monkeypatch), rfa.reading(4)
+    losses = smoothed_losses(model, read, batch)
+    torch.testing.assert_close(losses.detach(), torch.from_numpy(stored["loss_alone"]), rtol=1e-5, atol=0)
+    losses.sum().backward()
+    found = {name: parameter.grad for name, parameter in model.named_parameters()}
+    checked = 0
+    for name, norm in zip(norms["names"], norms["eval_alone"], strict=True):
+        ours = rfa.docmt_name(name)
+        if name.endswith("random_matrices_eval") or norm is None or ours not in found:
+            continue
+        checked += 1
+        assert float(found[ours].norm()) == pytest.approx(norm, rel=1e-5, abs=1e-4), name
+    assert checked >= len(found) - 2
+    for name in whole.files:
+        mode, parameter = name.split("/")
+        if mode == "eval_alone" and not name.endswith("random_matrices_eval"):
+            wanted = torch.from_numpy(whole[name]).double()
+            scale = max(1.0, float(wanted.abs().max()))
+            torch.testing.assert_close(found[rfa.docmt_name(parameter)] / scale, wanted / scale, rtol=0, atol=5e-5)
+
+
+@pytest.mark.parametrize("variant", rfa.VARIANTS)
+def test_logits_with_the_features_of_a_training_pass(variant, monkeypatch):
+    stored = np.load(rfa.FIXTURES.needed(variant, "train_mode_L4.npz"))
+    model, (read, batch) = rfa.model_of(variant, monkeypatch), rfa.reading(4)
+    with torch.no_grad():
+        for number, layer in enumerate(model.decoder):
+            layer.attention.whole.features.matrices.copy_(torch.from_numpy(stored["causal_matrices"][number]))
+            layer.cross.whole.features.matrices.copy_(torch.from_numpy(stored["cross_matrices"][number]))
+        logits = model.project(model(read))
+    wanted = rfa.real(stored["logits_alone"], batch["prev_output_tokens"])
+    torch.testing.assert_close(logits, wanted, rtol=0, atol=3e-5)
+
+
+@pytest.mark.parametrize("variant", rfa.VARIANTS)
+def test_token_by_token_is_as_the_whole_pass(variant, monkeypatch):
+    """And so as theirs: the states of attention that decoding keeps, over windows of several sentences."""
+    stored = np.load(rfa.FIXTURES.needed(variant, "out_L4.npz"))
+    model, (read, batch) = rfa.model_of(variant, monkeypatch), rfa.reading(4)
+    wanted = rfa.real(stored["logits_alone"], batch["prev_output_tokens"])
+    reached = 0
+    for document, (start, length) in enumerate(
+        zip(read.target.documents.starts.tolist(), read.target.documents.lengths.tolist(), strict=True)
+    ):
+        inside = [s for s, at in enumerate(read.target.sentences.starts.tolist()) if start <= at < start + length]
+        memories = model.memories(read)
+        view = StepView(model, memories, [Row(_source_sentences(read, document), [1])], beams=1)
+        offsets = [offset for s in inside for offset in range(int(read.target.sentences.lengths[s]))]
+        with torch.no_grad():
+            for step, offset in enumerate(offsets):
+                token = read.target.tokens[start + step, None]
+                view.begin(torch.tensor([offset]), torch.tensor([inside[0]]))
+                states = model.decode(model.embed_step(token, torch.tensor([step])), view)
+                torch.testing.assert_close(model.project(states)[0], wanted[reached], rtol=0, atol=1e-5)
+                reached += 1
+    assert reached == len(wanted)
+
+
+def _source_sentences(read, document):
+    """The numbers of the source sentences of a document."""
+    start, end = int(read.source.documents.starts[document]), int(read.source.documents.ends[document])
+    return [s for s, at in enumerate(read.source.sentences.starts.tolist()) if start <= at < end]
