@@ -57,6 +57,7 @@ def cut(
     limit: int = DEFAULT_LIMIT,
     max_sentences: int = DEFAULT_MAX_SENTENCES,
     training: bool = False,
+    carry: int = 0,
     reserve: tuple[Integers, int] | None = None,
 ) -> Instances:
     """Cuts documents into the instances that a system needs: the one rule of training and of translation.
@@ -68,8 +69,9 @@ def cut(
     these limits, so that context is never cut short. A sentence at or over the limit is an instance of its own:
     nothing is cut off.
     Lengths [S] are in words, without marks; without target lengths (in translation) the source alone counts;
-    document_offsets [D + 1] in sentences. `training` adds the padding windows that a system may ask for. `reserve`:
-    further lengths and their limit, such as those of the longest translations.
+    document_offsets [D + 1] in sentences. `training` adds the padding windows that a system may ask for. `carry`: of
+    instances end to end, how many sentences before its own an instance has as well, as far as they fit into half of it.
+    `reserve`: further lengths and their limit, such as those of the longest translations.
     """
     if limit < 1 or max_sentences < 1:
         raise ValueError(f"limit {limit} and max_sentences {max_sentences} must be at least 1")
@@ -84,8 +86,8 @@ def cut(
             for first, last in _windows(budgets, start, end, most, extra):
                 rows.append((document, first, first, last - 1, last, sum(costs[first:last])))
         else:
-            for own, last in _tiles(budgets, start, end, most):
-                first = max(own - needs.shown, start)
+            for carried, own, last in _tiles(budgets, start, end, most, carry):
+                first = max(own - needs.shown, start) if needs.shown else carried
                 rows.append((document, max(first - needs.before, start), first, own, last, sum(costs[first:last])))
     table = np.array(rows, dtype=np.int64).reshape(-1, 6)
     return Instances(*(np.ascontiguousarray(column) for column in table.T))
@@ -96,20 +98,32 @@ def _costs(lengths: Sequence[int] | Integers) -> list[int]:
     return costs
 
 
-def _tiles(budgets: Sequence[Budget], start: int, end: int, most: int) -> list[tuple[int, int]]:
-    """(first, last) of the instances of one document, sentences start .. end - 1."""
-    packed: list[tuple[int, int]] = []
-    first, totals = start, [0] * len(budgets)
+def _tiles(budgets: Sequence[Budget], start: int, end: int, most: int, carry: int) -> list[tuple[int, int, int]]:
+    """(first carried, first own, last) of the instances of one document, sentences start .. end - 1."""
+    packed: list[tuple[int, int, int]] = []
+    carried = first = start
+    totals = [0] * len(budgets)
     for sentence in range(start, end):
         grown = [total + costs[sentence] for total, (costs, _) in zip(totals, budgets, strict=True)]
-        fits = sentence - first < most and all(total < limit for total, (_, limit) in zip(grown, budgets, strict=True))
+        fits = sentence - carried < most and all(
+            total < limit for total, (_, limit) in zip(grown, budgets, strict=True)
+        )
         if sentence > first and not fits:
-            packed.append((first, sentence))
-            first, grown = sentence, [costs[sentence] for costs, _ in budgets]
+            packed.append((carried, first, sentence))
+            first = sentence
+            carried = _carried(budgets, max(start, first - carry, first - most // 2), first)
+            grown = [sum(costs[carried : first + 1]) for costs, _ in budgets]
         totals = grown
     if end > start:
-        packed.append((first, end))
+        packed.append((carried, first, end))
     return packed
+
+
+def _carried(budgets: Sequence[Budget], first: int, own: int) -> int:
+    """The first of the sentences first .. own - 1 from which on they fit into half an instance."""
+    while any(sum(costs[first:own]) > limit // 2 for costs, limit in budgets):
+        first += 1
+    return first
 
 
 def _windows(budgets: Sequence[Budget], start: int, end: int, most: int, extra: int) -> list[tuple[int, int]]:

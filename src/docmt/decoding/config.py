@@ -38,6 +38,10 @@ class SearchConfig:
     that of the padded source; thumt: the search of Zhang et al. (2018), in which all sentences of a batch may have
     ratio * (n + 1) + extra tokens of its longest, and a score is divided by ((5 + tokens) / 6) ** length_penalty
     (published: beam 4, length_penalty 0.6, max_length_ratio 1, max_length_extra 50); none: the rules described here"""
+    carry: int = ranged(0, 0, 10_000)
+    """systems that translate whole instances sentence for sentence (group): sentences before an instance that it sees
+    all the same, source and own translation, so that a long document has no seams; those that fit into half an
+    instance. Instances of a document are then translated one after the other"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each part that is searched (instance, window or sentence), in the order of the search,
     which is that of its scores normalised by length, `rank_score` (at most beam)"""

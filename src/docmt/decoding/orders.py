@@ -57,7 +57,7 @@ def translate_documents(
         translated.append([hypothesis.spread(own, len(document)) for hypothesis in whole])
     # Ranks below the best were found after the best translations of the sentences before, not after their own.
     order = model.system.order
-    others_before = order == "windows" or (order == "in turn" and config.n_best > 1)
+    others_before = order == "windows" or ((order == "in turn" or config.carry > 0) and config.n_best > 1)
     return _with_own_scores(task, documents, translated, drafts) if others_before else translated
 
 
@@ -88,11 +88,20 @@ def _with_own_scores(
 def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found:
     """Order "documents": a row of the search is an instance; its sentences are found together."""
     found: Found = {}
-    for batch in task.batches():
-        for i, hypotheses in zip(batch, _search(task, batch), strict=True):
-            document, first, last = task.place(int(task.instances.first[i]), int(task.instances.last[i]))
-            found[document, first] = [Part(document, first, last, hypothesis) for hypothesis in hypotheses]
-        on_sentences(int((task.instances.last[batch] - task.instances.first[batch]).sum()))
+    said: dict[int, list[int]] = {}
+    """of each sentence that was translated, numbered through all documents, its best translation"""
+    instances = task.instances
+    for turn in task.turns():
+        for batch in task.batches(turn):
+            carried = [range(int(instances.first[i]), int(instances.own[i])) for i in batch]
+            prefixes = [[said[number] for number in numbers] for numbers in carried]
+            ranks = _search(task, batch, prefixes)
+            for i, before, hypotheses in zip(batch, carried, ranks, strict=True):
+                document, first, last = task.place(int(instances.own[i]), int(instances.last[i]))
+                own = [hypothesis.after(len(before), task.config.as_published) for hypothesis in hypotheses]
+                found[document, first] = [Part(document, first, last, hypothesis) for hypothesis in own]
+                said |= dict(enumerate(own[0].sentences, int(instances.own[i])))
+            on_sentences(int((instances.last[batch] - instances.own[batch]).sum()))
     return found
 
 
@@ -148,7 +157,8 @@ def _last_sentences(task: Task, batch: Sequence[int], found: Sequence[Sequence[H
     places = [task.place(int(own), int(own) + 1) for own in task.instances.own[batch]]
     return {
         (document, first): [
-            Part(document, first, last, hypothesis.last_sentence(task.config.as_published)) for hypothesis in hypotheses
+            Part(document, first, last, hypothesis.after(len(hypothesis.sentences) - 1, task.config.as_published))
+            for hypothesis in hypotheses
         ]
         for (document, first, last), hypotheses in zip(places, found, strict=True)
     }

@@ -38,16 +38,18 @@ class Hypothesis:
     free_tokens: int
     """tokens that count in the length: those chosen rather than forced (all in the published search)"""
 
-    def last_sentence(self, as_published: bool) -> Hypothesis:
-        """Its last sentence alone; the free tokens are those of the whole (of a forced prefix there are none), but in
-        the published search, where all tokens count, its own."""
-        free = len(self.sentences[-1]) + 2 if as_published else self.free_tokens
+    def after(self, count: int, as_published: bool) -> Hypothesis:
+        """Its sentences but the first `count`; the free tokens are those of the whole (of a forced prefix there are
+        none), but in the published search, where all tokens count, their own."""
+        if not count:
+            return self
+        sentences = self.sentences[count:]
         return replace(
             self,
-            sentences=self.sentences[-1:],
-            sentence_scores=self.sentence_scores[-1:],
-            sentence_tokens=self.sentence_tokens[-1:],
-            free_tokens=free,
+            sentences=sentences,
+            sentence_scores=self.sentence_scores[count:],
+            sentence_tokens=self.sentence_tokens[count:],
+            free_tokens=sum(len(own) + 2 for own in sentences) if as_published else self.free_tokens,
         )
 
 

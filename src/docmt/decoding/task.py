@@ -65,6 +65,15 @@ class Task:
         numbers = range(len(lengths)) if chosen is None else chosen
         return batches_of([(lengths[i], i) for i in numbers], times * self.config.batch_tokens)
 
+    def turns(self) -> list[list[int]]:
+        """The instances in an order in which each comes after all that it sees the translation of; those of a turn go
+        together."""
+        if not self.config.carry:
+            return [list(range(len(self.instances)))]
+        documents = self.instances.document  # in rising order
+        places = np.arange(len(documents)) - np.searchsorted(documents, documents)
+        return [np.flatnonzero(places == place).tolist() for place in range(int(places.max(initial=-1)) + 1)]
+
     def read(self, batch: Sequence[int]) -> Reading:
         """The source sides of these instances."""
         frame = self.model.parts.frame
@@ -116,6 +125,8 @@ def cut_source(
     needs, reserve = common_needs(model), None
     if needs.shown:  # the sentences that are shown must have been translated
         needs = replace(needs, sentences=1)
+    if config.carry:
+        _check_carries(model)
     configs = [member.config for member in members_of(model)]
     limits = [own.position_limit for own in configs if own.position_limit is not None]
     if limits and len(words.lengths):
@@ -141,8 +152,18 @@ def cut_source(
         needs,
         limit=min(own.instance_tokens for own in configs),
         max_sentences=min(own.instance_sentences for own in configs),
+        carry=config.carry,
         reserve=reserve,
     )
+
+
+def _check_carries(model: Model) -> None:
+    """Raises DocmtError for a model whose instances cannot go on from those before."""
+    if model.system.order != "documents" or model.system.rules != "frame":
+        raise DocmtError(
+            f"search.carry is for systems that translate whole instances sentence for sentence (group), not for this "
+            f"{members_of(model)[0].config.system} model: leave it out"
+        )
 
 
 def batches_of(sizes: Sequence[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:

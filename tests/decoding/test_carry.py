@@ -1,0 +1,102 @@
+"""Sentences carried over the border of an instance: the document has no seams, and scores are those of the search."""
+
+import pytest
+import torch
+
+from docmt.data import Words, cut
+from docmt.decoding import SearchConfig, score_documents, translate_documents
+from docmt.decoding.orders import translate_ids
+from docmt.errors import DocmtError
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model.systems import Needs
+from docmt.text import SpecialTokens
+from variants import SYSTEMS
+
+SPECIALS = SpecialTokens(40)
+SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+LONG = [[5, 6, 7], [8], [9, 10, 11, 12], [6, 7], [], [21, 5], [13, 14], [15, 16, 17], [18], [19, 20]]
+DOCUMENTS = [LONG, [[22, 23], [24]], [[25]] * 9]
+GROUPS = [name for name in SYSTEMS if "group" in name or name == "global top"]
+
+
+def build(name, **settings):
+    torch.manual_seed(2)
+    model = TranslationModel(ModelConfig(vocabulary_size=40, **{**SIZES, **SYSTEMS[name], **settings}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("name", GROUPS)
+def test_scores_are_those_of_the_search_and_documents_are_apart(name, beam):
+    model = build(name, instance_tokens=16)
+    config = SearchConfig(beam=beam, carry=2)
+    found = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config)]
+    scored = score_documents(model, DOCUMENTS, [own.sentences for own in found], SPECIALS, config)
+    for document, own, other in zip(DOCUMENTS, found, scored, strict=True):
+        assert len(own.sentences) == len(document)
+        assert own.sentence_scores == pytest.approx(other.sentence_scores, abs=1e-4)
+        assert own.score == pytest.approx(other.score, abs=1e-4)
+        alone = translate_documents(model, [document], SPECIALS, config)[0][0]
+        assert alone.sentences == own.sentences
+
+
+def test_what_is_carried_is_seen_and_what_is_not_is_not():
+    model, target = build("group", instance_tokens=16), [[5], *LONG[1:]]
+    assert not target[4]
+    places = [number for number, sentence in enumerate(LONG) if sentence]
+
+    def changes(carry, changed):
+        """The sentences whose scores change with the translation of one."""
+        config = SearchConfig(carry=carry)
+        one, other = list(target), list(target)
+        other[changed] = [30, 31]
+        pair = [score_documents(model, [LONG], [own], SPECIALS, config)[0].sentence_scores for own in (one, other)]
+        return {number for number in places if abs(pair[0][number] - pair[1][number]) > 1e-6}
+
+    assert changes(0, 2) == {2}, "the last of an instance of three"
+    assert changes(1, 2) == {2, 3, 5}, "which the next one sees, and no other"
+    assert changes(2, 1) == {1, 2}, "both would be more than half an instance"
+
+
+def test_a_document_within_an_instance_is_as_ever():
+    model = build("group")
+    plain, carried = (translate_ids(model, DOCUMENTS, SPECIALS, SearchConfig(carry=carry)) for carry in (0, 3))
+    assert plain == carried
+
+
+def test_instances_stay_within_their_limit():
+    words = Words.of([LONG[:4] + LONG[5:], [[1] * 30, [2], [3] * 9, [4]]])
+    for carry in range(5):
+        found = cut(words.lengths, None, [0, 9, 13], Needs(), limit=16, carry=carry)
+        own = [number for i in range(len(found)) for number in range(found.own[i], found.last[i])]
+        assert own == list(range(13))
+        for first, begin, last, cost in zip(found.first, found.own, found.last, found.cost, strict=True):
+            assert begin - first <= carry
+            assert sum(words.lengths[first:begin] + 2) <= 8
+            assert cost < 16 or last - begin == 1
+    assert max(found.own - found.first) >= 2
+
+
+def test_n_best_and_the_published_search():
+    model = build("group", instance_tokens=16)
+    config = SearchConfig(beam=3, n_best=2, carry=1)
+    ranks = translate_documents(model, [LONG], SPECIALS, config)[0]
+    for found in ranks:
+        scored = score_documents(model, [LONG], [found.sentences], SPECIALS, config)[0]
+        assert found.sentence_scores == pytest.approx(scored.sentence_scores, abs=1e-4)
+    published = SearchConfig(carry=1, compatibility="gtransformer")
+    own = translate_documents(model, [LONG], SPECIALS, published)[0][0]
+    assert own.score == pytest.approx(
+        score_documents(model, [LONG], [own.sentences], SPECIALS, published)[0].score, abs=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["sentence", "document", "context", "concat, keep last", "hierarchical in the decoder"]
+)
+def test_other_systems_are_refused(name):
+    with pytest.raises(DocmtError, match=r"search.carry is for systems that translate whole instances .*leave it out"):
+        translate_documents(build(name), DOCUMENTS, SPECIALS, SearchConfig(carry=1))
