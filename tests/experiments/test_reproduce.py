@@ -381,7 +381,7 @@ variants:
 
 def test_several_at_once_are_of_one_device_each(plan_of, tmp_path):
     plan = plan_of(tmp_path, overrides={"devices": 2})
-    with pytest.raises(DocmtError, match="--jobs 3 is for runs of one device each, but"):
+    with pytest.raises(DocmtError, match="--jobs 3 is for runs of one device, but"):
         reproduce(plan, GREEDY, jobs=3)
     with pytest.raises(DocmtError, match="--jobs is 0: give the number of runs"):
         reproduce(plan, GREEDY, jobs=0)

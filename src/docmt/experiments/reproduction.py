@@ -42,7 +42,7 @@ def reproduce(
         raise DocmtError(f"--jobs is {jobs}: give the number of runs to work on at the same time, 1 or more")
     if jobs > 1 and (several := [run for run in plan.trainings() if run.config.devices > 1]):
         raise DocmtError(
-            f"--jobs {jobs} is for runs of one device each, but {several[0].title} has {several[0].config.devices}: leave "
+            f"--jobs {jobs} is for runs of one device, but {several[0].title} has {several[0].config.devices}: leave "
             "it out, or set devices to 1"
         )
     try:
