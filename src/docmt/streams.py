@@ -95,6 +95,12 @@ class NamedLines:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
 
+    def end(self) -> None:
+        """Writes what is left of a line."""
+        if self._begun:
+            self.write("\n")
+        self.stream.flush()
+
     def isatty(self) -> bool:
         """No: nothing may be drawn over another's lines."""
         return False

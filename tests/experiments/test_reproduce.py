@@ -316,11 +316,6 @@ variants:
     start_from: forward
     start_reverse_from: backward
     settings: {model.system: multihop, model.multihop.sentences: 1}
-  nearer hops:
-    recipe: group-cpu.yaml
-    start_from: forward
-    start_reverse_from: backward
-    settings: {model.system: multihop, model.multihop.sentences: 1, model.dropout: 0.2}
 """
 
 
@@ -336,7 +331,7 @@ def test_several_at_once_are_as_one_after_the_other(plan_of, store, tmp_path, mo
         assert reports[-1] == failures
         hopeless, heir = (run.config.run for run in plan.trainings() if run.variant in ("hopeless", "heir"))
         assert set(failures) == {hopeless, heir}
-        assert sum("training" in line for line in told) == 6
+        assert sum("training" in line for line in told) == 5
         tables.append(
             (write_report(plan, GREEDY, {}), {failure.replace(str(own), "") for failure in failures.values()})
         )
@@ -355,12 +350,12 @@ def test_ctrl_c_ends_several_at_once_and_they_go_on(plan_of, tmp_path, monkeypat
     )
     began = [run.config.run / "metrics.jsonl" for run in plan.trainings()]
 
-    def interrupting(workers, wish, original=reproduction.wait_for_one):
-        wish.wished = wish.wished or all(file.exists() for file in began)
-        original(workers, wish)
+    def interrupting(workers, wish, seconds):
+        time.sleep(0.05)
+        if all(file.exists() for file in began):
+            raise KeyboardInterrupt
 
     monkeypatch.setattr(reproduction, "wait_for_one", interrupting)
-    monkeypatch.setattr("docmt.experiments.workers.wait", lambda *_, **__: (time.sleep(0.05), [1])[1])
     with pytest.raises(KeyboardInterrupt):
         reproduce(plan, GREEDY, jobs=2)
     assert states(plan) == ["resumable"] * 2
@@ -368,11 +363,33 @@ def test_ctrl_c_ends_several_at_once_and_they_go_on(plan_of, tmp_path, monkeypat
         assert (run.config.run / "checkpoints/last/state.json").exists()
 
 
+def test_runs_that_wait_for_each_other_fail_and_say_why(plan_of, store, tmp_path):
+    text = """
+title: Round in circles
+variants:
+  reader: {recipe: group-cpu.yaml, settings: {model.system: multihop, model.multihop.sentences: 1}}
+  heir:
+    recipe: group-cpu.yaml
+    start_from: reader
+    settings: {model.system: multihop, model.multihop.sentences: 1}
+"""
+    plan = plan_of(tmp_path / "out", text, data=shutil.copytree(store, tmp_path / "store"))
+    failures = reproduce(plan, GREEDY, jobs=2)
+    assert len(failures) == 2
+    assert failures == reproduce(plan, GREEDY)
+
+
+def test_several_at_once_are_of_one_device_each(plan_of, tmp_path):
+    plan = plan_of(tmp_path, overrides={"devices": 2})
+    with pytest.raises(DocmtError, match="--jobs 3 is for runs of one device, but"):
+        reproduce(plan, GREEDY, jobs=3)
+    with pytest.raises(DocmtError, match="--jobs is 0: give the number of runs"):
+        reproduce(plan, GREEDY, jobs=0)
+
+
 def test_a_worker_that_is_killed_is_one_failure(plan_of, tmp_path, monkeypatch):
     plan = plan_of(tmp_path, "title: Long\nvariants: {long: {recipe: group-cpu.yaml}}", seeds=[1])
-    monkeypatch.setattr(Worker, "answer", lambda self, original=Worker.answer: (self.process.kill(), original(self))[1])
-    monkeypatch.setattr(Worker, "has_ended", lambda self: (self.process.kill(), self.process.join(), True)[-1])
-    monkeypatch.setattr("docmt.experiments.workers.wait", lambda *_, **__: [1])
+    monkeypatch.setattr(Worker, "has_ended", lambda self: (self._process.kill(), self._process.wait())[1] is not None)
     failures = reproduce(plan, GREEDY, jobs=2)
     assert list(failures.values()) == ["its process ended with status -9 (perhaps there was not enough memory)"]
 

@@ -91,6 +91,8 @@ class Report:
     def look(self, look: Look, placed: Placed) -> None:
         """Adds what one attention looks at in a pass."""
         for block in look.blocks():
+            if not block.real.any():
+                continue
             sums = self.attentions.setdefault(look.site, AttentionSums(block.weights.shape[1]))
             sums.queries += int(block.real.sum())
             sums.bits += mean_bits_of(block)[block.real].sum(dtype=torch.float64).item()

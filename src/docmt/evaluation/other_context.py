@@ -59,7 +59,7 @@ def windows(documents: Sequence[ParallelDocument], before: int, seed: int) -> li
     found: list[Window] = []
     for place, number in sorted(enumerate(order), key=lambda each: each[1]):
         others = (documents[order[(place + step) % len(order)]] for step in range(1, len(order)))
-        most = min(before, second if lengths[number] == longest else longest)
+        most = min(before, max(second, 1) if lengths[number] == longest else longest)
         found += _windows_of(documents[number], number, others, most)
     return found
 

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import torch
+
 from docmt.errors import DocmtError
 from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import Teller, complete, state_of
@@ -15,6 +17,7 @@ from docmt.files import cannot_write, lock_directory
 from docmt.training.interrupts import stop_on_signals
 
 AfterEach = Callable[[dict[Path, str]], object]
+_LOOK_EVERY = 5.0  # seconds: whether a run that waited for drafts can begin
 _STEPS = {"trained": "evaluating", "resumable": "going on with", "missing": "training", "stale": "not using"}
 
 
@@ -29,14 +32,19 @@ def reproduce(
 
     `tell` gets a line at each step, `after_each` what has failed so far whenever a run has ended. A run that failed
     does not stop the others; it is tried again (from its last checkpoint, if it has one) when this is called again.
-    jobs: how many runs are worked on at the same time; more than one have processes of their own, and share the CPU's
-    threads. Raises KeyboardInterrupt when Ctrl-C or SIGTERM ended trainings, which then can be resumed to the last bit,
-    and DocmtError at once if another process is working in the same output directory.
+    jobs: how many runs, of one device each, are worked on at the same time; more than one have processes of their own,
+    and share the CPU's threads. Raises KeyboardInterrupt when Ctrl-C or SIGTERM ended trainings, which then can be
+    resumed to the last bit, and DocmtError at once if another process is working in the same output directory.
     """
     if "LOCAL_RANK" in os.environ:
         raise DocmtError("docmt reproduce starts its processes itself: set --devices instead of using torchrun")
     if jobs < 1:
         raise DocmtError(f"--jobs is {jobs}: give the number of runs to work on at the same time, 1 or more")
+    if jobs > 1 and (several := [run for run in plan.trainings() if run.config.devices > 1]):
+        raise DocmtError(
+            f"--jobs {jobs} is for runs of one device, but {several[0].title} has {several[0].config.devices}: leave "
+            "it out, or set devices to 1"
+        )
     try:
         plan.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -64,35 +72,48 @@ class _Left:
 
     def at_once(self, jobs: int) -> dict[Path, str]:
         """So many runs at a time, each in a process of its own, as soon as what it needs is done."""
-        working: list[tuple[PlannedRun, Worker]] = []
+        working: list[Worker] = []
         with stop_on_signals() as wish:
             try:
                 while self.left or working:
-                    while len(working) < jobs and (run := self._next([run for run, _ in working])):
+                    ready = self._ready([worker.run for worker in working])[: jobs - len(working)]
+                    threads = max(1, torch.get_num_threads() // max(1, len(working) + len(ready)))
+                    for run in ready:
                         self.left.remove(run)
                         self._announce(run)
-                        arguments = (self.plan, run, self.evaluation, dict(self.failures))
-                        working.append((run, Worker(f"[{self._number(run)}]", jobs, complete, arguments)))
-                    wait_for_one([worker for _, worker in working], wish)
-                    for run, worker in [each for each in working if each[1].has_ended()]:
-                        self._note(run, worker.answer())
-                        working.remove((run, worker))
+                        name = f"[{self._number(run)}]"
+                        working.append(Worker(name, threads, self.plan, run, self.evaluation, self.failures))
+                    wait_for_one(working, wish, _LOOK_EVERY)
+                    for worker in [each for each in working if each.has_ended()]:
+                        self._note(worker.run, worker.answer())
+                        working.remove(worker)
             finally:
-                stop([worker for _, worker in working])
+                stop(working)
         return self.failures
 
-    def _next(self, working: Sequence[PlannedRun]) -> PlannedRun | None:
-        """The first run that is left and waits for nothing."""
-        drafted = self.plan.store.drafts is not None
-        unfinished = {run.config.run for run in (*self.left, *working)}
+    def _ready(self, working: Sequence[PlannedRun]) -> list[PlannedRun]:
+        """The runs that are left and wait for nothing; where all wait for each other, the first, which says why."""
+        open_ones = [*self.left, *working]
+        unfinished = {run.config.run for run in open_ones}
+        readers = [run.config.run for run in open_ones if run.config.model.chosen.needs().drafts]
+        drafts = set(readers if readers and self._undrafted() else ())
+        ready: list[PlannedRun] = []
         for run in self.left:
             needed = {run.config.initialize_from, run.config.initialize_reverse_from}
-            if _reads_drafts(run) and not drafted:
+            if run.config.run in drafts:
                 # The first of them drafts the store, with the others waiting for that.
-                needed |= {self.plan.drafter, *(other.config.run for other in working if _reads_drafts(other))}
-            if not needed & unfinished:
-                return run
-        return None
+                needed |= {self.plan.drafter}
+                needed |= {other.config.run for other in (*working, *ready)} & drafts
+            if not (needed - {run.config.run}) & unfinished:
+                ready.append(run)
+        return ready or ([] if working else self.left[:1])
+
+    def _undrafted(self) -> bool:
+        """Whether the store has no drafts yet."""
+        try:
+            return self.plan.store.drafts is None
+        except DocmtError:
+            return False  # damaged ones, as whoever reads them will say
 
     def _announce(self, run: PlannedRun) -> None:
         step = _STEPS[state_of(run, self.evaluation)]
@@ -108,7 +129,3 @@ class _Left:
             self.failures[run.config.run] = failure
             self.tell(f"[{self._number(run)}/{len(self.numbers)}] failed: {failure}")
         self.after_each(self.failures)
-
-
-def _reads_drafts(run: PlannedRun) -> bool:
-    return run.config.model.chosen.needs().drafts

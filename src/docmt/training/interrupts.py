@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_AT_ONCE = 1.0  # seconds
 
 
 class StopWish:
@@ -20,7 +22,10 @@ class StopWish:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopWish]:
-    """While the block runs, the first Ctrl-C or SIGTERM only sets `wished`; the second acts as usual."""
+    """While the block runs, the first Ctrl-C or SIGTERM only sets `wished`; a later one acts as usual.
+
+    Of several at once, to a process and by whoever started it, all but the first are passed over.
+    """
     wish = StopWish()
     if threading.current_thread() is not threading.main_thread():
         yield wish  # handlers can only be set in the main thread
@@ -31,9 +36,15 @@ def stop_on_signals() -> Iterator[StopWish]:
         for number, handler in before.items():
             signal.signal(number, handler)
 
+    first = 0.0
+
     def handle(number: int, frame: FrameType | None) -> None:
-        wish.wished = True
-        restore()
+        nonlocal first
+        if not wish.wished:
+            wish.wished, first = True, time.monotonic()
+        elif time.monotonic() - first > _AT_ONCE:
+            restore()
+            signal.raise_signal(number)
 
     for number in _SIGNALS:
         signal.signal(number, handle)
