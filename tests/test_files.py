@@ -51,6 +51,17 @@ def test_long_names(tmp_path, name):
     assert (tmp_path / name).read_text() == "text"
 
 
+def test_places_where_nothing_can_be_made(tmp_path):
+    message = "cannot write .*none/a: No such file or directory; make the directory, or choose another place"
+    with pytest.raises(DocmtError, match=message):
+        write_text(tmp_path / "none" / "a", "text")
+    if not Path("/proc/self").exists():
+        pytest.skip("there is no file system that is none of the disk")
+    with pytest.raises(DocmtError, match=r"cannot write /proc/a: .*; choose another place") as caught:
+        write_text(Path("/proc/a"), "text")
+    assert "make the directory" not in str(caught.value)
+
+
 def test_names_that_cannot_be(tmp_path):
     with pytest.raises(DocmtError, match="File name too long"):
         write_text(tmp_path / ("n" * 256), "text")

@@ -1,6 +1,7 @@
 """Progress: how long something will take, in plain lines and on a terminal."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -42,3 +43,28 @@ def test_a_terminal(monkeypatch, left, shown):
         bar.advance(10, "a note", left)
     assert "a note" in screen.getvalue()
     assert shown in screen.getvalue()
+
+
+def test_a_part_of_the_work_has_a_line_below(monkeypatch, clock, capsys):
+    with progress("work", 2) as outer, progress("part", 50) as inner:
+        clock[0] += 20
+        inner.advance(25)
+        outer.advance()
+    assert capsys.readouterr().err == "part: 25 of 50  (0:20, 0:20 left)\nwork: 1 of 2  (0:20, 0:20 left)\n"
+    screen, made = io.StringIO(), []
+    monkeypatch.setattr(
+        module,
+        "Console",
+        lambda file: made.append(file) or Console(file=screen, force_terminal=True, width=120),
+    )
+    with progress("work", 2) as outer:
+        with progress("part", 50) as inner:
+            inner.advance(25)
+        outer.advance()
+    assert len(made) == 1, "two displays would draw over each other"
+    assert re.search("work.*0/2.*\n.*part.* 0/50", screen.getvalue())
+    last = screen.getvalue().rpartition("work")[2]
+    assert "1/2" in last and "part" not in last
+    with progress("later", 3) as bar:
+        bar.advance()
+    assert len(made) == 2, "the first display is gone"

@@ -230,6 +230,8 @@ def cannot_write(path: Path | str, error: OSError) -> DocmtError:
         advice = "free space or choose another place"
     elif isinstance(error, FileExistsError | NotADirectoryError):
         reason = "a file stands where a directory is needed"
+    elif isinstance(error, FileNotFoundError) and Path(path).parent.is_dir():
+        reason = f"no file can be made in {Path(path).parent}"  # which is none of the disk, such as /proc
     elif isinstance(error, FileNotFoundError):
         advice = "make the directory, or choose another place"
     return DocmtError(f"cannot write {path}: {reason}; {advice}")

@@ -23,6 +23,8 @@ from rich.text import Text
 from docmt.streams import forgiving, is_quiet
 
 PLAIN_INTERVAL_SECONDS = 10.0
+_shown: list[Progress] = []
+"""what is drawn on the terminal now, if anything"""
 
 
 class Bar:
@@ -47,6 +49,11 @@ class Bar:
         elif not is_quiet() and time.monotonic() - self._printed >= PLAIN_INTERVAL_SECONDS:
             self._printed = time.monotonic()
             self._print_line(note)
+
+    def remove(self) -> None:
+        """Takes the bar off a display that goes on with others."""
+        if self._display is not None and self._task is not None:
+            self._display.remove_task(self._task)
 
     def _print_line(self, note: str) -> None:
         elapsed = time.monotonic() - self._started
@@ -79,8 +86,17 @@ def on_terminal() -> bool:
 def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Bar]:
     """Shows progress on standard error while the block runs; `done` items count as finished before it starts.
 
-    What cannot be shown (a closed pipe, a terminal that is gone) is dropped: the work goes on.
+    What cannot be shown (a closed pipe, a terminal that is gone) is dropped: the work goes on. Within another block it
+    is a part of that work, and its bar stands below the other one.
     """
+    if _shown:
+        bar = Bar(title, total, _shown[-1])
+        bar.advance(done)
+        try:
+            yield bar
+        finally:
+            bar.remove()
+        return
     console = Console(file=forgiving(sys.stderr))
     if is_quiet() or not console.is_terminal:
         bar = Bar(title, total, None)
@@ -97,9 +113,13 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
         _TimeLeft(),
     )
     with Progress(*columns, console=console, transient=True) as display:
-        bar = Bar(title, total, display)
-        bar.advance(done)
-        yield bar
+        _shown.append(display)
+        try:
+            bar = Bar(title, total, display)
+            bar.advance(done)
+            yield bar
+        finally:
+            _shown.pop()
 
 
 def _clock(seconds: float) -> str:

@@ -7,13 +7,13 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 import torch
-from commands import QUICK, TINY, assert_one_sentence, call, fails, start
+from commands import QUICK, TINY, assert_one_sentence, call, fails, start, wait_for_lines
 
+from docmt.cli.translate import GROUP
 from docmt.data import PreparedStore
 from docmt.documents import Document
 from docmt.weights import read_tensors
@@ -537,17 +537,20 @@ def test_a_reader_that_goes_away(run, files):
 
 
 def test_a_translation_that_is_interrupted(run, files):
-    old = files / "out.txt"
-    old.write_text("old")
-    process = start("translate", run, long_text(files), "-o", old, "--search.max_length_extra", 50)
-    time.sleep(3)
-    assert process.poll() is None
+    """In the middle of a long text: the documents that are translated before it are there."""
+    (files / "first.txt").write_text("It is cheap.\n\n" * GROUP)
+    outputs = files / "out"
+    outputs.mkdir()
+    (outputs / "long.txt").write_text("old")
+    asked = ("-o", outputs, "--layout", "lines", "--search.max_length_extra", 50, "--quiet")
+    process = start("translate", run, files / "first.txt", long_text(files), *asked)
+    wait_for_lines(outputs / "first.txt", GROUP, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert (out, err) == ("", "docmt: interrupted\n")
-    assert old.read_text() == "old"
-    assert not [path for path in files.iterdir() if path.name.startswith(".")]
+    assert sorted(path.name for path in outputs.iterdir()) == ["first.txt", "long.txt"]
+    assert (outputs / "long.txt").read_text() == "old"
 
 
 def test_a_full_disk_behind_standard_output(run, files):

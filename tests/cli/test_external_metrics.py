@@ -34,7 +34,7 @@ def test_files(files, command, tmp_path):
     outcome = call("evaluate", *files, "--external.command", command, "--json", tmp_path / "o.json")
     assert outcome.status == 0, outcome
     assert "\nStub    0.6667  3 sentences  version:1|context:0\n" in outcome.out
-    assert outcome.err.startswith("docmt: 3 x inputs longer than the 8 subwords that Stub reads")
+    assert outcome.err.startswith("docmt: 3 inputs longer than the 8 subwords that Stub reads")
     found = json.loads((tmp_path / "o.json").read_text())
     assert found["external"]["scores"] == [[1.0, 0.0], [1.0]]
     assert found["s_bleu"] is not None
@@ -73,6 +73,9 @@ def test_options_that_do_not_go_together(files, command, chosen, options, messag
 
 def test_without_a_command(files):
     fails("evaluate", *files[:4], "--external.context", 2, message="external.context has no meaning without")
-    message = "--external.hypothesis_context has no meaning without"
-    fails("evaluate", *files[:4], "--external.hypothesis_context", "hypothesis", message=message)
+    chosen = ("--external.hypothesis_context", "hypothesis")
+    message = "--external.hypothesis_context has no meaning without --external.command"
+    fails("evaluate", *files[:4], *chosen, message=message)
+    message = "external.hypothesis_context has no meaning without external.context: say how many sentences stand before"
+    fails("evaluate", *files, "--external.command", "true", *chosen, message=message)
     fails("evaluate", *files, message="--source has no meaning with --hypothesis")

@@ -60,7 +60,7 @@ def test_the_card_is_read_as_it_was_written(run, tmp_path):
 
 def test_a_corpus(run, pair, tmp_path):
     text = looked(run, *pair, "--json", tmp_path / "found.json")
-    assert text.startswith("6 document(s), ") and "given translations" in text.splitlines()[0]
+    assert text.startswith("6 documents, ") and "given translations" in text.splitlines()[0]
     found = json.loads((tmp_path / "found.json").read_text())
     kinds = [own["kind"] for own in found["attentions"]]
     assert kinds == [f"{site}_{scope}" for site in SITES for scope in ("local", "global")]
@@ -178,11 +178,15 @@ def test_runs_of_any_name(run, tmp_path, drawing):
             r"test.en has no document '7': its documents are 1 to 6 \(6\)",
         ),
         (["RUN", "SOURCE", "TARGET", "--layer", "1"], "--layer is for the picture: add --figure FILE"),
+        (
+            ["RUN", "SOURCE", "TARGET", "--document", "2", "--sentence", "1"],
+            "--sentence is for the picture: add --figure FILE, or --document with --json FILE, or leave it out",
+        ),
         (["RUN", "SOURCE", "TARGET", "--relative"], "--relative is for the picture: add --figure FILE"),
         (["--curves", "RUN", "--relative"], "--relative needs text to look at"),
         (["RUN", "SOURCE", "--layer", "0", "--figure", "x.png"], "--layer is 0: choose a number from 1"),
-        (["RUN", "SOURCE", "TARGET", "--layer", "2", "--figure", "x.png"], "--layer is 2, but the model has 1 layers"),
-        (["RUN", "SOURCE", "TARGET", "--head", "3", "--figure", "x.png"], "--head is 3, but the model has 2 heads"),
+        (["RUN", "SOURCE", "TARGET", "--layer", "2", "--figure", "x.png"], "--layer is 2, but the model has 1 layer:"),
+        (["RUN", "SOURCE", "TARGET", "--head", "3", "--figure", "x.png"], "--head is 3, but the model has 2 heads:"),
         (
             ["RUN", "SOURCE", "TARGET", "--sentence", "99", "--figure", "x.png"],
             r"--sentence is 99, but the document has",

@@ -34,7 +34,11 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         (["prepare"], r"--train and --store are missing"),
         (["translate"], r"MODEL is missing; see"),
         (["score", "model"], r"SOURCE is missing; see"),
-        (["evaluate"], r"give --hypothesis and --reference, or --model, --source and --reference"),
+        (
+            ["evaluate"],
+            r"give --hypothesis and --reference, or --model, --source and --reference, or --systems and --reference, "
+            r"or --suite with --model or --systems",
+        ),
         (["evaluate", "--model", "m"], r"give --hypothesis and --reference, or --model"),
         (["evaluate", "--hypothesis", "a"], r"--hypothesis needs --reference: name the file"),
         ([*EVALUATE, "--model", "m"], r"both name translations: give one of them"),

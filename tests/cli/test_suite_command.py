@@ -129,7 +129,7 @@ def test_every_option_has_an_effect_or_is_refused(generative, run, suite, asked,
 
 
 def test_what_is_missing_or_wrong(run, suite):
-    fails("evaluate", "--suite", suite, message="--suite needs --model: name the model whose preferences count")
+    fails("evaluate", "--suite", suite, message="--suite needs --model or --systems: name the models whose")
     fails("evaluate", "--model", run, "--suite", "none.jsonl", message="cannot read none.jsonl: there is no such file")
     suite.write_text("5\n")
     fails("evaluate", "--model", run, "--suite", suite, message=r"suite.jsonl: this is no item of a test set that")

@@ -2,10 +2,13 @@
 
 import json
 import shutil
+from itertools import count
 
 import pytest
 import sacrebleu
 from commands import QUICK, call, fails
+
+from docmt.cli import systems
 
 
 def lines_of(path):
@@ -104,6 +107,75 @@ def test_models_and_files(run, files):
     assert not (files / "late").exists()
 
 
+def interrupted(monkeypatch, name, after, *arguments):
+    """Calls docmt, and interrupts it when what has this name in `docmt.cli.systems` has been called so often."""
+    plainly, calls = getattr(systems, name), []
+
+    def counted(*given, **more):
+        calls.append(name)
+        if len(calls) > after:
+            raise KeyboardInterrupt
+        return plainly(*given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(systems, name, counted)
+        outcome = call(*arguments)
+    assert (outcome.status, outcome.out) == (130, "")
+    return outcome.err
+
+
+def scores_of(path):
+    return [[own["d_bleu"], own["chrf"], own["outcomes"]] for own in json.loads(path.read_text())["systems"]]
+
+
+def test_an_interruption_tells_what_is_complete_and_the_way_on(run, files, monkeypatch):
+    shutil.copytree(run, files / "other")
+    options = ["--reference", "test.de", "--samples", 100]
+    of_models = [*options, "--source", "test.en", *QUICK]
+    asked = ["evaluate", "--systems", run, "other", "a.de", *of_models]
+    assert call(*asked, "--json", "whole.json").status == 0
+    first = f"outs/{run.name}.txt"
+    told = f"docmt: complete: {first}; go on with --systems {first} other a.de\ndocmt: interrupted\n"
+    assert interrupted(monkeypatch, "translate_corpus", 1, *asked, "-o", "outs") == told
+    way_on = ["evaluate", "--systems", first, "other", "a.de", *of_models, "-o", "outs"]
+    told = (
+        f"docmt: complete: outs/other.txt; go on with --systems {first} outs/other.txt a.de, without the options of "
+        "models\ndocmt: interrupted\n"
+    )
+    assert interrupted(monkeypatch, "compare", 0, *way_on).endswith(told)
+    assert sorted(path.name for path in (files / "outs").iterdir()) == ["other.txt", f"{run.name}.txt"]
+    last = ["evaluate", "--systems", first, "outs/other.txt", "a.de", *options]
+    assert call(*last, "--json", "last.json").status == 0
+    (files / "outs" / "other.txt").unlink()
+    assert call(*way_on, "--json", "on.json").status == 0
+    assert scores_of(files / "whole.json") == scores_of(files / "on.json") == scores_of(files / "last.json")
+
+
+def test_an_interruption_where_files_cannot_stand_for_models(run, files, monkeypatch):
+    shutil.copytree(run, files / "other")
+    asked = ["evaluate", "--systems", run, "other", "--source", "test.en", "--reference", "test.de", *QUICK]
+    assert interrupted(monkeypatch, "translate_corpus", 1, *asked) == "docmt: interrupted\n", "there are no files"
+    assert interrupted(monkeypatch, "translate_corpus", 0, *asked, "-o", "none") == "docmt: interrupted\n"
+    told = f"docmt: complete: outs/{run.name}.txt; what else their scores need does not stand there: to compare them, "
+    instances = [*asked, "--metrics.unit", "instance", "-o", "outs"]
+    assert interrupted(monkeypatch, "translate_corpus", 1, *instances).startswith(told)
+    # JSONL has the references itself, which files of translations must be told.
+    pairs = zip(*((files / name).read_text().split("\n\n") for name in ("test.en", "test.de")), strict=True)
+    records = [{"source": source.splitlines(), "target": target.splitlines()} for source, target in pairs]
+    (files / "test.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    asked = ["--source", "test.jsonl", "-o", "both", "--samples", 100, *QUICK]
+    told = interrupted(monkeypatch, "translate_corpus", 1, "evaluate", "--systems", run, "other", *asked)
+    way_on = ["--systems", f"both/{run.name}.txt", "other", "--reference", "test.jsonl"]
+    assert told.splitlines()[0].endswith(f"; go on with {' '.join(way_on)}")
+    assert call("evaluate", *way_on, *asked).status == 0
+
+
+def test_comparing_many_files_shows_progress(files, monkeypatch):
+    monkeypatch.setattr("docmt.progress.time.monotonic", count(0, 20).__next__)
+    told = call(*SYSTEMS, "--samples", 100).err
+    assert "scoring (systems): 1 of 3 " in told and "comparing (metrics): 4 of 4 " in told
+
+
 def test_several_references(run, files):
     names = ["--reference", "test.de", "second.de"]
     sides = [lines_of(files / name) for name in ("a.de", "test.de", "second.de")]
@@ -187,6 +259,21 @@ def test_what_does_not_fit(run, files, arguments, message):
     (files / "two.de").write_text("Er ist alt.\n\nEr ist billig.\n")
     (files / "empty.de").write_text("\n" * (files / "a.de").read_text().count("\n"))
     fails("evaluate", "--reference", "test.de", *arguments, message=message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["evaluate", "--model", "RUN", "--source", "test.en"], "--reference"),
+        (["evaluate", "--systems", "RUN", "RUN,RUN", "--source", "test.en"], "--reference"),
+        (["evaluate", "--model", "RUN", "--source", "test.en", "--context_usage"], "--reference"),
+        (["score", "RUN", "test.en"], "TARGET"),
+    ],
+)
+def test_text_without_a_reference(run, files, arguments, name):
+    (files / "RUN").symlink_to(run)
+    message = f"error: {name} is missing: test.en is no JSONL with both sides, so name the file beside it"
+    fails(*arguments, message=message)
 
 
 def test_more_that_does_not_fit(files):

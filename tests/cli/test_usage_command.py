@@ -145,6 +145,23 @@ def test_a_model_that_fails_does_not_take_the_others_with_it(run, sentence_run, 
     assert found["model"] == str(run)
 
 
+def test_what_was_measured_before_an_interruption_is_kept(run, sentence_run, asked, monkeypatch, tmp_path):
+    def translator_of(options, model):
+        if model == str(sentence_run):
+            raise KeyboardInterrupt
+        return docmt.Translator(model)
+
+    monkeypatch.setattr("docmt.cli.usage.translator_of", translator_of)
+    path, alone = tmp_path / "usage.json", call("evaluate", "--model", run, *asked, "--json", "-")
+    outcome = call("evaluate", "--systems", run, sentence_run, *asked, "--json", path)
+    assert (outcome.status, outcome.out.count("CXMI")) == (130, 1)
+    assert outcome.err == "docmt: 1 of 2 models measured before the interruption\ndocmt: interrupted\n"
+    assert json.loads(path.read_text()) == {"systems": [json.loads(alone.out)]}
+    path.write_text("kept")
+    nothing = call("evaluate", "--systems", sentence_run, run, *asked, "--json", path)
+    assert nothing == (130, "", "docmt: interrupted\n") and path.read_text() == "kept"
+
+
 @pytest.mark.parametrize("kind", ["none", "weights", "tokenizer"])
 def test_a_later_model_that_is_no_good_is_found_before_the_first_is_asked(run, asked, kind, tmp_path, monkeypatch):
     later = tmp_path / "later"
@@ -246,8 +263,9 @@ def test_options_that_mean_nothing_here(run, asked, more, message):
 
 
 def test_options_that_are_missing(run, corpus):
-    fails("evaluate", "--model", run, "--context_usage", message="--context_usage needs --model, and --source with")
-    fails("evaluate", "--source", "x", "--context_usage", message="--context_usage needs --model")
+    message = "--context_usage needs --model or --systems, and --source with"
+    fails("evaluate", "--model", run, "--context_usage", message=message)
+    fails("evaluate", "--source", "x", "--context_usage", message=message)
     sides = ("--model", run, "--source", corpus / "test.en", "--reference", corpus / "test.de")
     fails(
         "evaluate", *sides, "--usage.before", 2, message="the --usage options have no meaning without --context_usage"

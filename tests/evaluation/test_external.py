@@ -90,7 +90,7 @@ def answered(**changes):
 def test_inputs_that_are_too_long(stub):
     found = score(stub(answered(subwords=[512, 513, 7, 600], limit=512)))
     assert found.too_long == [(0, 1), (1, 0)]
-    assert found.warning().startswith("2 x inputs longer than the 512 subwords that Stub reads")
+    assert found.warning().startswith("2 inputs longer than the 512 subwords that Stub reads")
     assert "(first: document 1, sentence 2)" in found.warning()
     assert found.to_json()["too_long"] == [[1, 2], [2, 1]]
 

@@ -44,9 +44,10 @@ def test_the_table_and_json():
     lines = found.format().splitlines()
     assert lines[0].split() == ["sentence", "metric", "count", "one"]
     assert lines[1].split()[:4] == ["1", "s-BLEU", "2", "100.00"]
-    assert len(lines) == 1 + 2 * 4
+    assert len(lines) == 1 + 2 * 4 + 1
+    assert lines[-1].startswith("with fewer than 6 documents no difference can be significant, whatever its interval")
     written = json.loads(json.dumps(found.to_json()))
-    assert written["1"]["sentences"] == 2
+    assert (written["1"]["sentences"], written["3"]["documents"]) == (2, 1)
     assert written["1"]["systems"]["one"]["chrf"]["value"] == pytest.approx(100)
 
 

@@ -65,6 +65,18 @@ def test_ter_is_that_of_sacrebleu_to_the_last_digit(references):
     assert evaluate_documents(hypotheses, sides[0]).ter is None
 
 
+def test_ter_tells_how_far_it_is(monkeypatch, capsys):
+    """A part of the sentences at a time, with the same result."""
+    hypotheses, references = texts(1, 40), texts(2, 40)
+    whole = evaluate_documents(hypotheses, references, MetricConfig(ter=True)).ter
+    monkeypatch.setattr("docmt.evaluation.scores._AT_ONCE", 30)
+    monkeypatch.setattr("docmt.progress.time.monotonic", iter(range(0, 10_000, 20)).__next__)
+    parts = evaluate_documents(hypotheses, references, MetricConfig(ter=True)).ter
+    sentences = len(flat(references))
+    assert f"TER (sentences): 30 of {sentences} " in capsys.readouterr().err
+    assert parts == whole and (parts.statistics == whole.statistics).all() and len(parts.statistics) == sentences
+
+
 def test_ter_counted_by_hand():
     """One word shifted in the first sentence, one left out in the second: 2 edits of 7 words."""
     result = evaluate_documents([["c a b d", "e f"]], [["a b c d", "e f g"]], MetricConfig(ter=True))

@@ -85,6 +85,32 @@ def test_the_table_names_the_sentences_that_gain_most():
     assert lines[-4] == "  +3.000  document a, sentence 2: 'z' -> 'x y'"
 
 
+@pytest.mark.parametrize(
+    ("lengths", "which"),
+    [
+        ([3], None),  # which has no interval
+        ([3, 3], ""),
+        ([2, 2, 2, 3, 3], ""),
+        ([2, 2, 2, 2, 3, 3], " (sentence 3)"),
+        ([2, 2, 2, 2, 2, 3], None),
+        ([4] * 6, None),
+        ([1, 1, 3, 3, 3, 5, 5], " (sentence 2, sentence 3, sentence 4-6)"),
+    ],
+)
+def test_intervals_over_few_documents_have_a_note(lengths, which):
+    text = context_gain(sentence_gains(Scorer(), of_lengths(lengths)), significance=FEW).format()
+    note = f"\nwith fewer than 6 documents{which} no difference can be significant, whatever its interval: take more of"
+    assert (note in text) == ("with fewer than" in text) == (which is not None)
+
+
+@pytest.mark.parametrize("documents", [2, 5, 6])
+def test_other_context_of_few_documents_has_the_note_too(documents):
+    """A document of a single sentence is none of them."""
+    found = other_context(Scorer(), of_lengths([2] * documents + [1]), UsageConfig(translate=True), significance=FEW)
+    assert found.gains["true - alone"].documents == documents
+    assert ("\nwith fewer than 6 documents no difference can be significant" in found.format()) == (documents < 6)
+
+
 def test_an_interval_is_that_of_whole_documents():
     """Of two documents a sample has both (half of the time) or one of them twice."""
     rows = np.array([[0.0, 1], [4, 1]])

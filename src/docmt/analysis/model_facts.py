@@ -174,7 +174,9 @@ def best_of(curves: Mapping[str, Curve]) -> dict[str, float]:
 
 def _reads(config: ModelConfig) -> str:
     needs = config.chosen.needs()
-    sentences = "as many sentences as fit" if needs.sentences is None else f"{needs.sentences} sentence(s)"
+    sentences = "as many sentences as fit"
+    if needs.sentences is not None:
+        sentences = f"{needs.sentences} sentence{'' if needs.sentences == 1 else 's'}"
     more = [
         f"{count} {name}" for count, name in ((needs.before, "before"), (needs.shown, "translations before")) if count
     ]

@@ -38,11 +38,14 @@ def document_name(file: str, document: ParallelDocument) -> str:
     return f"{file}, document {document.number}{id}"
 
 
-def read_corpus(source: str, target: str | None) -> list[ParallelDocument]:
+def read_corpus(source: str, target: str | None, name: str = "--reference") -> list[ParallelDocument]:
     """The documents of a parallel corpus; what is left out of it is told on standard error.
 
-    Raises DocmtError for files that cannot be read, that do not fit together, or that hold no sentence pair.
+    name: of the option or argument for the target, which one file of JSONL does not need. Raises DocmtError for files
+    that cannot be read, that do not fit together, or that hold no sentence pair.
     """
+    if target is None and Path(source).is_file() and not is_jsonl(source):
+        raise DocmtError(f"{name} is missing: {source} is no JSONL with both sides, so name the file beside it")
     skipped = Skipped()
     corpus = list(read_parallel(Path(source), Path(target) if target else None, skipped=skipped))
     if not corpus:

@@ -260,7 +260,8 @@ def _check(options: Any) -> None:
             )
     elif not (options.model and options.source):
         raise DocmtError(
-            "give --hypothesis and --reference, or --model, --source and --reference, or --model and --suite"
+            "give --hypothesis and --reference, or --model, --source and --reference, or --systems and --reference, or "
+            "--suite with --model or --systems"
         )
     check_outputs(options.output, options.json)
     if options.output:  # it is written line by line beside the source

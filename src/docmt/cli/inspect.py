@@ -62,7 +62,11 @@ def parser() -> Parser:
     )
     made.add_argument("--json", type=str, metavar="FILE", help="where all numbers go as JSON (- for only that)")
     made.add_argument(
-        "--sentence", type=int, metavar="N", help="of the one document, also what each token of this sentence looks at"
+        "--sentence",
+        type=int,
+        metavar="N",
+        help="also what each token of this sentence looks at, in the picture (--figure) or the numbers (--document "
+        "with --json)",
     )
     made.add_argument("--layer", type=int, metavar="N", help="in the picture this layer alone, from 1, not their mean")
     made.add_argument("--head", type=int, metavar="N", help="in the picture this head alone, from 1, not their mean")
@@ -109,7 +113,8 @@ def _check(options: Any) -> None:
         if getattr(options, name) is not None:
             check_number(f"--{name}", getattr(options, name), (1, 1_000_000))
             if options.figure is None and not (name == "sentence" and options.document and options.json):
-                raise DocmtError(f"--{name} is for the picture: add --figure FILE, or leave it out")
+                numbers = ", or --document with --json FILE" if name == "sentence" else ""
+                raise DocmtError(f"--{name} is for the picture: add --figure FILE{numbers}, or leave it out")
     if options.relative and options.figure is None:
         raise DocmtError("--relative is for the picture: add --figure FILE, or leave it out")
     _check_unread(options)

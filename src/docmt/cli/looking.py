@@ -22,6 +22,7 @@ from docmt.decoding.passes import passes
 from docmt.decoding.precision import computing_in
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.errors import DocmtError
+from docmt.evaluation.metrics import count
 from docmt.progress import progress
 from docmt.text import Side, SpecialTokens, Tokenizer
 
@@ -42,9 +43,8 @@ def look_into(options: Any) -> int:
     if not report.attentions:
         return failures.print(len(corpus), 0, "documents", "looked at")
     sentences, done = sum(map(len, looking.seen)), len(looking.seen)
-    title = f"{done:,} document(s), {sentences:,} sentence(s), " + (
-        "given translations" if options.target else "own translations"
-    )
+    whose = "given" if options.target else "own"
+    title = f"{count(done, 'document')}, {count(sentences, 'sentence')}, {whose} translations"
     numbers: dict[str, Any] = {name: getattr(options, name) for name in ("model", "source", "target")}
     numbers |= {"documents": done, "sentences": sentences, **report.to_json()}
     table = f"{title}\n\n{report.format()}"
@@ -94,7 +94,7 @@ def _check_range(options: Any, translator: Translator, sentences: int) -> None:
     for name, limit, whose in limits:
         if (given := getattr(options, name)) is not None and given > limit:
             raise DocmtError(
-                f"--{name} is {given}, but the {whose} has {limit} {name}s: choose a number from 1 to that"
+                f"--{name} is {given}, but the {whose} has {count(limit, name)}: choose a number from 1 to that"
             )
 
 

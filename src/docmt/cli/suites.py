@@ -112,7 +112,7 @@ def _facts(
 def _models(options: Any) -> list[str]:
     """The models that are asked. Raises DocmtError where none is named."""
     if not options.systems:
-        raise DocmtError("--suite needs --model: name the model whose preferences count")
+        raise DocmtError("--suite needs --model or --systems: name the models whose preferences count")
     return once(options.systems, "systems")
 
 

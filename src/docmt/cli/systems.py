@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -22,7 +23,7 @@ from docmt.evaluation.aligned_files import Corpus, read_reference
 from docmt.evaluation.comparison import check_enough
 from docmt.evaluation.metrics import read_beside
 from docmt.files import cannot_write, check_regular
-from docmt.progress import on_terminal
+from docmt.progress import on_terminal, progress
 from docmt.streams import tell, warn
 
 
@@ -48,7 +49,22 @@ def compare_systems(options: Any) -> int:
     _check(options, systems)
     corpus, references = _read(options, systems)
     check_enough(len(references[0]), options.significance)
-    found = _read_files(options, systems, corpus, references[0]) | _translate(options, systems, corpus)
+    found = _read_files(options, systems, corpus, references[0])
+    try:
+        _translate(options, systems, corpus, found)
+        return _compare(options, systems, references, found)
+    except KeyboardInterrupt:
+        _tell_way_on(options, systems, corpus, found)
+        raise
+
+
+def _compare(
+    options: Any,
+    systems: Sequence[System],
+    references: Sequence[Corpus],
+    found: Mapping[System, Translations],
+) -> int:
+    """Scores and compares what all systems have made, and writes it; returns the status of the command."""
     ordered = [found[system] for system in systems]
     _tell_equal(systems, ordered)
     failed = frozenset[int]().union(*(own.failed for own in ordered))
@@ -56,7 +72,11 @@ def compare_systems(options: Any) -> int:
     kept = [number for number in range(total) if number not in failed]
     if kept:
         try:
-            evaluations = {system.name: found[system].evaluate(references, kept, options.metrics) for system in systems}
+            evaluations = {}
+            with progress("scoring (systems)", len(systems)) as bar:
+                for system in systems:
+                    evaluations[system.name] = found[system].evaluate(references, kept, options.metrics)
+                    bar.advance()
             comparison = compare(evaluations, options.significance)
             _write(
                 options, comparison, _facts(options, systems, ordered), f"{len(failed)} of {total}" if failed else ""
@@ -119,26 +139,27 @@ def _check(options: Any, systems: Sequence[System]) -> None:
 
         for part in (part for system in models for part in _parts(system.path)):
             load_model_config(part)
-        _outputs(options.output, models)
+        _check_outputs(_outputs(options.output, models))
 
 
 def _outputs(directory: str | None, models: Sequence[System]) -> dict[System, Path]:
-    """The file of each model in the directory, if there is one. Raises DocmtError for one that is there already."""
-    outputs: dict[System, Path] = {}
+    """The file of each model in the directory, if there is one. Raises DocmtError for standard output."""
     if not directory:
-        return outputs
+        return {}
     if directory == STANDARD:
         raise DocmtError("-o - has no room for the translations of several systems: name a directory")
-    for system in models:
-        name = system.name.replace("/", "-").replace(",", "+")
-        outputs[system] = Path(directory) / f"{name}.txt"
+    names = {system: system.name.replace("/", "-").replace(",", "+") for system in models}
+    return {system: Path(directory) / f"{name}.txt" for system, name in names.items()}
+
+
+def _check_outputs(outputs: Mapping[System, Path]) -> None:
+    """Raises DocmtError for a file that is there already, or that two models would have."""
     for path in outputs.values():
         if path.exists():
             raise DocmtError(f"{path} is there already: remove it, or name another directory with -o")
     for one, other in combinations(outputs, 2):
         if outputs[one] == outputs[other]:
             raise DocmtError(f"{one.path} and {other.path} would both be written to {outputs[one]}: rename one")
-    return outputs
 
 
 def _read(options: Any, systems: Sequence[System]) -> tuple[list[ParallelDocument], list[Corpus]]:
@@ -176,13 +197,13 @@ def _read_files(
 
 
 def _translate(
-    options: Any, systems: Sequence[System], corpus: Sequence[ParallelDocument]
-) -> dict[System, Translations]:
-    """What the models make of the corpus; written as soon as it is there."""
+    options: Any, systems: Sequence[System], corpus: Sequence[ParallelDocument], found: dict[System, Translations]
+) -> None:
+    """Adds to `found` what the models make of the corpus; written as soon as it is there."""
     models = [system for system in systems if system.is_model]
     if len(models) > 1:
         check_models(options, [system.path for system in models])
-    outputs, found = _outputs(options.output, models), {}
+    outputs = _outputs(options.output, models)
     if outputs:
         try:
             Path(options.output).mkdir(parents=True, exist_ok=True)
@@ -197,7 +218,34 @@ def _translate(
         if system in outputs:
             write_text(str(outputs[system]), lines_beside(options.source, corpus, own.hypotheses))
         found[system] = own
-    return found
+
+
+def _tell_way_on(
+    options: Any, systems: Sequence[System], corpus: Sequence[ParallelDocument], found: Mapping[System, Translations]
+) -> None:
+    """Says which models have their translations in files, and how to go on without making these again."""
+    outputs = _outputs(options.output, [system for system in systems if system.is_model])
+    written = {system: str(path) for system, path in outputs.items() if system in found}
+    if not written:
+        return
+    advice = "what else their scores need does not stand there: to compare them, translate again, with another -o"
+    if all(_says_all(options, path, corpus, found[system]) for system, path in written.items()):
+        names = shlex.join(written.get(system, system.path) for system in systems)
+        needed = "" if options.reference else f" --reference {shlex.quote(options.source)}"
+        rest = "" if len(written) < len(outputs) else ", without the options of models"
+        advice = f"go on with --systems {names}{needed}{rest}"
+    warn(f"complete: {', '.join(written.values())}; {advice}")
+
+
+def _says_all(options: Any, path: str, corpus: Sequence[ParallelDocument], own: Translations) -> bool:
+    """Whether the file of a model has the same scores as what the model made."""
+    if own.failed or any(own.miscounted) or options.metrics.unit == "instance":
+        return False
+    try:
+        read = _beside_corpus(path, options.reference or options.source, [document.target for document in corpus])
+    except DocmtError:  # all of it is empty, or pairs were left out
+        return False
+    return list(map(list, read)) == list(map(list, own.hypotheses))
 
 
 def _tell_equal(systems: Sequence[System], found: Sequence[Translations]) -> None:

@@ -61,22 +61,33 @@ def run(options: Any) -> int:
     models = once(options.systems, "systems") if options.systems else [options.model] if options.model else []
     _check(options, models)
     measure = _measure_suites(options, models) if options.suite else _measure_corpus(options, models)
-    found, failures = {}, list[str]()
-    for model in models:
-        own = _attempted(model, partial(_load_and_measure, options, measure, model), failures)
-        if own is None:
-            continue
-        found[model] = own
-        if own.text and options.json != STANDARD:
-            print(printable(f"{model}\n{own.text}\n" if len(models) > 1 else own.text, kept="\n"), flush=True)
+    found, failures = dict[str, Measured](), list[str]()
+    try:
+        for model in models:
+            own = _attempted(model, partial(_load_and_measure, options, measure, model), failures)
+            if own is None:
+                continue
+            found[model] = own
+            if own.text and options.json != STANDARD:
+                print(printable(f"{model}\n{own.text}\n" if len(models) > 1 else own.text, kept="\n"), flush=True)
+    except KeyboardInterrupt:
+        if found:
+            warn(f"{len(found)} of {len(models)} models measured before the interruption")
+        raise
+    finally:  # what was measured before an interruption is written, too
+        for failure in failures:
+            warn(f"error: {failure}")
+        _write(options, found, len(models) > 1)
+    return max([2 if failures else 0, *(own.status for own in found.values())])
+
+
+def _write(options: Any, found: Mapping[str, Measured], several: bool) -> None:
+    """The JSON of the models that were measured, if it is asked for; several: whether more than one was to be."""
     if options.json and found:
         drawn = {"samples": options.significance.samples, "seed": options.significance.seed}
         values = [{"model": model, **drawn, **own.values} for model, own in found.items()]
-        whole = {"systems": values} if len(models) > 1 else values[0]
+        whole = {"systems": values} if several else values[0]
         write_text(options.json, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
-    for failure in failures:
-        warn(f"error: {failure}")
-    return max([2 if failures else 0, *(own.status for own in found.values())])
 
 
 def _load_and_measure(options: Any, measure: Callable[[str, Translator], Measured], model: str) -> Measured:
@@ -123,7 +134,9 @@ def check_unasked(options: Any) -> None:
 def _check(options: Any, models: Sequence[str]) -> None:
     """Raises DocmtError for options that do not go together, and for an output that cannot be written."""
     if not models or not (options.source or options.suite):
-        raise DocmtError("--context_usage needs --model, and --source with --reference or --suite: name them")
+        raise DocmtError(
+            "--context_usage needs --model or --systems, and --source with --reference, or --suite: name them"
+        )
     unused = [name for name in ("hypothesis", "output", "markdown", "by_position") if getattr(options, name)]
     unused += [name for name in ("source", "reference") if options.suite and getattr(options, name)]
     if unused:

@@ -19,6 +19,7 @@ from docmt.evaluation.significance import (
     compare_statistics,
 )
 from docmt.markdown import escaped, table
+from docmt.progress import progress
 
 TESTS = {
     "randomization": "paired approximate randomization",
@@ -144,7 +145,11 @@ def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig | None
                 "compare scores of one test set alone"
             )
     check_enough(first.documents, config)
-    outcomes = {key: _outcomes(key, list(systems.values()), config) for key in first.scores()}
+    outcomes, evaluations = {}, list(systems.values())
+    with progress("comparing (metrics)", len(first.scores())) as bar:
+        for key in first.scores():
+            outcomes[key] = _outcomes(key, evaluations, config)
+            bar.advance()
     return Comparison(config, dict(systems), outcomes)
 
 

@@ -5,13 +5,14 @@ Notation: D documents, K sums that a number is made of, * any shape.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from docmt.evaluation.scores import Scores, Statistics
-from docmt.evaluation.significance import Formula, Interval, SignificanceConfig, bootstrap
+from docmt.evaluation.significance import FEWEST, Formula, Interval, SignificanceConfig, bootstrap
 
 
 @dataclass(frozen=True)
@@ -55,3 +56,18 @@ def _first_minus_second(scores: Scores) -> Scores:
 def ratio(sums: Statistics) -> Scores:
     """The first of two sums divided by the second one, [*, 2] -> [*]."""
     return np.asarray(sums[..., 0] / sums[..., 1])
+
+
+def too_few(documents: int, parts: Mapping[str, int] | None = None) -> list[str]:
+    """A note, or none, on intervals over so few documents that no difference is significant, however narrow they are.
+
+    documents: how many there are; parts: of how many each row of a table is, by name. One has no interval.
+    """
+    few = [name for name, count in (parts or {}).items() if 1 < count < FEWEST]
+    if documents < 2 or (documents >= FEWEST and not few):
+        return []
+    which = f" ({', '.join(few)})" if documents >= FEWEST else ""
+    return [
+        f"with fewer than {FEWEST} documents{which} no difference can be significant, whatever its interval: take more "
+        "of them"
+    ]

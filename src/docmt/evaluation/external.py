@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.errors import DocmtError
+from docmt.evaluation.metrics import count
 from docmt.settings import check_fields, ranged, shown
 
 Documents = Sequence[Sequence[str]]
@@ -54,6 +55,11 @@ class ExternalConfig:
         check_fields(self, "external.")
         if not self.command and self.context:
             raise DocmtError("external.context has no meaning without external.command: name a metric, or leave it out")
+        if self.command and not self.context and self.hypothesis_context != "reference":
+            raise DocmtError(
+                "external.hypothesis_context has no meaning without external.context: say how many sentences stand "
+                "before, or leave it out"
+            )
 
     def words(self) -> list[str]:
         """The command and its arguments. Raises DocmtError if there is none, or for quotes that do not end."""
@@ -94,18 +100,18 @@ class ExternalScore:
 
     def format(self) -> str:
         """A line as those of the other metrics."""
-        sentences = sum(map(len, self.scores))
-        return f"{self.name:<6}  {self.score:>6.4f}  {sentences} sentence{'s' * (sentences != 1)}  {self.signature}"
+        sentences = count(sum(map(len, self.scores)), "sentence")
+        return f"{self.name:<6}  {self.score:>6.4f}  {sentences}  {self.signature}"
 
     def warning(self) -> str:
         """What should be known of inputs that are too long; empty if there are none."""
         if not self.too_long:
             return ""
         document, sentence = self.too_long[0]
-        count = len(self.too_long)
         return (
-            f"{count} x inputs longer than the {self.limit} subwords that {self.name} reads, context included: their "
-            f"ends did not count (first: document {document + 1}, sentence {sentence + 1}); give less context, if any"
+            f"{count(len(self.too_long), 'input')} longer than the {self.limit} subwords that {self.name} reads, "
+            f"context included: what is beyond did not count (first: document {document + 1}, sentence "
+            f"{sentence + 1}); give less context, if any"
         )
 
     def to_json(self) -> dict[str, Any]:

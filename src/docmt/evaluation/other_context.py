@@ -21,7 +21,7 @@ from docmt.documents import Document, ParallelDocument
 from docmt.errors import DocmtError
 from docmt.evaluation.config import MetricConfig
 from docmt.evaluation.contrastive import aligned
-from docmt.evaluation.estimates import Estimate, estimate
+from docmt.evaluation.estimates import Estimate, estimate, too_few
 from docmt.evaluation.metrics import evaluate_documents
 from docmt.evaluation.scores import MetricScore
 from docmt.evaluation.significance import SignificanceConfig
@@ -114,6 +114,7 @@ class OtherContext:
             for name, scores in self.translations.items():
                 rows.append([name, *(own.format(2, signed=name in self.gains) for own in scores.values())])
             lines.append("\n".join(aligned(rows)))
+        lines += too_few(self.likelihood["true"].documents)
         if self.undefined is not None:
             lines.append(f"translations have no scores: {self.undefined}")
         return "\n".join(lines)

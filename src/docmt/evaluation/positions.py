@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from docmt.errors import DocmtError
 from docmt.evaluation.contrastive import aligned
-from docmt.evaluation.estimates import Estimate, estimate
+from docmt.evaluation.estimates import Estimate, estimate, too_few
 from docmt.evaluation.metrics import Evaluation
 from docmt.evaluation.scores import MetricScore
 from docmt.evaluation.significance import SignificanceConfig
@@ -50,6 +50,8 @@ class PositionScores:
 
     sentences: Mapping[str, int]
     """how many there are, by bucket"""
+    documents: Mapping[str, int]
+    """that have any of these"""
     systems: Mapping[str, Mapping[str, Cell]]
     """by name and bucket"""
 
@@ -60,13 +62,14 @@ class PositionScores:
             cells = [own[name] for own in self.systems.values()]
             rows.append([name, "s-BLEU", f"{count:,}", *(cell.bleu.format(2) for cell in cells)])
             rows.append(["", "chrF", "", *(cell.chrf.format(2) for cell in cells)])
-        return "\n".join(aligned(rows))
+        return "\n".join([*aligned(rows), *too_few(max(self.documents.values(), default=0), self.documents)])
 
     def to_json(self) -> dict[str, Any]:
         """Counts and scores by bucket."""
         return {
             name: {
                 "sentences": count,
+                "documents": self.documents[name],
                 "systems": {system: cells[name].to_json() for system, cells in self.systems.items()},
             }
             for name, count in self.sentences.items()
@@ -81,6 +84,7 @@ def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceCo
     """
     config = config or SignificanceConfig()
     sentences: dict[str, int] = {}
+    documents: dict[str, int] = {}
     found: dict[str, dict[str, Cell]] = {}
     for system, evaluation in systems.items():
         if evaluation.s_bleu is None or evaluation.chrf is None:
@@ -92,7 +96,8 @@ def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceCo
             cell = Cell(*(_estimate(metric, chosen, config) for metric in metrics))
             found.setdefault(system, {})[NAMES[number]] = cell
             sentences[NAMES[number]] = int(chosen.sum())
-    return PositionScores(sentences, found)
+            documents[NAMES[number]] = len(np.unique(metrics[0].documents[chosen]))
+    return PositionScores(sentences, documents, found)
 
 
 def _buckets(documents: NDArray[np.int64]) -> NDArray[np.int64]:

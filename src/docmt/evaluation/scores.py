@@ -18,6 +18,7 @@ from sacrebleu.metrics.ter import TER
 
 from docmt.errors import DocmtError
 from docmt.evaluation.config import MetricConfig
+from docmt.progress import progress
 
 Statistics: TypeAlias = NDArray[Any]
 """Whole numbers; those of TER are decimal, as the lengths of several references are averaged."""
@@ -27,6 +28,8 @@ ORDERS = 4
 """of the n-grams of BLEU"""
 BETA = 2
 """how much more recall weighs than precision in chrF"""
+_AT_ONCE = 50
+"""sentences of which TER counts the edits, in one or two seconds, before the next sign of progress"""
 
 
 @dataclass(frozen=True)
@@ -93,9 +96,7 @@ class Segments:
         more: str | None = None,
     ) -> MetricScore:
         """The score in a metric of sacreBLEU; `more`: the form of the text, for the signature."""
-        # sacreBLEU has no public call for these (its own significance module uses this one); a test compares
-        # the scores made of them with its public corpus scores.
-        statistics = np.array(metric._extract_corpus_statistics(self.hypotheses, self.references))
+        statistics = self._statistics(name, metric)
         signature = metric.get_signature()
         # Unlike scores must not look alike, and sacreBLEU cannot know what it was given.
         for key, value in (("text", more), ("unit", self.unit)):
@@ -111,6 +112,21 @@ class Segments:
             from_many_sums=from_many_sums,
             lower_is_better=isinstance(metric, TER),
         )
+
+    def _statistics(self, name: str, metric: BLEU | CHRF | TER) -> Statistics:
+        """[G, K]. TER, which takes a minute for thousands of sentences, shows how far it is."""
+        # sacreBLEU has no public call for these (its own significance module uses this one); a test compares
+        # the scores made of them with its public corpus scores.
+        extract, count = metric._extract_corpus_statistics, len(self.hypotheses)
+        if not isinstance(metric, TER):
+            return np.array(extract(self.hypotheses, self.references))
+        parts = []
+        with progress(f"{name} (sentences)", count) as bar:
+            for first in range(0, count, _AT_ONCE):
+                own = slice(first, first + _AT_ONCE)
+                parts.append(np.array(extract(self.hypotheses[own], [side[own] for side in self.references])))
+                bar.advance(len(parts[-1]))
+        return np.concatenate(parts)
 
 
 def bleu(name: str, segments: Segments, config: MetricConfig) -> MetricScore:

@@ -19,7 +19,7 @@ from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
 from docmt.errors import DocmtError
 from docmt.evaluation.contrastive import aligned
-from docmt.evaluation.estimates import Estimate, estimate, ratio
+from docmt.evaluation.estimates import Estimate, estimate, ratio, too_few
 from docmt.evaluation.positions import NAMES, bucket
 from docmt.evaluation.significance import SignificanceConfig
 from docmt.settings import check_fields, ranged
@@ -147,19 +147,21 @@ class Gain:
     per_token: Estimate
     sentences: int
     tokens: int
+    documents: int
+    """that have any of the sentences"""
 
     @classmethod
     def of(cls, rows: NDArray[np.float64], config: SignificanceConfig) -> Gain:
         """rows [D, 3]: of each document that has any sentences the summed difference, the sentences and the tokens."""
         per_sentence, per_token = (estimate(rows[:, [0, column]], ratio, config) for column in (1, 2))
-        return cls(per_sentence, per_token, int(rows[:, 1].sum()), int(rows[:, 2].sum()))
+        return cls(per_sentence, per_token, int(rows[:, 1].sum()), int(rows[:, 2].sum()), len(rows))
 
     def cells(self) -> list[str]:
         """For a table."""
         return [self.per_sentence.format(4, signed=True), self.per_token.format(4, signed=True), f"{self.sentences:,}"]
 
     def to_json(self) -> dict[str, Any]:
-        """Both means with their intervals, and of how many sentences and tokens."""
+        """Both means with their intervals, and of how many sentences, tokens and documents."""
         return asdict(self)
 
 
@@ -176,12 +178,14 @@ class ContextGain:
 
     def format(self) -> str:
         """Tables for people."""
+        places = {f"sentence {name}": gain for name, gain in self.by_position.items()}
         rows = [["", "per sentence", "per token", "sentences"], ["all", *self.all.cells()]]
-        rows += [[f"sentence {name}", *gain.cells()] for name, gain in self.by_position.items()]
+        rows += [[name, *gain.cells()] for name, gain in places.items()]
         intervals = "" if self.all.per_sentence.low is None else f"; 95 % intervals over {self.documents} documents"
         lines = [
             f"CXMI: what context adds to the log-probability of the reference (nats{intervals})",
             "\n".join(aligned(rows)),
+            *too_few(self.documents, {name: gain.documents for name, gain in places.items()}),
         ]
         if self.examples:
             lines += ["", "largest gains"]
