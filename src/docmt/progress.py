@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from rich.console import Console
 from rich.progress import (
@@ -20,9 +21,11 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from docmt.errors import printable
 from docmt.streams import forgiving, is_quiet
 
 PLAIN_INTERVAL_SECONDS = 10.0
+_WITHIN: ContextVar[str] = ContextVar("within", default="")
 
 
 class Bar:
@@ -76,12 +79,22 @@ def on_terminal() -> bool:
 
 
 @contextmanager
+def within(name: str) -> Iterator[None]:
+    """While the block runs, progress says before its title what it belongs to: one of several models, most often."""
+    token = _WITHIN.set(f"{printable(name)}: " if name else "")
+    try:
+        yield
+    finally:
+        _WITHIN.reset(token)
+
+
+@contextmanager
 def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Bar]:
     """Shows progress on standard error while the block runs; `done` items count as finished before it starts.
 
     What cannot be shown (a closed pipe, a terminal that is gone) is dropped: the work goes on.
     """
-    console = Console(file=forgiving(sys.stderr))
+    console, title = Console(file=forgiving(sys.stderr)), f"{_WITHIN.get()}{title}"
     if is_quiet() or not console.is_terminal:
         bar = Bar(title, total, None)
         bar.done = done
@@ -89,7 +102,7 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),

@@ -55,14 +55,18 @@ class Translations:
         )
 
 
-def check_models(options: Any, models: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The languages of models, each loaded for a moment.
+def check_models(options: Any, models: Sequence[str], task: str = "translate") -> dict[str, tuple[str, str]]:
+    """The languages of models, each loaded for a moment; task: what they are to do, for messages.
 
     Raises DocmtError for one that is missing, damaged or does not go with the options: now, not after the hours that
     those before it take.
     """
     from docmt.decoding import Translator
+    from docmt.decoding.loading import model_paths
 
+    for path in (path for model in models for path in model_paths(model)):
+        if path.is_file():
+            raise DocmtError(f"{path} is a file, and files cannot {task}: name models alone")
     return {
         model: Translator(model, device=options.device, search=options.search, precision=options.precision).languages
         for model in models
