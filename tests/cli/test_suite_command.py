@@ -333,5 +333,8 @@ def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monk
     both = told("--systems", run, others[0], "--suite", suite, asked)
     work = [f"{suite}: scoring", f"{asked}: translating"]
     assert both == [f"{model}: {line}" for model in ("run", "second") for line in work]
-    alone = told("--model", run, "--suite", suite, asked, "--context_usage")
-    assert alone == [f"{suite}: scoring", f"{asked}: translating"]
+    forms = [{"src_context": [own], "src": "It is old.", "expected": "Er"} for own in ("A dog.", "A car.")]
+    asked.write_text("".join(json.dumps(row) + "\n" for row in forms))
+    assert told("--model", run, "--suite", asked, "--context_usage") == ["translating"]
+    both = told("--systems", run, others[0], "--suite", asked, "--context_usage")
+    assert both == [f"{model}: {asked}: translating" for model in (run, others[0])]

@@ -61,10 +61,10 @@ def failing(monkeypatch):
     """What can be neither scored nor translated is what has BAD in it."""
 
     def checked(work):
-        def working(self, given, *more):
+        def working(self, given, *more, **options):
             if any("BAD" in repr(each) for each in given):
                 raise docmt.DocmtError("BAD is too long")
-            return work(self, given, *more)
+            return work(self, given, *more, **options)
 
         return working
 
@@ -100,12 +100,13 @@ def test_items_that_fail_are_wrong_and_told(run, with_bad, failing, tmp_path):
     assert [item["answer"] for item in items if item["translation"] is None] == ["!"]
 
 
-def test_what_is_wrong_is_told_with_its_context(run, with_bad, failing, tmp_path):
+def test_what_is_wrong_is_told_with_its_context(run, failing, tmp_path):
     """With --context_usage, too; a sentence that is too long is told once."""
-    _, asked = with_bad
     long, pair = ["x" * 300, "It."], [["X.", "A."], ["X.", "B."]]
     rows = [{"source": source, "candidates": pair, "correct": 0, "sentence": 1} for source in (long, ["BAD.", "It."])]
-    path, found = tmp_path / "context.jsonl", tmp_path / "found.json"
+    forms = [{"src_context": [own], "src": "It is old.", "expected": "Er"} for own in ("A dog.", "A car.")]
+    path, asked, found = tmp_path / "context.jsonl", tmp_path / "forms.jsonl", tmp_path / "found.json"
+    asked.write_text("".join(json.dumps(row) + "\n" for row in forms))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     outcome = call("evaluate", "--model", run, "--suite", path, asked, "--context_usage", "--json", found, *QUICK)
     assert outcome.status == 2
