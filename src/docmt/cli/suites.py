@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docmt.cli.corpora import attempted, check_outputs
+from docmt.cli.corpora import check_outputs
 from docmt.cli.parsing import Parser, add_settings, changed, translator_of
 from docmt.cli.results import Report
-from docmt.cli.translating import check_models
+from docmt.cli.translating import ask_models, check_models
 from docmt.decoding import SearchConfig
 from docmt.decoding.alone import each_or_error
 from docmt.documents.plain_text import STANDARD, write_text
@@ -36,7 +36,6 @@ from docmt.streams import warn
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
 
-INTERRUPTED = 130
 SCORING = ("temperature", "batch_tokens", "compatibility")
 """Options of the search that have a meaning where given texts are scored."""
 
@@ -70,27 +69,11 @@ def evaluate_suites(options: Any) -> int:
     for remark in (remark for suite in suites for remark in suite.remarks()):
         warn(remark)
     names = dict(zip(models, short(models), strict=True))
-    answered: dict[str, Answers] = {}
-    failures: list[str] = []
-    interrupted = False
-    try:
-        for model, name in names.items():
-            ask = partial(_ask, options, model, suites, f"{name}: " if len(models) > 1 else "")
-            if (own := attempted(model, ask, failures)) is not None:
-                answered[model] = own
-    except KeyboardInterrupt:  # what the models before have answered took hours
-        if not answered:
-            raise
-        interrupted = True
-    if answered:
-        _write(options, suites, answered, [names[model] for model in answered])
-    for failure in failures:
-        warn(f"error: {failure}")
-    if interrupted:
-        missing = ", ".join(model for model in models if model not in answered)
-        warn(f"interrupted, so that all answers of {missing} are missing")
-        return INTERRUPTED
-    return max([2 if failures else 0, *(own.status for own in answered.values())])
+    whose = {model: f"{name}: " if len(models) > 1 else "" for model, name in names.items()}
+    asked = ask_models(models, lambda model: _ask(options, model, suites, whose[model]))
+    if asked.made:
+        _write(options, suites, asked.made, [names[model] for model in asked.made])
+    return max([asked.tell(), *(own.status for own in asked.made.values())])
 
 
 def _write(options: Any, suites: Sequence[Suite], answered: Mapping[str, Answers], names: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from docmt.cli.corpora import attempted, check_outputs, document_name, each_alon
 from docmt.cli.parsing import changed, translator_of
 from docmt.cli.results import Report
 from docmt.cli.suites import SCORING, check_no_suite, check_suite_models, collect_item, once, short
-from docmt.cli.translating import check_models
+from docmt.cli.translating import ask_models, check_models
 from docmt.decoding import SearchConfig
 from docmt.decoding.alone import each_or_error
 from docmt.documents import ParallelDocument
@@ -62,26 +62,23 @@ def run(options: Any) -> int:
     models = once(options.systems, "systems") if options.systems else [options.model] if options.model else []
     _check(options, models)
     measure = _measure_suites(options, models) if options.suite else _measure_corpus(options, models)
-    found, failures = {}, list[str]()
-    for model in models:
-        own = attempted(model, partial(_load_and_measure, options, measure, model), failures)
-        if own is None:
-            continue
-        found[model] = own
-        if own.text and options.json != STANDARD:
-            print(printable(f"{model}\n{own.text}\n" if len(models) > 1 else own.text, kept="\n"), flush=True)
-    if options.json and found:
+    asked = ask_models(models, partial(_load_and_measure, options, measure, len(models) > 1))
+    if options.json and asked.made:
         drawn = {"samples": options.significance.samples, "seed": options.significance.seed}
-        values = [{"model": model, **drawn, **own.values} for model, own in found.items()]
+        values = [{"model": model, **drawn, **own.values} for model, own in asked.made.items()]
         whole = {"systems": values} if len(models) > 1 else values[0]
         write_text(options.json, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
-    for failure in failures:
-        warn(f"error: {failure}")
-    return max([2 if failures else 0, *(own.status for own in found.values())])
+    return max([asked.tell(), *(own.status for own in asked.made.values())])
 
 
-def _load_and_measure(options: Any, measure: Callable[[str, Translator], Measured], model: str) -> Measured:
-    return measure(model, translator_of(options, model))
+def _load_and_measure(
+    options: Any, measure: Callable[[str, Translator], Measured], several: bool, model: str
+) -> Measured:
+    """Measures a model and prints what was found at once; several: whether there are more models."""
+    own = measure(model, translator_of(options, model))
+    if own.text and options.json != STANDARD:
+        print(printable(f"{model}\n{own.text}\n" if several else own.text, kept="\n"), flush=True)
+    return own
 
 
 def by_position(options: Any, systems: Mapping[str, Evaluation]) -> PositionScores | None:
