@@ -25,16 +25,15 @@ from docmt.errors import printable
 from docmt.streams import forgiving, is_quiet
 
 PLAIN_INTERVAL_SECONDS = 10.0
-_WITHIN: ContextVar[str] = ContextVar("within", default="")
 
 
 class Bar:
     """One running task. `advance` is cheap enough to call for every item."""
 
     def __init__(self, title: str, total: int | None, display: Progress | None) -> None:
-        self.title, self.total, self.done = title, total, 0
+        self.title, self.total, self.done = f"{_WITHIN.get()}{title}", total, 0
         self._display = display
-        self._task = display.add_task(title, total=total, note="", left=None) if display else None
+        self._task = display.add_task(self.title, total=total, note="", left=None) if display else None
         self._left: float | None = None
         self._started = self._printed = time.monotonic()
 
@@ -78,6 +77,9 @@ def on_terminal() -> bool:
     return Console(file=forgiving(sys.stderr)).is_terminal
 
 
+_WITHIN: ContextVar[str] = ContextVar("within", default="")
+
+
 @contextmanager
 def within(name: str) -> Iterator[None]:
     """While the block runs, progress says before its title what it belongs to: one of several models, most often."""
@@ -94,7 +96,7 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
 
     What cannot be shown (a closed pipe, a terminal that is gone) is dropped: the work goes on.
     """
-    console, title = Console(file=forgiving(sys.stderr)), f"{_WITHIN.get()}{title}"
+    console = Console(file=forgiving(sys.stderr))
     if is_quiet() or not console.is_terminal:
         bar = Bar(title, total, None)
         bar.done = done

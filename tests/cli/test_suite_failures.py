@@ -37,23 +37,6 @@ def test_what_is_finished_is_kept_when_somebody_interrupts(run, others, suite, t
     assert page.read_text().startswith("|  | items | chance | run |\n")
 
 
-def test_what_is_measured_is_kept_when_somebody_interrupts(run, others, tmp_path, monkeypatch):
-    def interrupted(options, model):
-        if model == str(others[1]):
-            raise KeyboardInterrupt
-        return docmt.Translator(model)
-
-    monkeypatch.setattr("docmt.cli.usage.translator_of", interrupted)
-    found = tmp_path / "found.json"
-    arguments = ("--suite", tmp_path / "two.jsonl", "--context_usage", "--json", found)
-    pair = {"candidates": [["X.", "A."], ["X.", "B."]], "correct": 0, "sentence": 1}
-    rows = [{"source": [own, "It."], **pair} for own in ("A dog.", "A car.")]
-    (tmp_path / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    outcome = call("evaluate", "--systems", run, *others, *arguments)
-    assert (outcome.status, outcome.err) == (130, f"docmt: interrupted: {others[1]} is missing\n")
-    assert [own["model"] for own in json.loads(found.read_text())["systems"]] == [str(run), str(others[0])]
-
-
 def test_a_model_that_fails_later_does_not_take_the_others_with_it(run, others, suite, tmp_path, monkeypatch):
     translator_of = suites.translator_of
 

@@ -32,11 +32,6 @@ def each_alone(
     return [None if isinstance(done, DocmtError) else done for done in found]
 
 
-def attempted(name: str, work: Callable[[], Result], failures: list[str]) -> Result | None:
-    """What `work` makes; where it fails as in `each_alone` None, and a sentence in `failures`."""
-    return each_alone([work], [name], lambda items: [each() for each in items], failures)[0]
-
-
 def document_name(file: str, document: ParallelDocument) -> str:
     """A document as messages name it: by file, number, and id if that is another."""
     id = "" if document.id == str(document.number) else f" ({document.id!r})"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from docmt.cli.corpora import attempted, each_alone
+from docmt.cli.corpora import each_alone
 from docmt.cli.parsing import changed
 from docmt.cli.results import Report
 from docmt.decoding import SearchConfig
@@ -107,7 +107,7 @@ def ask_models(models: Sequence[str], work: Callable[[str], Made]) -> Asked[Made
     failures: list[str] = []
     for number, model in enumerate(models):
         try:
-            own = attempted(model, partial(work, model), failures)
+            (own,) = each_alone([model], [model], lambda given: [work(each) for each in given], failures)
         except KeyboardInterrupt:
             if not (made or failures):
                 raise
