@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from docmt import progress as module
-from docmt.progress import progress
+from docmt.progress import progress, within
 
 
 @pytest.fixture
@@ -33,6 +33,24 @@ def test_plain_lines(clock, capsys, total, left, shown):
         bar.advance(10, "note", left)
         bar.advance(1, "note", left)  # not again within ten seconds
     assert capsys.readouterr().err == shown
+
+
+def test_what_the_work_belongs_to(clock, capsys, monkeypatch):
+    def line():
+        with progress("work") as bar:
+            clock[0] += 20
+            bar.advance(1)
+        return capsys.readouterr().err
+
+    name = "runs/[bold]\n"
+    with within(name):
+        assert line() == "runs/[bold]\\n: work: 1  (0:20)\n"
+    assert line() == "work: 1  (0:20)\n"
+    screen = io.StringIO()
+    monkeypatch.setattr(module, "Console", lambda file: Console(file=screen, force_terminal=True, width=120))
+    with within(name), progress("work", 40):
+        pass
+    assert "runs/[bold]\\n: work" in screen.getvalue()
 
 
 @pytest.mark.parametrize(("left", "shown"), [(4000.0, "1:06:40"), (None, "-:--:--")], ids=["given", "not known"])

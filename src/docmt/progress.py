@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from rich.console import Console
 from rich.progress import (
@@ -20,6 +21,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from docmt.errors import printable
 from docmt.streams import forgiving, is_quiet
 
 PLAIN_INTERVAL_SECONDS = 10.0
@@ -31,9 +33,9 @@ class Bar:
     """One running task. `advance` is cheap enough to call for every item."""
 
     def __init__(self, title: str, total: int | None, display: Progress | None) -> None:
-        self.title, self.total, self.done = title, total, 0
+        self.title, self.total, self.done = f"{_WITHIN.get()}{title}", total, 0
         self._display = display
-        self._task = display.add_task(title, total=total, note="", left=None) if display else None
+        self._task = display.add_task(self.title, total=total, note="", left=None) if display else None
         self._left: float | None = None
         self._started = self._printed = time.monotonic()
 
@@ -82,6 +84,19 @@ def on_terminal() -> bool:
     return Console(file=forgiving(sys.stderr)).is_terminal
 
 
+_WITHIN: ContextVar[str] = ContextVar("within", default="")
+
+
+@contextmanager
+def within(name: str) -> Iterator[None]:
+    """While the block runs, progress says before its title what it belongs to: one of several models, most often."""
+    token = _WITHIN.set(f"{printable(name)}: " if name else "")
+    try:
+        yield
+    finally:
+        _WITHIN.reset(token)
+
+
 @contextmanager
 def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Bar]:
     """Shows progress on standard error while the block runs; `done` items count as finished before it starts.
@@ -105,7 +120,7 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),

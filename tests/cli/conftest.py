@@ -1,8 +1,13 @@
 """A tiny model to give to the command line, and what it was made of."""
 
+import json
+import re
+import shutil
+
 import pytest
 from commands import TINY, call
 
+import docmt
 from docmt.synthetic import write_corpus
 
 
@@ -36,3 +41,33 @@ def run(store):
     assert outcome.status == 0, outcome.err
     assert outcome.out == f"100 updates are done; the model is in {path / 'model'}\n"
     return path
+
+
+@pytest.fixture
+def suite(corpus, tmp_path):
+    """A small test set of two phenomena."""
+    lines = (corpus / "test.contrastive.jsonl").read_text().splitlines()[:6]
+    path = tmp_path / "suite.jsonl"
+    records = [{**json.loads(line), "phenomenon": "even" if n % 2 else "odd"} for n, line in enumerate(lines)]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+@pytest.fixture
+def asked(run, suite, tmp_path):
+    """A small generative test set, with words that the model says and words that it does not say."""
+    translator, lines = docmt.Translator(run, beam=1), []
+    for own in map(json.loads, suite.read_text().splitlines()[:3]):
+        said = translator.translate(docmt.Document.from_sentences(own["source"][:3])).sentences[2].target
+        for rule, form in (("said", re.search(r"\w+", said)[0].upper()), ("unsaid", "quatsch")):
+            item = {"src_context": own["source"][:2], "src": own["source"][2], "expected": form, "rule": rule}
+            lines.append(json.dumps(item))
+    path = tmp_path / "forms.en-de.jsonl"
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture
+def others(run, tmp_path):
+    """Two more models."""
+    return [shutil.copytree(run / "model", tmp_path / name) for name in ("second", "third")]

@@ -16,16 +16,6 @@ from docmt.cli.parsing import options_of, parse
 from docmt.decoding import Translator
 
 
-@pytest.fixture
-def suite(corpus, tmp_path):
-    """A small test set of two phenomena."""
-    lines = (corpus / "test.contrastive.jsonl").read_text().splitlines()[:6]
-    path = tmp_path / "suite.jsonl"
-    records = [{**json.loads(line), "phenomenon": "even" if n % 2 else "odd"} for n, line in enumerate(lines)]
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return path
-
-
 def test_the_preferences_are_those_of_the_scores(run, suite, tmp_path):
     outcome = call("evaluate", "--model", run, "--suite", suite, "--json", tmp_path / "found.json")
     assert (outcome.status, outcome.err) == (0, "")
@@ -135,20 +125,6 @@ def test_what_is_missing_or_wrong(run, suite):
     fails("evaluate", "--model", run, "--suite", suite, message=r"suite.jsonl: this is no item of a test set that")
 
 
-@pytest.fixture
-def asked(run, suite, tmp_path):
-    """A small generative test set, with words that the model says and words that it does not say."""
-    translator, lines = docmt.Translator(run, beam=1), []
-    for own in map(json.loads, suite.read_text().splitlines()[:3]):
-        said = translator.translate(docmt.Document.from_sentences(own["source"][:3])).sentences[2].target
-        for rule, form in (("said", re.search(r"\w+", said)[0].upper()), ("unsaid", "quatsch")):
-            item = {"src_context": own["source"][:2], "src": own["source"][2], "expected": form, "rule": rule}
-            lines.append(json.dumps(item))
-    path = tmp_path / "forms.en-de.jsonl"
-    path.write_text("\n".join(lines))
-    return path
-
-
 def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
     other = shutil.copytree(run / "model", tmp_path / "other")
     found, page = tmp_path / "found.json", tmp_path / "found.md"
@@ -169,7 +145,13 @@ def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
         assert (one["correct"], same["p"], same["difference"]) == (same["correct"], 1.0, 0.0)
     by_label = {row["label"]: row["systems"][0]["accuracy"] for row in written["rows"] if row["label"]}
     assert by_label == {"said": 1.0, "unsaid": 0.0}
-    assert list(written["answers"]) == [str(suite), str(asked)]
+    assert (
+        list(written["answers"]) == [str(suite), str(asked)] == list(dict.fromkeys(r["suite"] for r in written["rows"]))
+    )
+    assert {row["distance"] for row in written["rows"] if row["by"] == "distance"} <= {0, 1, 2, 3, 4, None}
+    assert [row["systems"][0]["chance"] for row in written["rows"] if row["suite"] == str(asked)] == [None] * 3
+    assert list(written["items"]) == [str(asked)]
+    assert list(written["items"][str(asked)]) == [str(run), str(other)]
     assert page.read_text().splitlines()[0] == "|  | items | chance | run | other |"
 
 
@@ -195,10 +177,20 @@ def test_a_made_test_set(run):
     assert (found["total"], len(found["phenomena"]), found["suite"]) == (288, 6, "phenomena")
 
 
-def test_translations_are_asked_of_one_model(run, asked):
-    outcome = call("evaluate", "--model", run, "--suite", asked, "--beam", 1)
+def test_translations_are_asked_of_one_model(run, asked, tmp_path):
+    outcome = call("evaluate", "--model", run, "--suite", asked, "--beam", 1, "--json", tmp_path / "found.json")
     assert (outcome.status, outcome.err.count("ended by the length limit")) == (0, 1)
     assert [line.split()[0] for line in outcome.out.splitlines()] == ["chance", "(no", "(said)", "(unsaid)"]
+    found, translator = json.loads((tmp_path / "found.json").read_text()), docmt.Translator(run, beam=1)
+    for number, line in enumerate(asked.read_text().splitlines()):
+        own = json.loads(line)
+        said = (
+            translator.translate(docmt.Document.from_sentences([*own["src_context"], own["src"]])).sentences[2].target
+        )
+        answer = "+" if own["rule"] == "said" else "-"
+        wanted = {"id": str(number + 1), "expected": own["expected"], "translation": said, "answer": answer}
+        assert found["items"][number] == wanted
+    assert len(found["items"]) == 6 and found["chance"] is None
 
 
 def test_what_fits_neither_model_nor_test_set(run, suite, asked, tmp_path):
@@ -214,7 +206,16 @@ def test_what_fits_neither_model_nor_test_set(run, suite, asked, tmp_path):
     fails("evaluate", "--systems", run, run, "--suite", suite, message="--systems names .*run twice: name it once")
     fails("evaluate", "--model", run, "--suite", asked, "--candidates.sentences", "deciding",
           message="--candidates.sentences has no meaning for test sets without candidates")  # fmt: skip
-    fails("evaluate", "--model", run, "--suite", asked, "-o", "x", message="--output has no meaning with --suite")
+    fails(
+        "evaluate",
+        "--model",
+        run,
+        "--suite",
+        asked,
+        "-o",
+        "x",
+        message="--output has no meaning with --suite, where --json says what every item was translated to",
+    )
     both = ("--hypothesis", suite, "--reference", suite)
     fails("evaluate", *both, "--normalization", "mean", message="--candidates.normalization has no meaning without")
 
@@ -294,7 +295,22 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
     (french / "config.json").write_text(json.dumps({**config, "target_language": "fr"}))
     monkeypatch.setattr(suites, "translator_of", lambda *given: pytest.fail("a model was loaded"))
     fails("evaluate", "--systems", run, french, "--suite", "phenomena", message="en-de, but .*french translates en-fr")
-    fails("evaluate", "--systems", run, f"{run},{french}", "--suite", "phenomena", message="french translates en-fr")
+    fails(
+        "evaluate",
+        "--systems",
+        run,
+        f"{run},{french}",
+        "--suite",
+        "phenomena",
+        message="run and .*french cannot translate as one: they are for en-de and en-fr",
+    )
+    damaged = shutil.copytree(run / "model", tmp_path / "damaged")
+    (damaged / "model.safetensors").write_bytes(b"nothing")
+    fails("evaluate", "--systems", run, damaged, "--suite", "phenomena", message="damaged")
+    for systems in ([run, suite], [suite, run], [f"{run},{suite}"]):
+        message = "suite.jsonl is a file, and files cannot answer a test set: name models alone"
+        fails("evaluate", "--systems", *systems, "--suite", "phenomena", message=message)
+        fails("evaluate", "--systems", *systems, "--suite", "phenomena", "--context_usage", message=message)
     fails(
         "evaluate",
         "--systems",
@@ -304,3 +320,21 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
         "phenomena",
         message="there is no directory .*no: give a model",
     )
+
+
+def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monkeypatch):
+    monkeypatch.setattr("docmt.progress.PLAIN_INTERVAL_SECONDS", 0.0)
+
+    def told(*arguments):
+        lines = call("evaluate", *arguments, *QUICK).err.splitlines()
+        return list(dict.fromkeys(line.partition(" on cpu")[0] for line in lines if "(sentences): " in line))
+
+    assert told("--model", run, "--suite", asked) == ["translating"]
+    both = told("--systems", run, others[0], "--suite", suite, asked)
+    work = [f"{suite}: scoring", f"{asked}: translating"]
+    assert both == [f"{model}: {line}" for model in ("run", "second") for line in work]
+    forms = [{"src_context": [own], "src": "It is old.", "expected": "Er"} for own in ("A dog.", "A car.")]
+    asked.write_text("".join(json.dumps(row) + "\n" for row in forms))
+    assert told("--model", run, "--suite", asked, "--context_usage") == ["translating"]
+    both = told("--systems", run, others[0], "--suite", asked, "--context_usage")
+    assert both == [f"{model}: {asked}: translating" for model in (run, others[0])]

@@ -3,13 +3,13 @@
 import json
 import math
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
 
 from docmt.errors import DocmtError
-from docmt.evaluation import contrastive, evaluate_items, read_items
+from docmt.evaluation import asking, evaluate_items, read_items
 from docmt.evaluation.contrastive import ContrastiveResult, Count, SuiteConfig, count_right
 from docmt.evaluation.suite_items import Item
 from docmt.synthetic import write_corpus
@@ -87,6 +87,9 @@ def test_what_the_synthetic_corpus_writes_is_read(tmp_path):
         ({"correct": True}, "`correct` is no whole number"),
         ({"correct": None}, "`correct` is no whole number"),
         ({"sentence": 2}, "`sentence` is no whole number from 0 to 1"),
+        ({"source": ["a"], "sentence": ...}, "`sentence` is missing: give 0"),
+        ({"sentence": ...}, "`sentence` is missing: give a whole number from 0 to 1"),
+        ({"correct": ...}, "`correct` is missing: give a whole number from 0 to 1"),
         ({"sentence": 0}, "the `candidates` differ elsewhere than in sentence 0"),
         ({"distance": -1}, "`distance` is no whole number from 0"),
         ({"distance": 1.5}, "`distance` is no whole number"),
@@ -95,7 +98,9 @@ def test_what_the_synthetic_corpus_writes_is_read(tmp_path):
     ],
 )
 def test_lines_that_are_no_items(write, line, message):
-    path = write(RECORD, line if isinstance(line, str) else {**RECORD, **line})
+    merged = {**RECORD, **({} if isinstance(line, str) else line)}
+    entries = {name: value for name, value in merged.items() if value is not ...}
+    path = write(RECORD, line if isinstance(line, str) else entries)
     with pytest.raises(DocmtError, match=f"suite.jsonl, line 2: {re.escape(message)}") as caught:
         read_items(path)
     assert "\n" not in str(caught.value)
@@ -188,7 +193,7 @@ class Counting:
 
 
 def test_whole_documents_are_scored_in_groups(monkeypatch):
-    monkeypatch.setattr(contrastive, "GROUP", 2)
+    monkeypatch.setattr(asking, "GROUP", 2)
     texts = [(("aa", "b"), ("a", "b"), ("aaa", "b")), (("a", "bbb"), ("aa", "b")), (("a", ""), ("a", "b"))]
     items = [Item(f"{n}", "p", 1, ("s", "t"), candidates, correct, 0) for n, (candidates, correct) in
              enumerate(zip(texts, (1, 0, 0), strict=True))]  # fmt: skip
@@ -201,6 +206,41 @@ def test_whole_documents_are_scored_in_groups(monkeypatch):
     for pairs, own in zip(scorer.asked, (items[:2], items[2:]), strict=True):
         wanted = [(each.source, candidate) for each in own for candidate in each.candidates]
         assert [(source.sentences, target.sentences) for source, target in pairs] == wanted
+
+
+def one_by_one(items, work):
+    """What `work` makes of each item, or its error."""
+    found = []
+    for each in items:
+        try:
+            found += work([each])
+        except DocmtError as error:
+            found.append(error)
+    return found
+
+
+def test_items_that_cannot_be_scored_are_wrong(monkeypatch):
+    monkeypatch.setattr(asking, "GROUP", 2)
+    items = [replace(item(), id=id) for id in "abcd"]
+
+    class Failing(Counting):
+        def score_all(self, pairs, limited):
+            if pairs[0][0].id in "bd":
+                raise DocmtError(f"{pairs[0][0].id} is too long")
+            found = super().score_all(pairs, limited)
+            found[1].sentences[0].score -= 1  # the right one is the first
+            return found
+
+    heard = []
+    found = evaluate_items(Failing(), items, on_item=lambda *own: heard.append(own), each=one_by_one)
+    assert (found.answers, found.all) == ("+!+!", Count(2, 4, 2.0, unanswered=2))
+    assert [number for number, _ in heard] == [0, 1, 2, 3]
+    assert [str(own) for _, own in heard[1::2]] == ["b is too long", "d is too long"]
+    assert "2 of 4 items are wrong as the model could not score or translate them" in found.format()
+    written = json.loads(json.dumps(found.to_json()))
+    assert (written["unanswered"], ContrastiveResult.from_json(written)) == (2, found)
+    with pytest.raises(DocmtError, match="b is too long"):
+        evaluate_items(Failing(), items[1:])
 
 
 class Told:

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from docmt.evaluation import evaluate_translations, generative
-from docmt.evaluation.contrastive import ContrastiveResult, Count
+from docmt.errors import DocmtError
+from docmt.evaluation import asking, evaluate_translations
+from docmt.evaluation.contrastive import ContrastiveResult, Count, Said
 from docmt.evaluation.generative import has_form
 from docmt.evaluation.suite_items import Item
 
@@ -45,7 +46,7 @@ def translated(*sentences, miscounted=()):
 
 
 def test_only_the_last_sentence_is_looked_at(monkeypatch):
-    monkeypatch.setattr(generative, "GROUP", 2)
+    monkeypatch.setattr(asking, "GROUP", 2)
     asked = []
 
     class Echo:
@@ -61,6 +62,11 @@ def test_only_the_last_sentence_is_looked_at(monkeypatch):
     assert asked == [sources[:2], sources[2:]]
     assert (found.answers, found.all) == ("-++", Count(2, 3, 0.0))
     assert found.labels["r0"] == Count(0, 1, 0.0)
+    assert found.said == (Said("0", "vous", "toi"), Said("1", "vous", "Vous!"), Said("2", "vous", "vous"))
+    written = json.loads(json.dumps(found.to_json()))
+    assert written["items"][0] == {"id": "0", "expected": "vous", "translation": "toi", "answer": "-"}
+    assert (written["chance"], written["guessed"], written["labels"]["r1"]["chance"]) == (None, None, None)
+    assert ContrastiveResult.from_json(written) == found
     assert found.format().splitlines()[1].split()[:4] == ["p", "-", "66.7", "(3)"]
 
 
@@ -83,3 +89,19 @@ def test_where_sentences_are_miscounted_nobody_knows_the_answer():
         "another number"
         not in evaluate_translations(SimpleNamespace(translate_all=lambda documents: made[:1]), items[:1]).format()
     )
+
+
+def test_items_that_cannot_be_translated_are_wrong():
+    items = [Item(f"{n}", "p", None, ("a",), (), 0, 0, "r", "vous") for n in range(3)]
+
+    def each(group, work):
+        first, _, third = work(group)
+        return [first, DocmtError("out of memory"), third]
+
+    heard = []
+    translator = SimpleNamespace(translate_all=lambda documents: [translated("vous") for _ in documents])
+    found = evaluate_translations(translator, items, lambda number, own: heard.append((number, str(own))), each)
+    assert (found.answers, found.all) == ("+!+", Count(2, 3, 0.0, unanswered=1))
+    assert heard[1] == (1, "out of memory")
+    assert [own.translation for own in found.said] == ["vous", None, "vous"]
+    assert ContrastiveResult.from_json(json.loads(json.dumps(found.to_json()))) == found

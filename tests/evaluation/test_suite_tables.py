@@ -23,14 +23,14 @@ def rows(*answers, items=ITEMS, suite="set|1"):
 
 def test_rows_are_all_then_phenomena_with_distances_then_labels():
     found = rows("+-=+", "++++")
-    assert [(row.phenomenon, row.distance, row.label) for row in found] == [
-        (None, None, None),
-        ("pronoun", None, None),
-        ("pronoun", "1", None),
-        ("pronoun", "2", None),
-        ("name", None, None),
-        (None, None, "er"),
-        (None, None, "es"),
+    assert [(row.by, row.phenomenon, row.distance, row.label) for row in found] == [
+        ("suite", None, None, None),
+        ("phenomenon", "pronoun", None, None),
+        ("distance", "pronoun", 1, None),
+        ("distance", "pronoun", 2, None),
+        ("phenomenon", "name", None, None),
+        ("label", None, None, "er"),
+        ("label", None, None, "es"),
     ]
     assert [[(count.correct, count.total) for count in row.counts] for row in found] == [
         [(2, 4), (4, 4)],
@@ -50,6 +50,8 @@ def test_what_has_one_kind_has_one_row():
     assert rows("+-", items=[item("a\nb", 1), item("p", 1)])[1].name == r"  a\nb"
     assert [row.name for row in rows("+-", items=[item("p", 1), item("p", 2)])] == [
         "set|1", "  p", "    distance 1", "    distance 2"]  # fmt: skip
+    near, unknown = (row.to_json(["s"]) for row in rows("+-", items=[item("p", None), item("p", 1)])[2:])
+    assert [(row["by"], row["distance"]) for row in (near, unknown)] == [("distance", 1), ("distance", None)]
 
 
 @pytest.mark.parametrize(
@@ -108,3 +110,12 @@ def test_the_table_counts_what_has_another_number_of_sentences():
     assert "miscounted" not in suite_text(rows("+--=", "++-="), ["document", "group"])
     assert "| &nbsp;&nbsp;miscounted |  |  | 2 | 0 |" in suite_markdown(found, ["document", "group"]).splitlines()
     assert found[0].to_json(["document", "group"])["systems"][0]["miscounted"] == 2
+
+
+def test_the_table_counts_what_could_not_be_answered_and_says_what_is_compared():
+    found = rows("+!!=", "++-=")
+    text = suite_text(found, ["true context", "empty context"], "with true context")
+    assert next(line.split() for line in text.splitlines() if "unanswered" in line) == ["unanswered", "2", "0"]
+    assert text.endswith("unanswered: wrong, as the model could not score or translate them")
+    assert "*: other than with true context, p < 0.05" in text
+    assert "- unanswered: wrong" in suite_markdown(found, ["one", "two"])

@@ -263,6 +263,11 @@ def test_items_are_right_for_what_their_context_says():
     items = [item("1", "m", "m", "f"), item("2", "f", "f", "m"), item("3", "n", "n", "f"), item("4", "x", "x", "y", 0)]
     found = suite_context(scorer := Scorer(), items)
     assert [asked[1:] for asked in scorer.asked] == [(False, True), (False, False), (False, True)]
+    heard = []
+    suite_context(
+        Scorer(), [items[3], *items[:3]], on_item=lambda condition, number, made: heard.append((condition, number))
+    )
+    assert heard == [(condition, number) for condition in ("true", "empty", "shuffled") for number in (1, 2, 3)]
     assert found.left_out == 1
     assert {name: (own.all.correct, own.all.total) for name, own in found.results.items()} == {
         "true": (3, 3),

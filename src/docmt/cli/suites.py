@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from docmt.cli.corpora import check_outputs
 from docmt.cli.parsing import Parser, add_settings, changed, translator_of
 from docmt.cli.results import Report
+from docmt.cli.translating import ask_models, check_models
 from docmt.decoding import SearchConfig
+from docmt.decoding.alone import each_or_error
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError, printable
 from docmt.evaluation import (
@@ -25,9 +27,10 @@ from docmt.evaluation import (
     evaluate_translations,
     read_suite,
 )
-from docmt.evaluation.contrastive import OnItem
+from docmt.evaluation.asking import OnItem
 from docmt.evaluation.suite_items import Item
 from docmt.evaluation.suite_tables import Row, rows_of, suite_markdown, suite_text
+from docmt.progress import within
 from docmt.streams import warn
 
 if TYPE_CHECKING:
@@ -62,51 +65,68 @@ def evaluate_suites(options: Any) -> int:
     models = _models(options)
     suites = [read_suite(given) for given in once(options.suite, "suite")]
     _check(options, suites)
-    _check_models(models, suites)
-    for suite in suites:
-        for remark in suite.remarks():
-            warn(remark)
-    systems, reports = short(models), {model: Report() for model in models}
-    within = [f"{name}: " for name in systems] if len(models) > 1 else [""]
-    answered = [
-        _ask(options, model, suites, report, whose)
-        for whose, (model, report) in zip(within, reports.items(), strict=True)
-    ]
-    results = list(zip(*answered, strict=True))  # of each test set those of all models
+    check_suite_models(options, models, suites)
+    for remark in (remark for suite in suites for remark in suite.remarks()):
+        warn(remark)
+    names = dict(zip(models, short(models), strict=True))
+    whose = {model: f"{name}: " if len(models) > 1 else "" for model, name in names.items()}
+    asked = ask_models(models, lambda model: _ask(options, model, suites, whose[model]))
+    if asked.made:
+        _write(options, suites, asked.made, [names[model] for model in asked.made])
+    return max([asked.tell(), *(own.status for own in asked.made.values())])
+
+
+def _write(options: Any, suites: Sequence[Suite], answered: Mapping[str, Answers], names: Sequence[str]) -> None:
+    """Prints the answers, and writes them where they are wanted; names: of the models that have answered."""
+    results = [[own.results[number] for own in answered.values()] for number in range(len(suites))]
     rows = [
         row
         for name, suite, own in zip(short(options.suite), suites, results, strict=True)
         for row in rows_of(name, suite.items, own)
     ]
+    alone = len(options.systems) == len(suites) == 1
     if options.markdown:
-        write_text(options.markdown, suite_markdown(rows, systems))
+        write_text(options.markdown, suite_markdown(rows, names))
     if options.json:
         beam = options.search.beam if any(suite.generative for suite in suites) else None
-        content = {**asdict(options.candidates), "beam": beam, **_facts(options, results, rows, reports)}
+        found = _facts_of_one(options, answered) if alone else _facts(options, answered, rows)
+        content = {**asdict(options.candidates), "beam": beam, **found}
         write_text(options.json, json.dumps(content, indent=2) + "\n")
     if STANDARD not in (options.json, options.markdown):
-        shown = results[0][0].format() if len(models) == len(suites) == 1 else suite_text(rows, systems)
-        print(printable(shown, kept="\n"))
-    return 0
+        print(printable(results[0][0].format() if alone else suite_text(rows, names), kept="\n"))
 
 
-def _facts(
-    options: Any, results: Sequence[Sequence[ContrastiveResult]], rows: Sequence[Row], reports: Mapping[str, Report]
-) -> dict[str, Any]:
-    """What the JSON says of a model and a test set or, as of several, of each row of the table.
+def _facts_of_one(options: Any, answered: Mapping[str, Answers]) -> dict[str, Any]:
+    """What the JSON says of one model and one test set."""
+    ((model, own),) = answered.items()
+    named = {"model": model, "suite": options.suite[0]}
+    return {**named, **own.results[0].to_json(), "warnings": own.warnings}
 
-    results: of each test set those of all models; reports: of each model.
-    """
-    models, warnings = list(reports), {model: report.counts() for model, report in reports.items()}
-    if len(models) == len(results) == 1:
-        named = {"model": models[0], "suite": options.suite[0]}
-        return {**named, **results[0][0].to_json(), "warnings": warnings[models[0]]}
-    answers = {
-        name: {model: result.answers for model, result in zip(models, own, strict=True)}
-        for name, own in zip(options.suite, results, strict=True)
+
+def _facts(options: Any, answered: Mapping[str, Answers], rows: Sequence[Row]) -> dict[str, Any]:
+    """What the JSON says of several: the rows of the table, and by test set and model every answer."""
+    paths = dict(zip(short(options.suite), options.suite, strict=True))
+    of_all = {
+        path: {model: own.results[number].to_json() for model, own in answered.items()}
+        for number, path in enumerate(options.suite)
     }
-    shown = [row.to_json(models) for row in rows]
-    return {"systems": models, "suites": options.suite, "rows": shown, "answers": answers, "warnings": warnings}
+
+    def by_item(kind: str) -> dict[str, dict[str, Any]]:
+        """What was said to every item, of the test sets that have such."""
+        own = {
+            path: {model: found[kind] for model, found in models.items() if kind in found}
+            for path, models in of_all.items()
+        }
+        return {path: models for path, models in own.items() if models}
+
+    return {
+        "systems": list(answered),
+        "suites": options.suite,
+        "rows": [replace(row, suite=paths[row.suite]).to_json(list(answered)) for row in rows],
+        "answers": by_item("answers"),
+        "items": by_item("items"),
+        "warnings": {model: own.warnings for model, own in answered.items()},
+    }
 
 
 def _models(options: Any) -> list[str]:
@@ -127,6 +147,10 @@ def once(names: Sequence[str], option: str) -> list[str]:
 def _check(options: Any, suites: Sequence[Suite]) -> None:
     """Raises DocmtError for options that mean nothing with these test sets, and for outputs that cannot be written."""
     generative = [suite.generative for suite in suites]
+    if options.output and any(generative):
+        raise DocmtError(
+            "--output has no meaning with --suite, where --json says what every item was translated to: give that"
+        )
     unused = [name for name in ("source", "reference", "hypothesis", "output") if getattr(options, name)]
     unused += changed(options.metrics, MetricConfig(), "metrics")
     unused += changed(options.significance, SignificanceConfig(), "significance")
@@ -141,42 +165,61 @@ def _check(options: Any, suites: Sequence[Suite]) -> None:
     check_outputs(options.json, options.markdown)
 
 
-def _check_models(models: Sequence[str], suites: Sequence[Suite]) -> None:
+def check_suite_models(options: Any, models: Sequence[str], suites: Sequence[Suite]) -> None:
     """Raises DocmtError for models that are none, or do not translate between the languages of the test sets."""
-    from docmt.decoding.loading import model_paths
-    from docmt.model_directory import load_languages, load_model_config
-
-    for path in (path for model in models for path in model_paths(model)):
-        load_model_config(path)
+    for model, languages in check_models(options, models, "answer a test set").items():
         for suite in suites:
-            suite.check_languages(str(path), load_languages(path))
+            suite.check_languages(model, languages)
 
 
-def _ask(options: Any, model: str, suites: Sequence[Suite], report: Report, whose: str) -> list[ContrastiveResult]:
+@dataclass(frozen=True)
+class Answers:
+    """What a model answered to every test set."""
+
+    results: Sequence[ContrastiveResult]
+    """of each test set"""
+    warnings: Mapping[str, int]
+    status: int
+
+
+def _ask(options: Any, model: str, suites: Sequence[Suite], whose: str) -> Answers:
     """The answers of a model to each test set; it is in memory no longer than that.
 
-    What may be wrong with them is collected in the report, and told; whose: what it says before the name of a test set.
+    What may be wrong with them is told; whose: what that says before the name of a test set, if there are several
+    models.
     """
-    translator, results = translator_of(options, model), []
+    translator, results, report = translator_of(options, model), [], Report()
     for suite, given in zip(suites, options.suite, strict=True):
-        collect = partial(_collect, report, whose + given, suite.items)
-        results.append(_evaluate(translator, suite, options, collect))
-    items = sum(len(suite.items) for suite in suites)
-    report.print(items, items, "items", "answered")
-    return results
+        collect = partial(collect_item, report, whose + given, suite.items)
+        with within(whose + given if whose or len(suites) > 1 else ""):
+            results.append(_evaluate(translator, suite, options, collect))
+    counts = [result.all for result in results]
+    items, failed = (sum(getattr(count, name) for count in counts) for name in ("total", "unanswered"))
+    status = report.print(items, items - failed, "items", "answered")
+    return Answers(results, report.counts(), status)
 
 
 def _evaluate(translator: Translator, suite: Suite, options: Any, on_item: OnItem) -> ContrastiveResult:
     if suite.generative:
-        return evaluate_translations(translator, suite.items, on_item)
-    return evaluate_items(translator, suite.items, options.candidates, on_item)
+        return evaluate_translations(translator, suite.items, on_item, each_or_error)
+    return evaluate_items(translator, suite.items, options.candidates, on_item, each_or_error)
 
 
-def _collect(report: Report, name: str, items: Sequence[Item], number: int, translation: Translation) -> None:
-    """Adds what may be wrong with the translation of an item; name: of the test set."""
-    id = items[number].id
-    named = "" if id in ("", str(number + 1)) else f" ({id!r})"
-    report.collect(f"{name}, item {number + 1}{named}", translation)
+def collect_item(
+    report: Report, name: str, items: Sequence[Item], number: int, made: Translation | DocmtError, where: str = ""
+) -> None:
+    """Adds why an item failed, or what may be wrong with its translation.
+
+    name: of the test set; where: what else messages say of the place.
+    """
+    item = items[number]
+    named = "" if item.id in ("", str(number + 1)) else f" ({item.id!r})"
+    place = f"{name}, item {number + 1}{named}{where}"
+    if isinstance(made, DocmtError):
+        report.failures.append(f"{place}: {made}")
+        return
+    alone = len(made.sentences) < len(item.source)  # the sentence that is asked for, without its context
+    report.collect(place, made, item.sentence if alone else 0)
 
 
 def short(names: Sequence[str]) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from docmt.cli.corpora import each_alone
 from docmt.cli.parsing import changed
@@ -15,9 +15,13 @@ from docmt.documents import Document, ParallelDocument
 from docmt.errors import DocmtError
 from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, in_units
 from docmt.evaluation.metrics import Documents, Ranges
+from docmt.streams import warn
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
+
+Made = TypeVar("Made")
+INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -55,18 +59,62 @@ class Translations:
         )
 
 
-def check_models(options: Any, models: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The languages of models, each loaded for a moment.
+def check_models(options: Any, models: Sequence[str], task: str = "translate") -> dict[str, tuple[str, str]]:
+    """The languages of models, each loaded for a moment; task: what they are to do, for messages.
 
     Raises DocmtError for one that is missing, damaged or does not go with the options: now, not after the hours that
     those before it take.
     """
     from docmt.decoding import Translator
+    from docmt.decoding.loading import model_paths
 
+    for path in (path for model in models for path in model_paths(model)):
+        if path.is_file():
+            raise DocmtError(f"{path} is a file, and files cannot {task}: name models alone")
     return {
         model: Translator(model, device=options.device, search=options.search, precision=options.precision).languages
         for model in models
     }
+
+
+@dataclass(frozen=True)
+class Asked(Generic[Made]):
+    """What was made of several models, one after the other."""
+
+    made: dict[str, Made]
+    """by model; of those that could be asked"""
+    failures: Sequence[str]
+    """a sentence for each of the others"""
+    missing: Sequence[str] = ()
+    """models that were not asked to the end, as somebody interrupted it"""
+
+    def tell(self) -> int:
+        """Tells what failed and what is missing; to be called after all else is told. Returns the status."""
+        for failure in self.failures:
+            warn(f"error: {failure}")
+        if self.missing:
+            warn(f"interrupted: {', '.join(self.missing)} {'is' if len(self.missing) == 1 else 'are'} missing")
+            return INTERRUPTED
+        return 2 if self.failures else 0
+
+
+def ask_models(models: Sequence[str], work: Callable[[str], Made]) -> Asked[Made]:
+    """What `work` makes of each model; one that fails, and Ctrl-C, do not lose what the others took hours for.
+
+    Raises KeyboardInterrupt where there is nothing to lose yet.
+    """
+    made: dict[str, Made] = {}
+    failures: list[str] = []
+    for number, model in enumerate(models):
+        try:
+            (own,) = each_alone([model], [model], lambda given: [work(each) for each in given], failures)
+        except KeyboardInterrupt:
+            if not (made or failures):
+                raise
+            return Asked(made, failures, models[number:])
+        if own is not None:
+            made[model] = own
+    return Asked(made, failures)
 
 
 def check_no_model(options: Any) -> None:

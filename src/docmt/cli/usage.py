@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.parsing import changed, translator_of
 from docmt.cli.results import Report
-from docmt.cli.suites import SCORING, check_no_suite, once, short
+from docmt.cli.suites import SCORING, check_no_suite, check_suite_models, collect_item, once, short
 from docmt.cli.translating import check_models
 from docmt.decoding import SearchConfig
+from docmt.decoding.alone import each_or_error
 from docmt.documents import ParallelDocument
 from docmt.documents.plain_text import STANDARD, write_text
 from docmt.errors import DocmtError, printable
@@ -35,12 +36,14 @@ from docmt.evaluation import (
 )
 from docmt.evaluation.other_context import Window
 from docmt.evaluation.suite_context import with_other_context
+from docmt.evaluation.suite_items import Item
 from docmt.evaluation.suite_tables import suite_text
 from docmt.evaluation.usage import CONDITIONS, Scored, check_context, gains_of, scored_twice
+from docmt.progress import within
 from docmt.streams import warn
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translator
+    from docmt.decoding import Translation, Translator
 
 Done = TypeVar("Done")
 
@@ -185,29 +188,32 @@ def _measure_suites(options: Any, models: Sequence[str]) -> Callable[[str, Trans
         raise DocmtError(f"--{unused[0]} has no meaning for these test sets: leave it out")
     for suite in suites:  # before any work is done
         with_other_context(suite.items, options.significance.seed)
-    for model, languages in check_models(options, models).items():
-        for suite in suites:
-            suite.check_languages(model, languages)
+    check_suite_models(options, models, suites)
     for remark in (remark for suite in suites for remark in suite.remarks()):
         warn(remark)
     return partial(_on_suites, options, suites)
 
 
 def _on_suites(options: Any, suites: Sequence[Suite], model: str, translator: Translator) -> Measured:
-    """Test sets that cannot be scored are named and left out."""
+    """Items that cannot be scored or translated are wrong; test sets that cannot be asked are named and left out."""
     rows, values, remarks, report = [], {}, [], Report()
     for name, given, suite in zip(short(options.suite), options.suite, suites, strict=True):
-        work = partial(suite_context, translator, suite.items, options.candidates, options.significance)
-        found = _attempted(_of_model(options, model, given), work, report.failures)
+        whole = _of_model(options, model, given)
+        tell = partial(_collect_item, report, whole, suite.items)
+        asked = (translator, suite.items, options.candidates, options.significance, tell, each_or_error)
+        with within(whole if len(suites) > 1 or len(options.systems) > 1 else ""):
+            found = _attempted(whole, partial(suite_context, *asked), report.failures)
         if found is None:
             continue
         rows += found.rows(name)
         values[given] = found.to_json()
         if found.left_out:
             remarks.append(f"{found.left_out:,} items of {name} left out, as no other item has as many sentences")
-    text = suite_text(rows, [f"{name} context" for name in CONDITIONS]) if rows else ""
+    columns = [f"{name} context" for name in CONDITIONS]
+    text = suite_text(rows, columns, f"with {columns[0]}") if rows else ""
     status = report.print(len(suites), len(values), "test sets", "scored")
-    return Measured({**asdict(options.candidates), "suites": values}, "\n".join([text, *remarks]), status)
+    counted = {"warnings": report.counts(), "suites": values}
+    return Measured({**asdict(options.candidates), **counted}, "\n".join([text, *remarks]), status)
 
 
 def _measure_corpus(options: Any, models: Sequence[str]) -> Callable[[str, Translator], Measured]:
@@ -215,7 +221,7 @@ def _measure_corpus(options: Any, models: Sequence[str]) -> Callable[[str, Trans
     check_context(max(map(len, corpus)))
     if options.usage.translate and len(corpus) < 2:
         raise DocmtError("--usage.translate compares with another document, and there is one only: give several")
-    check_models(options, models)
+    check_models(options, models, "say how much they use context")
     return partial(_on_corpus, options, corpus)
 
 
@@ -253,6 +259,15 @@ def _on_corpus(options: Any, corpus: Sequence[ParallelDocument], model: str, tra
 def _of_model(options: Any, model: str, name: str) -> str:
     """A name as messages have it: with that of the model, if there are several."""
     return f"{model}: {name}" if len(options.systems) > 1 else name
+
+
+def _collect_item(
+    report: Report, name: str, items: Sequence[Item], condition: str, number: int, made: Translation | DocmtError
+) -> None:
+    """Adds why an item failed, or what may be wrong with its translation; name: of the test set."""
+    if condition != CONDITIONS[0] and not isinstance(made, DocmtError):
+        made = replace(made, overlong=())  # which is told once
+    collect_item(report, name, items, number, made, f", {condition} context")
 
 
 def _collect_last(report: Report, names: Sequence[str], window: Window, condition: str, translation: Scored) -> None:

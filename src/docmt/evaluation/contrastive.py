@@ -7,29 +7,29 @@ Machine Translation". Nothing is translated: every candidate is scored as it sta
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from docmt.documents import Document
+from docmt.errors import DocmtError
+from docmt.evaluation.asking import Each, OnItem, asked, together
 from docmt.evaluation.suite_items import Item
 from docmt.settings import check_fields
 
-GROUP = 512
-"""Items whose candidates are scored together."""
 TIE = 1e-4
 """Nats. Numbers closer than this are equal: so much the same text can differ in batches of other shapes."""
-RIGHT, WRONG, TIED, MISCOUNTED = "+-=?"
+RIGHT, WRONG, TIED, MISCOUNTED, UNANSWERED = "+-=?!"
 """An answer, as a character. All but the first are wrong; miscounted: the model gave another number of sentences than
-the source has, so that nobody knows which of them is the answer."""
+the source has, so that nobody knows which of them is the answer; unanswered: it could not score or translate the item.
+"""
 NORMAL = 1.959964
 """Standard deviations on each side of the mean of a normal distribution between which 95 % of it lie."""
 BY_MISCOUNTING = (
     "the model gave another number of sentences than the source has, so that nobody knows which one is the answer"
 )
-OnItem = Callable[[int, Any], object]
-"""Hears of every item its number and what the model made of it, a `docmt.Translation`."""
+BY_FAILING = "the model could not score or translate them"
 UNKNOWN = "unknown"
 """Stands for a distance that the test set does not say."""
 
@@ -91,6 +91,8 @@ class Count:
     """items, all wrong, in which the right candidate is as probable as the best wrong one"""
     miscounted: int = 0
     """items, all wrong, of which nobody knows which sentence of the translation is the answer"""
+    unanswered: int = 0
+    """items, all wrong, that the model could not score or translate"""
 
     @property
     def accuracy(self) -> float:
@@ -111,30 +113,43 @@ class Count:
         return max(middle - half, 0.0), min(middle + half, 1.0)
 
     def to_json(self) -> dict[str, Any]:
-        """The counts with both shares and the confidence interval."""
-        return {**asdict(self), "accuracy": self.accuracy, "chance": self.chance, "interval": list(self.interval)}
+        """The counts with both shares and the confidence interval; of guessing None where nobody can guess."""
+        guessing = {"guessed": self.guessed or None, "chance": self.chance or None}
+        return {**asdict(self), "accuracy": self.accuracy, **guessing, "interval": list(self.interval)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Count:
         """The inverse of `to_json`."""
-        ties, miscounted = (int(values.get(name, 0)) for name in ("ties", "miscounted"))
-        return cls(int(values["correct"]), int(values["total"]), float(values["guessed"]), ties, miscounted)
+        others = (int(values.get(name, 0)) for name in ("ties", "miscounted", "unanswered"))
+        return cls(int(values["correct"]), int(values["total"]), float(values["guessed"] or 0), *others)
 
     @classmethod
     def sum(cls, counts: Iterable[Count]) -> Count:
         """The counts of all of them together."""
         own = list(counts)
-        names = ("correct", "total", "ties", "miscounted")
-        correct, total, ties, miscounted = (sum(getattr(count, name) for count in own) for name in names)
-        return cls(correct, total, math.fsum(count.guessed for count in own), ties, miscounted)
+        names = ("correct", "total", "ties", "miscounted", "unanswered")
+        correct, total, *others = (sum(getattr(count, name) for count in own) for name in names)
+        return cls(correct, total, math.fsum(count.guessed for count in own), *others)
 
     @classmethod
     def of(cls, items: Iterable[Item], answers: Iterable[str]) -> Count:
         """The count of the answers to these items."""
         pairs = list(zip(items, answers, strict=True))
         guessed = math.fsum(item.chance for item, _ in pairs)
-        right, tied, miscounted = ([answer for _, answer in pairs].count(kind) for kind in (RIGHT, TIED, MISCOUNTED))
-        return cls(right, len(pairs), guessed, tied, miscounted)
+        kinds = (RIGHT, TIED, MISCOUNTED, UNANSWERED)
+        right, *others = ([answer for _, answer in pairs].count(kind) for kind in kinds)
+        return cls(right, len(pairs), guessed, *others)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a model said where a form was expected."""
+
+    id: str
+    """of the item"""
+    expected: str
+    translation: str | None
+    """of the sentence that was asked for; None where the model could not translate"""
 
 
 @dataclass(frozen=True)
@@ -146,7 +161,10 @@ class ContrastiveResult:
     labels: Mapping[str, Count] = field(default_factory=dict)
     """by what else the test set tells items apart by, such as the pronoun"""
     answers: str = ""
-    """a character for each item: + right, - wrong, = wrong by a tie, ? wrong as sentences are miscounted"""
+    """a character for each item: + right, - wrong, = wrong by a tie, ? wrong as sentences are miscounted, ! wrong as
+    the model could not score or translate it"""
+    said: Sequence[Said] = ()
+    """of generative items, each"""
 
     @property
     def all(self) -> Count:
@@ -162,7 +180,7 @@ class ContrastiveResult:
         return sorted({distance for row in self.cells.values() for distance in row}, key=nearest_first)
 
     def to_json(self) -> dict[str, Any]:
-        """Counts and shares in types that JSON has."""
+        """Counts and shares in types that JSON has; of generative items also what was said, as `items`."""
         phenomena = {
             name: {
                 **self.of(name).to_json(),
@@ -171,7 +189,9 @@ class ContrastiveResult:
             for name, row in self.cells.items()
         }
         labels = {name: count.to_json() for name, count in self.labels.items()}
-        return {**self.all.to_json(), "phenomena": phenomena, "labels": labels, "answers": self.answers}
+        found = {**self.all.to_json(), "phenomena": phenomena, "labels": labels, "answers": self.answers}
+        items = [{**asdict(own), "answer": answer} for own, answer in zip(self.said, self.answers, strict=False)]
+        return {**found, "items": items} if items else found
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ContrastiveResult:
@@ -186,6 +206,7 @@ class ContrastiveResult:
             },
             {name: Count.from_json(count) for name, count in values.get("labels", {}).items()},
             str(values.get("answers", "")),
+            tuple(Said(item["id"], item["expected"], item["translation"]) for item in values.get("items", ())),
         )
 
     def format(self) -> str:
@@ -206,8 +227,9 @@ class ContrastiveResult:
         blank = ["-"] * len(distances)
         rows += [[f"({label})", *_whole(count, blank)] for label, count in self.labels.items()]
         lines = list(aligned(rows))
-        if miscounted := self.all.miscounted:
-            lines.append(f"{miscounted:,} of {self.all.total:,} items are wrong as {BY_MISCOUNTING}")
+        for count, reason in ((self.all.miscounted, BY_MISCOUNTING), (self.all.unanswered, BY_FAILING)):
+            if count:
+                lines.append(f"{count:,} of {self.all.total:,} items are wrong as {reason}")
         return "\n".join(lines)
 
 
@@ -249,27 +271,38 @@ def evaluate_items(
     items: Sequence[Item],
     config: SuiteConfig | None = None,
     on_item: OnItem = lambda number, scored: None,
+    each: Each = together,
 ) -> ContrastiveResult:
     """Scores every candidate of every item and counts how often the right one is best.
 
-    on_item: hears of the first candidate, whose source is that of all.
+    on_item: hears of the first candidate, whose source is that of all. each: what does not raise the DocmtError of an
+    item leaves it unanswered, which is wrong.
     """
     config = config or SuiteConfig()
-    worths: list[list[tuple[float, int]]] = []
-    for first, last in pairwise([*range(0, len(items), GROUP), len(items)]):
-        group = items[first:last]
-        pairs: list[tuple[Document | str, Document | str]] = []
-        for item in group:
-            source = Document.from_sentences(item.source, id=item.id)
-            pairs += [(source, Document.from_sentences(candidate, id=item.id)) for candidate in item.candidates]
-        scored = iter(scorer.score_all(pairs, limited=False))
-        for number, item in enumerate(group, first):
-            own = [next(scored) for _ in item.candidates]
-            if own:
-                on_item(number, own[0])
-            worths.append([_worth(each, item, config) for each in own])
-    totals = [[score / length for score, length in own] for own in worths]
-    return count_right(items, totals, [max((length for _, length in own), default=1) for own in worths])
+    totals: list[list[float] | None] = []
+    lengths: list[int] = []
+    for number, item, scored in asked(items, partial(_scored, scorer), each):
+        if isinstance(scored, DocmtError):
+            on_item(number, scored)
+            totals.append(None)
+            lengths.append(1)
+            continue
+        if scored:
+            on_item(number, scored[0])
+        worths = [_worth(candidate, item, config) for candidate in scored]
+        totals.append([score / length for score, length in worths])
+        lengths.append(max((length for _, length in worths), default=1))
+    return count_right(items, totals, lengths)
+
+
+def _scored(scorer: Scorer, items: Sequence[Item]) -> list[list[_Scored]]:
+    """The candidates of each item, all scored together."""
+    pairs: list[tuple[Document | str, Document | str]] = []
+    for item in items:
+        source = Document.from_sentences(item.source, id=item.id)
+        pairs += [(source, Document.from_sentences(candidate, id=item.id)) for candidate in item.candidates]
+    scored = iter(scorer.score_all(pairs, limited=False))
+    return [[next(scored) for _ in item.candidates] for item in items]
 
 
 def _worth(scored: _Scored, item: Item, config: SuiteConfig) -> tuple[float, int]:
@@ -280,9 +313,11 @@ def _worth(scored: _Scored, item: Item, config: SuiteConfig) -> tuple[float, int
 
 
 def count_right(
-    items: Sequence[Item], totals: Sequence[Sequence[float]], lengths: Sequence[int] | None = None
+    items: Sequence[Item], totals: Sequence[Sequence[float] | None], lengths: Sequence[int] | None = None
 ) -> ContrastiveResult:
     """Compares the candidates of each item by their worth: log-probabilities (nats), or these divided by `lengths`.
+
+    Of an item that the model could not score there is None.
 
     An item is right where its right candidate is more probable than every other one: a tie is wrong, as a model that
     gives two answers the same probability does not know the right one, and so is a number that is none.
@@ -292,7 +327,9 @@ def count_right(
     return result_of(items, "".join(answers))
 
 
-def _answer(item: Item, totals: Sequence[float], tie: float) -> str:
+def _answer(item: Item, totals: Sequence[float] | None, tie: float) -> str:
+    if totals is None:
+        return UNANSWERED
     ahead = [totals[item.correct] - totals[number] for number in item.wrong]
     if ahead and all(margin > tie for margin in ahead):
         return RIGHT

@@ -11,10 +11,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from docmt.documents import Document
-from docmt.evaluation.contrastive import GROUP, MISCOUNTED, RIGHT, WRONG, ContrastiveResult, OnItem, result_of
+from docmt.errors import DocmtError
+from docmt.evaluation.asking import Each, OnItem, asked, together
+from docmt.evaluation.contrastive import MISCOUNTED, RIGHT, UNANSWERED, WRONG, ContrastiveResult, Said, result_of
 from docmt.evaluation.suite_items import Item
 
 
@@ -40,21 +43,32 @@ class Generator(Protocol):
 
 
 def evaluate_translations(
-    translator: Generator, items: Sequence[Item], on_item: OnItem = lambda number, translation: None
+    translator: Generator,
+    items: Sequence[Item],
+    on_item: OnItem = lambda number, translation: None,
+    each: Each = together,
 ) -> ContrastiveResult:
-    """Translates every item, its context before it, and counts how often the expected form is there."""
-    answers = ""
-    for first in range(0, len(items), GROUP):
-        group = items[first : first + GROUP]
-        found = translator.translate_all([Document.from_sentences(item.source, id=item.id) for item in group])
-        for number, (item, translation) in enumerate(zip(group, found, strict=True), first):
-            on_item(number, translation)
-            answers += _answer(item, translation)
-    return result_of(items, answers)
+    """Translates every item, its context before it, and counts how often the expected form is there.
+
+    each: what does not raise the DocmtError of an item leaves it unanswered, which is wrong.
+    """
+
+    def translations(group: Sequence[Item]) -> Sequence[_Translated]:
+        return translator.translate_all([Document.from_sentences(item.source, id=item.id) for item in group])
+
+    answers, said = "", []
+    for number, item, made in asked(items, translations, each):
+        on_item(number, made)
+        answers += _answer(item, made)
+        text = None if isinstance(made, DocmtError) else made.sentences[item.sentence].target
+        said.append(Said(item.id, item.expected, text))
+    return replace(result_of(items, answers), said=tuple(said))
 
 
-def _answer(item: Item, translation: _Translated) -> str:
+def _answer(item: Item, translation: _Translated | DocmtError) -> str:
     """Where the model gave another number of sentences for several, nobody knows which of them is the one asked for."""
+    if isinstance(translation, DocmtError):
+        return UNANSWERED
     if any(first <= item.sentence < last and last - first > 1 for first, last in translation.miscounted):
         return MISCOUNTED
     return RIGHT if has_form(translation.sentences[item.sentence].target, item.expected) else WRONG

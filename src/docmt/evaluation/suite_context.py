@@ -7,20 +7,25 @@ without the context that decides, it has right by habit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from docmt.documents import Document
 from docmt.errors import DocmtError
+from docmt.evaluation.asking import Each, together
 from docmt.evaluation.contrastive import ContrastiveResult, SuiteConfig, evaluate_items
 from docmt.evaluation.generative import evaluate_translations
 from docmt.evaluation.significance import SignificanceConfig
 from docmt.evaluation.suite_items import Item
 from docmt.evaluation.suite_tables import Row, rows_of
 from docmt.evaluation.usage import CONDITIONS, ContextScorer, Scored
+
+OnItem = Callable[[str, int, Any], object]
+"""Hears of every item under each condition: this, its number, and what the model made of it, or why it could not."""
 
 
 @dataclass(frozen=True)
@@ -60,40 +65,51 @@ def suite_context(
     items: Sequence[Item],
     candidates: SuiteConfig | None = None,
     significance: SignificanceConfig | None = None,
+    on_item: OnItem = lambda condition, number, made: None,
+    each: Each = together,
 ) -> SuiteContext:
     """The answers of a model to items with their context, with none, and with that of another item.
 
-    candidates: how they compare; significance: its seed chooses the other items. Raises DocmtError where no item has a
-    context, or none can have that of another one.
+    candidates: how they compare; significance: its seed chooses the other items; each: as `evaluate_items` has it.
+    Raises DocmtError where no item has a context, or none can have that of another one.
     """
-    kept, shuffled = with_other_context(items, (significance or SignificanceConfig()).seed)
-    if kept[0].candidates:
-        results = [
-            evaluate_items(scorer, kept, candidates),
-            evaluate_items(_WithoutContext(scorer), kept, candidates),
-            evaluate_items(scorer, shuffled, candidates),
-        ]
-    else:
-        alone = [replace(item, source=(item.source[item.sentence],), sentence=0) for item in kept]
-        results = [evaluate_translations(scorer, each) for each in (kept, alone, shuffled)]
-    return SuiteContext(kept, dict(zip(CONDITIONS, results, strict=True)), len(items) - len(kept))
+    shuffled = with_other_context(items, (significance or SignificanceConfig()).seed)
+    kept = [items[number] for number in shuffled]
+    alone = [replace(item, source=(item.source[item.sentence],), sentence=0) for item in kept]
+    results = {}
+    for condition in CONDITIONS:
+        own = list(shuffled.values()) if condition == "shuffled" else kept
+        hears = partial(_with_number, partial(on_item, condition), list(shuffled))
+        if kept[0].candidates:
+            asked = _WithoutContext(scorer) if condition == "empty" else scorer
+            results[condition] = evaluate_items(asked, own, candidates, hears, each)
+        else:
+            own = alone if condition == "empty" else own
+            results[condition] = evaluate_translations(scorer, own, hears, each)
+    return SuiteContext(kept, results, len(items) - len(kept))
 
 
-def with_other_context(items: Sequence[Item], seed: int) -> tuple[list[Item], list[Item]]:
-    """The items that can have the context of another one, and the same with it.
+def _with_number(on_item: Callable[[int, Any], object], numbers: Sequence[int], place: int, made: Any) -> None:
+    """Tells of an item by its number in the test set, of which `numbers` are those that are asked."""
+    on_item(numbers[place], made)
+
+
+def with_other_context(items: Sequence[Item], seed: int) -> dict[int, Item]:
+    """Numbers of the items that can have the context of another one, and each of these with it.
 
     Raises DocmtError where no item has a context, or none can have that of another one.
     """
     if not any(item.has_context for item in items):
         raise DocmtError("no item has a context, so there is none to measure: give items with other sentences around")
-    comparable = [item for item in items if _differs_at_its_sentence_alone(item)]
-    pairs = [(item, other) for item, other in zip(comparable, shuffled_items(comparable, seed), strict=True) if other]
-    if not pairs:
+    comparable = [number for number, item in enumerate(items) if _differs_at_its_sentence_alone(item)]
+    others = shuffled_items([items[number] for number in comparable], seed)
+    found = {number: other for number, other in zip(comparable, others, strict=True) if other}
+    if not found:
         raise DocmtError(
             "no two items have as many sentences before and after the one that is asked for, with other words in them "
             "and the same for all candidates, so none can have the context of another one: give a larger test set"
         )
-    return [item for item, _ in pairs], [other for _, other in pairs]
+    return found
 
 
 def _differs_at_its_sentence_alone(item: Item) -> bool:

@@ -108,7 +108,10 @@ def text(record: Record, entry: str, where: str, needed: bool = False) -> str:
 
 def index(record: Record, entry: str, end: int, where: str) -> int:
     """A whole number from 0 to end - 1. Raises DocmtError for anything else."""
-    value = record.get(entry)
+    if entry not in record:
+        wanted = "0" if end == 1 else f"a whole number from 0 to {end - 1:,}"
+        raise DocmtError(f"{where}: `{entry}` is missing: give {wanted}")
+    value = record[entry]
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < end:
         raise DocmtError(f"{where}: `{entry}` is no whole number from 0 to {end - 1:,}: give one")
     return value

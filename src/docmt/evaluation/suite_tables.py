@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from docmt.errors import printable
 from docmt.evaluation.contrastive import (
+    BY_FAILING,
     BY_MISCOUNTING,
     RIGHT,
     ContrastiveResult,
@@ -26,9 +27,13 @@ NOTES = (
     "percent of the items answered rightly, with 95 % confidence intervals (Wilson); ties are wrong",
     "intervals and p-values take items as independent: where several are of one document or film, the former are too "
     "narrow and the latter too small",
-    f"*: other than the first system, p < {LEVEL:g} (paired exact sign test over items, McNemar); of many rows some "
-    "are so by chance",
 )
+COMPARED = f"p < {LEVEL:g} (paired exact sign test over items, McNemar); of many rows some are so by chance"
+ALSO_WRONG = {"miscounted": BY_MISCOUNTING, "unanswered": BY_FAILING}
+"""Fields of `Count` that have a line of their own where there are such items, and why these are wrong."""
+By = Literal["suite", "phenomenon", "distance", "label"]
+Selection = tuple[By, str | None, int | None, str | None, list[int]]
+"""What items are chosen by, their phenomenon, distance and label as far as they are alike, and their numbers."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,12 @@ class Row:
     """Some items of a test set, and how many each system had right."""
 
     suite: str
+    by: By
+    """what its items have in common"""
     phenomenon: str | None
     """None: of all"""
-    distance: str | None
+    distance: int | None
+    """None: of all, or (by distance) not known"""
     label: str | None
     counts: tuple[Count, ...]
     """of each system"""
@@ -48,13 +56,13 @@ class Row:
     @property
     def name(self) -> str:
         """What the rows of a table say, in the order of `rows_of`."""
-        if self.label is not None:
-            name = f"{INDENT}({self.label})"
-        elif self.distance is not None:
-            name = f"{INDENT * 2}distance {self.distance}"
-        else:
-            name = self.suite if self.phenomenon is None else INDENT + (self.phenomenon or "(no name)")
-        return printable(name)
+        names = {
+            "suite": self.suite,
+            "phenomenon": INDENT + (self.phenomenon or "(no name)"),
+            "distance": f"{INDENT * 2}distance {distance_name(self.distance)}",
+            "label": f"{INDENT}({self.label})",
+        }
+        return printable(names[self.by])
 
     def cells(self) -> list[str]:
         """The cells of a table after the name: items, chance, and the systems."""
@@ -68,7 +76,8 @@ class Row:
 
     def to_json(self, systems: Sequence[str]) -> dict[str, Any]:
         """The row in types that JSON has."""
-        named = {"suite": self.suite, "phenomenon": self.phenomenon, "distance": self.distance, "label": self.label}
+        own = ("suite", "by", "phenomenon", "distance", "label")
+        named = {name: getattr(self, name) for name in own}
         found = [
             {"system": system, **count.to_json(), "difference": count.accuracy - self.counts[0].accuracy, "p": p}
             for system, count, p in zip(systems, self.counts, self.p_values, strict=True)
@@ -83,30 +92,30 @@ def rows_of(suite: str, items: Sequence[Item], results: Sequence[ContrastiveResu
     """
     answers = [result.answers for result in results]
     rows = []
-    for phenomenon, distance, label, numbers in _selections(items):
+    for by, phenomenon, distance, label, numbers in _selections(items):
         own = ["".join(given[number] for number in numbers) for given in answers]
         counts = tuple(Count.of((items[number] for number in numbers), given) for given in own)
         tests = tuple(sign_test(own[0], other) for other in own)
-        rows.append(Row(suite, phenomenon, distance, label, counts, tests))
+        rows.append(Row(suite, by, phenomenon, distance, label, counts, tests))
     return rows
 
 
-def _selections(items: Sequence[Item]) -> Iterator[tuple[str | None, str | None, str | None, list[int]]]:
-    """Phenomenon, distance, label and the numbers of items, of each row; what has but one kind has no rows for it."""
+def _selections(items: Sequence[Item]) -> Iterator[Selection]:
+    """The items of each row; what has but one kind has no rows for it."""
     everything = list(range(len(items)))
-    yield None, None, None, everything
+    yield "suite", None, None, None, everything
     phenomena = list(dict.fromkeys(item.phenomenon for item in items))
     for phenomenon in phenomena:
         own = [number for number in everything if items[number].phenomenon == phenomenon]
         distances = sorted({items[number].distance for number in own}, key=nearest_first)
         if len(phenomena) > 1 or (phenomenon and len(distances) > 1):
-            yield phenomenon, None, None, own
+            yield "phenomenon", phenomenon, None, None, own
         for distance in distances if len(distances) > 1 else ():
             chosen = [number for number in own if items[number].distance == distance]
-            yield phenomenon, distance_name(distance), None, chosen
+            yield "distance", phenomenon, distance, None, chosen
     labels = sorted({item.label for item in items} - {""})
     for label in labels if len(labels) > 1 else ():
-        yield None, None, label, [number for number in everything if items[number].label == label]
+        yield "label", None, None, label, [number for number in everything if items[number].label == label]
 
 
 def sign_test(first: str, other: str) -> float:
@@ -120,36 +129,36 @@ def sign_test(first: str, other: str) -> float:
 
 
 def _table(rows: Sequence[Row], systems: Sequence[str]) -> list[list[str]]:
-    """A head, the rows, and after those of each test set the ties, and what was miscounted if anything was."""
+    """A head, the rows, and after those of each test set the ties, and what else was wrong if anything was."""
     lines = [["", "items", "chance", *systems]]
     for number, row in enumerate(rows):
         lines.append([row.name, *row.cells()])
         if number + 1 == len(rows) or rows[number + 1].suite != row.suite:
             whole = next(each for each in rows if each.suite == row.suite)
             lines.append([f"{INDENT}ties", "", "", *(f"{count.ties:,}" for count in whole.counts)])
-            if _miscounted([whole]):
-                lines.append([f"{INDENT}miscounted", "", "", *(f"{count.miscounted:,}" for count in whole.counts)])
+            for name in _also_wrong([whole]):
+                lines.append([f"{INDENT}{name}", "", "", *(f"{getattr(count, name):,}" for count in whole.counts)])
     return lines
 
 
-def _miscounted(rows: Sequence[Row]) -> bool:
-    """Whether any system gave another number of sentences where one of them is asked for."""
-    return any(count.miscounted for row in rows for count in row.counts)
+def _also_wrong(rows: Sequence[Row]) -> list[str]:
+    """Of the kinds of `ALSO_WRONG` those that any system has items of."""
+    return [name for name in ALSO_WRONG if any(getattr(count, name) for row in rows for count in row.counts)]
 
 
-def _notes(rows: Sequence[Row], systems: Sequence[str]) -> list[str]:
-    """What a reader of the table must know."""
-    notes = list(NOTES if len(systems) > 1 else NOTES[:-1])
-    return [*notes, f"miscounted: wrong, as {BY_MISCOUNTING}"] if _miscounted(rows) else notes
+def _notes(rows: Sequence[Row], systems: Sequence[str], first: str) -> list[str]:
+    """What a reader of the table must know; first: what the others are compared with."""
+    notes = [*NOTES, f"*: other than {first}, {COMPARED}"] if len(systems) > 1 else NOTES
+    return [*notes, *(f"{name}: wrong, as {ALSO_WRONG[name]}" for name in _also_wrong(rows))]
 
 
-def suite_text(rows: Sequence[Row], systems: Sequence[str]) -> str:
-    """The table for people."""
+def suite_text(rows: Sequence[Row], systems: Sequence[str], first: str = "the first system") -> str:
+    """The table for people; first: what a reader knows the first column as."""
     lines = (line.rstrip() for line in aligned(_table(rows, systems)))
-    return "\n".join([*lines, "", *_notes(rows, systems)])
+    return "\n".join([*lines, "", *_notes(rows, systems, first)])
 
 
 def suite_markdown(rows: Sequence[Row], systems: Sequence[str]) -> str:
     """The table in Markdown."""
     lines = table([[escaped(cell) for cell in line] for line in _table(rows, systems)])
-    return "\n".join([*lines, "", *(f"- {escaped(note)}" for note in _notes(rows, systems))]) + "\n"
+    return "\n".join([*lines, "", *(f"- {escaped(note)}" for note in _notes(rows, systems, "the first system"))]) + "\n"
