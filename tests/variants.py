@@ -35,7 +35,7 @@ SYSTEMS = {
     "concat, linear, gates": {
         "system": "concat",
         "concat": Concat(sentences=3, attention="linear", keep="prefix"),
-        "linear": Linear(features=5, cross_features=7, gate="decay", gate_bias=0.5),
+        "linear": Linear(features=5, cross_features=7, gate="decay", gate_start=0.5),
     },
     "group, linear over the document": {
         "group": Group(global_attention="linear"),

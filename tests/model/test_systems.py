@@ -11,6 +11,7 @@ import torch
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, Packed, Reading, Spans, TranslationModel, attend, pack
 from docmt.model.packed import SentenceFrame
+from docmt.model.sizes import Linear
 from docmt.model.systems import SYSTEMS as KINDS
 from docmt.model.systems import Concat, Context, Group
 from docmt.model.view import FullView
@@ -326,8 +327,9 @@ OTHER_OPTIONS = {
     "group": {
         "encoder_layers": 1, "decoder_layers": 0, "cross_layers": 1, "top": "global", "self_locality": False,
         "cross_locality": False, "gate_bias": 1.5, "global_from": "local",
+        "global_attention": "linear",
     },
-    "concat": {"sentences": 7, "loss": "last", "keep": "prefix"},
+    "concat": {"sentences": 7, "loss": "last", "keep": "prefix", "attention": "linear"},
     "context": {
         "sentences": 3, "layers": 1, "representation": "bilstm", "side": "decoder", "gating": "residual",
         "branch": "published",
@@ -348,6 +350,11 @@ def test_all_options_survive_their_dictionary(system):
     same = {name for name, value in options.items() if getattr(default, name) == value}
     assert same <= {"layers"}, "goes with the default representation only; see below"
     chosen = {system: KINDS[system](**options)} if options else {}
+    if KINDS[system](**options).linear:
+        chosen["linear"] = Linear(
+            7, 9, "quasi", temperature="dimension", gate="decay", gates="layer", gate_start=1.0, rescale=False
+        )
+        assert all(value != getattr(Linear(), name) for name, value in vars(chosen["linear"]).items())
     config = ModelConfig(**SIZES, system=system, **chosen)
     assert config.chosen == KINDS[system](**options)
     assert ModelConfig.from_dict(asdict(config)) == config

@@ -48,7 +48,7 @@ class LinearAttention(Attention):
         if sight.causal and options.gate != "none":
             self.gate = nn.Linear(width, heads if options.gates == "head" else 1)
             nn.init.xavier_uniform_(self.gate.weight)
-            nn.init.constant_(self.gate.bias, options.gate_bias)
+            nn.init.constant_(self.gate.bias, options.gate_start)
 
     def over(self, x: Tensor, memory: Tensor, pattern: Pattern, times: int = 1) -> Tensor:
         """x [Tq, d] attends to memory [Tk, d], the same tensor for self-attention: [Tq, d].

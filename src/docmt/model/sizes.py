@@ -36,7 +36,7 @@ class Linear:
     weight of what is new (sgate-avg)"""
     gates: Literal["head", "layer"] = "head"
     """a gate for each head (their code) or one for the layer (their paper)"""
-    gate_bias: float = ranged(2.0, -100, 100)
+    gate_start: float = ranged(2.0, -100, 100)
     """bias that these gates start with; at 2 a sentence leaves 88 % of what was there to the next"""
     rescale: bool = True
     """long keys of the source weigh more ("norm rescaling")"""
