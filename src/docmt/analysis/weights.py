@@ -79,8 +79,8 @@ def weight_blocks(
                 weights = scores.masked_fill_(~seen[:, None], -math.inf).softmax(-1)
             else:
                 weights = _linear_weights(scores * width**0.5, linear, q_rows, k_rows, seen)
-            placed = [rows.to(q.device) for rows in (q_rows, q_real, k_rows)]
-            yield Block(*placed, seen, weights, linear is not None)
+            q_rows, q_real, k_rows = (rows.to(q.device) for rows in (q_rows, q_real, k_rows))
+            yield Block(q_rows, q_real, k_rows, seen, weights, linear is not None)
 
 
 def _linear_weights(products: Tensor, shown: Shown, q_rows: Tensor, k_rows: Tensor, seen: Tensor) -> Tensor:
