@@ -32,8 +32,9 @@ def looked(*arguments):
 def test_what_a_model_is(run, tmp_path):
     text = looked(run, "--json", tmp_path / "facts.json")
     assert text.startswith(f"{run / 'model'}: group model, en to de, written by docmt {docmt.__version__}\n")
-    for line in ("layers         1 + 1", "vocabulary     400, tokenizer bpe", "top             combined", "updates  "):
-        assert f"  {line}" in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert {"layers 1 + 1", "vocabulary 400, tokenizer bpe", "top combined"} <= set(lines)
+    assert any(line.startswith("updates ") for line in lines)
     facts = json.loads((tmp_path / "facts.json").read_text())
     parameters = sum(own.numel() for own in load_model(run).parameters())
     assert facts["parameters"]["all"] == parameters == sum(facts["parameters"].values()) - parameters

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from docmt.model.features import SCALE, RandomFeatures, draw
-from docmt.model.linear import Fading, attend_linear, reference_linear, step_linear
+from docmt.model.linear import FLOOR, Fading, attend_linear, step_linear
 from docmt.model.spans import Spans
 
 HEADS, FEATURES, WIDTH = 3, 10, 4
@@ -34,6 +35,26 @@ def faded(kind, gates, sentences, documents, key):
         return key, None
     fading = Fading.of(gates, sentences, documents, averaging=kind == "average")
     return (key if fading.fresh is None else key * fading.fresh[..., None]), fading.fading
+
+
+def reference_linear(query, key, value, queries, keys, causal=False, fading=None, salience=None):
+    """`attend_linear` with every weight written out, one segment after the other."""
+    found = []
+    for at, length, begin, seen in zip(
+        queries.starts.tolist(), queries.lengths.tolist(), keys.starts.tolist(), keys.lengths.tolist(), strict=True
+    ):
+        weights = torch.einsum("qhf,shf->hqs", query[at : at + length], key[begin : begin + seen])
+        if causal:
+            weights = weights.tril()
+        if fading is not None:
+            own = fading[at : at + length].T  # [H, q]
+            weights = weights * (own[:, :, None] - own[:, None]).clamp(max=0).exp().to(weights.dtype)
+        if salience is not None:
+            own = salience[begin : begin + seen].T  # [H, s]
+            weights = weights * (own - own.detach().amax(dim=1, keepdim=True)).exp()[:, None]
+        found.append(torch.einsum("hqs,shk->qhk", weights, F.pad(value[begin : begin + seen], (0, 1), value=1.0)))
+    sums = torch.cat(found)
+    return sums[..., :-1] / sums[..., -1:].clamp(min=FLOOR)
 
 
 def by_steps(query, key, value, documents, fading):

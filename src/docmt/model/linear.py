@@ -2,8 +2,7 @@
 
 Shapes: T tokens, H heads, k = d / H, F features. With features phi a query finds sum_s w_s v_s / max(sum_s w_s, floor),
 w_s = phi(q) . phi(k_s): the sums over s are a state [H, F, k + 1] (the last column is the denominator), so that nobody
-need look at every key again. `attend_linear` does it chunk by chunk, `step_linear` token by token, and
-`reference_linear` with all weights written out; all three find the same.
+need look at every key again. `attend_linear` does it chunk by chunk, `step_linear` token by token.
 """
 
 from __future__ import annotations
@@ -168,36 +167,6 @@ def read_linear(query: Tensor, state: Tensor, floor: float = FLOOR) -> Tensor:
     """What n queries [..., n, F] find in each state [..., F, k + 1]: [..., n, k]."""
     with torch.autocast(query.device.type, enabled=False):
         return _divided(torch.matmul(query, state), floor)
-
-
-def reference_linear(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    queries: Spans,
-    keys: Spans,
-    causal: bool = False,
-    *,
-    fading: Tensor | None = None,
-    salience: Tensor | None = None,
-    floor: float = FLOOR,
-) -> Tensor:
-    """`attend_linear` with every weight written out, one segment after the other: quadratic, to compare with."""
-    found = []
-    for at, length, begin, seen in zip(
-        queries.starts.tolist(), queries.lengths.tolist(), keys.starts.tolist(), keys.lengths.tolist(), strict=True
-    ):
-        weights = torch.einsum("qhf,shf->hqs", query[at : at + length], key[begin : begin + seen])
-        if causal:
-            weights = weights.tril()
-        if fading is not None:
-            own = fading[at : at + length].T  # [H, q]
-            weights = weights * (own[:, :, None] - own[:, None]).clamp(max=0).exp().to(weights.dtype)
-        if salience is not None:
-            own = salience[begin : begin + seen].T  # [H, s]
-            weights = weights * (own - own.detach().amax(dim=1, keepdim=True)).exp()[:, None]
-        found.append(torch.einsum("hqs,shk->qhk", weights, _with_ones(value[begin : begin + seen])))
-    return _divided(torch.cat(found), floor)
 
 
 def _with_ones(value: Tensor) -> Tensor:
