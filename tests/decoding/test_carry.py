@@ -76,8 +76,18 @@ def test_instances_stay_within_their_limit():
         for first, begin, last, cost in zip(found.first, found.own, found.last, found.cost, strict=True):
             assert begin - first <= carry
             assert sum(words.lengths[first:begin] + 2) <= 8
-            assert cost < 16 or last - begin == 1
+            assert cost < 16 or (last - begin, begin - first) == (1, 0), (
+                "nothing is carried to a sentence that is too long"
+            )
     assert max(found.own - found.first) >= 2
+
+
+def test_carried_sentences_leave_room_for_the_next():
+    for costs, limit in (([8, 8, 8, 8, 96, 8], 100), ([8, 8, 8, 8, 120, 8], 100), ([5, 5, 18, 5], 30)):
+        found = cut([cost - 2 for cost in costs], None, [0, len(costs)], Needs(), limit=limit, carry=10)
+        assert all(
+            cost < limit or first == own for cost, first, own in zip(found.cost, found.first, found.own, strict=True)
+        )
 
 
 def test_n_best_and_the_published_search():

@@ -361,6 +361,22 @@ def test_all_options_survive_their_dictionary(system):
     assert ModelConfig.from_dict(asdict(config.filled())) == config.filled()
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"linear": Linear(features=3)}, "model.linear is set, but this group model has no linear attention"),
+        ({"group": Group(global_attention="linear", top="group")}, "is linear, but no layer attends to the document"),
+        (
+            {"group": Group(global_attention="linear"), "linear": Linear(gate_start=1.0)},
+            "are of a gate, but model.linear.gate is none",
+        ),
+    ],
+)
+def test_options_of_linear_attention_that_would_do_nothing(settings, message):
+    with pytest.raises(DocmtError, match=message):
+        ModelConfig(**SIZES, **settings)
+
+
 def test_context_layers_survive_their_dictionary():
     config = ModelConfig(**SIZES, system="context", context=Context(layers=2))
     assert ModelConfig.from_dict(asdict(config)) == config

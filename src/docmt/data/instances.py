@@ -120,8 +120,10 @@ def _tiles(budgets: Sequence[Budget], start: int, end: int, most: int, carry: in
 
 
 def _carried(budgets: Sequence[Budget], first: int, own: int) -> int:
-    """The first of the sentences first .. own - 1 from which on they fit into half an instance."""
-    while any(sum(costs[first:own]) > limit // 2 for costs, limit in budgets):
+    """The first of the sentences first .. own - 1 from which on they fit into half an instance, and `own` with them."""
+    while first < own and any(
+        sum(costs[first:own]) > limit // 2 or sum(costs[first : own + 1]) >= limit for costs, limit in budgets
+    ):
         first += 1
     return first
 

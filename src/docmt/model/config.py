@@ -55,6 +55,13 @@ class ModelConfig(Sizes):
                 f"model.linear is set, but this {self.system} model has no linear attention: leave it out, or set "
                 "model.group.global_attention or model.concat.attention linear"
             )
+        if self.linear.gate == "none" and (self.linear.gates, self.linear.gate_start) != (
+            Linear.gates,
+            Linear.gate_start,
+        ):
+            raise DocmtError(
+                "model.linear.gates and gate_start are of a gate, but model.linear.gate is none: choose one"
+            )
         self.chosen.check(filled)
         if self.source_vocabulary_size and self.family != "thumt":
             raise DocmtError("model.source_vocabulary_size is for model.family thumt: leave it out")

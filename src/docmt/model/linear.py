@@ -77,13 +77,13 @@ def _causal(query: Tensor, key: Tensor, value: Tensor, chunks: _Chunks, fading: 
     weights = torch.matmul(q, k.mT).tril()  # [N, H, C, C]
     if fading is None:
         found = torch.matmul(weights, v)
-        if chunks.most == 1:
+        if chunks.most <= 1:
             return found
         return found + torch.matmul(q, chunks.before(torch.matmul(k.mT, v), None))
     # Fading never grows along a span, so that no exponential is above 1; beyond the diagonal it is left out.
     between = (fading - fading.mT).to(q.dtype)  # [N, H, C, C]
     found = torch.matmul(weights * between.clamp(max=0).exp(), v)
-    if chunks.most == 1:
+    if chunks.most <= 1:
         return found
     first = fading[:, :, :1]
     until = chunks.next_first(first, fading)  # [N, H, 1, 1] the fading where the next chunk begins

@@ -79,6 +79,13 @@ class Group(System):
                     f"model.group.{name} is {getattr(self, name)}: choose from 0 to the {total} layers there are"
                 )
 
+        whole = self.top != "group" and any((self.encoder_layers, self.decoder_layers, self.cross_layers))
+        if self.linear and not whole and self.self_locality and self.cross_locality:
+            raise DocmtError(
+                "model.group.global_attention is linear, but no layer attends to the document: leave it out, or let "
+                "model.group.top and its numbers of layers say which do"
+            )
+
     def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
         """Group attention, in the top layers what `top` says, and without locality attention over the document."""
         whole = replace(sight, part="document")
