@@ -86,17 +86,18 @@ def _with_own_scores(
 
 
 def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found:
-    """Order "documents": a row of the search is an instance; its sentences are found together."""
+    """Orders "documents" and "in turn": a row of the search is an instance, whose own sentences are found together,
+    after the translations of those before them that it has as well."""
     found: Found = {}
     said: dict[int, list[int]] = {}
     """of each sentence that was translated, numbered through all documents, its best translation"""
     instances = task.instances
     for turn in task.turns():
         for batch in task.batches(turn):
-            carried = [range(int(instances.first[i]), int(instances.own[i])) for i in batch]
-            prefixes = [[said[number] for number in numbers] for numbers in carried]
+            earlier = [range(int(instances.first[i]), int(instances.own[i])) for i in batch]
+            prefixes = [[said[number] for number in numbers] for numbers in earlier]
             ranks = _search(task, batch, prefixes)
-            for i, before, hypotheses in zip(batch, carried, ranks, strict=True):
+            for i, before, hypotheses in zip(batch, earlier, ranks, strict=True):
                 document, first, last = task.place(int(instances.own[i]), int(instances.last[i]))
                 own = [hypothesis.after(len(before), task.config.as_published) for hypothesis in hypotheses]
                 found[document, first] = [Part(document, first, last, hypothesis) for hypothesis in own]
@@ -128,40 +129,14 @@ def _windows(task: Task, on_sentences: Callable[[int], object]) -> Found:
     """Order "windows": the last sentence of every window."""
     found: Found = {}
     for batch in task.batches():
-        found |= _last_sentences(task, batch, _search(task, batch))
+        places = [task.place(int(own), int(own) + 1) for own in task.instances.own[batch]]
+        for (document, first, last), hypotheses in zip(places, _search(task, batch), strict=True):
+            found[document, first] = [
+                Part(document, first, last, hypothesis.after(len(hypothesis.sentences) - 1, task.config.as_published))
+                for hypothesis in hypotheses
+            ]
         on_sentences(len(batch))
     return found
-
-
-def _in_turn(task: Task, on_sentences: Callable[[int], object]) -> Found:
-    """Order "in turn": sentence i of all documents, then sentence i + 1, each after its document's own translations."""
-    found: Found = {}
-    by_turn: dict[int, list[int]] = {}
-    for i, number in enumerate(task.instances.own.tolist()):
-        by_turn.setdefault(task.place(number, number + 1)[1], []).append(i)
-    for turn in sorted(by_turn):
-        for batch in task.batches(by_turn[turn]):
-            prefixes = [_translated_so_far(task, i, found) for i in batch]
-            found |= _last_sentences(task, batch, _search(task, batch, prefixes))
-            on_sentences(len(batch))
-    return found
-
-
-def _translated_so_far(task: Task, instance: int, found: Found) -> list[list[int]]:
-    """The best translations of the sentences of an instance that are not its own."""
-    document, first, last = task.place(int(task.instances.first[instance]), int(task.instances.own[instance]))
-    return [found[document, number][0].hypothesis.sentences[0] for number in range(first, last)]
-
-
-def _last_sentences(task: Task, batch: Sequence[int], found: Sequence[Sequence[Hypothesis]]) -> Found:
-    places = [task.place(int(own), int(own) + 1) for own in task.instances.own[batch]]
-    return {
-        (document, first): [
-            Part(document, first, last, hypothesis.after(len(hypothesis.sentences) - 1, task.config.as_published))
-            for hypothesis in hypotheses
-        ]
-        for (document, first, last), hypotheses in zip(places, found, strict=True)
-    }
 
 
 def _search(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] | None = None) -> list[list[Hypothesis]]:
@@ -180,7 +155,7 @@ _ORDERS: dict[str, Callable[[Task, Callable[[int], object]], Found]] = {
     "documents": _whole_instances,
     "sentences": _pooled_sentences,
     "windows": _windows,
-    "in turn": _in_turn,
+    "in turn": _whole_instances,
 }
 
 

@@ -68,7 +68,7 @@ class Task:
     def turns(self) -> list[list[int]]:
         """The instances in an order in which each comes after all that it sees the translation of; those of a turn go
         together."""
-        if not self.config.carry:
+        if (self.instances.own == self.instances.first).all():
             return [list(range(len(self.instances)))]
         documents = self.instances.document  # in rising order
         places = np.arange(len(documents)) - np.searchsorted(documents, documents)
