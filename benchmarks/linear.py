@@ -141,8 +141,10 @@ def _read(attention: Attention, cache: Cache, x: Tensor, step: int) -> Tensor:
     cache.begin_step(torch.tensor([step % MEAN_SENTENCE]), torch.zeros(1, dtype=torch.int64))
     if isinstance(attention, LinearAttention):
         assert isinstance(cache, LinearSelfCache)
-        cache.read(0, *attention.shown(x), None if attention.gate is None else attention.gates(x))
-        found = cache.attend(0, attention.asked(x))
+        directions = attention.features.directions()
+        gates = None if attention.gate is None else attention.gates(x)
+        cache.read(0, attention.shown(x, directions).key, attention.values(x), gates)
+        found = cache.attend(0, attention.asked(x, directions))
     else:
         cache.store(0, attention.split(attention.key(x)), attention.split(attention.value(x)))
         found = cache.attend(0, attention.split(attention.query(x)))

@@ -107,7 +107,7 @@ def ask_models(models: Sequence[str], work: Callable[[str], Made]) -> Asked[Made
     failures: list[str] = []
     for number, model in enumerate(models):
         try:
-            (own,) = each_alone([model], [model], lambda given: [work(each) for each in given], failures)
+            own = attempted(model, partial(work, model), failures)
         except KeyboardInterrupt:
             if not (made or failures):
                 raise
@@ -115,6 +115,11 @@ def ask_models(models: Sequence[str], work: Callable[[str], Made]) -> Asked[Made
         if own is not None:
             made[model] = own
     return Asked(made, failures)
+
+
+def attempted(name: str, work: Callable[[], Made], failures: list[str]) -> Made | None:
+    """What `work` makes; where it fails (see `each_or_error`) None, and a sentence in `failures`."""
+    return each_alone([work], [name], lambda items: [each() for each in items], failures)[0]
 
 
 def check_no_model(options: Any) -> None:

@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.parsing import changed, translator_of
 from docmt.cli.results import Report
 from docmt.cli.suites import SCORING, check_no_suite, check_suite_models, collect_item, once, short
-from docmt.cli.translating import check_models
+from docmt.cli.translating import attempted, check_models
 from docmt.decoding import SearchConfig
 from docmt.decoding.alone import each_or_error
 from docmt.documents import ParallelDocument
@@ -45,8 +45,6 @@ from docmt.streams import warn
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
 
-Done = TypeVar("Done")
-
 
 @dataclass(frozen=True)
 class Measured:
@@ -67,7 +65,7 @@ def run(options: Any) -> int:
     found, failures = dict[str, Measured](), list[str]()
     try:
         for model in models:
-            own = _attempted(model, partial(_load_and_measure, options, measure, model), failures)
+            own = attempted(model, partial(_load_and_measure, options, measure, model), failures)
             if own is None:
                 continue
             found[model] = own
@@ -95,11 +93,6 @@ def _write(options: Any, found: Mapping[str, Measured], several: bool) -> None:
 
 def _load_and_measure(options: Any, measure: Callable[[str, Translator], Measured], model: str) -> Measured:
     return measure(model, translator_of(options, model))
-
-
-def _attempted(name: str, work: Callable[[], Done], failures: list[str]) -> Done | None:
-    """What `work` makes; where it fails (see `each_or_error`) None, and a sentence in `failures`."""
-    return each_alone([work], [name], lambda items: [each() for each in items], failures)[0]
 
 
 def by_position(options: Any, systems: Mapping[str, Evaluation]) -> PositionScores | None:
@@ -202,7 +195,7 @@ def _on_suites(options: Any, suites: Sequence[Suite], model: str, translator: Tr
         tell = partial(_collect_item, report, whole, suite.items)
         asked = (translator, suite.items, options.candidates, options.significance, tell, each_or_error)
         with within(whole if len(suites) > 1 or len(options.systems) > 1 else ""):
-            found = _attempted(whole, partial(suite_context, *asked), report.failures)
+            found = attempted(whole, partial(suite_context, *asked), report.failures)
         if found is None:
             continue
         rows += found.rows(name)
@@ -240,14 +233,14 @@ def _on_corpus(options: Any, corpus: Sequence[ParallelDocument], model: str, tra
     parts: dict[str, ContextGain | OtherContext | None] = {}
     if kept:
         work = partial(context_gain, gains, config, options.significance)
-        parts["context_gain"] = _attempted(_of_model(options, model, "CXMI"), work, report.failures)
+        parts["context_gain"] = attempted(_of_model(options, model, "CXMI"), work, report.failures)
     if config.before and len(kept) == 1:
         warn("there is one document only: what the context of another one is worth is not measured")
     elif config.before and parts.get("context_gain"):
         tell = partial(_collect_last, report, kept_names)
         others = partial(other_context, translator, kept, config, options.metrics, options.significance, tell)
         name = _of_model(options, model, "true, empty and shuffled context")
-        parts["other_context"] = _attempted(name, others, report.failures)
+        parts["other_context"] = attempted(name, others, report.failures)
     measured = {name: part for name, part in parts.items() if part is not None}
     values: dict[str, Any] = {"source": options.source, "reference": options.reference, **asdict(config)}
     values |= {"left_out": len(corpus) - len(kept), "warnings": report.counts()}

@@ -107,10 +107,11 @@ class StepView:
         """x [R, d] -> [R, d]"""
         cache, number = self.places[attention]
         if isinstance(attention, LinearAttention):
+            directions = attention.features.directions()
             if isinstance(cache, LinearSelfCache):
-                key, value = attention.shown(x)
-                cache.read(number, key, value, None if attention.gate is None else attention.gates(x))
-            return cache.attend(number, attention.asked(x)).to(x.dtype).flatten(-2)
+                gates = None if attention.gate is None else attention.gates(x)
+                cache.read(number, attention.shown(x, directions).key, attention.values(x), gates)
+            return cache.attend(number, attention.asked(x, directions)).to(x.dtype).flatten(-2)
         query = attention.split(attention.query(x))
         if attention.sight.memory == "self":
             cache.store(number, attention.split(attention.key(x)), attention.split(attention.value(x)))
@@ -181,7 +182,8 @@ def _memory_cache(
 def _states(attention: Attention, states: Tensor, spans: Spans) -> Tensor:
     """[D, H, F, k + 1]: all that linear attention can find in each span of the states."""
     assert isinstance(attention, LinearAttention)
-    return linear_states(*attention.shown(states), spans, attention.salience(states))
+    shown = attention.shown(states, attention.features.directions())
+    return linear_states(shown.key, attention.values(states), spans, shown.salience)
 
 
 def _documents(memory: Memory, rows: Sequence[Row]) -> Spans:

@@ -86,8 +86,13 @@ def complete(
             _train(run.config, resume=state == "resumable")
         evaluate_run(run.config, plan.store, evaluation)
     except (DocmtError, MemoryError, torch.OutOfMemoryError) as error:
-        return " ".join(str(error).split()) or "there was not enough memory"
+        return why_of(error)
     return None
+
+
+def why_of(error: Exception) -> str:
+    """Why a run failed, in a line."""
+    return " ".join(str(error).split()) or "there was not enough memory"
 
 
 def _draft(plan: Plan, config: TrainConfig, failures: Mapping[Path, str], tell: Teller) -> None:

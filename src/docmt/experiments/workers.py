@@ -23,7 +23,7 @@ import torch
 
 from docmt.errors import DocmtError, is_out_of_memory
 from docmt.experiments.plan import Plan, PlannedRun
-from docmt.experiments.runner import INTERRUPTED, complete
+from docmt.experiments.runner import INTERRUPTED, complete, why_of
 from docmt.experiments.scores import EvaluationConfig
 from docmt.streams import NamedLines, forgiving, hush, is_quiet, show_log, tell
 from docmt.training.interrupts import StopWish
@@ -131,7 +131,7 @@ def _complete() -> str | None:
     except (DocmtError, OSError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not is_out_of_memory(error):
             raise
-        return " ".join(str(error).split()) or "there was not enough memory"
+        return why_of(error)
 
 
 def _end_with(parent: int) -> None:

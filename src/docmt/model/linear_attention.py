@@ -57,46 +57,44 @@ class LinearAttention(Attention):
         """
         if times != 1:
             raise ValueError("linear attention asks once: look at sentences one by one with softmax attention")
-        value = self.split(self.value(memory))
         asks, shows = self.features_of(x, memory, pattern)
         found = attend_linear(
             asks,
             shows.key,
-            wide(value),
+            self.values(memory),
             pattern.queries,
             pattern.keys,
             pattern.causal,
             fading=shows.fading,
             salience=shows.salience,
         )
-        return found.to(value.dtype).flatten(-2)
+        return found.to(x.dtype).flatten(-2)
 
     def features_of(self, x: Tensor, memory: Tensor, pattern: Pattern) -> tuple[Tensor, Shown]:
         """The features [Tq, H, F] of what x [Tq, d] asks, and what memory [Tk, d] shows."""
-        query, key = self.split(self.query(x)), self.split(self.key(memory))
         directions = self.features.directions()
-        shown = Shown(self.features(key, directions), salience=self.features.salience(key) if self.rescaled else None)
+        shown = self.shown(memory, directions)
         if self.gate is not None:
             if pattern.sentences is None:
                 raise ValueError("a gate needs to know where sentences end")
             ends = (pattern.sentences.ends - 1).clamp(min=0).to(x.device)
             faded = Fading.of(self.gates(memory[ends]), pattern.sentences, pattern.keys, self.averaging)
             key = shown.key if faded.fresh is None else shown.key * faded.fresh[..., None]
-            shown = Shown(key, faded.fading)
-        return self.features(query, directions), shown
+            shown = shown._replace(key=key, fading=faded.fading)
+        return self.asked(x, directions), shown
 
-    def asked(self, x: Tensor) -> Tensor:
-        """The features of what x [R, d] asks, in evaluation: [R, H, F]."""
-        return self.features(self.split(self.query(x)), self.features.directions())
+    def asked(self, x: Tensor, directions: Tensor) -> Tensor:
+        """The features of what x [T, d] asks: [T, H, F]."""
+        return self.features(self.split(self.query(x)), directions)
 
-    def shown(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """The features [T, H, F] and values [T, H, k] of what is looked at, in evaluation."""
-        key, value = self.split(self.key(memory)), self.split(self.value(memory))
-        return self.features(key, self.features.directions()), wide(value)
+    def shown(self, memory: Tensor, directions: Tensor) -> Shown:
+        """What memory [T, d] shows, before anything fades."""
+        key = self.split(self.key(memory))
+        return Shown(self.features(key, directions), salience=self.features.salience(key) if self.rescaled else None)
 
-    def salience(self, memory: Tensor) -> Tensor | None:
-        """The logarithm of the weights of keys [T, H], if lengths of keys count."""
-        return self.features.salience(self.split(self.key(memory))) if self.rescaled else None
+    def values(self, memory: Tensor) -> Tensor:
+        """[T, d] -> [T, H, k], float32 or wider: sums of many are made of them."""
+        return wide(self.split(self.value(memory)))
 
     def gates(self, x: Tensor) -> Tensor:
         """The gates of x [n, d] before the sigmoid: [n, H]."""
