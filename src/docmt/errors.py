@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+INTERRUPTED = 130
+"""Status of a process that Ctrl-C or SIGTERM ended."""
 LONGEST = 2000
 """Characters of a sentence that somebody may still read; of more the middle is left out."""
 # Controls (C0, DEL, C1), line and paragraph separators, what turns the direction of text or takes no room (Unicode's

@@ -12,11 +12,10 @@ from docmt.data import PreparedStore
 from docmt.data.parts import MOST_PARTS
 from docmt.decoding import SearchConfig
 from docmt.decoding.config import USUAL_DRAFT_BEAM
-from docmt.errors import DocmtError
+from docmt.errors import INTERRUPTED, DocmtError
 from docmt.settings import check_number
 from docmt.streams import tell, warn
 
-INTERRUPTED = 130
 EXAMPLES = (
     "docmt draft runs/sentence --store stores/mine",
     "docmt draft runs/sentence --store stores/mine --jackknife 5",

@@ -9,11 +9,10 @@ from pathlib import Path
 from docmt import training
 from docmt.cli.parsing import Parser, add_settings, make_parser, parse
 from docmt.cli.recipes import is_recipe
-from docmt.errors import DocmtError, printable
+from docmt.errors import INTERRUPTED, DocmtError, printable
 from docmt.streams import warn
 from docmt.training import TrainConfig
 
-INTERRUPTED = 130
 USAGE = """RECIPE.yaml [options]
 --store STORE --run DIRECTORY [options]
 --resume RUN [--max_steps N ...]"""

@@ -12,7 +12,7 @@ from docmt.cli.parsing import changed
 from docmt.cli.results import Report
 from docmt.decoding import SearchConfig
 from docmt.documents import Document, ParallelDocument
-from docmt.errors import DocmtError
+from docmt.errors import INTERRUPTED, DocmtError
 from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, in_units
 from docmt.evaluation.metrics import Documents, Ranges
 from docmt.streams import warn
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
 
 Made = TypeVar("Made")
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True)

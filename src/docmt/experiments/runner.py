@@ -16,7 +16,7 @@ import yaml
 from docmt.decoding import SearchConfig
 from docmt.decoding.config import USUAL_DRAFT_BEAM
 from docmt.decoding.draft_store import draft_store
-from docmt.errors import DocmtError
+from docmt.errors import INTERRUPTED, DocmtError
 from docmt.experiments.plan import NO_DIFFERENCE, Plan, PlannedRun, facts_of_drafts
 from docmt.experiments.scores import EvaluationConfig, evaluate_run, is_evaluated
 from docmt.files import write_text
@@ -29,7 +29,6 @@ from docmt.training.run_directory import RunDirectory, read_recipe
 State = Literal["done", "trained", "resumable", "missing", "stale"]
 Teller = Callable[[str], object]
 ERROR_MARK = "docmt: error: "
-INTERRUPTED = 130
 _LOOK_EVERY = 0.2  # seconds
 
 

@@ -21,9 +21,9 @@ from threading import Thread
 
 import torch
 
-from docmt.errors import DocmtError, is_out_of_memory
+from docmt.errors import INTERRUPTED, DocmtError, is_out_of_memory
 from docmt.experiments.plan import Plan, PlannedRun
-from docmt.experiments.runner import INTERRUPTED, complete, why_of
+from docmt.experiments.runner import complete, why_of
 from docmt.experiments.scores import EvaluationConfig
 from docmt.streams import NamedLines, forgiving, hush, is_quiet, show_log, tell
 from docmt.training.interrupts import StopWish

@@ -14,11 +14,11 @@ from pathlib import Path
 import torch
 from lightning_fabric import Fabric
 
-from docmt.errors import DocmtError
+from docmt.errors import INTERRUPTED, DocmtError
 from docmt.streams import warn
 from docmt.training.config import TrainConfig
 
-_ERROR, _INTERRUPTED = 2, 130  # statuses of the command
+_ERROR = 2  # status of the command
 _LOOK_EVERY, _GRACE = 1.0, 5.0  # seconds between looks at the other processes, and before this one is ended for them
 
 
@@ -114,4 +114,4 @@ def end_with_the_first(processes: Sequence[subprocess.Popen[bytes]], run: Path) 
 
 
 def _failed(process: subprocess.Popen[bytes]) -> bool:
-    return process.poll() not in (None, 0, _INTERRUPTED)
+    return process.poll() not in (None, 0, INTERRUPTED)
