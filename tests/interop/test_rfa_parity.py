@@ -1,6 +1,7 @@
 """Random feature attention and its gate against what the authors' code computed (tests/data/rfa_tiny/README.md)."""
 
 import json
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -37,6 +38,11 @@ def features_of(matrices, temperature, scales=None):
     return made
 
 
+def mapped(made, x):
+    """Features [T, H, F] of x [T, H, k]."""
+    return made(x.transpose(0, 1), made.directions()).transpose(0, 1)
+
+
 def together(interleaved):
     """Theirs are sine, cosine, sine, ...; ours all sines, then all cosines. The order has no effect on attention."""
     return torch.cat((interleaved[..., ::2], interleaved[..., 1::2]), dim=-1)
@@ -47,7 +53,7 @@ def test_features(numbers, temperature, scaled, name):
     made = features_of(
         numbers["W"], numbers["tau"] if temperature is None else temperature, numbers["sigma"] if scaled else None
     )
-    found = made(numbers["x"].flatten(0, 1), made.directions())
+    found = mapped(made, numbers["x"].flatten(0, 1))
     torch.testing.assert_close(found, together(numbers[name]).flatten(0, 1), **CLOSE)
 
 
@@ -56,7 +62,7 @@ def test_salience_of_keys(numbers):
     y = numbers["y"].transpose(0, 1)  # [B, T, H, k]
     salience = made.salience(y.flatten(0, 1)).unflatten(0, (2, 6))
     weights = (salience - salience.amax(dim=1, keepdim=True)).exp().flatten(0, 1)
-    found = made(y.flatten(0, 1), made.directions()) * weights[..., None]
+    found = mapped(made, y.flatten(0, 1)) * weights[..., None]
     expected = together(numbers["phi_y_rescaled"]).transpose(0, 1).flatten(0, 1)
     torch.testing.assert_close(found, expected, **CLOSE)
 
@@ -105,14 +111,14 @@ def test_the_causal_module(numbers, kind, chunk):
     sentences = Spans.tile(sentences)
     query, key, value = (split(linear(numbers, f"mod_{kind}.{side}_proj", x)) for side in "qkv")
     made = features_of(numbers["mod_W"], numbers[f"mod_{kind}.tau"])
-    query, key = (made(own, made.directions()) for own in (query, key))
-    fading = None
+    weighing = {}
     if kind != "plain":
         gates = linear(numbers, f"mod_{kind}.g_proj", x[sentences.ends - 1])
-        gated = Fading.of(gates, sentences, documents, averaging=kind == "avg")
-        fading = gated.fading
-        key = key if gated.fresh is None else key * gated.fresh[..., None]
-    found = attend_linear(query, key, value, documents, documents, causal=True, fading=fading, chunk=chunk)
+        weighing = vars(Fading.of(gates, sentences, documents, averaging=kind == "avg"))
+    features = partial(made, directions=made.directions())
+    found = attend_linear(
+        query, key, value, documents, documents, causal=True, features=features, chunk=chunk, block=8, **weighing
+    )
     found = linear(numbers, f"mod_{kind}.out_proj", found.flatten(1))
     expected = torch.cat([numbers[f"mod_{kind}_alone"][:length, row] for row, length in enumerate(lengths)])
     torch.testing.assert_close(found, expected, **THROUGH_FLOAT32)
@@ -128,8 +134,8 @@ def test_cross_attention(numbers, rescaled, chunk):
     key, value = (split(linear(numbers, f"cross_project.{side}_proj", memory)) for side in "kv")
     query = split(linear(numbers, "cross.q_proj", numbers["cross_query"].transpose(0, 1).flatten(0, 1)))
     salience = made.salience(key) if rescaled else None
-    query, key = (made(own, made.directions()) for own in (query, key))
-    found = attend_linear(query, key, value, queries, keys, salience=salience, chunk=chunk)
+    features = partial(made, directions=made.directions())
+    found = attend_linear(query, key, value, queries, keys, features=features, salience=salience, chunk=chunk)
     found = linear(numbers, "cross.out_proj", found.flatten(1)).unflatten(0, (4, 11)).transpose(0, 1)
     expected = numbers[f"cross_{'' if rescaled else 'no'}rescale_out_alone"]
     torch.testing.assert_close(found, expected, **CLOSE)

@@ -137,7 +137,7 @@ def test_features_estimate_the_softmax_of_cosines(how):
     torch.manual_seed(0)
     features = RandomFeatures(2, 8, 4096, how, temperature=1.3).eval()
     x, y = torch.randn(2, 5, 2, 8)
-    found = (features(x, features.directions()) * features(y, features.directions())).sum(-1)
+    found = (features(x.transpose(0, 1), features.directions()) * features(y.transpose(0, 1), features.directions())).sum(-1).T
     u, v = (z / z.norm(dim=-1, keepdim=True) for z in (x, y))
     expected = SCALE**2 * 4096 * ((u * v).sum(-1).sub(1) / 1.3**2).exp()
     torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05 * SCALE**2 * 4096)

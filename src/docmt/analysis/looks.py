@@ -87,8 +87,10 @@ class TokenLook(Look):
         """The kernels do not give the weights out, so they are computed once more."""
         pattern = self.pattern
         if isinstance(self.attention, LinearAttention):
-            query, shown = self.attention.features_of(self.asks, self.memory, pattern)
-            return weight_blocks(query, shown.key, pattern.queries, pattern.keys, pattern.causal, linear=shown)
+            key = self.attention.split(self.attention.key(self.memory))
+            weighing = self.attention.weighing(self.memory, key, pattern)
+            query, key = self.attention.asked(self.asks), self.attention.shown(self.memory)
+            return weight_blocks(query, key, pattern.queries, pattern.keys, pattern.causal, linear=weighing)
         query = self.attention.split(self.attention.query(self.asks))
         if (times := self.pattern.query_total // max(len(query), 1)) > 1:
             query = query.repeat(times, 1, 1)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from docmt.model import Spans
 from docmt.model.linear import FLOOR
-from docmt.model.linear_attention import Shown
+from docmt.model.linear_attention import Weighing
 
 # Scores held at once: 16 MB in float32, several times over (90 MB in all for an instance of 2048 tokens with 8 heads,
 # 256 queries at a time, where all of its scores would be 134 MB each time).
@@ -54,12 +54,12 @@ def weight_blocks(
     keys: Spans,
     causal: bool = False,
     *,
-    linear: Shown | None = None,
+    linear: Weighing | None = None,
     most_scores: int = MOST_SCORES,
 ) -> Iterator[Block]:
     """The attention weights of query [Tq, H, k] over key [Tk, H, k], with the pattern as `attend` takes it.
 
-    linear: both are features, of which this is what keys show; then weights are those of linear attention, some of
+    linear: both are features, and this is what keys weigh; then weights are those of linear attention, some of
     which may be below 0, and whose sum may be below 1. At most `most_scores` scores (or one query against its keys)
     are held at once; float32 throughout. Queries without any key are in no block.
     """
@@ -83,13 +83,15 @@ def weight_blocks(
             yield Block(q_rows, q_real, k_rows, seen, weights, linear is not None)
 
 
-def _linear_weights(products: Tensor, shown: Shown, q_rows: Tensor, k_rows: Tensor, seen: Tensor) -> Tensor:
+def _linear_weights(products: Tensor, weighing: Weighing, q_rows: Tensor, k_rows: Tensor, seen: Tensor) -> Tensor:
     """Products of features [n, H, q, l] as the weights that `attend_linear` gives values."""
-    if shown.fading is not None:
-        asked, there = (shown.fading[rows].transpose(1, 2) for rows in (q_rows, k_rows))  # [n, H, q], [n, H, l]
+    if weighing.fading is not None:
+        asked, there = (weighing.fading[rows].transpose(1, 2) for rows in (q_rows, k_rows))  # [n, H, q], [n, H, l]
         products = products * (asked[..., None] - there[:, :, None]).clamp(max=0).exp().float()
-    if shown.salience is not None:
-        own = shown.salience[k_rows].transpose(1, 2)[:, :, None].masked_fill(~seen[:, None], -math.inf)
+    if weighing.fresh is not None:
+        products = products * weighing.fresh[k_rows].transpose(1, 2)[:, :, None].float()
+    if weighing.salience is not None:
+        own = weighing.salience[k_rows].transpose(1, 2)[:, :, None].masked_fill(~seen[:, None], -math.inf)
         products = products * (own - own.amax(-1, keepdim=True)).exp()
     products = products.masked_fill(~seen[:, None], 0.0)
     return products / products.sum(-1, keepdim=True).clamp(min=FLOOR)

@@ -107,11 +107,10 @@ class StepView:
         """x [R, d] -> [R, d]"""
         cache, number = self.places[attention]
         if isinstance(attention, LinearAttention):
-            directions = attention.features.directions()
             if isinstance(cache, LinearSelfCache):
                 gates = None if attention.gate is None else attention.gates(x)
-                cache.read(number, attention.shown(x, directions).key, attention.values(x), gates)
-            return cache.attend(number, attention.asked(x, directions)).to(x.dtype).flatten(-2)
+                cache.read(number, attention.shown(x), attention.values(x), gates)
+            return cache.attend(number, attention.asked(x)).to(x.dtype).flatten(-2)
         query = attention.split(attention.query(x))
         if attention.sight.memory == "self":
             cache.store(number, attention.split(attention.key(x)), attention.split(attention.value(x)))
@@ -182,8 +181,8 @@ def _memory_cache(
 def _states(attention: Attention, states: Tensor, spans: Spans) -> Tensor:
     """[D, H, F, k + 1]: all that linear attention can find in each span of the states."""
     assert isinstance(attention, LinearAttention)
-    shown = attention.shown(states, attention.features.directions())
-    return linear_states(shown.key, attention.values(states), spans, shown.salience)
+    key, value = attention.split(attention.key(states)), attention.values(states)
+    return linear_states(key, value, spans, attention.feature_map(), attention.salience(key))
 
 
 def _documents(memory: Memory, rows: Sequence[Row]) -> Spans:

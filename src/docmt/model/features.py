@@ -80,11 +80,11 @@ class RandomFeatures(nn.Module):
         return found / wide(self.temperature)
 
     def forward(self, x: Tensor, directions: Tensor) -> Tensor:
-        """x [T, H, k] -> [T, H, 2 D]"""
+        """x [H, n, k] -> [H, n, 2 D]"""
         x = wide(x)
         x = x / (x.norm(dim=-1, keepdim=True) + LENGTH_EPSILON)
         with torch.autocast(x.device.type, enabled=False):
-            projected = torch.einsum("thk,hdk->thd", x, directions)
+            projected = torch.matmul(x, directions.mT)
         return SCALE * torch.cat((projected.sin(), projected.cos()), dim=-1)
 
     def salience(self, key: Tensor) -> Tensor:

@@ -200,8 +200,8 @@ def padded(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropout:
     """Segments gathered into padded buckets of similar length, each one batched product. Works on every device."""
     heads, width = query.shape[1:]
     layout = pattern.padded_layout(heads, query.device)
-    q_rows = _gather(query, layout.query)  # [sum of n * H * q, k]
-    k_rows, v_rows = _gather(key, layout.key), _gather(value, layout.key)
+    q_rows = gather_rows(query, layout.query)  # [sum of n * H * q, k]
+    k_rows, v_rows = gather_rows(key, layout.key), gather_rows(value, layout.key)
     query_sizes = [b.count * heads * b.query_length for b in layout.buckets]
     key_sizes = [b.count * heads * b.key_length for b in layout.buckets]
     outputs = []
@@ -219,16 +219,21 @@ def padded(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropout:
             )
         )
     rows = torch.cat(outputs) if len(outputs) > 1 else outputs[0]
-    back = layout.query
-    result: Tensor = _Scatter.apply(rows, back.index, back.inverse, back.padding, back.missing)  # type: ignore[no-untyped-call]
-    return result.view(-1, heads, width)
+    return scatter_rows(rows, layout.query).view(-1, heads, width)
 
 
-def _gather(x: Tensor, rows: Rows) -> Tensor:
+def gather_rows(x: Tensor, rows: Rows) -> Tensor:
+    """x [..., n], whose leading axes count the rows -> [padded rows, n]"""
     flat = x.reshape(-1, x.shape[-1])
     if rows.inverse is None:
         return flat.index_select(0, rows.index)
     result: Tensor = _Gather.apply(flat, rows.index, rows.inverse, rows.padding, rows.missing)  # type: ignore[no-untyped-call]
+    return result
+
+
+def scatter_rows(x: Tensor, rows: Rows) -> Tensor:
+    """Padded rows [.., n] -> [total, n], each where it came from."""
+    result: Tensor = _Scatter.apply(x, rows.index, rows.inverse, rows.padding, rows.missing)  # type: ignore[no-untyped-call]
     return result
 
 

@@ -8,17 +8,27 @@ need look at every key again. `attend_linear` does it chunk by chunk, `step_line
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
+from docmt.model.kernels import Rows, gather_rows, scatter_rows
 from docmt.model.spans import Spans
 
 FLOOR = 0.1
 """Denominators are at least this: sums of random features may be near zero, or negative (the authors' EPS)."""
 CHUNK = 64
+"""Tokens of a chunk, in which all pairs are looked at; between chunks there are states."""
+BLOCK = 4096
+"""Tokens of a block of chunks. Its features are in memory, and are computed again for its gradients."""
+
+Features = Callable[[Tensor], Tensor]
+"""The features [H, n, F] of queries or keys [H, n, k]."""
 
 
 def attend_linear(
@@ -29,124 +39,247 @@ def attend_linear(
     keys: Spans,
     causal: bool = False,
     *,
+    features: Features | None = None,
     fading: Tensor | None = None,
+    fresh: Tensor | None = None,
     salience: Tensor | None = None,
     floor: float = FLOOR,
     chunk: int = CHUNK,
+    block: int = BLOCK,
 ) -> Tensor:
     """What segment i of the queries finds in span i of the keys, in time and memory linear in their lengths.
 
-    query [Tq, H, F] and key [Tk, H, F] are features, value is [Tk, H, k]; returns [Tq, H, k]. `queries` tile the Tq
-    positions. With `causal`, queries and keys are the same spans, and a token sees those up to itself. fading [T, H],
-    with causal only: the logarithm of what is left, from the begin on, of a key of weight 1; that of key s in the eyes
-    of query t is multiplied by exp(fading_t - fading_s). salience [Tk, H], without causal only: the logarithm of a
-    weight of each key; in each span they are divided by the largest, which gets no gradient.
+    query [Tq, H, k], key [Tk, H, k] and value [Tk, H, k]; returns [Tq, H, k] (without `features` query and key are
+    features already, [T, H, F]). `queries` tile the Tq positions. With `causal`, queries and keys are the same spans,
+    and a token sees those up to itself. fading [T, H], with causal only: the logarithm of what is left, from the begin
+    on, of a key of weight 1; that of key s in the eyes of query t is multiplied by exp(fading_t - fading_s). fresh
+    [T, H]: what keys weigh to begin with. salience [Tk, H], without causal only: the logarithm of a weight of each key;
+    in each span they are divided by the largest, which gets no gradient. Under autocast products are in its precision,
+    states and sums in float32.
     """
-    asked = _Chunks(queries, chunk, query.device)
+    dtype = _product_dtype(query)
     with torch.autocast(query.device.type, enabled=False):
+        heads, asked = query.shape[1], Chunks(queries, chunk, query.shape[1], len(query), query.device)
         if causal:
             if not queries.same_as(keys):
                 raise ValueError("causal linear attention is of a sequence to itself: give the same spans twice")
-            found = _causal(query, key, value, asked, None if fading is None else asked.gather(fading))
+            values = asked.values(value, fresh, dtype)
+            faded = None if fading is None else asked.gather(fading[..., None])[..., 0].view(heads, -1, chunk)
+            found = _causal(asked.gather(query), asked.gather(key), values, features, faded, asked, block, dtype)
         else:
-            states = linear_states(key, value, keys, salience, chunk)
-            found = torch.matmul(asked.gather(query), states[asked.segments])
-    return _divided(asked.scatter(found), floor)
+            states = linear_states(key, value, keys, features, salience, chunk=chunk, block=block, dtype=dtype)
+            found = _asked(asked.gather(query), states.to(dtype), features, asked, block)
+        return asked.scatter(found[..., :-1] / found[..., -1:].clamp(min=floor))
 
 
 def linear_states(
-    key: Tensor, value: Tensor, keys: Spans, salience: Tensor | None = None, chunk: int = CHUNK
+    key: Tensor,
+    value: Tensor,
+    keys: Spans,
+    features: Features | None = None,
+    salience: Tensor | None = None,
+    *,
+    chunk: int = CHUNK,
+    block: int = BLOCK,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """[S, H, F, k + 1]: all that there is to find in each span; see `attend_linear`."""
-    seen = _Chunks(keys, chunk, key.device)
-    k = seen.gather(key)  # [N, H, C, F]
-    if salience is not None:
-        own = seen.gather(salience)  # [N, H, C, 1]
-        most = own.new_full((len(keys), own.shape[1]), -math.inf)
-        index = seen.segments[:, None].expand(-1, own.shape[1])
-        most = most.scatter_reduce(0, index, own.detach().amax(dim=(2, 3)), "amax")
-        k = k * (own - most[seen.segments][..., None, None]).exp()
+    """[S, H, F, k + 1]: all that there is to find in each span; see `attend_linear`. dtype: of products."""
+    dtype = _product_dtype(key) if dtype is None else dtype
     with torch.autocast(key.device.type, enabled=False):
-        states = torch.matmul(k.mT, seen.gather(_with_ones(value)))
-    return states.new_zeros(len(keys), *states.shape[1:]).index_add(0, seen.segments, states)
+        heads = key.shape[1]
+        seen = Chunks(keys, chunk, heads, len(key), key.device)
+        fresh = None if salience is None else seen.relative(salience)
+        values, k = seen.values(value, None, dtype, fresh), seen.gather(key)
+        parts = []
+        for first, last in seen.blocks(block):
+            rows = slice(first * chunk, last * chunk)
+            parts.append(_again(_states, k[:, rows], values[:, rows], features, chunk))
+        states = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]  # [H, N, F, k + 1]
+        if seen.most > 1 or len(states[0]) != len(keys):
+            empty = states.new_zeros(heads, len(keys), *states.shape[2:])
+            states = empty.index_add(1, seen.segments, states)
+        return states.transpose(0, 1)
 
 
-def _causal(query: Tensor, key: Tensor, value: Tensor, chunks: _Chunks, fading: Tensor | None) -> Tensor:
-    """[N, H, C, k + 1]: numerators and denominators for every token of every chunk."""
-    q, k, v = chunks.gather(query), chunks.gather(key), chunks.gather(_with_ones(value))
-    weights = torch.matmul(q, k.mT).tril()  # [N, H, C, C]
+def _states(k: Tensor, v: Tensor, features: Features | None, chunk: int) -> Tensor:
+    """[H, B, F, k + 1] of B chunks of keys [H, B * C, k] and values [H, B * C, k + 1]."""
+    shown = _featured(k, features, v.dtype)
+    return torch.matmul(_cut(shown, chunk).mT, _cut(v, chunk)).to(_wide(v.dtype))
+
+
+def _asked(q: Tensor, states: Tensor, features: Features | None, asked: Chunks, block: int) -> Tensor:
+    """What queries [H, N * C, k] find in the states [S, H, F, k + 1] of their segments: [H, N * C, k + 1]."""
+    found = []
+    for first, last in asked.blocks(block):
+        rows, segments = slice(first * asked.size, last * asked.size), asked.segments[first:last]
+        found.append(_again(_asked_block, q[:, rows], states, segments, features, asked.size))
+    return torch.cat(found, dim=1) if len(found) > 1 else found[0]
+
+
+def _asked_block(q: Tensor, states: Tensor, segments: Tensor, features: Features | None, chunk: int) -> Tensor:
+    own = states.index_select(0, segments).transpose(0, 1)  # [H, B, F, k + 1]
+    return torch.matmul(_cut(_featured(q, features, states.dtype), chunk), own).flatten(1, 2).to(_wide(states.dtype))
+
+
+def _causal(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    features: Features | None,
+    fading: Tensor | None,
+    chunks: Chunks,
+    block: int,
+    dtype: torch.dtype,
+) -> Tensor:
+    """[H, N * C, k + 1]: numerators and denominators for every token; fading [H, N, C]."""
+    found = []
+    carried: Tensor | None = None
+    until: Tensor | None = None  # [H, 1] the fading of the last token that is carried
+    for first, last in chunks.blocks(block):
+        rows = slice(first * chunks.size, last * chunks.size)
+        own = None if fading is None else fading[:, first:last]
+        left = chunks.left(first, last, own, until, dtype)
+        part, carried = _again(_causal_block, q[:, rows], k[:, rows], v[:, rows], carried, own, left, features, chunks)
+        until = None if own is None else own[:, -1, -1:]
+        found.append(part)
+    return torch.cat(found, dim=1) if len(found) > 1 else found[0]
+
+
+def _causal_block(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    carried: Tensor | None,
+    fading: Tensor | None,
+    left: Tensor | None,
+    features: Features | None,
+    chunks: Chunks,
+) -> tuple[Tensor, Tensor]:
+    """B chunks of queries and keys [H, B * C, k], values [H, B * C, k + 1]; what is found, and the state after them.
+
+    carried [H, 1, F, k + 1]: the state before them; fading [H, B, C]; left as `Chunks.left` gives it.
+    """
+    size = chunks.size
+    q, k, v = (_cut(x, size) for x in (_featured(q, features, v.dtype), _featured(k, features, v.dtype), v))
+    weights = torch.matmul(q, k.mT)  # [H, B, C, C]
     if fading is None:
-        found = torch.matmul(weights, v)
-        if chunks.most <= 1:
-            return found
-        return found + torch.matmul(q, chunks.before(torch.matmul(k.mT, v), None))
-    # Fading never grows along a span, so that no exponential is above 1; beyond the diagonal it is left out.
-    between = (fading - fading.mT).to(q.dtype)  # [N, H, C, C]
-    found = torch.matmul(weights * between.clamp(max=0).exp(), v)
-    if chunks.most <= 1:
-        return found
-    first = fading[:, :, :1]
-    until = chunks.next_first(first, fading)  # [N, H, 1, 1] the fading where the next chunk begins
-    states = torch.matmul((k * (until - fading).to(k.dtype).exp()).mT, v)
-    before = chunks.before(states, (until - first).to(k.dtype).exp())
-    return found + torch.matmul(q * (fading - first).to(q.dtype).exp(), before)
+        weights = weights.tril()
+    else:
+        # Fading never grows along a span, so that no exponential is above 1; beyond the diagonal it is left out.
+        between = (fading[..., None] - fading[..., None, :]).clamp(max=0).exp().tril()
+        weights = weights * between.to(weights.dtype)
+    found = torch.matmul(weights, v).to(_wide(v.dtype))
+    if fading is None:
+        states = torch.matmul(k.mT, v)
+    else:
+        states = torch.matmul(k.mT, v * (fading[..., -1:] - fading).exp().to(v.dtype)[..., None])
+    states = states.to(_wide(v.dtype))
+    if carried is None:
+        carried = torch.zeros_like(states[:, :1])
+    before = torch.matmul(left, torch.cat((carried, states), dim=1).flatten(2)).unflatten(2, states.shape[2:])
+    if fading is not None:
+        q = q * (fading - fading[..., :1]).exp().to(q.dtype)[..., None]
+    found = found + torch.matmul(q, before[:, :-1].to(q.dtype))
+    return found.flatten(1, 2), before[:, -1:]
 
 
-class _Chunks:
+def _featured(x: Tensor, features: Features | None, dtype: torch.dtype) -> Tensor:
+    return (x if features is None else features(x)).to(dtype)
+
+
+def _cut(x: Tensor, chunk: int) -> Tensor:
+    """[H, B * C, n] -> [H, B, C, n]"""
+    return x.unflatten(1, (-1, chunk))
+
+
+def _product_dtype(x: Tensor) -> torch.dtype:
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else _wide(x.dtype)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _again(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the function gives, which for gradients is computed again instead of kept."""
+    if not torch.is_grad_enabled():
+        return function(*arguments)
+    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)
+
+
+class Chunks:
     """Spans cut into chunks of C tokens, those at the ends padded: N chunks, those of a span one after the other."""
 
-    def __init__(self, spans: Spans, size: int, device: torch.device) -> None:
+    def __init__(self, spans: Spans, size: int, heads: int, total: int, device: torch.device) -> None:
+        """total: T, tokens of the sequence in which the spans lie."""
+        self.size, self.heads = size, heads
         counts = -(-spans.lengths // size)
         self.most = int(counts.max()) if len(counts) else 0
         segments = torch.repeat_interleave(torch.arange(len(spans)), counts)
-        places = Spans.tile(counts).positions()  # [N] the number of the chunk in its span
-        offsets = places[:, None] * size + torch.arange(size)
-        self.real = (offsets < spans.lengths[segments][:, None]).to(device)  # [N, C]
+        offsets = Spans.tile(counts).positions()[:, None] * size + torch.arange(size)
+        real = (offsets < spans.lengths[segments][:, None]).flatten()  # [N * C]
         last = spans.lengths[segments][:, None] - 1
-        self.tokens = (spans.starts[segments][:, None] + torch.minimum(offsets, last)).to(device)
-        self.segments, self.counts, self.places = segments.to(device), counts, places
-        self.total = int(spans.lengths.sum())
+        tokens = (spans.starts[segments][:, None] + torch.minimum(offsets, last)).flatten()
+        rows = [tokens * heads + head for head in range(heads)]
+        # Rows that several spans have can be gathered, but not put back.
+        unique = -1 if spans.overlap() else total * heads
+        self.rows = Rows(rows, [real] * heads, unique, device)
+        self.real = real.to(device)
+        self.segments, self.own = segments.to(device), segments
+
+    def blocks(self, tokens: int) -> list[tuple[int, int]]:
+        """Ranges of chunks that have about so many tokens."""
+        count = max(tokens // self.size, 1)
+        total = len(self.own)
+        return [(first, min(first + count, total)) for first in range(0, total, count)] or [(0, 0)]
 
     def gather(self, x: Tensor) -> Tensor:
-        """x [T, H] or [T, H, n] -> [N, H, C, 1] or [N, H, C, n]; features and values of padding are zero.
-
-        Of [T, H], fading or salience, padding repeats the last.
-        """
-        if x.dim() == 2:
-            return x[self.tokens].transpose(1, 2)[..., None]
-        return (x[self.tokens] * self.real[..., None, None]).transpose(1, 2)
+        """x [T, H, n] -> [H, N * C, n]; padding repeats the last token of its span."""
+        return gather_rows(x, self.rows).view(self.heads, -1, x.shape[-1])
 
     def scatter(self, x: Tensor) -> Tensor:
-        """[N, H, C, n] -> [T, H, n], where the spans lie end to end."""
-        return x.transpose(1, 2)[self.real]
+        """[H, N * C, n] -> [T, H, n], where the spans lie end to end."""
+        return scatter_rows(x.reshape(-1, x.shape[-1]), self.rows).view(-1, self.heads, x.shape[-1])
 
-    def next_first(self, first: Tensor, fading: Tensor) -> Tensor:
-        """[N, H, 1, 1]: the fading of the first token of the chunk after each, or that of its own last token."""
-        following = torch.cat((first[1:], first[-1:]))
-        ends = torch.ones(len(first), dtype=torch.bool)
-        ends[:-1] = self.places[1:] == 0
-        return torch.where(ends.to(first.device)[:, None, None, None], fading[:, :, -1:], following)
+    def values(self, value: Tensor, fresh: Tensor | None, dtype: torch.dtype, gathered: Tensor | None = None) -> Tensor:
+        """[H, N * C, k + 1]: values [T, H, k] and ones, times what keys weigh: fresh [T, H], or gathered [H, N * C]."""
+        weighs = self.real.to(_wide(value.dtype)).expand(self.heads, -1)
+        for own in (None if fresh is None else self.gather(fresh[..., None])[..., 0], gathered):
+            weighs = weighs if own is None else weighs * own
+        return (F.pad(self.gather(value), (0, 1), value=1.0) * weighs[..., None]).to(dtype)
 
-    def before(self, states: Tensor, left: Tensor | None) -> Tensor:
-        """[N, H, F, n] the sum of the states of the chunks before each in its span.
+    def relative(self, salience: Tensor) -> Tensor:
+        """[T, H] -> [H, N * C]: its exponential, divided by the largest of the span."""
+        own = self.gather(salience[..., None])[..., 0].view(self.heads, -1, self.size)
+        most = own.new_full((self.heads, int(self.own.max()) + 1), -math.inf)
+        index = self.segments.expand(self.heads, -1)
+        most = most.scatter_reduce(1, index, own.detach().amax(dim=2), "amax")  # padding repeats a token
+        return (own - most[:, self.segments][..., None]).exp().flatten(1)
 
-        left [N, H, 1, 1]: how much is left, after a chunk, of what was there before it; None: all.
+    def left(
+        self, first: int, last: int, fading: Tensor | None, until: Tensor | None, dtype: torch.dtype
+    ) -> Tensor:
+        """[H or 1, B + 1, B + 1]: how much of the state of each chunk before is left where each of chunks first .. last - 1
+        begins, and behind the last of them; the first column is for the state carried from the blocks before.
+
+        fading [H, B, C]; until [H, 1]: that of the last token of what is carried.
         """
-        # Spans with most chunks first: those that have a chunk of number j are then the first ones.
-        order = torch.argsort(self.counts, descending=True, stable=True)
-        begins = (self.counts.cumsum(0) - self.counts)[order]
-        active = (self.counts[None] > torch.arange(self.most)[:, None]).sum(1).tolist()
-        carried = states.new_zeros(active[0], *states.shape[1:])
-        befores, numbers = [], []
-        for place, count in enumerate(active):
-            rows = (begins[:count] + place).to(states.device)
-            carried = carried[:count]
-            befores.append(carried)
-            numbers.append(rows)
-            carried = states[rows] + (carried if left is None else carried * left[rows])
-        place_of = torch.empty(len(states), dtype=torch.int64, device=states.device)
-        place_of[torch.cat(numbers)] = torch.arange(len(states), device=states.device)
-        return torch.cat(befores)[place_of]
+        count = last - first
+        owners = self.own[first:last]
+        earlier = torch.cat((self.own[max(first - 1, 0)][None], owners))  # of what there is a state of
+        later = torch.cat((owners, owners[-1:]))
+        places = torch.arange(count + 1)
+        seen = (earlier == later[:, None]) & (places <= places[:, None])
+        if first == 0:
+            seen[:, 0] = False
+        seen = seen.to(self.real.device)
+        if fading is None:
+            return seen.to(torch.float32 if dtype != torch.float64 else dtype)[None]
+        lasts, firsts = fading[:, :, -1], fading[:, :, 0]  # [H, B]
+        begun = firsts[:, :1] if until is None else until
+        between = torch.cat((firsts, lasts[:, -1:]), dim=1)[..., None] - torch.cat((begun, lasts), dim=1)[:, None]
+        return between.clamp(max=0).exp().to(_wide(dtype)) * seen
 
 
 def step_linear(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -14,15 +16,12 @@ from docmt.model.sight import Sight
 from docmt.model.sizes import Linear
 
 
-class Shown(NamedTuple):
-    """What a query can look at in linear attention."""
+class Weighing(NamedTuple):
+    """What keys weigh, as for `attend_linear`; each [T, H] or None."""
 
-    key: Tensor
-    """[T, H, F] features"""
     fading: Tensor | None = None
-    """[T, H], as for `attend_linear`"""
+    fresh: Tensor | None = None
     salience: Tensor | None = None
-    """[T, H], as for `attend_linear`"""
 
 
 class LinearAttention(Attention):
@@ -57,40 +56,48 @@ class LinearAttention(Attention):
         """
         if times != 1:
             raise ValueError("linear attention asks once: look at sentences one by one with softmax attention")
-        asks, shows = self.features_of(x, memory, pattern)
+        key = self.split(self.key(memory))
+        weighing = self.weighing(memory, key, pattern)
         found = attend_linear(
-            asks,
-            shows.key,
-            self.values(memory),
+            self.split(self.query(x)),
+            key,
+            self.split(self.value(memory)),
             pattern.queries,
             pattern.keys,
             pattern.causal,
-            fading=shows.fading,
-            salience=shows.salience,
+            features=self.feature_map(),
+            **weighing._asdict(),
         )
         return found.to(x.dtype).flatten(-2)
 
-    def features_of(self, x: Tensor, memory: Tensor, pattern: Pattern) -> tuple[Tensor, Shown]:
-        """The features [Tq, H, F] of what x [Tq, d] asks, and what memory [Tk, d] shows."""
-        directions = self.features.directions()
-        shown = self.shown(memory, directions)
-        if self.gate is not None:
-            if pattern.sentences is None:
-                raise ValueError("a gate needs to know where sentences end")
-            ends = (pattern.sentences.ends - 1).clamp(min=0).to(x.device)
-            faded = Fading.of(self.gates(memory[ends]), pattern.sentences, pattern.keys, self.averaging)
-            key = shown.key if faded.fresh is None else shown.key * faded.fresh[..., None]
-            shown = shown._replace(key=key, fading=faded.fading)
-        return self.asked(x, directions), shown
+    def feature_map(self) -> Callable[[Tensor], Tensor]:
+        """What turns queries and keys [H, n, k] of this pass into features [H, n, F]."""
+        return partial(self.features, directions=self.features.directions())
 
-    def asked(self, x: Tensor, directions: Tensor) -> Tensor:
+    def salience(self, key: Tensor) -> Tensor | None:
+        """The salience of keys [T, H, k], where keys have any: [T, H]."""
+        return self.features.salience(key) if self.rescaled else None
+
+    def weighing(self, memory: Tensor, key: Tensor, pattern: Pattern) -> Weighing:
+        """What keys [T, H, k] of memory [T, d] weigh, and how that fades."""
+        if self.gate is None:
+            return Weighing(salience=self.salience(key))
+        if pattern.sentences is None:
+            raise ValueError("a gate needs to know where sentences end")
+        ends = (pattern.sentences.ends - 1).clamp(min=0).to(memory.device)
+        faded = Fading.of(self.gates(memory[ends]), pattern.sentences, pattern.keys, self.averaging)
+        return Weighing(faded.fading, faded.fresh)
+
+    def asked(self, x: Tensor) -> Tensor:
         """The features of what x [T, d] asks: [T, H, F]."""
-        return self.features(self.split(self.query(x)), directions)
+        return self._mapped(self.split(self.query(x)))
 
-    def shown(self, memory: Tensor, directions: Tensor) -> Shown:
-        """What memory [T, d] shows, before anything fades."""
-        key = self.split(self.key(memory))
-        return Shown(self.features(key, directions), salience=self.features.salience(key) if self.rescaled else None)
+    def shown(self, memory: Tensor) -> Tensor:
+        """The features of what memory [T, d] shows: [T, H, F]."""
+        return self._mapped(self.split(self.key(memory)))
+
+    def _mapped(self, x: Tensor) -> Tensor:
+        return self.feature_map()(x.transpose(0, 1)).transpose(0, 1)
 
     def values(self, memory: Tensor) -> Tensor:
         """[T, d] -> [T, H, k], float32 or wider: sums of many are made of them."""
