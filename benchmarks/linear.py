@@ -130,7 +130,7 @@ def _decoding(settings: Settings, kind: str, tokens: int) -> Case:
 def _filled(attention: Attention, x: Tensor, tokens: int, heads: int) -> Cache:
     """What is remembered after so many tokens."""
     if isinstance(attention, LinearAttention):
-        return LinearSelfCache(1, attention.averaging)  # of one size whatever was said
+        return LinearSelfCache(1, attention.averaging, attention.features.floor)  # of one size whatever was said
     cache = DocumentSelfCache(1, 1, 1, x[0], heads)
     cache.prefix = cache.prefix.new_zeros(*cache.prefix.shape[:4], tokens + 1024, cache.prefix.shape[-1])
     cache.shared = tokens
@@ -141,10 +141,9 @@ def _read(attention: Attention, cache: Cache, x: Tensor, step: int) -> Tensor:
     cache.begin_step(torch.tensor([step % MEAN_SENTENCE]), torch.zeros(1, dtype=torch.int64))
     if isinstance(attention, LinearAttention):
         assert isinstance(cache, LinearSelfCache)
-        directions = attention.features.directions()
         gates = None if attention.gate is None else attention.gates(x)
-        cache.read(0, attention.shown(x, directions).key, attention.values(x), gates)
-        found = cache.attend(0, attention.asked(x, directions))
+        cache.read(0, attention.shown(x), attention.values(x), gates)
+        found = cache.attend(0, attention.asked(x))
     else:
         cache.store(0, attention.split(attention.key(x)), attention.split(attention.value(x)))
         found = cache.attend(0, attention.split(attention.query(x)))

@@ -46,6 +46,7 @@ def config(variant):
     own = arguments(variant)["args"]
     gate = "decay" if own["decay_sentential_gate"] else "average" if own["use_sentential_gate"] else "none"
     linear = Linear(
+        map="random",
         features=own["causal_proj_dim"],
         cross_features=own["cross_proj_dim"],
         gate=gate,

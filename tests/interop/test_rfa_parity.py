@@ -16,6 +16,7 @@ from docmt.model.features import RandomFeatures
 from docmt.model.linear import Fading, attend_linear, step_linear
 from docmt.model.spans import Spans
 
+FLOOR = 0.1  # theirs
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 THROUGH_FLOAT32 = {"rtol": 1e-6, "atol": 1e-6}  # their masked form sums and divides in float32
 
@@ -69,7 +70,7 @@ def test_salience_of_keys(numbers):
 
 def test_causal_attention_and_steps(numbers):
     rows = [numbers[name].transpose(0, 1).flatten(0, 1) for name in ("phi_q", "phi_k", "v")]
-    found = attend_linear(*rows, Spans.tile([6, 6]), Spans.tile([6, 6]), causal=True, chunk=4)
+    found = attend_linear(*rows, Spans.tile([6, 6]), Spans.tile([6, 6]), causal=True, chunk=4, floor=FLOOR)
     expected = numbers["causal_recurrent"].transpose(0, 1).flatten(0, 1)
     torch.testing.assert_close(found.flatten(1), expected, **CLOSE)
     masked = numbers["causal_masked"].transpose(0, 1).flatten(0, 1)
@@ -83,7 +84,7 @@ def test_states(numbers, name):
         query, key, value = (numbers[own][at] for own in ("phi_q", "phi_k", "v"))
         left = numbers["g0"][at, ..., 0] if name else None
         new = {"": 1.0, "_g0_g1": numbers["g1"][at], "_g0": 1 - numbers["g0"][at]}[name]
-        found, state = step_linear(state, query, key * new, value, left)
+        found, state = step_linear(state, query, key * new, value, left, FLOOR)
         torch.testing.assert_close(found.flatten(1), numbers[f"causal_recurrent{name}"][at], **CLOSE)
     torch.testing.assert_close(state[..., :-1], numbers[f"causal_recurrent{name}_S"], **CLOSE)
     torch.testing.assert_close(state[..., -1], numbers[f"causal_recurrent{name}_z"], **CLOSE)
@@ -117,7 +118,17 @@ def test_the_causal_module(numbers, kind, chunk):
         weighing = vars(Fading.of(gates, sentences, documents, averaging=kind == "avg"))
     features = partial(made, directions=made.directions())
     found = attend_linear(
-        query, key, value, documents, documents, causal=True, features=features, chunk=chunk, block=8, **weighing
+        query,
+        key,
+        value,
+        documents,
+        documents,
+        causal=True,
+        features=features,
+        chunk=chunk,
+        block=8,
+        floor=FLOOR,
+        **weighing,
     )
     found = linear(numbers, f"mod_{kind}.out_proj", found.flatten(1))
     expected = torch.cat([numbers[f"mod_{kind}_alone"][:length, row] for row, length in enumerate(lengths)])
@@ -135,7 +146,8 @@ def test_cross_attention(numbers, rescaled, chunk):
     query = split(linear(numbers, "cross.q_proj", numbers["cross_query"].transpose(0, 1).flatten(0, 1)))
     salience = made.salience(key) if rescaled else None
     features = partial(made, directions=made.directions())
-    found = attend_linear(query, key, value, queries, keys, features=features, salience=salience, chunk=chunk)
+    sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
+    found = attend_linear(query, key, value, queries, keys, features=features, salience=salience, **sizes)
     found = linear(numbers, "cross.out_proj", found.flatten(1)).unflatten(0, (4, 11)).transpose(0, 1)
     expected = numbers[f"cross_{'' if rescaled else 'no'}rescale_out_alone"]
     torch.testing.assert_close(found, expected, **CLOSE)

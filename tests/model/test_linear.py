@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 
 from docmt.model.features import SCALE, RandomFeatures, draw
-from docmt.model.linear import FLOOR, Fading, attend_linear, step_linear
+from docmt.model.linear import Fading, attend_linear, step_linear
 from docmt.model.spans import Spans
 
-HEADS, FEATURES, WIDTH = 3, 10, 4
+HEADS, FEATURES, WIDTH, FLOOR = 3, 10, 4, 0.1
 LAYOUTS = {
     "one token": ([[1]],),
     "one chunk": ([[3, 2], [4]],),
@@ -63,7 +63,7 @@ def by_steps(query, key, value, documents, fading):
         state = query.new_zeros(1, HEADS, FEATURES, WIDTH + 1)
         for at in range(first, last):
             left = (fading[at] - fading[at - 1]).exp()[None] if fading is not None and at > first else None
-            row, state = step_linear(state, query[None, at], key[None, at], value[None, at], left)
+            row, state = step_linear(state, query[None, at], key[None, at], value[None, at], left, FLOOR)
             found.append(row)
     return torch.cat(found)
 
@@ -75,7 +75,13 @@ def test_chunks_steps_and_the_quadratic_form_agree(name, kind):
     gates = torch.randn(len(sentences), HEADS, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     gates.requires_grad_()
     found = {}
-    for way in ("chunks of 4", "chunks of 64", "steps", "reference"):
+    for way in (
+        "chunks of 4 in blocks of 8",
+        "chunks of 4 in blocks of 4096",
+        "chunks of 64 in blocks of 4096",
+        "steps",
+        "reference",
+    ):
         query, key, value = leaves = inputs(int(documents.lengths.sum()))
         keys, fading = faded(kind, gates, sentences, documents, key)
         if way == "steps":
@@ -83,8 +89,8 @@ def test_chunks_steps_and_the_quadratic_form_agree(name, kind):
         elif way == "reference":
             result = reference_linear(query, keys, value, documents, documents, causal=True, fading=fading)
         else:
-            chunk = int(way.split()[-1])
-            result = attend_linear(query, keys, value, documents, documents, causal=True, fading=fading, chunk=chunk)
+            sizes = {"chunk": int(way.split()[2]), "block": int(way.split()[-1]), "floor": FLOOR}
+            result = attend_linear(query, keys, value, documents, documents, causal=True, fading=fading, **sizes)
         wanted = [*leaves, *([] if kind == "none" else [gates])]
         weighted = (result * torch.arange(result.numel()).view_as(result).cos()).sum()
         found[way] = [result, *torch.autograd.grad(weighted, wanted, materialize_grads=True)]
@@ -102,11 +108,11 @@ def test_attention_to_another_sequence_sees_its_own_spans_only():
     query, key, value = (x.detach() for x in inputs(15))
     expected = reference_linear(query, key, value, queries, keys)
     for chunk in (4, 64):
-        torch.testing.assert_close(attend_linear(query, key, value, queries, keys, chunk=chunk), expected)
+        torch.testing.assert_close(attend_linear(query, key, value, queries, keys, chunk=chunk, floor=FLOOR), expected)
     changed = key.clone()
     changed[3] += 1.0  # no segment but the last sees it
-    other = attend_linear(query, changed, value, queries, keys, chunk=4)
-    assert torch.equal(other[:6], attend_linear(query, key, value, queries, keys, chunk=4)[:6])
+    other = attend_linear(query, changed, value, queries, keys, chunk=4, floor=FLOOR)
+    assert torch.equal(other[:6], attend_linear(query, key, value, queries, keys, chunk=4, floor=FLOOR)[:6])
     assert not torch.equal(other[6:], expected[6:])
 
 
@@ -116,14 +122,14 @@ def test_salient_keys_weigh_more_by_span():
     salience = 30 * torch.rand(15, HEADS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     expected = reference_linear(query, key, value, queries, keys, salience=salience)
     for chunk in (4, 64):
-        found = attend_linear(query, key, value, queries, keys, salience=salience, chunk=chunk)
+        found = attend_linear(query, key, value, queries, keys, salience=salience, chunk=chunk, block=8, floor=FLOOR)
         torch.testing.assert_close(found, expected)
 
 
 def test_causal_attention_is_of_a_sequence_to_itself():
     query, key, value = inputs(6)
     with pytest.raises(ValueError, match="the same spans twice"):
-        attend_linear(query, key, value, Spans.tile([6]), Spans.tile([5]), causal=True)
+        attend_linear(query, key, value, Spans.tile([6]), Spans.tile([5]), causal=True, floor=FLOOR)
 
 
 def test_fading_over_a_book_stays_exact():
@@ -137,7 +143,11 @@ def test_features_estimate_the_softmax_of_cosines(how):
     torch.manual_seed(0)
     features = RandomFeatures(2, 8, 4096, how, temperature=1.3).eval()
     x, y = torch.randn(2, 5, 2, 8)
-    found = (features(x.transpose(0, 1), features.directions()) * features(y.transpose(0, 1), features.directions())).sum(-1).T
+    found = (
+        (features(x.transpose(0, 1), features.directions()) * features(y.transpose(0, 1), features.directions()))
+        .sum(-1)
+        .T
+    )
     u, v = (z / z.norm(dim=-1, keepdim=True) for z in (x, y))
     expected = SCALE**2 * 4096 * ((u * v).sum(-1).sub(1) / 1.3**2).exp()
     torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05 * SCALE**2 * 4096)

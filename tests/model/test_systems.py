@@ -351,9 +351,9 @@ def test_all_options_survive_their_dictionary(system):
     assert same <= {"layers"}, "goes with the default representation only; see below"
     chosen = {system: KINDS[system](**options)} if options else {}
     if KINDS[system](**options).linear:
-        chosen["linear"] = Linear(
-            7, 9, "quasi", temperature="dimension", gate="decay", gates="layer", gate_start=1.0, rescale=False
-        )
+        random = {"map": "random", "drawing": "quasi", "temperature": "dimension"}
+        gated = {"gate": "decay", "gates": "layer", "gate_start": 1.0}
+        chosen["linear"] = Linear(features=7, cross_features=9, rescale=False, **random, **gated)
         assert all(value != getattr(Linear(), name) for name, value in vars(chosen["linear"]).items())
     config = ModelConfig(**SIZES, system=system, **chosen)
     assert config.chosen == KINDS[system](**options)
@@ -369,6 +369,10 @@ def test_all_options_survive_their_dictionary(system):
         (
             {"group": Group(global_attention="linear"), "linear": Linear(gate_start=1.0)},
             "are of a gate, but model.linear.gate is none",
+        ),
+        (
+            {"group": Group(global_attention="linear"), "linear": Linear(drawing="quasi")},
+            "are of random features, but model.linear.map is learned",
         ),
     ],
 )

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from docmt.model import Spans
-from docmt.model.linear import FLOOR
 from docmt.model.linear_attention import Weighing
 
 # Scores held at once: 16 MB in float32, several times over (90 MB in all for an instance of 2048 tokens with 8 heads,
@@ -94,7 +93,7 @@ def _linear_weights(products: Tensor, weighing: Weighing, q_rows: Tensor, k_rows
         own = weighing.salience[k_rows].transpose(1, 2)[:, :, None].masked_fill(~seen[:, None], -math.inf)
         products = products * (own - own.amax(-1, keepdim=True)).exp()
     products = products.masked_fill(~seen[:, None], 0.0)
-    return products / products.sum(-1, keepdim=True).clamp(min=FLOOR)
+    return products / products.sum(-1, keepdim=True).clamp(min=weighing.floor)
 
 
 def bits(weights: Tensor) -> Tensor:

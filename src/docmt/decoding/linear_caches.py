@@ -17,9 +17,9 @@ from docmt.model.linear import read_linear, step_linear
 class LinearSelfCache(Cache):
     """The state of each row, with the gate that waits for its sentence to end."""
 
-    def __init__(self, layers: int, averaging: bool) -> None:
-        """averaging: what is new weighs what the gate takes from the old."""
-        self.averaging = averaging
+    def __init__(self, layers: int, averaging: bool, floor: float) -> None:
+        """averaging: what is new weighs what the gate takes from the old; floor: least denominator."""
+        self.averaging, self.floor = averaging, floor
         self.states: list[Tensor | None] = [None] * layers  # [R, H, F, k + 1]
         self.gates: list[Tensor | None] = [None] * layers  # [R, H] after the last token, in 0..1
         self.fresh: list[Tensor | None] = [None] * layers  # [R, H] what the sentence's keys weigh
@@ -49,7 +49,7 @@ class LinearSelfCache(Cache):
         state = self.states[layer]
         if state is None:
             state = self.key.new_zeros(*self.key.shape, self.value.shape[-1] + 1)
-        found, self.states[layer] = step_linear(state, query, self.key, self.value, self.left)
+        found, self.states[layer] = step_linear(state, query, self.key, self.value, self.left, self.floor)
         return found
 
     def reorder(self, rows: Tensor) -> None:
@@ -65,14 +65,14 @@ class LinearSelfCache(Cache):
 class LinearCrossCache(Cache):
     """All that there is to find in what each document looks at."""
 
-    def __init__(self, states: Sequence[Tensor], beams: int) -> None:
-        """states: for each layer [D, H, F, k + 1]."""
-        self.states, self.beams = list(states), beams
+    def __init__(self, states: Sequence[Tensor], beams: int, floor: float) -> None:
+        """states: for each layer [D, H, F, k + 1]; floor: least denominator."""
+        self.states, self.beams, self.floor = list(states), beams, floor
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """[R, H, F] -> [R, H, k]"""
         by_document = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, F]
-        return read_linear(by_document, self.states[layer]).transpose(1, 2).flatten(0, 1)
+        return read_linear(by_document, self.states[layer], self.floor).transpose(1, 2).flatten(0, 1)
 
     def keep(self, rows: Tensor, documents: Tensor) -> None:
         """See `Cache`."""

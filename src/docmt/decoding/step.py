@@ -150,7 +150,7 @@ def _own_cache(
 ) -> Cache:
     """For the hypotheses' own states, which are as `like` [d]."""
     if isinstance(attentions[0], LinearAttention):
-        return LinearSelfCache(len(attentions), attentions[0].averaging)
+        return LinearSelfCache(len(attentions), attentions[0].averaging, attentions[0].features.floor)
     if sight.part == "before":
         return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, sight)
     if sight.part == "sentence" and not single:
@@ -169,7 +169,8 @@ def _memory_cache(
         index = spans.indices().to(memory.states.device)
         states, spans = [own.index_select(0, index) for own in states], Spans.tile(spans.lengths)
     if isinstance(attentions[0], LinearAttention):
-        return LinearCrossCache([_states(*each, spans) for each in zip(attentions, states, strict=True)], beams)
+        found = [_states(*each, spans) for each in zip(attentions, states, strict=True)]
+        return LinearCrossCache(found, beams, attentions[0].features.floor)
     keys = [attention.split(attention.key(own)) for attention, own in zip(attentions, states, strict=True)]
     values = [attention.split(attention.value(own)) for attention, own in zip(attentions, states, strict=True)]
     keys, values, spans = with_something(keys, values, spans)

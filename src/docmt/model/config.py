@@ -62,6 +62,14 @@ class ModelConfig(Sizes):
             raise DocmtError(
                 "model.linear.gates and gate_start are of a gate, but model.linear.gate is none: choose one"
             )
+        if self.linear.map == "learned" and (self.linear.drawing, self.linear.temperature) != (
+            Linear.drawing,
+            Linear.temperature,
+        ):
+            raise DocmtError(
+                "model.linear.drawing and temperature are of random features, but model.linear.map is learned: leave "
+                "them out, or set map random"
+            )
         self.chosen.check(filled)
         if self.source_vocabulary_size and self.family != "thumt":
             raise DocmtError("model.source_vocabulary_size is for model.family thumt: leave it out")

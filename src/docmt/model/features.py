@@ -1,4 +1,8 @@
-"""Random features, whose products estimate a softmax of cosines (Rahimi and Recht 2007; Peng et al. 2021)."""
+"""Features of queries and keys, whose products are the weights of linear attention: random ones, and learned ones.
+
+The products of random features estimate a softmax of cosines (Rahimi and Recht 2007; Peng et al. 2021); learned ones
+are what training makes of them (Zhang et al. 2024, "The Hedgehog & the Porcupine").
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,26 @@ def draw(heads: int, count: int, width: int, how: Drawing, generator: torch.Gene
     raise ValueError(f"how {how!r}: choose one of {', '.join(get_args(Drawing))}")
 
 
-class RandomFeatures(nn.Module):
+class Features(nn.Module):
+    """A map of queries and keys to features."""
+
+    floor: float
+    """least denominator of attention with these features"""
+
+    def directions(self) -> Tensor:
+        """W [H, D, k] of this pass, float32 or wider; queries and keys must share one."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, directions: Tensor) -> Tensor:
+        """x [H, n, k] -> [H, n, 2 D]"""
+        raise NotImplementedError
+
+    def salience(self, key: Tensor) -> Tensor:
+        """[T, H] the logarithm of what long keys [T, H, k] weigh more."""
+        raise NotImplementedError
+
+
+class RandomFeatures(Features):
     """phi(x) = s [sin(W u), cos(W u)], u = x / |x|, W = w / tau, so phi(x) . phi(y) ~ s^2 D exp(-|u - v|^2 / 2 tau^2).
 
     That is, up to a factor, exp(u . v / tau^2): attention by softmax of cosines. `w` is drawn anew at every pass in
@@ -46,6 +69,7 @@ class RandomFeatures(nn.Module):
     """
 
     matrices: Tensor
+    floor = 0.1  # sums of these features may be near zero, or negative (the authors' EPS)
 
     def __init__(
         self,
@@ -70,7 +94,7 @@ class RandomFeatures(nn.Module):
             self.temperature = nn.Parameter(torch.full((heads, 1, 1), temperature))
 
     def directions(self) -> Tensor:
-        """W [H, D, k] of this pass, float32 or wider; queries and keys must share one."""
+        """Of this pass in training, else those of the checkpoint: see `Features`."""
         found = wide(self.matrices)
         if self.training:
             heads, count, width = found.shape
@@ -80,7 +104,7 @@ class RandomFeatures(nn.Module):
         return found / wide(self.temperature)
 
     def forward(self, x: Tensor, directions: Tensor) -> Tensor:
-        """x [H, n, k] -> [H, n, 2 D]"""
+        """See `Features`."""
         x = wide(x)
         x = x / (x.norm(dim=-1, keepdim=True) + LENGTH_EPSILON)
         with torch.autocast(x.device.type, enabled=False):
@@ -93,6 +117,37 @@ class RandomFeatures(nn.Module):
         Cross-attention alone has it (Wu et al. 2022, their code).
         """
         return 0.5 * wide(key).square().sum(-1) / (key.shape[-1] * wide(self.temperature)[:, 0, 0].square())
+
+
+class LearnedFeatures(Features):
+    """phi(x) = [softmax(W x), softmax(-W x)] with learned W (Zhang et al. 2024, section 4.2).
+
+    Features are positive, so that no weight is below zero and no denominator near it, and a few stand out for each x.
+    """
+
+    floor = 1e-6
+
+    def __init__(self, heads: int, width: int, count: int) -> None:
+        """count: D, pairs of features; width: k. W begins with the dimensions of x, then directions between them."""
+        super().__init__()
+        first = torch.eye(width).expand(heads, -1, -1)
+        more = max(count - width, 0)
+        others = draw(heads, more, width, "orthogonal") * width**-0.5 if more else first[:, :0]
+        self.weight = nn.Parameter(torch.cat((first, others), dim=1)[:, :count].clone())
+
+    def directions(self) -> Tensor:
+        """The learned ones."""
+        return wide(self.weight)
+
+    def forward(self, x: Tensor, directions: Tensor) -> Tensor:
+        """See `Features`."""
+        with torch.autocast(x.device.type, enabled=False):
+            projected = torch.matmul(wide(x), directions.mT)
+        return torch.cat((projected.softmax(-1), (-projected).softmax(-1)), dim=-1)
+
+    def salience(self, key: Tensor) -> Tensor:
+        """|key|^2 / (2 k): as that of random features without a temperature."""
+        return 0.5 * wide(key).square().mean(-1)
 
 
 def wide(x: Tensor) -> Tensor:

@@ -20,8 +20,6 @@ from torch.utils.checkpoint import checkpoint
 from docmt.model.kernels import Rows, gather_rows, scatter_rows
 from docmt.model.spans import Spans
 
-FLOOR = 0.1
-"""Denominators are at least this: sums of random features may be near zero, or negative (the authors' EPS)."""
 CHUNK = 64
 """Tokens of a chunk, in which all pairs are looked at; between chunks there are states."""
 BLOCK = 4096
@@ -39,11 +37,11 @@ def attend_linear(
     keys: Spans,
     causal: bool = False,
     *,
+    floor: float,
     features: Features | None = None,
     fading: Tensor | None = None,
     fresh: Tensor | None = None,
     salience: Tensor | None = None,
-    floor: float = FLOOR,
     chunk: int = CHUNK,
     block: int = BLOCK,
 ) -> Tensor:
@@ -151,7 +149,7 @@ def _causal_block(
     v: Tensor,
     carried: Tensor | None,
     fading: Tensor | None,
-    left: Tensor | None,
+    left: Tensor,
     features: Features | None,
     chunks: Chunks,
 ) -> tuple[Tensor, Tensor]:
@@ -257,11 +255,9 @@ class Chunks:
         most = most.scatter_reduce(1, index, own.detach().amax(dim=2), "amax")  # padding repeats a token
         return (own - most[:, self.segments][..., None]).exp().flatten(1)
 
-    def left(
-        self, first: int, last: int, fading: Tensor | None, until: Tensor | None, dtype: torch.dtype
-    ) -> Tensor:
-        """[H or 1, B + 1, B + 1]: how much of the state of each chunk before is left where each of chunks first .. last - 1
-        begins, and behind the last of them; the first column is for the state carried from the blocks before.
+    def left(self, first: int, last: int, fading: Tensor | None, until: Tensor | None, dtype: torch.dtype) -> Tensor:
+        """[H or 1, B + 1, B + 1]: how much of the state of each chunk before is left where each of chunks first ..
+        last - 1 begins, and behind the last of them; the first column is for the state carried from the blocks before.
 
         fading [H, B, C]; until [H, 1]: that of the last token of what is carried.
         """
@@ -283,7 +279,7 @@ class Chunks:
 
 
 def step_linear(
-    state: Tensor, query: Tensor, key: Tensor, value: Tensor, left: Tensor | None = None, floor: float = FLOOR
+    state: Tensor, query: Tensor, key: Tensor, value: Tensor, left: Tensor | None, floor: float
 ) -> tuple[Tensor, Tensor]:
     """One token of causal attention for each of R rows, in constant time and memory.
 
@@ -296,7 +292,7 @@ def step_linear(
     return read_linear(query[..., None, :], state, floor)[..., 0, :], state
 
 
-def read_linear(query: Tensor, state: Tensor, floor: float = FLOOR) -> Tensor:
+def read_linear(query: Tensor, state: Tensor, floor: float) -> Tensor:
     """What n queries [..., n, F] find in each state [..., F, k + 1]: [..., n, k]."""
     with torch.autocast(query.device.type, enabled=False):
         return _divided(torch.matmul(query, state), floor)

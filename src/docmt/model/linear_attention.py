@@ -9,23 +9,33 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from docmt.model.attention import Attention
-from docmt.model.features import RandomFeatures, wide
+from docmt.model.features import Features, LearnedFeatures, RandomFeatures, wide
 from docmt.model.kernels import Pattern
 from docmt.model.linear import Fading, attend_linear
 from docmt.model.sight import Sight
-from docmt.model.sizes import Linear
+from docmt.model.sizes import RANDOM_CROSS_FEATURES, RANDOM_FEATURES, Linear
+
+
+def features_of(options: Linear, heads: int, width: int, *, own: bool) -> Features:
+    """The map of queries and keys [.., H, k] of attention to the sequence itself (`own`), or to the source."""
+    count = options.features if own else options.cross_features
+    if options.map == "learned":
+        return LearnedFeatures(heads, width, count or width)
+    count = count or (RANDOM_FEATURES if own else RANDOM_CROSS_FEATURES)
+    return RandomFeatures(heads, width, count, options.drawing, per_dimension=options.temperature == "dimension")
 
 
 class Weighing(NamedTuple):
-    """What keys weigh, as for `attend_linear`; each [T, H] or None."""
+    """What keys weigh, as for `attend_linear`; each [T, H] or None. floor: least sum of weights."""
 
+    floor: float
     fading: Tensor | None = None
     fresh: Tensor | None = None
     salience: Tensor | None = None
 
 
 class LinearAttention(Attention):
-    """Random feature attention (Peng et al. 2021) over what the sight names, with the gate of Wu et al. (2022).
+    """Attention with features (Katharopoulos et al. 2020) over what the sight names, with the gate of Wu et al. (2022).
 
     The gate is that of attention to what was said before, one a head or one in all: at the end of each sentence it says
     how much of all so far is left to the next.
@@ -34,13 +44,7 @@ class LinearAttention(Attention):
     def __init__(self, width: int, heads: int, sight: Sight, options: Linear) -> None:
         super().__init__(width, heads, sight)
         own = sight.memory == "self"
-        self.features = RandomFeatures(
-            heads,
-            width // heads,
-            options.features if own else options.cross_features,
-            options.drawing,
-            per_dimension=options.temperature == "dimension",
-        )
+        self.features = features_of(options, heads, width // heads, own=own)
         self.rescaled = options.rescale and not own
         self.averaging = options.gate == "average"
         self.gate: nn.Linear | None = None
@@ -81,12 +85,12 @@ class LinearAttention(Attention):
     def weighing(self, memory: Tensor, key: Tensor, pattern: Pattern) -> Weighing:
         """What keys [T, H, k] of memory [T, d] weigh, and how that fades."""
         if self.gate is None:
-            return Weighing(salience=self.salience(key))
+            return Weighing(self.features.floor, salience=self.salience(key))
         if pattern.sentences is None:
             raise ValueError("a gate needs to know where sentences end")
         ends = (pattern.sentences.ends - 1).clamp(min=0).to(memory.device)
         faded = Fading.of(self.gates(memory[ends]), pattern.sentences, pattern.keys, self.averaging)
-        return Weighing(faded.fading, faded.fresh)
+        return Weighing(self.features.floor, faded.fading, faded.fresh)
 
     def asked(self, x: Tensor) -> Tensor:
         """The features of what x [T, d] asks: [T, H, F]."""

@@ -18,19 +18,28 @@ PRESETS: dict[str, dict[str, int]] = {
 }
 
 
+RANDOM_FEATURES, RANDOM_CROSS_FEATURES = 32, 256
+"""Of Wu et al. (2022) for IWSLT."""
+
+
 @dataclass(frozen=True)
 class Linear:
-    """Linear attention (Peng et al. 2021; Wu et al. 2022), where the system has any."""
+    """Linear attention (Katharopoulos et al. 2020; RFA: Peng et al. 2021, Wu et al. 2022), where the system has any."""
 
-    features: int = ranged(32, 1, 65_536)
-    """random features of each head, pairs of sine and cosine, of attention to the sequence itself"""
-    cross_features: int = ranged(256, 1, 65_536)
-    """the same of attention to the source, which has no gate to help it"""
+    map: Literal["learned", "random"] = "learned"
+    """what makes features of queries and keys: learned directions and a softmax over them (Zhang et al. 2024), or sine
+    and cosine of random ones (RFA)"""
+    features: int = ranged(0, 0, 65_536)
+    """pairs of features of each head, of attention to the sequence itself (0: as many as a head is wide, or 32 random
+    ones)"""
+    cross_features: int = ranged(0, 0, 65_536)
+    """the same of attention to the source, which has no gate to help it (0: as many as a head is wide, or 256 random
+    ones)"""
     drawing: Literal["independent", "orthogonal", "quasi"] = "independent"
-    """how features are drawn: independently, in blocks at right angles, or from a low-discrepancy sequence"""
+    """how random features are drawn: independently, in blocks at right angles, or from a low-discrepancy sequence"""
     temperature: Literal["head", "dimension"] = "head"
-    """what is learned of the sharpness: a temperature a head (Wu et al. 2022), or a scale of each dimension of a head
-    (Peng et al. 2021)"""
+    """what is learned of the sharpness of random ones: a temperature a head (Wu et al. 2022), or a scale of each
+    dimension of a head (Peng et al. 2021)"""
     gate: Literal["none", "decay", "average"] = "none"
     """how what was said fades at the end of each sentence: not, by a gate (sgate), or by a gate whose rest is the
     weight of what is new (sgate-avg)"""
