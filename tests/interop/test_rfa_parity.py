@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from docmt.decoding.frame import Row
 from docmt.decoding.step import StepView
 from docmt.model.features import RandomFeatures
+from docmt.model.kernels import Pattern
 from docmt.model.linear import Fading, attend_linear, step_linear
 from docmt.model.spans import Spans
 
@@ -70,7 +71,8 @@ def test_salience_of_keys(numbers):
 
 def test_causal_attention_and_steps(numbers):
     rows = [numbers[name].transpose(0, 1).flatten(0, 1) for name in ("phi_q", "phi_k", "v")]
-    found = attend_linear(*rows, Spans.tile([6, 6]), Spans.tile([6, 6]), causal=True, chunk=4, floor=FLOOR)
+    two = Spans.tile([6, 6])
+    found = attend_linear(*rows, Pattern(two, two, True, 12), chunk=4, floor=FLOOR)
     expected = numbers["causal_recurrent"].transpose(0, 1).flatten(0, 1)
     torch.testing.assert_close(found.flatten(1), expected, **CLOSE)
     masked = numbers["causal_masked"].transpose(0, 1).flatten(0, 1)
@@ -117,19 +119,9 @@ def test_the_causal_module(numbers, kind, chunk):
         gates = linear(numbers, f"mod_{kind}.g_proj", x[sentences.ends - 1])
         weighing = vars(Fading.of(gates, sentences, documents, averaging=kind == "avg"))
     features = partial(made, directions=made.directions())
-    found = attend_linear(
-        query,
-        key,
-        value,
-        documents,
-        documents,
-        causal=True,
-        features=features,
-        chunk=chunk,
-        block=8,
-        floor=FLOOR,
-        **weighing,
-    )
+    sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
+    pattern = Pattern(documents, documents, True, len(x))
+    found = attend_linear(query, key, value, pattern, features=features, **sizes, **weighing)
     found = linear(numbers, f"mod_{kind}.out_proj", found.flatten(1))
     expected = torch.cat([numbers[f"mod_{kind}_alone"][:length, row] for row, length in enumerate(lengths)])
     torch.testing.assert_close(found, expected, **THROUGH_FLOAT32)
@@ -147,7 +139,8 @@ def test_cross_attention(numbers, rescaled, chunk):
     salience = made.salience(key) if rescaled else None
     features = partial(made, directions=made.directions())
     sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
-    found = attend_linear(query, key, value, queries, keys, features=features, salience=salience, **sizes)
+    pattern = Pattern(queries, keys, False, len(memory))
+    found = attend_linear(query, key, value, pattern, features=features, salience=salience, **sizes)
     found = linear(numbers, "cross.out_proj", found.flatten(1)).unflatten(0, (4, 11)).transpose(0, 1)
     expected = numbers[f"cross_{'' if rescaled else 'no'}rescale_out_alone"]
     torch.testing.assert_close(found, expected, **CLOSE)

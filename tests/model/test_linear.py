@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from docmt.model.features import SCALE, RandomFeatures, draw
+from docmt.model.features import SCALE, LearnedFeatures, RandomFeatures, draw
+from docmt.model.kernels import Pattern
 from docmt.model.linear import Fading, attend_linear, step_linear
 from docmt.model.spans import Spans
 
@@ -89,8 +90,9 @@ def test_chunks_steps_and_the_quadratic_form_agree(name, kind):
         elif way == "reference":
             result = reference_linear(query, keys, value, documents, documents, causal=True, fading=fading)
         else:
+            pattern = Pattern(documents, documents, True, len(value))
             sizes = {"chunk": int(way.split()[2]), "block": int(way.split()[-1]), "floor": FLOOR}
-            result = attend_linear(query, keys, value, documents, documents, causal=True, fading=fading, **sizes)
+            result = attend_linear(query, keys, value, pattern, fading=fading, **sizes)
         wanted = [*leaves, *([] if kind == "none" else [gates])]
         weighted = (result * torch.arange(result.numel()).view_as(result).cos()).sum()
         found[way] = [result, *torch.autograd.grad(weighted, wanted, materialize_grads=True)]
@@ -106,30 +108,63 @@ def test_chunks_steps_and_the_quadratic_form_agree(name, kind):
 def test_attention_to_another_sequence_sees_its_own_spans_only():
     queries, keys = Spans.tile([5, 1, 9]), Spans(torch.tensor([4, 0, 3]), torch.tensor([6, 3, 11]))
     query, key, value = (x.detach() for x in inputs(15))
+    pattern = Pattern(queries, keys, False, 15)
     expected = reference_linear(query, key, value, queries, keys)
     for chunk in (4, 64):
-        torch.testing.assert_close(attend_linear(query, key, value, queries, keys, chunk=chunk, floor=FLOOR), expected)
+        torch.testing.assert_close(attend_linear(query, key, value, pattern, chunk=chunk, floor=FLOOR), expected)
     changed = key.clone()
     changed[3] += 1.0  # no segment but the last sees it
-    other = attend_linear(query, changed, value, queries, keys, chunk=4, floor=FLOOR)
-    assert torch.equal(other[:6], attend_linear(query, key, value, queries, keys, chunk=4, floor=FLOOR)[:6])
+    other = attend_linear(query, changed, value, pattern, chunk=4, floor=FLOOR)
+    assert torch.equal(other[:6], attend_linear(query, key, value, pattern, chunk=4, floor=FLOOR)[:6])
     assert not torch.equal(other[6:], expected[6:])
 
 
 def test_salient_keys_weigh_more_by_span():
     queries, keys = Spans.tile([5, 1, 9]), Spans(torch.tensor([4, 0, 3]), torch.tensor([6, 3, 11]))
     query, key, value = (x.detach() for x in inputs(15))
+    pattern = Pattern(queries, keys, False, 15)
     salience = 30 * torch.rand(15, HEADS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     expected = reference_linear(query, key, value, queries, keys, salience=salience)
     for chunk in (4, 64):
-        found = attend_linear(query, key, value, queries, keys, salience=salience, chunk=chunk, block=8, floor=FLOOR)
+        found = attend_linear(query, key, value, pattern, salience=salience, chunk=chunk, block=8, floor=FLOOR)
         torch.testing.assert_close(found, expected)
 
 
 def test_causal_attention_is_of_a_sequence_to_itself():
     query, key, value = inputs(6)
     with pytest.raises(ValueError, match="the same spans twice"):
-        attend_linear(query, key, value, Spans.tile([6]), Spans.tile([5]), causal=True, floor=FLOOR)
+        attend_linear(
+            query,
+            key,
+            value,
+            Pattern(Spans.tile([3]), Spans(torch.tensor([3]), torch.tensor([3])), True, 6),
+            floor=FLOOR,
+        )
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_in_lower_precision(gated):
+    """Products are in the precision of autocast, whatever the length; sums of chunks are not."""
+    sentences, documents = Spans.tile([40] * 20), Spans.tile([300, 500])
+    query, key, value = (x.detach().abs() for x in inputs(800))
+    fading = Fading.of(torch.full((20, HEADS), 2.0), sentences, documents).fading if gated else None
+    pattern = Pattern(documents, documents, True, 800)
+    exact = attend_linear(query, key, value, pattern, fading=fading, floor=FLOOR)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attend_linear(*(x.float() for x in (query, key, value)), pattern, fading=fading, floor=FLOOR)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), exact, rtol=0.02, atol=0.02)
+
+
+def test_learned_features_are_positive_and_begin_with_the_dimensions():
+    torch.manual_seed(0)
+    features, x = LearnedFeatures(2, 4, 7), torch.randn(2, 5, 4)
+    found = features(x, features.directions())
+    assert found.shape == (2, 5, 14)
+    assert (found > 0).all()
+    torch.testing.assert_close(found[..., :7].sum(-1), torch.ones(2, 5))
+    assert torch.equal(features.directions()[:, :4], torch.eye(4).expand(2, -1, -1))
+    assert LearnedFeatures(2, 4, 3).directions().shape == (2, 3, 4)
 
 
 def test_fading_over_a_book_stays_exact():

@@ -7,9 +7,10 @@ of the keys; with `causal`, token j of a segment sees tokens 0..j of its span. A
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from docmt.model.spans import Spans
 
+Kept = TypeVar("Kept")
 KERNELS = ("reference", "padded", "varlen")
 
 # A bucket takes in segments down to this share of its padded area, so at most that much is computed in vain,
@@ -53,7 +55,7 @@ class Pattern:
         self.queries, self.keys, self.causal, self.sentences = queries, keys, causal, sentences
         self.query_total, self.key_total = total, key_total
         self.sees_nothing = not bool((queries.lengths * keys.lengths).any())
-        self._on_device: dict[object, Any] = {}
+        self._kept: dict[object, Any] = {}
 
     @cached_property
     def _order(self) -> list[list[int]]:
@@ -75,21 +77,23 @@ class Pattern:
 
     def padded_layout(self, heads: int, device: torch.device) -> PaddedLayout:
         """Gather indices and masks of the padded kernel, on `device`."""
-        memory_key = ("padded", heads, device)
-        if memory_key not in self._on_device:
-            self._on_device[memory_key] = PaddedLayout(self, self._order, heads, device)
-        layout: PaddedLayout = self._on_device[memory_key]
-        return layout
+        return self.kept(("padded", heads, device), lambda: PaddedLayout(self, self._order, heads, device))
 
     def cumulative(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """[S + 1] int32 cumulative lengths of queries and keys on `device`, for varlen kernels."""
-        memory_key = ("cumulative", device)
-        if memory_key not in self._on_device:
-            self._on_device[memory_key] = tuple(
-                F.pad(spans.lengths.cumsum(0), (1, 0)).to(device, torch.int32) for spans in (self.queries, self.keys)
-            )
-        pair: tuple[Tensor, Tensor] = self._on_device[memory_key]
-        return pair
+
+        def made() -> tuple[Tensor, Tensor]:
+            queries, keys = (F.pad(spans.lengths.cumsum(0), (1, 0)) for spans in (self.queries, self.keys))
+            return queries.to(device, torch.int32), keys.to(device, torch.int32)
+
+        return self.kept(("cumulative", device), made)
+
+    def kept(self, name: object, make: Callable[[], Kept]) -> Kept:
+        """What `make` gives, which is made once and then kept by this name."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        found: Kept = self._kept[name]
+        return found
 
 
 class PaddedLayout:

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from docmt.model.kernels import Rows, gather_rows, scatter_rows
+from docmt.model.kernels import Pattern, Rows, gather_rows, scatter_rows
 from docmt.model.spans import Spans
 
 CHUNK = 64
@@ -33,9 +33,7 @@ def attend_linear(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    queries: Spans,
-    keys: Spans,
-    causal: bool = False,
+    pattern: Pattern,
     *,
     floor: float,
     features: Features | None = None,
@@ -45,58 +43,67 @@ def attend_linear(
     chunk: int = CHUNK,
     block: int = BLOCK,
 ) -> Tensor:
-    """What segment i of the queries finds in span i of the keys, in time and memory linear in their lengths.
+    """What each segment of the queries finds in its span of the keys, in time and memory linear in their lengths.
 
     query [Tq, H, k], key [Tk, H, k] and value [Tk, H, k]; returns [Tq, H, k] (without `features` query and key are
-    features already, [T, H, F]). `queries` tile the Tq positions. With `causal`, queries and keys are the same spans,
-    and a token sees those up to itself. fading [T, H], with causal only: the logarithm of what is left, from the begin
-    on, of a key of weight 1; that of key s in the eyes of query t is multiplied by exp(fading_t - fading_s). fresh
-    [T, H]: what keys weigh to begin with. salience [Tk, H], without causal only: the logarithm of a weight of each key;
-    in each span they are divided by the largest, which gets no gradient. Under autocast products are in its precision,
-    states and sums in float32.
+    features already, [T, H, F]). In a causal pattern queries and keys are the same spans. floor: denominators are at
+    least this. fading [T, H], of causal patterns only: the logarithm of what is left, from the begin on, of a key of
+    weight 1; that of key s in the eyes of query t is multiplied by exp(fading_t - fading_s). fresh [T, H], of the same:
+    what keys weigh to begin with. salience [Tk, H], of others only: the logarithm of a weight of each key; in each span
+    they are divided by the largest, which gets no gradient. Under autocast products are in its precision, sums of
+    chunks in float32.
     """
     dtype = _product_dtype(query)
     with torch.autocast(query.device.type, enabled=False):
-        heads, asked = query.shape[1], Chunks(queries, chunk, query.shape[1], len(query), query.device)
-        if causal:
-            if not queries.same_as(keys):
+        heads, device = query.shape[1], query.device
+        asked = pattern.kept(
+            ("asked", chunk, heads, device), lambda: Chunks(pattern.queries, chunk, heads, pattern.query_total, device)
+        )
+        if pattern.causal:
+            if not pattern.queries.same_as(pattern.keys):
                 raise ValueError("causal linear attention is of a sequence to itself: give the same spans twice")
-            values = asked.values(value, fresh, dtype)
+            values = asked.values(value, dtype, None if fresh is None else asked.gather(fresh[..., None])[..., 0])
             faded = None if fading is None else asked.gather(fading[..., None])[..., 0].view(heads, -1, chunk)
-            found = _causal(asked.gather(query), asked.gather(key), values, features, faded, asked, block, dtype)
+            found = _causal(asked.gather(query), asked.gather(key), values, features, faded, asked, block)
         else:
-            states = linear_states(key, value, keys, features, salience, chunk=chunk, block=block, dtype=dtype)
+            seen = pattern.kept(
+                ("seen", chunk, heads, device), lambda: Chunks(pattern.keys, chunk, heads, pattern.key_total, device)
+            )
+            states = _all_states(key, value, seen, features, salience, dtype, block)
             found = _asked(asked.gather(query), states.to(dtype), features, asked, block)
-        return asked.scatter(found[..., :-1] / found[..., -1:].clamp(min=floor))
+        return asked.scatter(_divided(found, floor))
 
 
 def linear_states(
+    key: Tensor, value: Tensor, keys: Spans, features: Features | None = None, salience: Tensor | None = None
+) -> Tensor:
+    """[S, H, F, k + 1]: all that there is to find in each span; see `attend_linear`."""
+    dtype = _product_dtype(key)
+    with torch.autocast(key.device.type, enabled=False):
+        seen = Chunks(keys, CHUNK, key.shape[1], len(key), key.device)
+        return _all_states(key, value, seen, features, salience, dtype, BLOCK)
+
+
+def _all_states(
     key: Tensor,
     value: Tensor,
-    keys: Spans,
-    features: Features | None = None,
-    salience: Tensor | None = None,
-    *,
-    chunk: int = CHUNK,
-    block: int = BLOCK,
-    dtype: torch.dtype | None = None,
+    seen: Chunks,
+    features: Features | None,
+    salience: Tensor | None,
+    dtype: torch.dtype,
+    block: int,
 ) -> Tensor:
-    """[S, H, F, k + 1]: all that there is to find in each span; see `attend_linear`. dtype: of products."""
-    dtype = _product_dtype(key) if dtype is None else dtype
-    with torch.autocast(key.device.type, enabled=False):
-        heads = key.shape[1]
-        seen = Chunks(keys, chunk, heads, len(key), key.device)
-        fresh = None if salience is None else seen.relative(salience)
-        values, k = seen.values(value, None, dtype, fresh), seen.gather(key)
-        parts = []
-        for first, last in seen.blocks(block):
-            rows = slice(first * chunk, last * chunk)
-            parts.append(_again(_states, k[:, rows], values[:, rows], features, chunk))
-        states = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]  # [H, N, F, k + 1]
-        if seen.most > 1 or len(states[0]) != len(keys):
-            empty = states.new_zeros(heads, len(keys), *states.shape[2:])
-            states = empty.index_add(1, seen.segments, states)
-        return states.transpose(0, 1)
+    values = seen.values(value, dtype, None if salience is None else seen.relative(salience))
+    k = seen.gather(key)
+    parts = []
+    for first, last in seen.blocks(block):
+        rows = slice(first * seen.size, last * seen.size)
+        parts.append(_again(_states, k[:, rows], values[:, rows], features, seen.size))
+    states = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]  # [H, N, F, k + 1]
+    if not seen.one_each:
+        empty = states.new_zeros(len(states), seen.count, *states.shape[2:])
+        states = empty.index_add(1, seen.segments, states)
+    return states.transpose(0, 1)
 
 
 def _states(k: Tensor, v: Tensor, features: Features | None, chunk: int) -> Tensor:
@@ -127,7 +134,6 @@ def _causal(
     fading: Tensor | None,
     chunks: Chunks,
     block: int,
-    dtype: torch.dtype,
 ) -> Tensor:
     """[H, N * C, k + 1]: numerators and denominators for every token; fading [H, N, C]."""
     found = []
@@ -136,7 +142,7 @@ def _causal(
     for first, last in chunks.blocks(block):
         rows = slice(first * chunks.size, last * chunks.size)
         own = None if fading is None else fading[:, first:last]
-        left = chunks.left(first, last, own, until, dtype)
+        left = chunks.left(first, last, own, until, _wide(v.dtype))
         part, carried = _again(_causal_block, q[:, rows], k[:, rows], v[:, rows], carried, own, left, features, chunks)
         until = None if own is None else own[:, -1, -1:]
         found.append(part)
@@ -213,7 +219,7 @@ class Chunks:
         """total: T, tokens of the sequence in which the spans lie."""
         self.size, self.heads = size, heads
         counts = -(-spans.lengths // size)
-        self.most = int(counts.max()) if len(counts) else 0
+        self.count, self.one_each = len(spans), bool((counts == 1).all())
         segments = torch.repeat_interleave(torch.arange(len(spans)), counts)
         offsets = Spans.tile(counts).positions()[:, None] * size + torch.arange(size)
         real = (offsets < spans.lengths[segments][:, None]).flatten()  # [N * C]
@@ -240,17 +246,16 @@ class Chunks:
         """[H, N * C, n] -> [T, H, n], where the spans lie end to end."""
         return scatter_rows(x.reshape(-1, x.shape[-1]), self.rows).view(-1, self.heads, x.shape[-1])
 
-    def values(self, value: Tensor, fresh: Tensor | None, dtype: torch.dtype, gathered: Tensor | None = None) -> Tensor:
-        """[H, N * C, k + 1]: values [T, H, k] and ones, times what keys weigh: fresh [T, H], or gathered [H, N * C]."""
-        weighs = self.real.to(_wide(value.dtype)).expand(self.heads, -1)
-        for own in (None if fresh is None else self.gather(fresh[..., None])[..., 0], gathered):
-            weighs = weighs if own is None else weighs * own
-        return (F.pad(self.gather(value), (0, 1), value=1.0) * weighs[..., None]).to(dtype)
+    def values(self, value: Tensor, dtype: torch.dtype, weights: Tensor | None) -> Tensor:
+        """[H, N * C, k + 1]: values [T, H, k] and ones, times what keys weigh, [H, N * C] (None: 1); padding: zeros."""
+        real = self.real.to(_wide(value.dtype))
+        weights = real if weights is None else weights * real
+        return (_with_ones(self.gather(value)) * weights[..., None]).to(dtype)
 
     def relative(self, salience: Tensor) -> Tensor:
         """[T, H] -> [H, N * C]: its exponential, divided by the largest of the span."""
         own = self.gather(salience[..., None])[..., 0].view(self.heads, -1, self.size)
-        most = own.new_full((self.heads, int(self.own.max()) + 1), -math.inf)
+        most = own.new_full((self.heads, self.count), -math.inf)
         index = self.segments.expand(self.heads, -1)
         most = most.scatter_reduce(1, index, own.detach().amax(dim=2), "amax")  # padding repeats a token
         return (own - most[:, self.segments][..., None]).exp().flatten(1)
@@ -271,11 +276,11 @@ class Chunks:
             seen[:, 0] = False
         seen = seen.to(self.real.device)
         if fading is None:
-            return seen.to(torch.float32 if dtype != torch.float64 else dtype)[None]
+            return seen.to(dtype)[None]
         lasts, firsts = fading[:, :, -1], fading[:, :, 0]  # [H, B]
         begun = firsts[:, :1] if until is None else until
         between = torch.cat((firsts, lasts[:, -1:]), dim=1)[..., None] - torch.cat((begun, lasts), dim=1)[:, None]
-        return between.clamp(max=0).exp().to(_wide(dtype)) * seen
+        return between.clamp(max=0).exp().to(dtype) * seen
 
 
 def step_linear(

@@ -66,9 +66,7 @@ class LinearAttention(Attention):
             self.split(self.query(x)),
             key,
             self.split(self.value(memory)),
-            pattern.queries,
-            pattern.keys,
-            pattern.causal,
+            pattern,
             features=self.feature_map(),
             **weighing._asdict(),
         )
