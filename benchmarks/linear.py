@@ -1,6 +1,6 @@
-"""Linear attention over a document of any length against softmax: a training step and a decoding step of a layer.
+"""Linear attention over the document in a group model: training steps and decoding from short documents to books.
 
-Both are one causal self-attention over the whole document, projections included, as in the top layers of a group model.
+Beside it the same model with softmax attention over the document, and with none (group attention alone).
 """
 
 from __future__ import annotations
@@ -9,155 +9,170 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from benchmarks.attention import peak_bytes
 from benchmarks.measure import Case, Finding, Result, interleave
-from benchmarks.sentences import MEAN_SENTENCE
-from docmt.decoding.caches import Cache, DocumentSelfCache
-from docmt.decoding.linear_caches import LinearSelfCache
-from docmt.model import Spans
-from docmt.model.attention import Attention
-from docmt.model.kernels import Pattern
-from docmt.model.linear_attention import LinearAttention
-from docmt.model.sight import Sight
+from benchmarks.sentences import parallel_lengths
+from docmt.decoding.caches import DocumentSelfCache
+from docmt.decoding.frame import Row
+from docmt.decoding.step import Steps
+from docmt.model import ModelConfig, Packed, Spans, TranslationModel
+from docmt.model.reading import Reading
 from docmt.model.sizes import Linear
+from docmt.model.systems import Group
 from docmt.progress import progress
+from docmt.training.allocator import keep_freed_memory
+from docmt.training.objective import batch_loss
 
-SIGHT = Sight(part="document", causal=True)
+KINDS: dict[str, dict[str, Any]] = {
+    "linear": {"group": Group(global_attention="linear"), "linear": Linear(gate="decay")},
+    "softmax": {"group": Group()},
+    "none": {"group": Group(top="group")},
+}
 
 
 @dataclass(frozen=True)
 class Settings:
     """What is measured."""
 
-    width: int = 256
-    heads: int = 4
-    features: int = 32
-    gate: str = "decay"
+    model: ModelConfig
     tokens: tuple[int, ...] = (512, 2048, 8192, 32768, 131072)
     softmax_tokens: tuple[int, ...] = (512, 2048, 8192)
     """its scores are quadratic"""
+    batch_tokens: int = 8192
+    """of a training step, unless its one document is longer"""
     steps: int = 64
     """decoding steps that are timed, after so many tokens"""
     rounds: int = 3
     flat: float | None = 1.1
     """target: most against least time a token of linear attention"""
+    memory: float | None = 2.0
+    """target: memory of linear attention against that of group attention alone"""
 
 
-FULL = Settings()
-QUICK = Settings(width=32, heads=2, features=4, tokens=(128, 512), softmax_tokens=(128,), steps=4, rounds=1, flat=None)
+_SIZES: dict[str, Any] = {"system": "group", "preset": "tiny", "dropout": 0.0, "positions": "sentence"}
+FULL = Settings(ModelConfig(**_SIZES, encoder_layers=3, decoder_layers=3, vocabulary_size=8192))
+QUICK = Settings(
+    ModelConfig(**_SIZES, width=32, feed_forward=32, heads=2, encoder_layers=2, decoder_layers=2, vocabulary_size=99),
+    tokens=(128, 512), softmax_tokens=(128,), batch_tokens=512, steps=4, rounds=1, flat=None, memory=None,
+)  # fmt: skip
 
 
 def run(settings: Settings) -> Result:
-    """Times and peak memory of both kinds at each length; whether those of linear attention are flat a token."""
-    training = [_training(settings, kind, tokens) for kind, tokens in _sizes(settings)]
-    interleave("a training step of a layer (rounds)", training)
-    decoding = [_decoding(settings, kind, tokens) for kind, tokens in _sizes(settings)]
-    interleave("decoding steps of a layer (rounds)", decoding)
-    memory = _memory(settings)
+    """Times and peak memory of all kinds at each length; whether those of linear attention are flat a token."""
+    keep_freed_memory()  # as a training does
+    models = {kind: _model(settings, kind) for kind in KINDS}
+    training = [
+        Case({"step": "training", **labels}, _update(settings, models[kind], tokens), settings.rounds)
+        for labels, kind, tokens in _sizes(settings)
+    ]
+    interleave("training steps (rounds)", training)
+    decoding = [
+        Case({"step": "decoding", **labels}, _decoding(settings, models[kind], tokens), settings.rounds)
+        for labels, kind, tokens in _sizes(settings)
+    ]
+    interleave("decoding steps (rounds)", decoding)
+    memory = _memory(settings, models)
     findings = []
+    lengths = f"{settings.tokens[0]} to {settings.tokens[-1]} tokens"
     for what, cases in (("training step", training), ("decoding step", decoding)):
-        times = {(case.labels["attention"], case.labels["length"]): case.best / case.tokens for case in cases}
+        times = {(case.labels["over the document"], case.labels["length"]): case.best / case.tokens for case in cases}
         linear = [seconds for (kind, _), seconds in times.items() if kind == "linear"]
-        lengths = f"{settings.tokens[0]} to {settings.tokens[-1]} tokens"
+        growth = max(linear) / min(linear)
         findings.append(
-            Finding(
-                f"{what}: most against least time a token, {lengths}",
-                max(linear) / min(linear),
-                "x",
-                None,
-                settings.flat,
-            )
+            Finding(f"{what}: linear, most against least time a token, {lengths}", growth, at_most=settings.flat)
         )
-        for tokens in settings.softmax_tokens:
-            ratio = times["softmax", tokens] / times["linear", tokens]
-            findings.append(Finding(f"{what}: linear against softmax, {tokens} tokens", ratio, "x as fast"))
-    per_token = [row["bytes_per_token"] for row in memory if row["attention"] == "linear"]
-    findings.append(Finding("training step: most against least memory a token", max(per_token) / min(per_token)))
-    return Result(asdict(settings), [case.to_row() for case in training + decoding] + memory, findings)
+        for other, of in (("softmax", settings.softmax_tokens), ("none", settings.tokens)):
+            for tokens in of:
+                ratio = times[other, tokens] / times["linear", tokens]
+                findings.append(Finding(f"{what}: linear against {other}, {tokens} tokens", ratio, "x as fast"))
+    sizes = {(row["over the document"], row["length"]): row["bytes_per_token"] for row in memory}
+    linear = [held for (kind, _), held in sizes.items() if kind == "linear"]
+    findings.append(
+        Finding(f"training step: linear, most against least memory a token, {lengths}", max(linear) / min(linear))
+    )
+    most = max(sizes["linear", tokens] / sizes["none", tokens] for tokens in settings.tokens)
+    findings.append(Finding("training step: memory, linear against none, at most", most, at_most=settings.memory))
+    described = {**asdict(settings), "model": asdict(settings.model.filled())}
+    return Result(described, [case.to_row() for case in training + decoding] + memory, findings)
 
 
-def _sizes(settings: Settings) -> list[tuple[str, int]]:
-    return [("linear", tokens) for tokens in settings.tokens] + [("softmax", n) for n in settings.softmax_tokens]
+def _sizes(settings: Settings) -> list[tuple[dict[str, Any], str, int]]:
+    """Labels, kind and tokens of a document, of each case."""
+    lengths = {"linear": settings.tokens, "softmax": settings.softmax_tokens, "none": settings.tokens}
+    return [({"over the document": kind, "length": tokens}, kind, tokens) for kind in KINDS for tokens in lengths[kind]]
 
 
-def _attention(settings: Settings, kind: str) -> Attention:
+def _model(settings: Settings, kind: str) -> TranslationModel:
     torch.manual_seed(1)
-    if kind == "softmax":
-        return Attention(settings.width, settings.heads, SIGHT)
-    options = replace(Linear(), features=settings.features, gate=settings.gate)
-    return LinearAttention(settings.width, settings.heads, SIGHT, options)
+    return TranslationModel(replace(settings.model, **KINDS[kind]))
 
 
-def _step(settings: Settings, kind: str, tokens: int) -> Callable[[], int]:
-    """Forward and backward through a layer over one document."""
-    attention = _attention(settings, kind)
-    x = torch.randn(tokens, settings.width, generator=torch.Generator().manual_seed(1)).requires_grad_()
-    lengths = [MEAN_SENTENCE] * (tokens // MEAN_SENTENCE) + ([tokens % MEAN_SENTENCE] if tokens % MEAN_SENTENCE else [])
-    document, sentences = Spans.tile([tokens]), Spans.tile(lengths)
+def _documents(model: TranslationModel, tokens: int, count: int) -> Reading:
+    """So many documents of random words."""
+    generator = np.random.default_rng(tokens)
+    lengths = [parallel_lengths(tokens, generator) for _ in range(count)]
+    sides = []
+    for side in zip(*lengths, strict=True):
+        words = torch.from_numpy(generator.integers(4, model.config.vocabulary_size - 2, tokens * count))
+        sides.append(Packed(words, Spans.tile([n for own in side for n in own]), Spans.tile([tokens] * count)))
+    return Reading(sides[0], torch.arange(len(sides[0].sentences)), sides[1])
+
+
+def _update(settings: Settings, model: TranslationModel, tokens: int) -> Callable[[], int]:
+    """Forward, loss and backward; the optimiser's work does not depend on the length."""
+    reading = _documents(model, tokens, max(settings.batch_tokens // tokens, 1))
+    assert reading.target is not None
+    labels = reading.target.tokens.roll(-1)
 
     def work() -> int:
-        pattern = Pattern(document, document, True, tokens, sentences)
-        torch.autograd.grad(attention.output(attention.over(x, x, pattern)).sum(), [x, *attention.parameters()])
-        return tokens
+        model.train()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss, _ = batch_loss(model, model(reading), labels, 0.1)
+        loss.backward()  # type: ignore[no-untyped-call]
+        model.zero_grad()
+        return len(labels)
 
     return work
 
 
-def _training(settings: Settings, kind: str, tokens: int) -> Case:
-    labels = {"step": "training", "attention": kind, "length": tokens}
-    return Case(labels, _step(settings, kind, tokens), settings.rounds)
+def _decoding(settings: Settings, model: TranslationModel, tokens: int) -> Callable[[], int]:
+    """Greedy steps in a document of which so many tokens were translated."""
+    reading = _documents(model, tokens, 1)
 
-
-def _decoding(settings: Settings, kind: str, tokens: int) -> Case:
-    """Greedy decoding of one document after so many tokens."""
-    attention = _attention(settings, kind).eval()
-    x = torch.randn(1, settings.width, generator=torch.Generator().manual_seed(1))
-
-    @torch.no_grad()
+    @torch.inference_mode()
     def work() -> int:
-        cache = _filled(attention, x, tokens, settings.heads)
+        model.eval()
+        steps = Steps(model, memories, [Row(range(sentences), [0] * sentences)], beams=1)
+        for cache in steps.views[0].caches:
+            if isinstance(cache, DocumentSelfCache):
+                _fill(cache, tokens)
         for step in range(settings.steps):
-            _read(attention, cache, x, step)
+            states = steps.read(words, torch.tensor([step % 23]), tokens + step, torch.tensor([sentences - 1]))
+            steps.logits(states, 1.0)
         return settings.steps
 
-    return Case({"step": "decoding", "attention": kind, "length": tokens}, work, settings.rounds)
+    sentences, words = len(reading.source.sentences), reading.source.tokens[:1]
+    model.eval()
+    with torch.inference_mode():
+        memories = model.memories(reading)
+    return work
 
 
-@torch.no_grad()
-def _filled(attention: Attention, x: Tensor, tokens: int, heads: int) -> Cache:
-    """What is remembered after so many tokens."""
-    if isinstance(attention, LinearAttention):
-        return LinearSelfCache(1, attention.averaging, attention.features.floor)  # of one size whatever was said
-    cache = DocumentSelfCache(1, 1, 1, x[0], heads)
+def _fill(cache: DocumentSelfCache, tokens: int) -> None:
+    """As if so many tokens had been said."""
     cache.prefix = cache.prefix.new_zeros(*cache.prefix.shape[:4], tokens + 1024, cache.prefix.shape[-1])
     cache.shared = tokens
-    return cache
 
 
-def _read(attention: Attention, cache: Cache, x: Tensor, step: int) -> Tensor:
-    cache.begin_step(torch.tensor([step % MEAN_SENTENCE]), torch.zeros(1, dtype=torch.int64))
-    if isinstance(attention, LinearAttention):
-        assert isinstance(cache, LinearSelfCache)
-        gates = None if attention.gate is None else attention.gates(x)
-        cache.read(0, attention.shown(x), attention.values(x), gates)
-        found = cache.attend(0, attention.asked(x))
-    else:
-        cache.store(0, attention.split(attention.key(x)), attention.split(attention.value(x)))
-        found = cache.attend(0, attention.split(attention.query(x)))
-    output: Tensor = attention.output(found.flatten(-2))
-    return output
-
-
-def _memory(settings: Settings) -> list[dict[str, Any]]:
-    """Peak memory of a training step at each length."""
-    rows = []
-    with progress("memory of a training step (sizes)", len(_sizes(settings))) as bar:
-        for kind, tokens in _sizes(settings):
-            peak = peak_bytes(_step(settings, kind, tokens))
-            labels = {"step": "memory", "attention": kind, "length": tokens}
-            rows.append({**labels, "bytes": peak, "bytes_per_token": peak / tokens})
+def _memory(settings: Settings, models: dict[str, TranslationModel]) -> list[dict[str, Any]]:
+    """Peak memory of a training step on one document of each length."""
+    rows, sizes = [], _sizes(settings)
+    with progress("memory of a training step (sizes)", len(sizes)) as bar:
+        for labels, kind, tokens in sizes:
+            peak = peak_bytes(_update(replace(settings, batch_tokens=tokens), models[kind], tokens))
+            rows.append({"step": "memory", **labels, "bytes": peak, "bytes_per_token": peak / tokens})
             bar.advance()
     return rows
