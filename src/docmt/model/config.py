@@ -62,6 +62,11 @@ class ModelConfig(Sizes):
             raise DocmtError(
                 "model.linear.gates and gate_start are of a gate, but model.linear.gate is none: choose one"
             )
+        if self.attention_dropout and self.chosen.linear:
+            raise DocmtError(
+                f"model.attention_dropout is {self.attention_dropout}, but linear attention has no weights that could "
+                "be dropped: leave it out, or choose softmax attention"
+            )
         self.chosen.check(filled)
         if self.source_vocabulary_size and self.family != "thumt":
             raise DocmtError("model.source_vocabulary_size is for model.family thumt: leave it out")
