@@ -31,11 +31,15 @@ SYSTEMS = {
     "sentence": {"system": "sentence"},
     "concat, keep last": {"system": "concat", "concat": Concat(sentences=3)},
     "concat, keep prefix": {"system": "concat", "concat": Concat(sentences=3, keep="prefix")},
-    "concat, linear, keep last": {"system": "concat", "concat": Concat(sentences=3, attention="linear")},
+    "concat, linear, keep last": {
+        "system": "concat",
+        "concat": Concat(sentences=3, attention="linear"),
+        "linear": Linear(map="random", temperature="dimension", drawing="orthogonal"),
+    },
     "concat, linear, gates": {
         "system": "concat",
         "concat": Concat(sentences=3, attention="linear", keep="prefix"),
-        "linear": Linear(features=5, cross_features=7, gate="decay", gate_start=0.5),
+        "linear": Linear(map="random", features=5, cross_features=7, gate="decay", gate_start=0.5),
     },
     "group, linear over the document": {
         "group": Group(global_attention="linear"),

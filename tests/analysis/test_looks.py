@@ -15,6 +15,7 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention, Gate
 from docmt.model.hierarchy import SentenceAttention
 from docmt.model.linear_attention import LinearAttention
+from docmt.model.systems import Group
 from docmt.text import SpecialTokens
 from variants import SYSTEMS
 
@@ -280,6 +281,63 @@ def test_an_open_gate_lets_the_document_in():
                 module.linear.bias.fill_(-4.0)  # 1.8 % of the attention within the sentence
     for sums in look_at_corpus(model, passes_of(model)).gates.values():
         assert sums.mean() == pytest.approx(0.982, abs=1e-3)
+
+
+def linear_of(model):
+    return [module for module in model.modules() if isinstance(module, LinearAttention)]
+
+
+def test_gates_of_sentences_are_those_that_another_follows():
+    model = build("concat, linear, gates")
+    gated = [attention for attention in linear_of(model) if attention.gate is not None]
+    with torch.no_grad():
+        for attention in gated:
+            attention.gate.weight.zero_()
+            attention.gate.bias.copy_(torch.tensor([0.0, 2.0]))
+    report = look_at_corpus(model, passes_of(model))
+    assert len(gated) == 2
+    assert len(report.linear) == 4, "self and cross of two layers"
+    for site, sums in report.linear.items():
+        if site.kind == "decoder_self_global":
+            assert sums.means() == pytest.approx([0.5, 0.8808], abs=1e-4)
+            assert sums.sentences == 1 + 2 + 2 + 2 + 1, "windows of three have two, the first of a document none"
+        else:
+            assert sums.means() == []
+    assert "decoder self global      1  0.690   0.500   0.881" in report.format().partition("gates of sentences")[2]
+    rows = {row["kind"]: row for row in report.to_json()["linear"]}
+    assert rows["decoder_self_global"]["sentence_gates"] == pytest.approx([0.5, 0.880797], abs=1e-5)
+    assert rows["decoder_cross_global"]["sentence_gates"] == []
+
+
+def test_gates_of_sentences_are_those_of_their_last_tokens():
+    model = build("group, linear over the document", group=Group(global_attention="linear", cross_layers=0), noise=0.5)
+    report = look_at_corpus(model, passes_of(model, slice(1, 2)))
+    met = []
+    (site, *_) = [site for site, sums in report.linear.items() if sums.sentences]
+    with watching(model, lambda look: met.append(look) if look.site == site else None):
+        model(next(iter(passes_of(model, slice(1, 2)))).reading)
+    (look,) = met
+    first_end = len(TARGETS[1][0]) + 1
+    expected = look.attention.gates(look.memory[first_end : first_end + 1]).sigmoid()
+    torch.testing.assert_close(look.left(), expected)
+    assert report.linear[site].means() == pytest.approx(expected[0].tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["concat, linear, gates", "concat, linear, keep last"])
+def test_temperatures_are_how_sharp_features_are(name):
+    model = build(name)
+    for attention in linear_of(model):
+        features, own = attention.features, 1.7
+        with torch.no_grad():
+            features.temperature.fill_(own)
+            if features.per_dimension:
+                features.scales.fill_(-own)  # the sign of a scale means nothing
+    expected = 1.0 if features.per_dimension else own
+    report = look_at_corpus(model, passes_of(model))
+    assert all(sums.temperatures == pytest.approx([expected] * 2) for sums in report.linear.values())
+    assert "temperatures of linear attention" in report.format()
+    for name in ("group", "group, linear over the document"):
+        assert "temperatures" not in look_at_corpus(build(name), passes_of(build(name))).format()
 
 
 def test_tokens_stand_beside_their_gates():

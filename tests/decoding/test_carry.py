@@ -104,6 +104,23 @@ def test_n_best_and_the_published_search():
     )
 
 
+@pytest.mark.parametrize("compatibility", ["none", "gtransformer"])
+@pytest.mark.parametrize("name", ["group", "concat, keep prefix"])
+def test_what_is_carried_does_not_count_in_the_rank(name, compatibility):
+    """The score by which the search ranks a part is that of its own sentences, whatever they come after."""
+    model = build(name, instance_tokens=16)
+    config = SearchConfig(carry=2 * (name == "group"), beam=3, compatibility=compatibility, length_penalty=0.7)
+    places = [number for number, sentence in enumerate(LONG) if sentence]
+    found = translate_documents(model, [LONG], SPECIALS, config)[0][0]
+    for rank in {found.rank_scores[number] for number in places}:
+        part = [number for number in places if found.rank_scores[number] == rank]
+        total = sum(found.sentence_scores[number] for number in part)
+        counted = sum(len(found.sentences[number]) + 2 for number in part)
+        tokens = counted if config.as_published else sum(found.sentence_tokens[number] for number in part)
+        assert rank == pytest.approx(config.normalized(total, tokens), abs=1e-5)
+    assert len(set(found.rank_scores)) > 2
+
+
 @pytest.mark.parametrize(
     "name", ["sentence", "document", "context", "concat, keep last", "hierarchical in the decoder"]
 )

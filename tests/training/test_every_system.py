@@ -10,7 +10,8 @@ from docmt.data import PrepareConfig, prepare
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.parts import Parts
-from docmt.model.systems import Concat, Context, Hierarchical, MultiHop
+from docmt.model.sizes import Linear
+from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
 from docmt.model_directory import load_model
 from docmt.training import train
 from docmt.training.corpus import TrainingCorpus, fit_model_config
@@ -265,6 +266,77 @@ def test_weights_of_equal_shapes_that_mean_something_else_are_refused(change, se
     config = fit_model_config(change(**SYSTEMS["context"], **{f"model__{setting}": value}).model, store)
     with pytest.raises(DocmtError, match=rf"model.{setting} is {value!r}, but .* which this model is to start from"):
         initialize_from(TranslationModel(config), sentence_run, store.tokenizer)
+
+
+LINEAR = {"model__group": Group(encoder_layers=1, decoder_layers=1, cross_layers=1, global_attention="linear")}
+
+
+@pytest.fixture(scope="module")
+def linear_run(tiny_config, tmp_path_factory):
+    """The run directory of a group model with linear attention and gates."""
+    run = tmp_path_factory.mktemp("linear") / "run"
+    linear = Linear(map="random", features=4, cross_features=6, gate="decay")
+    model = replace(tiny_config.model, group=LINEAR["model__group"], linear=linear)
+    train(replace(tiny_config, run=run, model=model, stop=replace(tiny_config.stop, max_steps=2)))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("options", "redrawn"),
+    [
+        ({}, ()),
+        ({"gate_start": 0.0}, ()),
+        ({"features": 5}, ("attention",)),
+        ({"cross_features": 4}, ("cross",)),
+        ({"drawing": "quasi"}, ("attention", "cross")),
+    ],
+)
+def test_random_features_are_no_weights_to_start_from(change, store, linear_run, options, redrawn):
+    linear = Linear(**{"map": "random", "features": 4, "cross_features": 6, "gate": "decay", **options})
+    model = TranslationModel(fit_model_config(change(**LINEAR, model__linear=linear).model, store))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    assert initialize_from(model, linear_run, store.tokenizer) == []
+    theirs = load_model(linear_run).state_dict()
+    for name, tensor in model.state_dict().items():
+        own = name.endswith("matrices") and any(f".{block}." in name for block in redrawn)
+        assert torch.equal(tensor, before[name] if own else theirs[name]), name
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"temperature": "dimension"}, r"model.linear.temperature is 'dimension', but 'head' in .*: choose the same"),
+        ({"map": "learned"}, r"model.linear.map is 'learned', but 'random' in"),
+        ({"rescale": False}, r"model.linear.rescale is False, but True in"),
+        ({"gate": "average"}, r"model.linear.gate is 'average', but 'decay' in"),
+        ({"gate": "none"}, r"model.linear.gate is 'none', but 'decay' in"),
+        ({"gates": "layer"}, r"model.linear.gates is 'layer', but 'head' in"),
+        (None, r"has linear attention, and this one has none: choose linear attention for it as well, or another"),
+    ],
+)
+def test_linear_attention_starts_from_what_means_the_same(change, store, linear_run, settings, message):
+    config = (
+        change()
+        if settings is None
+        else change(**LINEAR, model__linear=Linear(**{"map": "random", "gate": "decay", **settings}))
+    )
+    with pytest.raises(DocmtError, match=message):
+        initialize_from(TranslationModel(fit_model_config(config.model, store)), linear_run, store.tokenizer)
+
+
+def test_gates_may_be_new(change, store, tmp_path):
+    train(change(run=tmp_path / "plain", stop__max_steps=1, **LINEAR))
+    gated = change(**LINEAR, model__linear=Linear(gate="average", gates="layer"))
+    model = TranslationModel(fit_model_config(gated.model, store))
+    new = initialize_from(model, tmp_path / "plain", store.tokenizer)
+    assert new
+    assert all(".whole.gate." in name for name in new)
+
+
+@pytest.mark.parametrize("settings", [LINEAR, {"model__system": "concat", "model__concat": Concat(attention="linear")}])
+def test_linear_attention_has_no_weights_to_drop(change, settings):
+    with pytest.raises(DocmtError, match=r"model.attention_dropout is 0.1, but linear attention has no weights that"):
+        change(**settings, model__attention_dropout=0.1)
 
 
 def test_global_attention_is_new_whatever_the_start_but_its_own_system(change, store, tmp_path):

@@ -97,6 +97,16 @@ class TokenLook(Look):
         key = self.attention.split(self.attention.key(self.memory))
         return weight_blocks(query, key, pattern.queries, pattern.keys, pattern.causal)
 
+    def left(self) -> Tensor:
+        """[n, H] of linear attention with gates (Wu et al. 2022): how much of all that was said each sentence leaves to
+        the next one, where there is one."""
+        attention, sentences = self.attention, self.pattern.sentences
+        if not isinstance(attention, LinearAttention) or attention.gate is None or sentences is None:
+            return torch.zeros(0, self.attention.heads)
+        followed = torch.ones(len(sentences), dtype=torch.bool)
+        followed[sentences.holding(self.pattern.keys.ends - 1)] = False
+        return attention.sentence_gates(self.memory, sentences).sigmoid()[followed.to(self.memory.device)]
+
     @property
     def chooses(self) -> bool:
         """Not within a sentence, and not where a sentence before is given; and what happens within a sequence made of

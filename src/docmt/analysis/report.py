@@ -11,15 +11,18 @@ import torch
 from torch import Tensor
 
 from docmt.analysis.entropy import mean_bits_of
-from docmt.analysis.looks import GateLook, Look, Site, watching
+from docmt.analysis.looks import GateLook, Look, Site, TokenLook, watching
 from docmt.analysis.sentences import DocumentLooks, Sums
 from docmt.analysis.weights import bits
 from docmt.data.batches import Placed
 from docmt.model import TranslationModel
+from docmt.model.linear_attention import LinearAttention
 
 FAR_BACK = 4
 ENTROPIES = "attention entropy in bits: of the mean over the heads, and of each head"
 DISTANCES = "where attention looks, in sentences: percent of its weight, mean over the heads"
+TEMPERATURES = "temperatures of linear attention: the lower, the more a head chooses"
+SENTENCE_GATES = "gates of sentences: share of all that was said that is left to the next one (0 to 1), of each head"
 GATES = "gates: share of the context that they let in, where there is any (0 to 1; mean and deviation over elements)"
 
 
@@ -82,10 +85,32 @@ class GateSums:
 
 
 @dataclass
+class LinearSums:
+    """What one linear attention has learned, and how far the gates of sentences, if it has any, are open."""
+
+    temperatures: list[float]
+    """of each head"""
+    sentences: int = 0
+    """that have another one after them"""
+    left: Tensor | float = 0.0
+    """[H] what they leave to the next, summed over them"""
+
+    def add(self, left: Tensor) -> None:
+        """Adds what n sentences leave to the next, [n, H]."""
+        self.sentences += len(left)
+        self.left = self.left + left.sum(0, dtype=torch.float64).cpu()
+
+    def means(self) -> list[float]:
+        """Of each head, from 0 (all is forgotten) to 1; empty where there is no gate."""
+        return (torch.as_tensor(self.left) / self.sentences).tolist() if self.sentences else []
+
+
+@dataclass
 class Report:
     """Of every attention and every gate that met a token, in the order of the model's modules."""
 
     attentions: dict[Site, AttentionSums] = field(default_factory=dict)
+    linear: dict[Site, LinearSums] = field(default_factory=dict)
     gates: dict[Site, GateSums] = field(default_factory=dict)
 
     def look(self, look: Look, placed: Placed) -> None:
@@ -100,6 +125,9 @@ class Report:
             sums.head_bits = by_head + (sums.head_bits if len(sums.head_bits) else 0)
             if look.chooses:
                 sums.add_distances(Sums(look, placed, block))
+        if isinstance(look, TokenLook) and isinstance(look.attention, LinearAttention):
+            temperatures = look.attention.features.temperatures().tolist()
+            self.linear.setdefault(look.site, LinearSums(temperatures)).add(look.left())
 
     def gate(self, gate: GateLook, placed: Placed) -> None:
         """Adds how far a gate was open in a pass."""
@@ -125,6 +153,14 @@ class Report:
                 }
                 for site, sums in self.attentions.items()
             ],
+            "linear": [
+                {
+                    **_place(site),
+                    "temperatures": _rounded(sums.temperatures),
+                    "sentence_gates": _rounded(sums.means()),
+                }
+                for site, sums in self.linear.items()
+            ],
             "gates": [
                 {
                     **_place(site),
@@ -140,6 +176,10 @@ class Report:
         parts = [f"{ENTROPIES}\n{_table(self._entropies())}"]
         if any(sums.distances for sums in self.attentions.values()):
             parts.append(f"{DISTANCES}\n{_table(self._distances())}")
+        if any(sums.temperatures for sums in self.linear.values()):
+            parts.append(f"{TEMPERATURES}\n{_table(self._by_head(lambda sums: sums.temperatures))}")
+        if any(sums.sentences for sums in self.linear.values()):
+            parts.append(f"{SENTENCE_GATES}\n{_table(self._by_head(LinearSums.means))}")
         if self.gates:
             parts.append(f"{GATES}\n{_table(self._gates())}")
         return "\n\n".join(parts)
@@ -164,6 +204,15 @@ class Report:
                 rows.append([*_named(site), *_by_distance(means)])
             even = {distance: own[-1] for distance, own in layers[0][1].items()}  # all layers see the same
             rows.append(["  if it were even", "", *_by_distance(even)])
+        return rows
+
+    def _by_head(self, values: Callable[[LinearSums], Sequence[float]]) -> list[list[str]]:
+        """A row for each linear attention that has such values, one for each head."""
+        found = {site: values(sums) for site, sums in self.linear.items() if values(sums)}
+        heads = max(map(len, found.values()))
+        rows = [["", "layer", "mean", *(f"head {number}" for number in range(1, heads + 1))]]
+        for site, own in found.items():
+            rows.append([*_named(site), *(f"{value:.3f}" for value in (sum(own) / len(own), *own))])
         return rows
 
     def _gates(self) -> list[list[str]]:

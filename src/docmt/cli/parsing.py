@@ -154,6 +154,11 @@ def add_settings(parser: Parser, settings: type, group: str | None, title: str, 
     before = len(parser._action_groups)
     parser.add_class_arguments(settings, group, skip=skip or set())
     parser._action_groups[before].title = title
+    actions: list[Any] = parser._actions
+    for action in actions:
+        if typing.get_origin(type_of(action)) is list:  # given as lists are everywhere: --option 1 2
+            (action._typehint,) = typing.get_args(type_of(action))
+            action.nargs, action.metavar, action.option_strings = "+", None, action.option_strings[:1]
 
 
 def parse(parser: Parser, arguments: Sequence[str], settings: type | None = None) -> Any:
@@ -285,7 +290,7 @@ def _located(message: str, parser: Parser, places: dict[str, str]) -> str:
 def _explain(parser: Parser, message: str) -> str:
     """What the library's message says, in one sentence without Python in it."""
     help_hint = f"see {parser.prog} --help"
-    if found := re.search(r"key \"([\w.]+)\":\s*(?:.*Got value: (.*))?", message, re.DOTALL):
+    if found := re.search(r"key \"([\w.]+)\"(?: element \d+)?:\s*(?:.*Got value: (.*))?", message, re.DOTALL):
         value = " ".join((found[2] or "").split())
         return f"{found[1]} is {value!r}: {_allowed(_option(parser, found[1]))}"
     if found := re.search(r"arguments are required: (.*)", message):

@@ -28,7 +28,7 @@ class Setting:
         """The setting as command line arguments."""
         if len(self.values) == 1:
             return [f"--{self.name}={self.values[0]}"]
-        return [f"--{self.name}", *self.values]
+        return [f"--{self.name}", *self.values] if self.values else []
 
 
 def read_recipe(path: str, options: Sequence[Action], program: str, also: Mapping[str, str]) -> list[Setting]:
@@ -87,7 +87,7 @@ def _settings(
 def _values(node: yaml.Node, name: str, option: Action, place: str) -> tuple[str, ...]:
     """What was written, unchanged: YAML's own types would turn the language code `no` into false."""
     if isinstance(node, yaml.SequenceNode) and option.nargs in ("+", "*"):
-        if node.value and all(isinstance(item, yaml.ScalarNode) for item in node.value):
+        if (node.value or option.default == []) and all(isinstance(item, yaml.ScalarNode) for item in node.value):
             return tuple(item.value for item in node.value)
         raise DocmtError(f"{place}: {name} needs a list of values, such as [one, two]")
     if not isinstance(node, yaml.ScalarNode):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from docmt.data.instances import Instances
+from docmt.data.mixed import Mixture
 from docmt.model.packed import Packed, SentenceFrame
 from docmt.model.reading import Reading
 from docmt.model.spans import Spans
@@ -179,13 +180,19 @@ class BatchPlan:
     """Which instances make up each batch: a function of (seed, epoch) alone, so it can be resumed anywhere.
 
     Instances are shuffled and cut greedily so that the token counts of a batch sum to at most `batch_tokens`; an
-    instance above that is a batch of its own.
+    instance above that is a batch of its own. Of a mixture an epoch takes what it draws; each batch is of one limit.
     """
 
     def __init__(
-        self, instances: Instances, lengths: Sequence[int] | NDArray[np.int64], batch_tokens: int, seed: int
+        self,
+        instances: Instances,
+        lengths: Sequence[int] | NDArray[np.int64],
+        batch_tokens: int,
+        seed: int,
+        mixture: Mixture | None = None,
     ) -> None:
-        """`lengths` [I]: the token count of each instance, as `instance_lengths` gives it.
+        """`lengths` [I]: the token count of each instance, as `instance_lengths` gives it; mixture: of instances that
+        were cut at several limits.
 
         Raises ValueError for lengths of another number of instances, no instances, or a negative seed.
         """
@@ -196,14 +203,20 @@ class BatchPlan:
         self.instances = instances
         self.batch_tokens = batch_tokens
         self.seed = seed
+        self.mixture = mixture
         self._lengths: list[int] = np.asarray(lengths, dtype=np.int64).tolist()
 
     def epoch(self, epoch: int) -> list[Indices]:
-        """The batches of one epoch (0, 1, ...): every instance once."""
+        """The batches of one epoch (0, 1, ...): every instance once, or of a mixture every sentence."""
         # Sorting raw random words, not Generator.permutation: numpy keeps the raw stream the same for ever, the
         # methods of a generator only until somebody finds a better algorithm.
-        words = np.random.default_rng([self.seed, epoch]).bit_generator.random_raw(len(self._lengths))
-        return self._cut(np.argsort(words, kind="stable"))
+        draw = np.random.default_rng([self.seed, epoch]).bit_generator.random_raw
+        order = np.argsort(draw(len(self._lengths)), kind="stable")
+        if self.mixture is None:
+            return self._cut(order)
+        taken = self.mixture.drawn(draw(int(self.mixture.stretch.max()) + 1))
+        batches = [batch for own in taken for batch in self._cut(order[own[order]])]
+        return [batches[number] for number in np.argsort(draw(len(batches)), kind="stable")]
 
     def in_order(self) -> list[Indices]:
         """The batches without shuffling, for validation."""
@@ -232,4 +245,4 @@ class BatchPlan:
                 borders.append(place)
                 total = 0
             total += length
-        return np.split(order, borders)
+        return np.split(order, borders) if len(order) else []

@@ -43,6 +43,11 @@ class Instances:
         """Those instances alone; chosen [I]."""
         return Instances(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Instances]) -> Instances:
+        """All of these, one after the other."""
+        return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
+
 
 Budget = tuple[list[int], int]
 """Costs of all sentences and the limit below which those of an instance stay."""

@@ -99,7 +99,7 @@ def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found
             ranks = _search(task, batch, prefixes)
             for i, before, hypotheses in zip(batch, earlier, ranks, strict=True):
                 document, first, last = task.place(int(instances.own[i]), int(instances.last[i]))
-                own = [hypothesis.after(len(before), task.config.as_published) for hypothesis in hypotheses]
+                own = [hypothesis.after(len(before)) for hypothesis in hypotheses]
                 found[document, first] = [Part(document, first, last, hypothesis) for hypothesis in own]
                 said |= dict(enumerate(own[0].sentences, int(instances.own[i])))
             on_sentences(int((instances.last[batch] - instances.own[batch]).sum()))
@@ -132,7 +132,7 @@ def _windows(task: Task, on_sentences: Callable[[int], object]) -> Found:
         places = [task.place(int(own), int(own) + 1) for own in task.instances.own[batch]]
         for (document, first, last), hypotheses in zip(places, _search(task, batch), strict=True):
             found[document, first] = [
-                Part(document, first, last, hypothesis.after(len(hypothesis.sentences) - 1, task.config.as_published))
+                Part(document, first, last, hypothesis.after(len(hypothesis.sentences) - 1))
                 for hypothesis in hypotheses
             ]
         on_sentences(len(batch))

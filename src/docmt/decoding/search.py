@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from docmt.data.config import MARKS
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Memories, Model, members_of
 from docmt.decoding.frame import RULES, Progress, Row
@@ -36,20 +37,17 @@ class Hypothesis:
     score: float
     """log-probability divided by (number of free tokens ** length_penalty)"""
     free_tokens: int
-    """tokens that count in the length: those chosen rather than forced (all in the published search)"""
+    """tokens that count in the length: those chosen rather than forced (in the published search all but those of
+    translations that were given)"""
 
-    def after(self, count: int, as_published: bool) -> Hypothesis:
-        """Its sentences but the first `count`; the free tokens are those of the whole (of a forced prefix there are
-        none), but in the published search, where all tokens count, their own."""
-        if not count:
-            return self
-        sentences = self.sentences[count:]
+    def after(self, count: int) -> Hypothesis:
+        """Its sentences but the first `count`; score and free tokens are those of the whole, in which a prefix that was
+        given has no part."""
         return replace(
             self,
-            sentences=sentences,
+            sentences=self.sentences[count:],
             sentence_scores=self.sentence_scores[count:],
             sentence_tokens=self.sentence_tokens[count:],
-            free_tokens=sum(len(own) + 2 for own in sentences) if as_published else self.free_tokens,
         )
 
 
@@ -116,6 +114,7 @@ class _Beams:
         self.rules = RULES[model.system.rules](rows, config, specials, device)
         self.documents = list(range(len(rows)))  # those still searched, by their number in the batch
         self.found: list[list[Hypothesis]] = [[] for _ in rows]
+        self.given = [sum(len(sentence) + MARKS for sentence in row.prefix) for row in rows]  # tokens of prefixes
         self.limits = [[config.sentence_limit(length) for length in row.lengths] for row in rows]
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
         padded = [[*row.sentences] + [0] * (int(self.counts.max()) - len(row.sentences)) for row in rows]
@@ -193,7 +192,7 @@ class _Beams:
             scores = [*self.worth[row].tolist(), float(worth[i, j])]
             free = int(self.progress.free[row]) + (0 if bool(forced[row]) else 1)
             if self.config.as_published:
-                free = len(tokens)
+                free = len(tokens) - self.given[self.documents[i]]
             sentences, sentence_scores = split_stream(tokens, scores, self.specials)
             # (Not those of a forced prefix, of which nothing is kept.)
             given = self.rules.forced_labels(list(map(len, sentences)), self.limits[self.documents[i]], True)

@@ -70,6 +70,11 @@ class ModelConfig(Sizes):
                 "model.linear.drawing and temperature are of random features, but model.linear.map is learned: leave "
                 "them out, or set map random"
             )
+        if self.attention_dropout and self.chosen.linear:
+            raise DocmtError(
+                f"model.attention_dropout is {self.attention_dropout}, but linear attention has no weights that could "
+                "be dropped: leave it out, or choose softmax attention"
+            )
         self.chosen.check(filled)
         if self.source_vocabulary_size and self.family != "thumt":
             raise DocmtError("model.source_vocabulary_size is for model.family thumt: leave it out")

@@ -19,6 +19,8 @@ quasi: points of a low-discrepancy sequence (Sobol, scrambled) through the inver
 SCALE = 0.1
 """Features are multiplied with it, so that D pairs of sine and cosine give a key that matches the weight D / 100."""
 LENGTH_EPSILON = 1e-3
+DIRECTIONS = ".features.matrices"
+"""How the names of evaluation features end in a model: they are drawn, not learned."""
 
 
 def draw(heads: int, count: int, width: int, how: Drawing, generator: torch.Generator | None = None) -> Tensor:
@@ -59,12 +61,17 @@ class Features(nn.Module):
         """[T, H] the logarithm of what long keys [T, H, k] weigh more."""
         raise NotImplementedError
 
+    def temperatures(self) -> Tensor:
+        """[H] tau of each head, or [0] where there is none."""
+        return torch.zeros(0)
+
 
 class RandomFeatures(Features):
     """phi(x) = s [sin(W u), cos(W u)], u = x / |x|, W = w / tau, so phi(x) . phi(y) ~ s^2 D exp(-|u - v|^2 / 2 tau^2).
 
     That is, up to a factor, exp(u . v / tau^2): attention by softmax of cosines. `w` is drawn anew at every pass in
-    training; in evaluation it is one that checkpoints carry. tau is learned, one a head (Wu et al. 2022), or, with
+    training; in evaluation it is one that checkpoints carry. It is drawn from one seed, so that all layers with as many
+    features have the same, as in the published code. tau is learned, one a head (Wu et al. 2022), or, with
     `per_dimension`, the learned scale of every dimension of a head stands for it (Peng et al. 2021, section 3.1).
     """
 
@@ -110,6 +117,11 @@ class RandomFeatures(Features):
         with torch.autocast(x.device.type, enabled=False):
             projected = torch.matmul(x, directions.mT)
         return SCALE * torch.cat((projected.sin(), projected.cos()), dim=-1)
+
+    def temperatures(self) -> Tensor:
+        """[H] tau of each head; of a head with scales, that at which one scale for all dimensions is as sharp."""
+        found = wide(self.temperature)[:, 0, 0].abs()
+        return found / wide(self.scales)[:, 0].square().mean(-1).sqrt() if self.per_dimension else found
 
     def salience(self, key: Tensor) -> Tensor:
         """[T, H] the logarithm of what long keys [T, H, k] weigh more, |key|^2 / (2 k tau^2): "norm rescaling".

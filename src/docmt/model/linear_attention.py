@@ -14,6 +14,7 @@ from docmt.model.kernels import Pattern
 from docmt.model.linear import Fading, attend_linear
 from docmt.model.sight import Sight
 from docmt.model.sizes import RANDOM_CROSS_FEATURES, RANDOM_FEATURES, Linear
+from docmt.model.spans import Spans
 
 
 def features_of(options: Linear, heads: int, width: int, *, own: bool) -> Features:
@@ -86,8 +87,8 @@ class LinearAttention(Attention):
             return Weighing(self.features.floor, salience=self.salience(key))
         if pattern.sentences is None:
             raise ValueError("a gate needs to know where sentences end")
-        ends = (pattern.sentences.ends - 1).clamp(min=0).to(memory.device)
-        faded = Fading.of(self.gates(memory[ends]), pattern.sentences, pattern.keys, self.averaging)
+        gates = self.sentence_gates(memory, pattern.sentences)
+        faded = Fading.of(gates, pattern.sentences, pattern.keys, self.averaging)
         return Weighing(self.features.floor, faded.fading, faded.fresh)
 
     def asked(self, x: Tensor) -> Tensor:
@@ -104,6 +105,10 @@ class LinearAttention(Attention):
     def values(self, memory: Tensor) -> Tensor:
         """[T, d] -> [T, H, k], float32 or wider: sums of many are made of them."""
         return wide(self.split(self.value(memory)))
+
+    def sentence_gates(self, memory: Tensor, sentences: Spans) -> Tensor:
+        """The gates of the last tokens of the sentences of memory [T, d], before the sigmoid: [S, H]."""
+        return self.gates(memory[(sentences.ends - 1).clamp(min=0).to(memory.device)])
 
     def gates(self, x: Tensor) -> Tensor:
         """The gates of x [n, d] before the sigmoid: [n, H]."""

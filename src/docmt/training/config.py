@@ -11,7 +11,9 @@ from typing import Any, Literal
 from docmt.data.parts import Part
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig
-from docmt.settings import MANY, build, check_fields, plain, ranged
+from docmt.model.sizes import Sizes
+from docmt.model.systems import Needs
+from docmt.settings import MANY, build, check_fields, check_number, plain, range_of, ranged
 from docmt.settings import first_difference as first_of_all_differences
 
 
@@ -23,6 +25,10 @@ class BatchConfig:
     """most tokens of a batch, the longer side of each instance counted; a longer instance is a batch of its own"""
     accumulate: int = ranged(1, 1, 1_000_000)
     """batches (of each process) whose gradients are summed in one update"""
+    instance_lengths: list[int] = field(default_factory=list)
+    """train on instances of several lengths, such as 64 128 256 512 (multi-resolution training, Sun et al. 2022): in
+    every epoch each stretch of a document draws one of these limits and is cut at it, and each batch is of one limit;
+    validation and translation keep to model.instance_tokens, which none may exceed"""
     train_share: float = ranged(1.0, 1e-9, 1)
     """share of the training documents that is used, from the first on, to see what more data would bring"""
     leave_out: str = ""
@@ -31,6 +37,11 @@ class BatchConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "batches.")
+        lengths = self.instance_lengths
+        for length in lengths:
+            check_number("batches.instance_lengths", length, range_of(Sizes, "instance_tokens"))
+        if twice := [length for length in lengths if lengths.count(length) > 1]:
+            raise DocmtError(f"batches.instance_lengths has {twice[0]} twice: give each length once")
         self.left_out  # noqa: B018 - raises for what is no part
 
     @property
@@ -198,6 +209,7 @@ class TrainConfig:
             ):
                 if used:
                     raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")
+        self._check_instance_lengths()
         if self.reverse and self.model.chosen.needs().drafts:
             raise DocmtError(
                 f"reverse is true, but the {self.model.system} system reads drafts, which are translations of the "
@@ -205,6 +217,22 @@ class TrainConfig:
             )
         if self.freeze == "loaded" and self.optimizer.loaded_scale != 1:
             raise DocmtError("optimizer.loaded_scale has no effect on frozen weights: leave it out, or freeze none")
+
+    def _check_instance_lengths(self) -> None:
+        """Raises DocmtError for lengths that the model never sees whole, and for systems to which none matters."""
+        lengths, model = self.batches.instance_lengths, self.model
+        if not lengths:
+            return
+        if max(lengths) > model.instance_tokens:
+            raise DocmtError(
+                f"batches.instance_lengths has {max(lengths)}, but model.instance_tokens is {model.instance_tokens}: "
+                "leave it out, or raise model.instance_tokens"
+            )
+        if model.chosen.needs() != Needs():
+            raise DocmtError(
+                f"batches.instance_lengths has no effect on the {model.system} system, which looks at a fixed number "
+                "of sentences: leave it out, or choose a system that looks at whole instances, such as group"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration in types that JSON and YAML have."""

@@ -14,6 +14,7 @@ from docmt.data import Batch, BatchPlan, Instances, ParallelStore, PreparedStore
 from docmt.data.config import MARKS
 from docmt.data.drafts import Drafts
 from docmt.data.instances import lengths_before, place_of
+from docmt.data.mixed import Mixture, cut_mixed
 from docmt.data.parts import Part
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig
@@ -43,17 +44,12 @@ class Split:
         self.references = training and model.chosen.needs().references
         self.source = Words(store.source_tokens, store.source_offsets)
         self.target = Words(store.target_tokens, store.target_offsets)
-        instances = cut(
-            store.source_lengths,
-            store.target_lengths,
-            store.document_offsets[: documents + 1],
-            model.chosen.needs(),
-            limit=model.instance_tokens,
-            max_sentences=model.instance_sentences,
-            training=training,
-        )
+        instances, mixture = _instances(store, documents, config, training)
         used = _used(documents, config.batches.left_out if training else None, store.directory)
-        self.instances: Instances = instances if used.all() else instances.only(used[instances.document])
+        if not used.all():
+            chosen = used[instances.document]
+            instances, mixture = instances.only(chosen), None if mixture is None else mixture.only(chosen)
+        self.instances = instances
         self.size = _size(store, used)
         """documents, sentence pairs, source tokens and target tokens, without marks"""
         source_specials = SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size)
@@ -69,7 +65,7 @@ class Split:
         draft_lengths = None if drafts is None else drafts.lengths
         lengths = instance_lengths(self.instances, store.source_lengths, store.target_lengths, draft_lengths)
         self._check_positions(model, lengths)
-        self.plan = BatchPlan(self.instances, lengths, config.batches.batch_tokens, config.seed)
+        self.plan = BatchPlan(self.instances, lengths, config.batches.batch_tokens, config.seed, mixture)
         first = self.instances.own if self.predicts == "last" else self.instances.first
         last = self.instances.last
         words = store.target_offsets[last] - store.target_offsets[first]
@@ -116,6 +112,18 @@ class Split:
     def label_tokens(self, indices: NDArray[np.int64]) -> int:
         """How many tokens these instances predict, known without laying them out."""
         return int(self._label_tokens[indices].sum())
+
+
+def _instances(
+    store: ParallelStore, documents: int, config: TrainConfig, training: bool
+) -> tuple[Instances, Mixture | None]:
+    """The instances of the first documents, in training those at all limits that it mixes."""
+    model, limits = config.model, config.batches.instance_lengths if training else []
+    lengths = store.source_lengths, store.target_lengths, store.document_offsets[: documents + 1]
+    needs, most = model.chosen.needs(), model.instance_sentences
+    if limits:
+        return cut_mixed(*lengths, needs, limits, most)
+    return cut(*lengths, needs, limit=model.instance_tokens, max_sentences=most, training=training), None
 
 
 def _used(documents: int, left_out: Part | None, directory: Path) -> NDArray[np.bool_]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.features import DIRECTIONS
 from docmt.model.systems import Needs
 from docmt.model_directory import differ, load_languages, load_model_config, load_model_tokenizer, load_model_weights
 from docmt.text import Tokenizer
@@ -31,7 +32,8 @@ def initialize_from(
     A model of the same system is taken whole; of another one, which must have no weights without a place here, the
     system says which weight each of its own starts from (`System.origin`). reverse: a sentence model of the other
     direction, from which some weights start (`System.origin_reverse`). languages: codes of those that `model` will
-    translate from and to, where they are known; a start from a model of others is told.
+    translate from and to, where they are known; a start from a model of others is told. Random features that are drawn
+    in another way, or in another number, are no weights: `model` keeps its own.
     Raises DocmtError for another vocabulary, for weights of another shape, and for a model that does not fit.
     """
     started, pretrained = _load(directory, model, tokenizer)
@@ -40,6 +42,7 @@ def initialize_from(
         _log.warning("%s translates from %s to %s, but this model is to translate from %s", directory, *theirs, here)
     own = model.state_dict()
     same = started.system == model.config.system
+    drawn_alike = started.linear.drawing == model.config.linear.drawing
     new, used = [], set()
     with torch.no_grad():
         for name, tensor in own.items():
@@ -47,8 +50,9 @@ def initialize_from(
             if origin is None:
                 new.append(name)
                 continue
-            _copy(name, tensor, pretrained[origin], directory)
             used.add(origin)
+            if not name.endswith(DIRECTIONS) or (drawn_alike and tensor.shape == pretrained[origin].shape):
+                _copy(name, tensor, pretrained[origin], directory)
     if unused := sorted(set(pretrained) - used):
         raise DocmtError(
             f"{directory} is a {started.system} model of {started.encoder_layers}+{started.decoder_layers} layers, and "
@@ -143,14 +147,31 @@ _ARCHITECTURE = (
 )
 
 
+# The same of linear attention; a gate may be new, and features are no weights.
+_LINEAR = ("map", "temperature", "rescale")
+_GATE = ("gate", "gates")
+
+
 def _check_architecture(directory: Path, started: ModelConfig, wanted: ModelConfig) -> None:
     for name in _ARCHITECTURE:
-        theirs, ours = getattr(started.filled(), name), getattr(wanted.filled(), name)
-        if theirs != ours:
-            raise DocmtError(
-                f"model.{name} is {ours!r}, but {theirs!r} in {directory}, which this model is to start from: choose "
-                "the same"
-            )
+        _check_same(directory, name, getattr(started.filled(), name), getattr(wanted.filled(), name))
+    if not started.chosen.linear:
+        return
+    if not wanted.chosen.linear:
+        raise DocmtError(
+            f"{directory}, which this {wanted.system} model is to start from, has linear attention, and this one has "
+            "none: choose linear attention for it as well, or another model to start from"
+        )
+    for name in (*_LINEAR, *(_GATE if started.linear.gate != "none" else ())):
+        _check_same(directory, f"linear.{name}", getattr(started.linear, name), getattr(wanted.linear, name))
+
+
+def _check_same(directory: Path, name: str, theirs: object, ours: object) -> None:
+    if theirs != ours:
+        raise DocmtError(
+            f"model.{name} is {ours!r}, but {theirs!r} in {directory}, which this model is to start from: choose "
+            "the same"
+        )
 
 
 def _check_vocabulary(directory: Path, tokenizer: Tokenizer) -> None:

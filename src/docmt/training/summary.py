@@ -36,10 +36,13 @@ def opening(
     direction = ", target to source" if config.reverse else ""
     yield f"data {config.data}{direction}: train {_amount(corpus.train)}; dev {dev}"
     accumulate = f" x {config.batches.accumulate}" if config.batches.accumulate > 1 else ""
+    mixed = [f"{length:,}" for length in sorted(config.batches.instance_lengths)]
     yield (
-        f"an update sees up to {config.batches.batch_tokens:,} tokens{accumulate} on each device, an epoch has "
-        f"{corpus.updates_in(state.epoch):,} updates; on {place}"
+        f"an update sees up to {config.batches.batch_tokens:,} tokens{accumulate} on each device, "
+        f"{'this' if mixed else 'an'} epoch has {corpus.updates_in(state.epoch):,} updates; on {place}"
     )
+    if mixed:
+        yield f"every stretch of a document draws its limit anew in each epoch: {', '.join(mixed)} tokens"
     yield f"it ends after {_limits(config.stop)}"
 
 
