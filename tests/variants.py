@@ -43,9 +43,7 @@ SYSTEMS = {
     },
     "group, linear over the document": {
         "group": Group(global_attention="linear"),
-        "linear": Linear(
-            map="random", gate="average", gates="layer", rescale=False, temperature="dimension", drawing="orthogonal"
-        ),
+        "linear": Linear(gate="average", gates="layer", rescale=False),
     },
     "context": context(),
     "context, as published": context(branch="published", sentences=1),
