@@ -8,7 +8,7 @@ from docmt import decoding
 from docmt.decoding import search
 from docmt.decoding.ensemble import common_needs, members_of
 from docmt.decoding.frame import Row
-from docmt.decoding.search import split_stream
+from docmt.decoding.stream import Stream
 from docmt.model import ModelConfig, Reading, TranslationModel, pack
 from docmt.text import SpecialTokens
 
@@ -167,7 +167,7 @@ def greedy(model, piece, config):
 
 
 def words_of(said):
-    return split_stream(said, [0.0] * len(said), SPECIALS)[0]
+    return Stream(SPECIALS).split(said, [0.0] * len(said))[0]
 
 
 def plainly_translated(model, document, find):

@@ -40,6 +40,7 @@ WITH_FAMILIES = {
     "context lstm, thumt": {"family": "thumt", **context(representation="bilstm")},
     "multihop, thumt": {"family": "thumt", **multihop()},
     "hierarchical, thumt": {"family": "thumt", **hierarchical()},
+    **{f"{name}, rfa": {"family": "rfa", **SYSTEMS[name]} for name in SYSTEMS if name.startswith("concat")},
 }
 
 

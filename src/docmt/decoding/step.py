@@ -151,7 +151,7 @@ def _own_cache(
 ) -> Cache:
     """For the hypotheses' own states, which are as `like` [d]."""
     if isinstance(attentions[0], LinearAttention):
-        return LinearSelfCache(len(attentions), attentions[0].averaging)
+        return LinearSelfCache(len(attentions), attentions[0].averaging, attentions[0].joined)
     if sight.part == "before":
         return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, sight)
     if sight.part == "sentence" and not single:

@@ -32,7 +32,8 @@ class LinearAttention(Attention):
     how much of all so far is left to the next.
     """
 
-    def __init__(self, width: int, heads: int, sight: Sight, options: Linear) -> None:
+    def __init__(self, width: int, heads: int, sight: Sight, options: Linear, joined: bool = False) -> None:
+        """joined: the first token of a sentence ends the one before (`SentenceFrame`), and belongs to it here."""
         super().__init__(width, heads, sight)
         own = sight.memory == "self"
         self.features = RandomFeatures(
@@ -44,6 +45,7 @@ class LinearAttention(Attention):
         )
         self.rescaled = options.rescale and not own
         self.averaging = options.gate == "average"
+        self.joined = joined
         self.gate: nn.Linear | None = None
         if sight.causal and options.gate != "none":
             self.gate = nn.Linear(width, heads if options.gates == "head" else 1)
@@ -77,8 +79,9 @@ class LinearAttention(Attention):
         if self.gate is not None:
             if pattern.sentences is None:
                 raise ValueError("a gate needs to know where sentences end")
-            ends = (pattern.sentences.ends - 1).clamp(min=0).to(x.device)
-            faded = Fading.of(self.gates(memory[ends]), pattern.sentences, pattern.keys, self.averaging)
+            sentences = pattern.sentences.borders_later(pattern.keys) if self.joined else pattern.sentences
+            ends = (sentences.ends - 1).clamp(min=0).to(x.device)
+            faded = Fading.of(self.gates(memory[ends]), sentences, pattern.keys, self.averaging)
             key = shown.key if faded.fresh is None else shown.key * faded.fresh[..., None]
             shown = shown._replace(key=key, fading=faded.fading)
         return self.asked(x, directions), shown
