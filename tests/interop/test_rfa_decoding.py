@@ -1,13 +1,12 @@
 """The search of converted RFA models against what the authors' code found (tests/data/rfa_tiny/README.md)."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import rfa
 
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.decoding.frame import Row
+from docmt.decoding.rfa import RfaRules
 from docmt.decoding.search import search
 
 DECODED = sorted(
@@ -54,10 +53,10 @@ def found(model, windows, prefixes, config):
 
 def check(hypotheses, wanted):
     """Tokens and scores of all hypotheses of a search."""
-    tokens = [
-        rfa.OURS[[token for sentence in own.sentences for token in (*sentence, 0)]].tolist()[:-1] + [rfa.END]
-        for own in hypotheses
-    ]
+    tokens = []
+    for own in hypotheses:
+        said = [token for sentence in own.sentences for token in (*sentence, rfa.SPECIALS.bos)][:-1]
+        tokens.append([*rfa.OURS[said].tolist(), rfa.END])
     assert tokens == [own["tokens"] for own in wanted]
     assert [own.score for own in hypotheses] == pytest.approx([own["score"] for own in wanted], abs=1e-5)
 
@@ -84,19 +83,19 @@ def test_windows_at_once(variant, file, length, models):
 
 @pytest.mark.parametrize("length", [2, 4])
 @pytest.mark.parametrize(("variant", "file"), DECODED)
-def test_windows_after_true_translations(variant, file, length, models):
+def test_windows_after_true_translations(variant, file, length, models, monkeypatch):
     """As they measure in training, where the length limit does not know of the prefix."""
     record, model = rfa.read_json(variant, file), models(variant)
     if f"gold_prefix_L{length}" not in record:
         pytest.skip(f"{variant} has no such windows in {file}")
-    config = settings_of(record)
+    monkeypatch.setattr(RfaRules, "_limit", staticmethod(_limit_of_window))
     for window, prefix, wanted in zip(*windows_of(variant, length), record[f"gold_prefix_L{length}"], strict=True):
-        said, context = (sum(len(sentence) + 1 for sentence in own) for own in (prefix, window[: len(prefix)]))
-        extra = config.max_length_extra - said + config.max_length_ratio * context
-        own = replace(config, max_length_extra=max(extra, 1.0)) if extra >= 1 else None
-        if own is None:
-            continue
-        check(found(model, [window], [prefix], own)[0], wanted)
+        check(found(model, [window], [prefix], settings_of(record))[0], wanted)
+
+
+def _limit_of_window(row, config):
+    window = sum(row.lengths) + len(row.lengths)
+    return int(config.max_length_ratio * window + config.max_length_extra)
 
 
 @pytest.mark.parametrize(("variant", "file"), DECODED)
