@@ -135,12 +135,12 @@ def renamed(name: str, names: Sequence[tuple[str, str]]) -> str:
 def read_dictionary(path: Path) -> list[str]:
     """The symbols of a dictionary file, in order. Raises DocmtError for what is none."""
     symbols = []
-    for number, line in enumerate(read_symbols(path, "the dictionary"), 1):
+    for place, line in enumerate(read_symbols(path, "the dictionary"), 1):
         if not line:
             continue
-        symbol, _, count = line.rpartition(" ")
-        if not symbol or not count.isdigit():
-            raise DocmtError(f"line {number} of {path} is not a symbol and its count: give the checkpoint's dict.*.txt")
+        symbol, _, times = line.rpartition(" ")
+        if not symbol or not times.isdigit():
+            raise DocmtError(f"line {place} of {path} is not a symbol and its count: give the checkpoint's dict.*.txt")
         symbols.append(symbol)
     return symbols
 
@@ -148,7 +148,7 @@ def read_dictionary(path: Path) -> list[str]:
 def made_up(symbols: Sequence[str], missing: int) -> list[str]:
     """The symbols with which fairseq fills a dictionary up to a multiple of 8."""
     known = set(symbols)
-    names = (f"madeupword{number:04d}" for number in count())
+    names = (f"madeupword{place:04d}" for place in count())
     return list(islice((name for name in names if name not in known), missing))
 
 
@@ -190,12 +190,14 @@ def _arguments(path: Path) -> dict[str, Any]:
 
 
 def needed(values: Mapping[str, Any], name: str) -> Any:
+    """The argument. Raises DocmtError where it is missing."""
     if name not in values:
         raise DocmtError(f"the checkpoint's arguments lack {name}: give the arguments it was trained with")
     return values[name]
 
 
 def number(values: Mapping[str, Any], name: str, default: float) -> float:
+    """The argument, or the default where it is missing or None. Raises DocmtError for what is no number."""
     value = values.get(name)
     if value is None:
         return default
@@ -205,6 +207,7 @@ def number(values: Mapping[str, Any], name: str, default: float) -> float:
 
 
 def choice(values: Mapping[str, Any], name: str, known: Mapping[str, str]) -> str:
+    """What docmt calls the argument's value. Raises DocmtError for one that is not known, or missing."""
     value = needed(values, name)
     if value not in tuple(known):
         raise DocmtError(
