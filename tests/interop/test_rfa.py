@@ -104,6 +104,7 @@ def test_a_temperature_that_is_not_learned_is_that_of_the_arguments(given):
         ({"decoder_attention_heads": 2}, "encoder_attention_heads = 4 and decoder_attention_heads = 2"),
         ({"use_sentential_gate": True}, "decay_sentential_gate and use_sentential_gate"),
         ({"causal_proj_dim": None}, "lack causal_proj_dim"),
+        ({"context_size": None}, "lack context_size"),
         ({"context_size": "three"}, "context_size = 'three', which is no number"),
         ({"context_size": -1}, r"model\.concat\.sentences"),
     ],

@@ -14,20 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import docmt.interop.fairseq_files as fairseq
 from docmt.errors import DocmtError
-from docmt.interop.fairseq_files import (
-    NAMES,
-    check_arguments,
-    check_copies,
-    choice,
-    made_up,
-    needed,
-    number,
-    read_checkpoint,
-    read_dictionary,
-    renamed,
-    sizes,
-)
 from docmt.interop.loading import load_renamed
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.rfa import UNKNOWN_TO_RFA
@@ -40,7 +28,7 @@ _NAMES = (
     (r"\.module(?=\.)", ""),
     (r"^encoder\.cross_attention_project\.", "decoder."),
     (r"^(decoder\.layers\.\d+)\.(k_proj|v_proj|tau|sigma)", r"\1.encoder_attn.\2"),
-    *NAMES,
+    *fairseq.NAMES,
     (r"self_attn", "attention.whole"),
     (r"encoder_attn", "cross.whole"),
     (r"g_proj", "gate"),
@@ -89,9 +77,9 @@ def convert_rfa(
     """
     if output.exists():
         raise DocmtError(f"{output} exists already: choose another directory, or remove it")
-    weights, values = read_checkpoint(checkpoint, arguments)
-    target_rows = len(check_copies(checkpoint, weights, "decoder.embed_tokens.weight", [_OUTPUT]))
-    source_rows = len(check_copies(checkpoint, weights, "encoder.embed_tokens.weight", []))
+    weights, values = fairseq.read_checkpoint(checkpoint, arguments)
+    target_rows = len(fairseq.check_copies(checkpoint, weights, "decoder.embed_tokens.weight", [_OUTPUT]))
+    source_rows = len(fairseq.check_copies(checkpoint, weights, "encoder.embed_tokens.weight", []))
     source, target = _symbols(source_dictionary, source_rows), _symbols(target_dictionary, target_rows)
     config = architecture(
         values,
@@ -117,8 +105,9 @@ def architecture(
 
     Raises DocmtError naming what it cannot express.
     """
-    check_arguments(values, _FIXED)
-    sentences = number(values, "context_size", 0) + 1
+    fairseq.check_arguments(values, _FIXED)
+    fairseq.needed(values, "context_size")
+    sentences = fairseq.number(values, "context_size", 0) + 1
     everything = bool(values.get("full_supervision") or values.get("seq2seq"))
     return ModelConfig.from_dict(
         {
@@ -134,7 +123,7 @@ def architecture(
             **({"linear": _linear(values)} if linear else {}),
             "vocabulary_size": target_size,
             "source_vocabulary_size": source_size if source_size != target_size else 0,
-            **sizes(values),
+            **fairseq.sizes(values),
             "instance_tokens": instance_tokens,
         }
     )
@@ -142,7 +131,7 @@ def architecture(
 
 def _linear(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options of linear attention."""
-    choice(values, "random_feature", {"rrf": "sine and cosine"})
+    fairseq.choice(values, "random_feature", {"rrf": "sine and cosine"})
     decays, averages = bool(values.get("decay_sentential_gate")), bool(values.get("use_sentential_gate"))
     if decays and averages:
         raise DocmtError(
@@ -150,12 +139,12 @@ def _linear(values: Mapping[str, Any]) -> dict[str, Any]:
         )
     gate = {"gate": "decay" if decays else "average"} if decays or averages else {}
     return {
-        "features": needed(values, "causal_proj_dim"),
-        "cross_features": needed(values, "cross_proj_dim"),
+        "features": fairseq.needed(values, "causal_proj_dim"),
+        "cross_features": fairseq.needed(values, "cross_proj_dim"),
         "temperature": "dimension" if values.get("reparam_proj") else "head",
         "rescale": bool(values.get("norm_rescale")),
         **gate,
-        **({"gate_start": number(values, "decay_gate_bias", 0.0)} if gate else {}),
+        **({"gate_start": fairseq.number(values, "decay_gate_bias", 0.0)} if gate else {}),
     }
 
 
@@ -164,7 +153,7 @@ def rename(weights: Mapping[str, Tensor], config: ModelConfig, values: Mapping[s
     own, where theirs share them."""
     shared = {name for name, _ in _FEATURES.values()}
     kept = {name: tensor for name, tensor in weights.items() if name not in (*shared, *_POOLS, _OUTPUT)}
-    found = {renamed(name, _NAMES): tensor.float() for name, tensor in kept.items()}
+    found = {fairseq.renamed(name, _NAMES): tensor.float() for name, tensor in kept.items()}
     for side in ("source", "target"):
         found[f"{side}_tokens.weight"] = _our_rows(found[f"{side}_tokens.weight"])
     if config.chosen.linear:
@@ -174,7 +163,7 @@ def rename(weights: Mapping[str, Tensor], config: ModelConfig, values: Mapping[s
                 if matrices in weights:
                     found[f"{features}.matrices"] = weights[matrices].float()
                 if not values.get("learned_tau"):
-                    constant = number(values, temperature, 1.0)
+                    constant = fairseq.number(values, temperature, 1.0)
                     found[f"{features}.temperature"] = torch.full((config.heads, 1, 1), float(constant))
     return found
 
@@ -188,7 +177,7 @@ def _our_rows(rows: Tensor) -> Tensor:
 
 def _symbols(path: Path, rows: int) -> list[str]:
     """The words in docmt's order of ids: <s>, which their text does not have, in the place of what joins sentences."""
-    symbols = read_dictionary(path)
+    symbols = fairseq.read_dictionary(path)
     specials = _JOINS + 1
     missing = rows - specials - len(symbols)
     if not 0 <= missing < 8:  # dictionaries are padded to a multiple of 8 entries
@@ -196,7 +185,7 @@ def _symbols(path: Path, rows: int) -> list[str]:
             f"{path} has {len(symbols)} symbols, but the checkpoint {rows} rows, {specials} special tokens among them: "
             "give the dictionary of this checkpoint"
         )
-    symbols = ["<s>", *symbols, *made_up(symbols, missing)]
+    symbols = ["<s>", *symbols, *fairseq.made_up(symbols, missing)]
     if len(set(symbols)) < len(symbols):
         raise DocmtError(f"{path} has a symbol twice: give the dict.*.txt of the checkpoint")
     return symbols
