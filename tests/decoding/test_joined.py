@@ -1,5 +1,7 @@
 """Models whose sentences are joined by one mark, and the published search of such models."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from plain_search import DOCUMENTS, SHORT, SPECIALS, build, reading_of, score_documents, shifted, translate_documents
@@ -7,6 +9,7 @@ from test_search import check_steps
 
 from docmt.decoding import SearchConfig
 from docmt.decoding.frame import Row
+from docmt.decoding.search import search
 from docmt.errors import DocmtError
 from docmt.model.systems import Concat
 from variants import JOINED
@@ -51,3 +54,13 @@ def test_the_published_search_of_windows_keeps_one_sentence_each_whatever_is_sai
                 scored = score_documents(model, [document], [found.sentences], SPECIALS, config)[0]
                 assert found.score == pytest.approx(scored.score, abs=1e-5)
     assert empty
+
+
+def test_a_prefix_that_leaves_no_room_in_the_published_search_is_told():
+    model = build(**JOINED["linear, gates, keep prefix, rfa"])
+    reading, config = reading_of(model, DOCUMENTS[:1]), SearchConfig(compatibility="rfa")
+    for words, message in ((1021, ""), (1022, r"before a sentence have 1023 tokens, .* at most 1023: choose none")):
+        rows = [Row(range(3), [3, 1, 4], [[5] * words])]
+        with pytest.raises(DocmtError, match=message) if message else nullcontext():
+            [found] = search(model, model.memories(reading), rows, SPECIALS, config)[0]
+            assert (found.sentences[0], found.free_tokens) == ([5] * words, 1024)

@@ -15,6 +15,7 @@ from torch import Tensor
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.frame import Frame, OpenEnd, Progress, Row, leave_only, prefixes_of
 from docmt.decoding.stream import Stream
+from docmt.errors import DocmtError
 
 MOST = 1023
 """Tokens that their search says at most, those of a prefix counted in: it has positions for so many."""
@@ -31,11 +32,19 @@ class RfaRules(OpenEnd):
 
     @staticmethod
     def _limit(row: Row, config: SearchConfig) -> int:
-        """That of the window and its prefix together, in the order in which they add and multiply."""
+        """That of the window and its prefix together, in the order in which they add and multiply.
+
+        Raises DocmtError for a prefix after which nothing may be said.
+        """
         window = sum(row.lengths) + len(row.lengths)
         before = len(row.prefix)
         context = sum(row.lengths[:before]) + before
         said = sum(map(len, row.prefix)) + before
+        if said >= MOST:
+            raise DocmtError(
+                f"the translations before a sentence have {said} tokens, but with search.compatibility rfa all have "
+                f"at most {MOST}: choose none, or a model of fewer sentences (model.concat.sentences)"
+            )
         extra = config.max_length_extra + said - config.max_length_ratio * context
         return min(int(config.max_length_ratio * window + extra), MOST)
 

@@ -78,7 +78,7 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limi
         [_label_scores(member, batch, task.config.temperature) for member in members_of(task.model)]
     )
     frame, rules, config = task.model.parts.frame, rules_of(task.model, task.config), task.config
-    given, marks = stream_of(task.model, task.specials), 1 + frame.target_goes_on
+    said, marks = stream_of(task.model, task.specials), 1 + frame.target_goes_on
     hypotheses, reached = [], 0
     for i in indices:
         own = range(int(task.instances.own[i]), int(task.instances.last[i]))
@@ -95,9 +95,9 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limi
         free = len(stream) - len(forced)
         if config.as_published:
             free = len(stream)
-        sentences, sentence_scores = given.split(stream, worth)
+        sentences, sentence_scores = said.split(stream, worth)
         score = config.normalized(sum(sentence_scores), free)
-        counts = given.chosen(stream, set(forced))
+        counts = said.chosen(stream, set(forced))
         hypotheses.append(Hypothesis(sentences, sentence_scores, counts, score, free))
     return hypotheses
 
