@@ -78,3 +78,15 @@ ONE_OF_EACH_ORDER = [
     "hierarchical on both sides",
     "multihop",
 ]
+
+# Systems whose sentences are joined by one mark (family rfa).
+JOINED = {
+    "softmax, keep last, rfa": {"family": "rfa", **SYSTEMS["concat, keep last"]},
+    "linear, gates, keep prefix, rfa": {"family": "rfa", **SYSTEMS["concat, linear, gates"]},
+    "linear, average, keep last, rfa": {
+        "family": "rfa",
+        "system": "concat",
+        "concat": Concat(sentences=3, attention="linear"),
+        "linear": Linear(features=5, cross_features=7, gate="average", gate_start=0.5),
+    },
+}

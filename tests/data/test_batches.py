@@ -191,6 +191,22 @@ def test_collate_in_another_frame_by_hand(store: ParallelStore) -> None:
     assert batch.reading.target.documents.same_as(Spans.tile([5, 3]))
 
 
+def test_collate_of_joined_sentences_by_hand(store: ParallelStore) -> None:
+    """One mark between two sentences of an instance; decoder input begins with `</s>`, and labels end with it."""
+    frame = SentenceFrame(source_opens=False, target_goes_on=False, joined=True)
+    source, target, instances = cut_store(store)
+    batch = collate(source, target, instances, [0, 1], SpecialTokens(30), frame)
+    assert batch.reading.source.tokens.tolist() == [10, 11, 0, 12, 2, 13, 14, 15, 2]
+    assert batch.reading.source.sentences.same_as(Spans.tile([3, 2, 4]))
+    assert batch.reading.target is not None
+    assert batch.reading.target.tokens.tolist() == [2, 20, 0, 21, 22, 2, 23, 24]
+    assert batch.reading.target.sentences.same_as(Spans.tile([2, 3, 3]))
+    assert batch.labels.tolist() == [20, 0, 21, 22, 2, 23, 24, 2]
+    windows = cut_store(store, Needs(sentences=2, windows=True))
+    last = collate(*windows, [1, 2], SpecialTokens(30), frame, "last")
+    assert last.labels.tolist() == [21, 22, 2, 23, 24, 2]
+
+
 def test_words_of_documents() -> None:
     words = Words.of([[[5, 6], [7]], [], [[], [8]]])
     assert words.tokens.tolist() == [5, 6, 7, 8] and words.offsets.tolist() == [0, 2, 3, 3, 4]

@@ -8,7 +8,7 @@ from docmt import decoding
 from docmt.decoding import search
 from docmt.decoding.ensemble import common_needs, members_of
 from docmt.decoding.frame import Row
-from docmt.decoding.search import split_stream
+from docmt.decoding.marks import Marks
 from docmt.model import ModelConfig, Reading, TranslationModel, pack
 from docmt.text import SpecialTokens
 
@@ -31,8 +31,22 @@ def build(seed: int = 1, **options) -> TranslationModel:
     return model.eval()
 
 
-def marked(document):
-    return [[SPECIALS.bos, *sentence, SPECIALS.eos] for sentence in document]
+def joins(model):
+    """Whether sentences are joined by one mark, `<s>`, and the last is closed by `</s>` (`SentenceFrame`)."""
+    return members_of(model)[0].parts.frame.joined
+
+
+def marked(document, joined=False):
+    """A source, or (if its sentences are not joined) decoder input."""
+    if not joined:
+        return [[SPECIALS.bos, *sentence, SPECIALS.eos] for sentence in document]
+    *others, last = document
+    return [*([*sentence, SPECIALS.bos] for sentence in others), [*last, SPECIALS.eos]]
+
+
+def shifted(document):
+    """Joined decoder input."""
+    return [[SPECIALS.bos if number else SPECIALS.eos, *sentence] for number, sentence in enumerate(document)]
 
 
 def drafts_of(documents):
@@ -43,7 +57,9 @@ def drafts_of(documents):
 def reading_of(model, documents, aligned=None, target=None):
     """What the model reads of source documents (by default to translate all sentences), with drafts if it needs any."""
     sentences = sum(map(len, documents))
-    source, drafts = (pack([marked(document) for document in side]) for side in (documents, drafts_of(documents)))
+    source, drafts = (
+        pack([marked(document, joins(model)) for document in side]) for side in (documents, drafts_of(documents))
+    )
     return Reading(
         source,
         torch.arange(sentences) if aligned is None else torch.tensor(aligned),
@@ -84,9 +100,9 @@ class Piece:
     def whole(cls, document):
         return cls(document, list(range(len(document))))
 
-    @property
-    def forced(self):
-        return [token for sentence in self.prefix for token in (*sentence, SPECIALS.eos, SPECIALS.bos)]
+    def forced(self, joined):
+        marks = [SPECIALS.bos] if joined else [SPECIALS.eos, SPECIALS.bos]
+        return [token for sentence in self.prefix for token in (*sentence, *marks)]
 
 
 def next_scores(model, piece, said):
@@ -95,8 +111,8 @@ def next_scores(model, piece, said):
     Those of an ensemble are of the mean of its members' probabilities.
     """
     sentences = []
-    for token in [SPECIALS.bos, *said]:
-        if token == SPECIALS.bos:
+    for token in [SPECIALS.eos if joins(model) else SPECIALS.bos, *said]:
+        if token == SPECIALS.bos or not sentences:
             sentences.append([])
         sentences[-1].append(token)
     # The forward pass wants as many target sentences as are aligned; those not yet begun must not matter.
@@ -113,21 +129,25 @@ def plain_rules(model, piece, said, config):
         full = len(said) >= sum(limits) + 2 * len(limits)
         others = [token for token in range(SPECIALS.vocabulary_size) if token != SPECIALS.eod]
         return None, others if full else [SPECIALS.pad, SPECIALS.unk, SPECIALS.mask]
-    if len(said) < len(piece.forced):
-        return piece.forced[len(said)], []
+    joined = joins(model)
+    if len(said) < len(piece.forced(joined)):
+        return piece.forced(joined)[len(said)], []
     number = said.count(SPECIALS.bos)
     words = len(said) - (max(i for i, t in enumerate(said) if t == SPECIALS.bos) + 1 if number else 0)
+    is_last = number + 1 == len(limits)
     if said and said[-1] == SPECIALS.eos:
-        return SPECIALS.bos if number + 1 < len(limits) else SPECIALS.eod, []
+        return SPECIALS.eod if is_last else SPECIALS.bos, []
+    closing, other = (SPECIALS.bos, SPECIALS.eos) if joined and not is_last else (SPECIALS.eos, SPECIALS.bos)
     if words == limits[number]:
-        return SPECIALS.eos, []
-    never = [SPECIALS.bos, SPECIALS.pad, SPECIALS.unk, SPECIALS.eod, SPECIALS.mask]
-    return None, [*never, SPECIALS.eos] if words < config.min_length else never
+        return closing, []
+    never = [other, SPECIALS.pad, SPECIALS.unk, SPECIALS.eod, SPECIALS.mask]
+    return None, [*never, closing] if words < config.min_length else never
 
 
 @torch.no_grad()
 def plain_beam_search(model, piece, config):
     """Beam search over one piece that recomputes every prefix; returns (score, tokens) best first."""
+    end = SPECIALS.eos if joins(model) else SPECIALS.eod
     beams, ended = [(0.0, 0, [])], []
     while beams and len(ended) < config.beam:
         candidates = []
@@ -146,17 +166,17 @@ def plain_beam_search(model, piece, config):
             ]
         candidates = sorted(candidates, key=lambda c: -c[0])[: 2 * config.beam]
         for i, (total, free, said) in enumerate(candidates):
-            if said[-1] == SPECIALS.eod and i < config.beam:
+            if said[-1] == end and i < config.beam:
                 ended.append((total / free**config.length_penalty, said))
-        beams = [c for c in candidates if c[2][-1] != SPECIALS.eod][: config.beam]
+        beams = [c for c in candidates if c[2][-1] != end][: config.beam]
     return sorted(ended[: config.beam], key=lambda e: -e[0])
 
 
 @torch.no_grad()
 def greedy(model, piece, config):
     """The best next token again and again, written down without beams."""
-    said = []
-    while not said or said[-1] != SPECIALS.eod:
+    said, end = [], SPECIALS.eos if joins(model) else SPECIALS.eod
+    while not said or said[-1] != end:
         forced, never = plain_rules(model, piece, said, config)
         if forced is None:
             scores = next_scores(model, piece, said)
@@ -167,7 +187,8 @@ def greedy(model, piece, config):
 
 
 def words_of(said):
-    return split_stream(said, [0.0] * len(said), SPECIALS)[0]
+    """The sentences of a whole stream; one of joined sentences has no <eod>."""
+    return Marks(SPECIALS, joined=said[-1] != SPECIALS.eod).split(said, [0.0] * len(said))[0]
 
 
 def plainly_translated(model, document, find):

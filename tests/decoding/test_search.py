@@ -12,12 +12,14 @@ from plain_search import (
     Piece,
     build,
     greedy,
+    joins,
     marked,
     plain_beam_search,
     plainly_translated,
     reading_of,
     score_documents,
     search_documents,
+    shifted,
     translate_documents,
     words_of,
 )
@@ -30,11 +32,12 @@ from docmt.decoding.task import Task
 from docmt.errors import DocmtError
 from docmt.model import pack
 from docmt.model.systems import Concat, Needs
-from variants import FRAMED, ONE_OF_EACH_ORDER, SYSTEMS, context, hierarchical, multihop
+from variants import FRAMED, JOINED, ONE_OF_EACH_ORDER, SYSTEMS, context, hierarchical, multihop
 
 # Other marks around sentences, with the systems that the family has.
+PLAIN = {**SYSTEMS, **JOINED}
 WITH_FAMILIES = {
-    **SYSTEMS,
+    **PLAIN,
     "sentence, thumt": {"family": "thumt", "system": "sentence"},
     "context, thumt": {"family": "thumt", **context(branch="published")},
     "context lstm, thumt": {"family": "thumt", **context(representation="bilstm")},
@@ -43,10 +46,10 @@ WITH_FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("system", FRAMED)
+@pytest.mark.parametrize("system", [*FRAMED, *JOINED])
 @pytest.mark.parametrize("settings", [{"beam": 1}, {"beam": 3, "length_penalty": 0.6}, {"beam": 4, "min_length": 3}])
 def test_search_equals_the_plain_one(system, settings):
-    model = build(**SYSTEMS[system])
+    model = build(**PLAIN[system])
     config = SearchConfig(**settings, **SHORT, n_best=settings["beam"])
     for document in DOCUMENTS[:2]:
         expected = plain_beam_search(model, Piece.whole(document), config)
@@ -66,18 +69,18 @@ def test_open_search_equals_the_plain_one(beam):
         assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", PLAIN)
 def test_beam_one_is_greedy(system):
-    model = build(**SYSTEMS[system])
+    model = build(**PLAIN[system])
     config = SearchConfig(beam=1, **SHORT)
     document = DOCUMENTS[0]
     said = greedy(model, Piece.whole(document), config)
     assert search_documents(model, [document], config)[0][0].sentences == words_of(said)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", PLAIN)
 def test_documents_are_translated_as_by_plain_greedy_searches_in_their_order(system):
-    model = build(**SYSTEMS[system])
+    model = build(**PLAIN[system])
     config = SearchConfig(beam=1, **SHORT)
     translated = translate_documents(model, DOCUMENTS, SPECIALS, config)
     for document, (found,) in zip(DOCUMENTS, translated, strict=True):
@@ -89,9 +92,9 @@ def test_documents_are_translated_as_by_plain_greedy_searches_in_their_order(sys
         assert found.sentences == expected
 
 
-@pytest.mark.parametrize("system", [name for name in ONE_OF_EACH_ORDER if name != "document"])
+@pytest.mark.parametrize("system", [*(name for name in ONE_OF_EACH_ORDER if name != "document"), *JOINED])
 def test_documents_are_translated_as_by_plain_beam_searches_in_their_order(system):
-    model = build(**SYSTEMS[system])
+    model = build(**PLAIN[system])
     config = SearchConfig(beam=3, length_penalty=0.7, **SHORT)
     translated = translate_documents(model, DOCUMENTS[:2], SPECIALS, config)
     for document, (found,) in zip(DOCUMENTS[:2], translated, strict=True):
@@ -122,11 +125,16 @@ def check_steps(model, reading, row, streams, share_at):
             view.share(step + 1)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+def input_of(model, sentences):
+    """Decoder input."""
+    return shifted(sentences) if joins(model) else marked(sentences)
+
+
+@pytest.mark.parametrize("system", PLAIN)
 def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
-    model = build(**SYSTEMS[system])
+    model = build(**PLAIN[system])
     document = DOCUMENTS[2]
-    streams = [marked(STREAM) for _ in range(3)]
+    streams = [input_of(model, STREAM) for _ in range(3)]
     for beam, stream in enumerate(streams):
         stream[2][1] = 10 + beam  # alike until the third sentence
     reading = reading_of(model, [document])
@@ -134,13 +142,13 @@ def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
     check_steps(model, reading, row, streams, share_at=4)  # the first five positions are the same in all beams
 
 
-@pytest.mark.parametrize("system", [name for name in SYSTEMS if "group" not in name and "global" not in name])
+@pytest.mark.parametrize("system", [name for name in PLAIN if "group" not in name and "global" not in name])
 @pytest.mark.parametrize("number", [0, 2])
 def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reordering(system, number):
-    model = build(**SYSTEMS[system])
+    model = build(**PLAIN[system])
     document = DOCUMENTS[2] if model.system.order == "sentences" else DOCUMENTS[1]
     number = number if model.system.order == "sentences" else 0
-    streams = [marked([[20, 21, 10 + beam, 22, 23]]) for beam in range(3)]
+    streams = [input_of(model, [[20, 21, 10 + beam, 22, 23]]) for beam in range(3)]
     reading = reading_of(model, [document], [number])
     check_steps(model, reading, Row([number], [len(document[number])]), streams, share_at=2)
 

@@ -12,6 +12,7 @@ WITH_FAMILIES = {
     "sentence, thumt": {"family": "thumt", "system": "sentence"},
     "context, thumt": {"family": "thumt", **context(branch="published")},
     "multihop, thumt": {"family": "thumt", **multihop()},
+    "concat, rfa": {"family": "rfa", **SYSTEMS["concat, linear, gates"]},
 }
 SOURCES = [*DOCUMENTS, [[5, 6], [], [7], []], [[], [8, 9]]]
 TARGETS = [

@@ -25,6 +25,7 @@ WITH_FAMILIES = {
     **SYSTEMS,
     "context, thumt": {"family": "thumt", **context(branch="published")},
     "hierarchical, thumt": {"family": "thumt", **hierarchical()},
+    "concat, rfa": {"family": "rfa", **SYSTEMS["concat, linear, gates"]},
 }
 TARGETS = [OF_LONG[0], [[9], [10, 11], [12]], *OF_LONG[1:3], [[9], [10, 11], [13, 9]], *OF_LONG[3:]]
 

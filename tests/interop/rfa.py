@@ -1,136 +1,82 @@
-"""Models and rows of the RFA fixtures, read into docmt's model."""
+"""Models and rows of the RFA fixtures, converted, and laid out as docmt lays out windows."""
 
 import json
-import math
 
 import numpy as np
 import torch
 from folders import Variants
-from safetensors.torch import load_file
 
-from docmt.model import ModelConfig, Packed, Spans, TranslationModel
-from docmt.model.parts import Head, Parts, token_embedding
-from docmt.model.reading import Reading
-from docmt.model.sizes import Linear
-from docmt.model.systems import Concat
+from docmt.data import Instances, Words, collate
+from docmt.interop import convert_rfa
+from docmt.interop.fairseq_files import renamed
+from docmt.interop.rfa import _NAMES, _our_rows
+from docmt.text import SpecialTokens
 
 FIXTURES = Variants("rfa_tiny")
-SEPARATOR, PADDING = 4, 1
-VARIANTS = [name for name in FIXTURES.names if name != "softmax"]
+SEPARATOR, PADDING, END = 4, 1, 2
+VARIANTS = FIXTURES.names
+LINEAR = [name for name in VARIANTS if name != "softmax"]
+ROWS = 40
+SPECIALS = SpecialTokens(ROWS + 2)
+OURS = torch.arange(ROWS)
+OURS[[0, SEPARATOR]] = OURS[[SEPARATOR, 0]].clone()
+"""[40] our id of each of theirs (and the other way round): the separator and `<s>` change places."""
 
 
-class RfaParts(Parts):
-    """Their conventions: a matrix of embeddings for each side, that of the target for the output as well."""
-
-    def embeddings(self):
-        sizes = self.sizes
-        return {
-            "source_tokens": token_embedding(sizes.vocabulary_size, sizes.width),
-            "target_tokens": token_embedding(sizes.vocabulary_size, sizes.width),
-            "source_positions": self._positions(),
-            "target_positions": self._positions(),
-        }
-
-    def lookup(self, model, side, tokens):
-        return model.get_submodule(f"{side}_tokens")(tokens) * math.sqrt(self.sizes.width)
-
-    def head(self, model):
-        return Head(model.get_submodule("target_tokens").get_parameter("weight"))
+def read_json(*path):
+    return json.loads(FIXTURES.needed(*path).read_text())
 
 
-def arguments(variant):
-    return json.loads(FIXTURES.needed(variant, "args.json").read_text())
+def given(variant):
+    """What converts a variant: its checkpoint and the options."""
+    return {
+        "checkpoint": FIXTURES.path / read_json(variant, "args.json")["weights"],
+        "source_dictionary": FIXTURES.path / "dict.src.txt",
+        "target_dictionary": FIXTURES.path / "dict.tgt.txt",
+        "arguments": FIXTURES.path / variant / "args.json",
+    }
 
 
-def config(variant):
-    own = arguments(variant)["args"]
-    gate = "decay" if own["decay_sentential_gate"] else "average" if own["use_sentential_gate"] else "none"
-    linear = Linear(
-        map="random",
-        features=own["causal_proj_dim"],
-        cross_features=own["cross_proj_dim"],
-        gate=gate,
-        rescale=own["norm_rescale"],
-        temperature="dimension" if own["reparam_proj"] else "head",
-    )
-    sizes = {"width": 32, "feed_forward": 64, "heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
-    return ModelConfig(
-        system="concat",
-        concat=Concat(attention="linear"),
-        linear=linear,
-        vocabulary_size=40,
-        activation="gelu",
-        **sizes,
-    )
+def convert(variant, directory):
+    """The variant as a model directory of its name."""
+    return convert_rfa(output=directory / variant, **given(variant))
 
 
-def model_of(variant, monkeypatch):
-    """The variant as a docmt model in float64."""
-    monkeypatch.setattr("docmt.model.transformer.FAMILIES", {"docmt": RfaParts})
-    made = TranslationModel(config(variant)).double().eval()
-    theirs = load_file(FIXTURES.path / arguments(variant)["weights"])
-    weights = {docmt_name(name): value for name, value in theirs.items() if not name.endswith("random_matrices_eval")}
-    own = arguments(variant)["args"]
-    for layer in range(2):
-        for place, side in (("attention", "decoder"), ("cross", "encoder.cross_attention_project")):
-            features = f"decoder.{layer}.{place}.whole.features"
-            weights[f"{features}.matrices"] = theirs[f"{side}.random_matrices_eval"]
-            if own["reparam_proj"]:
-                temperature = own["causal_tau" if place == "attention" else "cross_tau"]
-                weights[f"{features}.temperature"] = torch.full((4, 1, 1), temperature)
-    if made.system.linear and made.config.linear.gate == "none":
-        weights = {name: value for name, value in weights.items() if ".whole.gate." not in name}
-    made.load_state_dict(weights)
-    return made
-
-
-def docmt_name(name):
+def our_name(name):
     """Where a weight of theirs stands in docmt's model."""
-    if name.endswith("embed_tokens.weight"):
-        return "source_tokens.weight" if name.startswith("encoder") else "target_tokens.weight"
-    name = name.replace(".module", "")
-    if name.startswith("encoder.cross_attention_project.layers."):
-        name = name.replace("encoder.cross_attention_project.layers.", "decoder.layers.").replace(".layers.", ".")
-        side, layer, *rest = name.split(".")
-        name = ".".join([side, layer, "encoder_attn", *rest])
-    name = name.replace(".layers.", ".")
-    for theirs, ours in (
-        ("self_attn_layer_norm", "attention_residual.norm"),
-        ("encoder_attn_layer_norm", "cross_residual.norm"),
-        ("final_layer_norm", "feed_forward_residual.norm"),
-        ("self_attn.", "attention.whole."),
-        ("encoder_attn.", "cross.whole."),
-        ("fc1", "feed_forward.inner"),
-        ("fc2", "feed_forward.outer"),
-        ("q_proj", "query"),
-        ("k_proj", "key"),
-        ("v_proj", "value"),
-        ("out_proj", "output"),
-        ("g_proj", "gate"),
-        ("whole.tau", "whole.features.temperature"),
-        ("whole.sigma", "whole.features.scales"),
-    ):
-        name = name.replace(theirs, ours)
-    return name
+    return renamed(name, _NAMES)
 
 
-def packed(rows):
-    """Rows [B, L] without their padding as documents whose sentences end with a separator."""
-    documents = [row[row != PADDING].tolist() for row in rows]
-    sentences = []
-    for tokens in documents:
-        ends = [place + 1 for place, token in enumerate(tokens) if token == SEPARATOR]
-        borders = [0, *ends, len(tokens)] if not ends or ends[-1] < len(tokens) else [0, *ends]
-        sentences += np.diff(borders).tolist()
-    tokens = torch.tensor([token for own in documents for token in own])
-    return Packed(tokens, Spans.tile(sentences), Spans.tile([len(own) for own in documents]))
+def in_our_order(name, value):
+    """A weight (or its gradient) of theirs as it stands in docmt's model."""
+    return _our_rows(value) if "embed_tokens" in name else value
 
 
-def reading(windows):
-    """The test batch of windows of so many sentences."""
+def sentences_of(row):
+    """The sentences of a padded row, without its marks."""
+    sentences = [[]]
+    for token in row.tolist():
+        if token == SEPARATOR:
+            sentences.append([])
+        elif token not in (PADDING, END):
+            sentences[-1].append(token)
+    return sentences
+
+
+def batch_of(model, sources, targets):
+    """Windows of sentences, each read as one instance."""
+    ends = np.cumsum([len(window) for window in sources])
+    first = ends - [len(window) for window in sources]
+    instances = Instances(np.arange(len(ends)), first, first, first, ends, ends - first)
+    words = Words.of(sources), Words.of(targets)
+    return collate(*words, instances, range(len(ends)), SPECIALS, model.parts.frame)
+
+
+def reading(model, windows):
+    """The test batch of windows of so many sentences, and what it is in theirs."""
     batch = np.load(FIXTURES.path / f"batch_L{windows}.npz")
-    source, target = packed(batch["src_tokens"]), packed(batch["prev_output_tokens"])
-    return Reading(source, torch.arange(len(target.sentences)), target), batch
+    sources, targets = ([sentences_of(row) for row in batch[side]] for side in ("src_tokens", "target"))
+    return batch_of(model, sources, targets), batch
 
 
 def real(values, padded):

@@ -1,6 +1,6 @@
 """Random feature attention and its gate against what the authors' code computed (tests/data/rfa_tiny/README.md)."""
 
-import json
+from copy import deepcopy
 from functools import partial
 from itertools import pairwise
 
@@ -146,93 +146,124 @@ def test_cross_attention(numbers, rescaled, chunk):
     torch.testing.assert_close(found, expected, **CLOSE)
 
 
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A function that gives a converted model in float64, as new."""
+    directory, made = tmp_path_factory.mktemp("converted"), {}
+
+    def model(variant):
+        if variant not in made:
+            made[variant] = rfa.convert(variant, directory).double()
+        made[variant].zero_grad()
+        return deepcopy(made[variant])
+
+    return model
+
+
+def theirs(logits):
+    """Logits [n, V] in the order of their ids; there are none for <eod> and <mask>."""
+    assert logits[:, rfa.ROWS :].isneginf().all()
+    return logits[:, rfa.OURS]
+
+
 @pytest.mark.parametrize("windows", [1, 2, 4])
 @pytest.mark.parametrize("variant", rfa.VARIANTS)
-def test_logits_of_whole_models(variant, windows, monkeypatch):
+def test_logits_of_whole_models(variant, windows, models):
     """All rows in one pass, as theirs give each alone."""
     stored = np.load(rfa.FIXTURES.needed(variant, f"out_L{windows}.npz"))
-    model, (read, batch) = rfa.model_of(variant, monkeypatch), rfa.reading(windows)
+    model = models(variant)
+    (batch, row) = rfa.reading(model, windows)
+    read = batch.reading
+    assert rfa.OURS[read.source.tokens].tolist() == rfa.real(row["src_tokens"], row["src_tokens"]).tolist()
+    assert rfa.OURS[read.target.tokens].tolist() == rfa.real(row["prev_output_tokens"], row["target"]).tolist()
+    assert rfa.OURS[batch.labels].tolist() == rfa.real(row["target"], row["target"]).tolist()
     with torch.no_grad():
         source = model.encode(read.source)
-        logits = model.project(model(read))
-    torch.testing.assert_close(source, rfa.real(stored["encoder_out"], batch["src_tokens"]), rtol=0, atol=1e-5)
-    wanted = rfa.real(stored["logits_alone"], batch["prev_output_tokens"])
+        logits = theirs(model.project(model(read)))
+    torch.testing.assert_close(source, rfa.real(stored["encoder_out"], row["src_tokens"]), rtol=0, atol=1e-5)
+    wanted = rfa.real(stored["logits_alone"], row["prev_output_tokens"])
     torch.testing.assert_close(logits, wanted, rtol=0, atol=1e-5)
 
 
-def smoothed_losses(model, read, batch):
+def smoothed_losses(model, batch):
     """[B] the label-smoothed loss of each row in nats, as theirs: 0.1 of it spread over all classes."""
-    labels = rfa.real(batch["target"][..., None], batch["target"])[:, 0].long()
-    scores = model.project(model(read)).log_softmax(-1)
-    right = scores.gather(1, labels[:, None])[:, 0]
+    scores = theirs(model.project(model(batch.reading))).log_softmax(-1)
+    right = scores.gather(1, rfa.OURS[batch.labels][:, None])[:, 0]
     loss = -(0.9 * right + 0.1 * scores.mean(-1))
-    return torch.stack([part.sum() for part in loss.split(read.target.documents.lengths.tolist())])
+    return torch.stack([part.sum() for part in loss.split(batch.reading.target.documents.lengths.tolist())])
 
 
 @pytest.mark.parametrize("variant", rfa.VARIANTS)
-def test_losses_and_gradients(variant, monkeypatch):
+def test_losses_and_gradients(variant, models):
     stored = np.load(rfa.FIXTURES.needed(variant, "out_L4.npz"))
-    norms = json.loads(rfa.FIXTURES.needed(variant, "grad_norms.json").read_text())
+    norms = rfa.read_json(variant, "grad_norms.json")
     whole = np.load(rfa.FIXTURES.needed(variant, "grads.npz"))
-    model, (read, batch) = rfa.model_of(variant, monkeypatch), rfa.reading(4)
-    losses = smoothed_losses(model, read, batch)
+    model = models(variant)
+    losses = smoothed_losses(model, rfa.reading(model, 4)[0])
     torch.testing.assert_close(losses.detach(), torch.from_numpy(stored["loss_alone"]), rtol=1e-5, atol=0)
     losses.sum().backward()
     found = {name: parameter.grad for name, parameter in model.named_parameters()}
-    checked = 0
+    checked = set()
     for name, norm in zip(norms["names"], norms["eval_alone"], strict=True):
-        ours = rfa.docmt_name(name)
-        if name.endswith("random_matrices_eval") or norm is None or ours not in found:
+        if name.endswith("random_matrices_eval") or norm is None:
             continue
-        checked += 1
-        assert float(found[ours].norm()) == pytest.approx(norm, rel=1e-5, abs=1e-4), name
-    assert checked >= len(found) - 2
+        checked.add(rfa.our_name(name))
+        assert float(found[rfa.our_name(name)].norm()) == pytest.approx(norm, rel=1e-5, abs=1e-4), name
+    assert checked == set(found)
     for name in whole.files:
         mode, parameter = name.split("/")
         if mode == "eval_alone" and not name.endswith("random_matrices_eval"):
-            wanted = torch.from_numpy(whole[name]).double()
+            wanted = rfa.in_our_order(name, torch.from_numpy(whole[name]).double())
             scale = max(1.0, float(wanted.abs().max()))
-            torch.testing.assert_close(found[rfa.docmt_name(parameter)] / scale, wanted / scale, rtol=0, atol=5e-5)
+            torch.testing.assert_close(found[rfa.our_name(parameter)] / scale, wanted / scale, rtol=0, atol=5e-5)
 
 
-@pytest.mark.parametrize("variant", rfa.VARIANTS)
-def test_logits_with_the_features_of_a_training_pass(variant, monkeypatch):
-    stored = np.load(rfa.FIXTURES.needed(variant, "train_mode_L4.npz"))
-    model, (read, batch) = rfa.model_of(variant, monkeypatch), rfa.reading(4)
+def set_features(model, causal, cross):
+    """Puts in the matrices [layers, H, D, k] that were drawn for a training pass of theirs."""
     with torch.no_grad():
-        for number, layer in enumerate(model.decoder):
-            layer.attention.whole.features.matrices.copy_(torch.from_numpy(stored["causal_matrices"][number]))
-            layer.cross.whole.features.matrices.copy_(torch.from_numpy(stored["cross_matrices"][number]))
-        logits = model.project(model(read))
-    wanted = rfa.real(stored["logits_alone"], batch["prev_output_tokens"])
+        for layer, own, source in zip(model.decoder, causal, cross, strict=True):
+            layer.attention.whole.features.matrices.copy_(torch.from_numpy(own))
+            layer.cross.whole.features.matrices.copy_(torch.from_numpy(source))
+
+
+@pytest.mark.parametrize("variant", rfa.LINEAR)
+def test_logits_with_the_features_of_a_training_pass(variant, models):
+    stored = np.load(rfa.FIXTURES.needed(variant, "train_mode_L4.npz"))
+    model = models(variant)
+    set_features(model, stored["causal_matrices"], stored["cross_matrices"])
+    batch, row = rfa.reading(model, 4)
+    with torch.no_grad():
+        logits = theirs(model.project(model(batch.reading)))
+    wanted = rfa.real(stored["logits_alone"], row["prev_output_tokens"])
     torch.testing.assert_close(logits, wanted, rtol=0, atol=3e-5)
 
 
 @pytest.mark.parametrize("variant", rfa.VARIANTS)
-def test_token_by_token_is_as_the_whole_pass(variant, monkeypatch):
+def test_token_by_token_is_as_the_whole_pass(variant, models):
     """And so as theirs: the states of attention that decoding keeps, over windows of several sentences."""
     stored = np.load(rfa.FIXTURES.needed(variant, "out_L4.npz"))
-    model, (read, batch) = rfa.model_of(variant, monkeypatch), rfa.reading(4)
-    wanted = rfa.real(stored["logits_alone"], batch["prev_output_tokens"])
+    model = models(variant)
+    batch, row = rfa.reading(model, 4)
+    read = batch.reading
+    wanted = rfa.real(stored["logits_alone"], row["prev_output_tokens"])
+    sentences = read.target.sentences.lengths.tolist()
     reached = 0
-    for document, (start, length) in enumerate(
-        zip(read.target.documents.starts.tolist(), read.target.documents.lengths.tolist(), strict=True)
-    ):
-        inside = [s for s, at in enumerate(read.target.sentences.starts.tolist()) if start <= at < start + length]
-        memories = model.memories(read)
-        view = StepView(model, memories, [Row(_source_sentences(read, document), [1])], beams=1)
-        offsets = [offset for s in inside for offset in range(int(read.target.sentences.lengths[s]))]
+    for document in read.target.documents.starts.tolist():
+        first = int(read.target.sentences.holding(torch.tensor([document])))
+        last = next((s for s in range(first + 1, len(sentences)) if read.target.tokens[reached_at(read, s)] == 2), None)
+        inside = range(first, len(sentences) if last is None else last)
+        view = StepView(model, model.memories(read), [Row(list(inside), [1])], beams=1)
+        offsets = [offset for s in inside for offset in range(sentences[s])]
         with torch.no_grad():
             for step, offset in enumerate(offsets):
-                token = read.target.tokens[start + step, None]
+                token = read.target.tokens[document + step, None]
                 view.begin(torch.tensor([offset]), torch.tensor([inside[0]]))
                 states = model.decode(model.embed_step(token, torch.tensor([step])), view)
-                torch.testing.assert_close(model.project(states)[0], wanted[reached], rtol=0, atol=1e-5)
+                torch.testing.assert_close(theirs(model.project(states))[0], wanted[reached], rtol=0, atol=1e-5)
                 reached += 1
     assert reached == len(wanted)
 
 
-def _source_sentences(read, document):
-    """The numbers of the source sentences of a document."""
-    start, end = int(read.source.documents.starts[document]), int(read.source.documents.ends[document])
-    return [s for s, at in enumerate(read.source.sentences.starts.tolist()) if start <= at < end]
+def reached_at(read, sentence):
+    """Where a sentence of the target begins: with `</s>` where it is the first of its window."""
+    return int(read.target.sentences.starts[sentence])

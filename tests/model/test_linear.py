@@ -211,3 +211,9 @@ def test_training_draws_anew_and_evaluation_takes_what_the_checkpoint_has():
     assert not torch.equal(other.directions(), features.directions())
     other.load_state_dict(features.state_dict())
     assert torch.equal(other.directions(), features.directions())
+
+
+def test_where_sentences_fade_whose_first_token_ends_the_one_before():
+    sentences, documents = Spans.tile([3, 2, 1, 4, 1, 2]), Spans.tile([5, 1, 7])
+    assert sentences.borders_later(documents).lengths.tolist() == [4, 1, 1, 5, 1, 1]
+    assert sentences.borders_later(sentences).same_as(sentences)

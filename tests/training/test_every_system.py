@@ -24,6 +24,12 @@ SYSTEMS = {
     "concat": {"model__system": "concat", "model__concat": Concat(sentences=2)},
     "concat, last sentence": {"model__system": "concat", "model__concat": Concat(sentences=2, loss="last")},
     "concat, padding windows": {"model__system": "concat", "model__concat": Concat(sentences=2, padding_windows=True)},
+    "concat, rfa": {
+        "model__family": "rfa",
+        "model__system": "concat",
+        "model__concat": Concat(sentences=2, attention="linear"),
+        "model__linear": Linear(features=8, cross_features=8, gate="decay"),
+    },
     "context": {"model__system": "context"},
     "context, as published": {"model__system": "context", "model__context": Context(branch="published")},
     "context in the encoder": {"model__system": "context", "model__context": Context(side="encoder")},
@@ -85,7 +91,7 @@ def test_label_tokens_are_known_before_collating(name, change, drafted):
         assert corpus.train.batch(indices).tokens == corpus.train.label_tokens(indices)
         total += corpus.train.label_tokens(indices)
     words = len(drafted.split("train").target_tokens) + 2 * len(drafted.split("train").target_lengths)
-    windows = name in ("concat", "concat, padding windows")
+    windows = name in ("concat", "concat, padding windows", "concat, rfa")
     assert (total > words) if windows else (total == words)  # in windows sentences are predicted more than once
 
 
@@ -154,7 +160,9 @@ def test_freezing_everything_is_refused(name, change, sentence_run):
         train(change(**SYSTEMS[name], initialize_from=sentence_run, freeze="loaded"))
 
 
-@pytest.mark.parametrize("name", [name for name in SYSTEMS if name != "group" and "as published" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in SYSTEMS if name != "group" and not name.endswith(("as published", "rfa"))]
+)
 def test_a_new_model_says_what_the_sentence_model_says(name, change, sentence_run, store):
     """Bit for bit: of documents (context), or of documents of one sentence (document, concat)."""
     sentence = load_model(sentence_run)

@@ -13,14 +13,19 @@ from docmt.model.systems import Context
 from docmt.settings import check_number, range_of
 
 USAGE = """fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
+fairseq-rfa CHECKPOINT --source_dictionary FILE --target_dictionary FILE -o DIRECTORY [options]
 thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]"""
 EXAMPLES = (
     "docmt convert fairseq-gtransformer checkpoint_best.pt --dictionary dict.en.txt -o MODEL",
+    "docmt convert fairseq-rfa checkpoint_best.pt --source_dictionary dict.zh.txt --target_dictionary dict.en.txt -o "
+    "MODEL",
     "docmt convert thumt model.npz --source_vocabulary vocab.zh.txt --target_vocabulary vocab.en.txt -o MODEL",
 )
 DEFAULTS: dict[str, Any] = {
     "dictionary": None,
     "sentences": False,
+    "source_dictionary": None,
+    "target_dictionary": None,
     "source_vocabulary": None,
     "target_vocabulary": None,
     "context_sentences": 2,
@@ -28,6 +33,7 @@ DEFAULTS: dict[str, Any] = {
 # What each family takes besides the checkpoint, the output and its arguments: needed, then optional.
 OPTIONS = {
     "fairseq-gtransformer": (("dictionary",), ("sentences",)),
+    "fairseq-rfa": (("source_dictionary", "target_dictionary"), ()),
     "thumt": (("source_vocabulary", "target_vocabulary"), ("context_sentences",)),
 }
 
@@ -35,12 +41,16 @@ OPTIONS = {
 def run(arguments: Sequence[str]) -> int:
     """Writes a model directory from a checkpoint of another toolkit."""
     options = parse(parser(), arguments)
-    from docmt.interop import convert_gtransformer, convert_thumt  # torch takes a while to load: not for --help
+    from docmt.interop import convert_gtransformer, convert_rfa, convert_thumt  # torch loads slowly: not for --help
 
     check_number("--context_sentences", options.context_sentences, range_of(Context, "sentences"))
     check_number("--instance_tokens", options.instance_tokens, range_of(Sizes, "instance_tokens"))
     given = _given(options)
-    converters: dict[str, Any] = {"fairseq-gtransformer": convert_gtransformer, "thumt": convert_thumt}
+    converters: dict[str, Any] = {
+        "fairseq-gtransformer": convert_gtransformer,
+        "fairseq-rfa": convert_rfa,
+        "thumt": convert_thumt,
+    }
     model = converters[options.family](
         options.checkpoint,
         output=options.output,
@@ -58,18 +68,19 @@ def parser() -> Parser:
     made = make_parser(
         "convert",
         "Turns a checkpoint of another toolkit into a docmt model directory. fairseq-gtransformer: a checkpoint of the "
-        "published G-Transformer code (Bao et al. 2021). thumt: a checkpoint of the published code of Zhang et al. "
-        "(2018), its variables saved by name as .safetensors or .npz. The model translates text that is split into "
-        "symbols as its training data was.",
+        "published G-Transformer code (Bao et al. 2021). fairseq-rfa: one of the published code of Wu et al. (2022), "
+        "random feature attention with or without a sentential gate, or its softmax baseline. thumt: one of the "
+        "published code of Zhang et al. (2018), its variables saved by name as .safetensors or .npz. The model "
+        "translates text that is split into symbols as its training data was.",
         USAGE,
         examples=EXAMPLES,
         common=("output", "arguments", "instance_tokens"),
     )
     made.add_argument(
         "family",
-        type=Literal["fairseq-gtransformer", "thumt"],
+        type=Literal["fairseq-gtransformer", "fairseq-rfa", "thumt"],
         metavar="FAMILY",
-        help="where the checkpoint comes from: fairseq-gtransformer or thumt",
+        help="where the checkpoint comes from: fairseq-gtransformer, fairseq-rfa or thumt",
     )
     made.add_argument(
         "checkpoint",
@@ -78,6 +89,12 @@ def parser() -> Parser:
         help="fairseq .pt, or the weights as .safetensors (thumt: or .npz)",
     )
     made.add_argument("--dictionary", type=Path, metavar="FILE", help="fairseq-gtransformer: its dict.*.txt")
+    made.add_argument(
+        "--source_dictionary", type=Path, metavar="FILE", help="fairseq-rfa: its dict.*.txt of the source"
+    )
+    made.add_argument(
+        "--target_dictionary", type=Path, metavar="FILE", help="fairseq-rfa: its dict.*.txt of the target"
+    )
     made.add_argument("--source_vocabulary", type=Path, metavar="FILE", help="thumt: a symbol a line, <pad> first")
     made.add_argument("--target_vocabulary", type=Path, metavar="FILE", help="thumt: a symbol a line, <pad> first")
     made.add_argument("-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="model directory, made new")

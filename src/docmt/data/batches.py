@@ -56,7 +56,7 @@ class Batch:
     """What is read of some instances, which are the documents of its sides, and the labels [n] of what is predicted.
 
     A label is the token after a position of the decoder input: the input shifted left by one, with <eod> at the end of
-    each instance (or, in frames that end with `</s>`, that at the end of each sentence).
+    each instance (or, in frames that end with `</s>`, that at the end of each sentence or of each instance).
     """
 
     reading: Reading
@@ -110,12 +110,10 @@ def collate(
     if references:
         reading = replace(reading, references=_beside_source(target, instances, indices, specials, frame))
     ranges = [(int(instances.first[index]), int(instances.last[index])) for index in indices]
-    laid = _lay_out(target, ranges, specials, opens=True, closes=frame.target_goes_on)
+    laid = _lay_out(target, ranges, specials, frame, opens=True, closes=frame.target_goes_on)
     labels = torch.roll(laid.tokens, -1)
-    if frame.target_goes_on:
-        labels[laid.documents.ends - 1] = specials.eod
-    else:
-        labels[laid.sentences.ends - 1] = specials.eos
+    ending = laid.documents if frame.target_goes_on or frame.joined else laid.sentences
+    labels[ending.ends - 1] = specials.eod if frame.target_goes_on else specials.eos
     predicted = None
     if predicts == "last":
         lengths = [(int(instances.first[i]), int(instances.own[i]), int(instances.last[i])) for i in indices]
@@ -153,13 +151,22 @@ def _beside_source(
 ) -> Packed:
     """What there is for every source sentence of the given instances (its words, or a translation), as a source."""
     ranges = [(int(instances.before[index]), int(instances.last[index])) for index in indices]
-    return _lay_out(words, ranges, specials, opens=frame.source_opens, closes=True)
+    return _lay_out(words, ranges, specials, frame, opens=frame.source_opens, closes=True)
 
 
 def _lay_out(
-    words: Words, ranges: Sequence[tuple[int, int]], specials: SpecialTokens, *, opens: bool, closes: bool
+    words: Words,
+    ranges: Sequence[tuple[int, int]],
+    specials: SpecialTokens,
+    frame: SentenceFrame,
+    *,
+    opens: bool,
+    closes: bool,
 ) -> Packed:
-    """Ranges of sentences (end exclusive), each a document; each sentence after <s> and before </s> as asked for."""
+    """Ranges of sentences (end exclusive), each a document; each sentence after <s> and before </s> as asked for.
+
+    In a joined frame the marks inside a document are <s>, and those at its ends </s>.
+    """
     offsets, marks = words.offsets, opens + closes
     lengths = np.concatenate([np.diff(offsets[first : last + 1]) for first, last in ranges]) + marks
     own = np.concatenate([words.tokens[offsets[first] : offsets[last]] for first, last in ranges])
@@ -170,10 +177,12 @@ def _lay_out(
     if opens:
         is_word[starts], laid[starts] = False, specials.bos
     if closes:
-        is_word[ends - 1], laid[ends - 1] = False, specials.eos
+        is_word[ends - 1], laid[ends - 1] = False, specials.bos if frame.joined else specials.eos
     laid[is_word] = own
-    documents = [int(offsets[last] - offsets[first]) + marks * (last - first) for first, last in ranges]
-    return Packed(torch.from_numpy(laid), Spans.tile(torch.from_numpy(lengths)), Spans.tile(documents))
+    documents = Spans.tile([int(offsets[last] - offsets[first]) + marks * (last - first) for first, last in ranges])
+    if frame.joined:
+        laid[documents.starts if opens else documents.ends - 1] = specials.eos
+    return Packed(torch.from_numpy(laid), Spans.tile(torch.from_numpy(lengths)), documents)
 
 
 class BatchPlan:

@@ -32,12 +32,15 @@ class SearchConfig:
     """least tokens of a target sentence"""
     temperature: float = ranged(1.0, 1e-3, 1000)
     """logits are divided by it before the softmax: above 1 flattens the distribution"""
-    compatibility: Literal["none", "gtransformer", "thumt"] = "none"
+    compatibility: Literal["none", "gtransformer", "thumt", "rfa"] = "none"
     """gtransformer: the published search's rules where ours are others: a sentence may have ratio * (n - 1) + extra
     tokens, forced marks count in the length, <unk> and <mask> may be said, and the plain document system's limit is
     that of the padded source; thumt: the search of Zhang et al. (2018), in which all sentences of a batch may have
     ratio * (n + 1) + extra tokens of its longest, and a score is divided by ((5 + tokens) / 6) ** length_penalty
-    (published: beam 4, length_penalty 0.6, max_length_ratio 1, max_length_extra 50); none: the rules described here"""
+    (published: beam 4, length_penalty 0.6, max_length_ratio 1, max_length_extra 50); rfa: the search of Wu et al.
+    (2022), for models that go on after a prefix: ratio * (n + 1) + extra tokens, what is kept ends at the first mark,
+    any symbol may be said, and the prefix counts, in the log-probability and in the length (published: beam 4,
+    max_length_ratio 1.2, max_length_extra 70 or 1 and 50); none: the rules described here"""
     carry: int = ranged(0, 0, 10_000)
     """systems that translate whole instances sentence for sentence (group): sentences before an instance that it sees
     all the same, source and own translation, so that a long document has no seams; those that fit into half an
@@ -65,7 +68,7 @@ class SearchConfig:
 
     def sentence_limit(self, source_tokens: int) -> int:
         """Most tokens of the translation of a sentence of `source_tokens` tokens (marks not counted)."""
-        if self.compatibility == "thumt":
+        if self.compatibility in ("thumt", "rfa"):
             return int(self.max_length_ratio * (source_tokens + 1) + self.max_length_extra)
         if self.as_published:
             return max(int(self.max_length_ratio * (source_tokens - 1) + self.max_length_extra), 1)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.frame import Frame, OpenEnd, WordIds
+from docmt.decoding.frame import WordIds
+from docmt.decoding.rules import Rules
 from docmt.decoding.search import Hypothesis
 
 
@@ -109,9 +110,7 @@ def _joined(numbers: Sequence[float], count: int) -> list[float]:
     return ([*numbers[: count - 1], sum(numbers[count - 1 :])] + [0] * (count - len(numbers)))[:count]
 
 
-def ended_by_limit(
-    parts: Sequence[Part], source: WordIds, rules: type[Frame] | type[OpenEnd], config: SearchConfig
-) -> list[int]:
+def ended_by_limit(parts: Sequence[Part], source: WordIds, rules: Rules, config: SearchConfig) -> list[int]:
     """The sentences of a translated document that the length limit ended."""
     found = []
     for part in parts:

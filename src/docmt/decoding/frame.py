@@ -2,7 +2,9 @@
 
 After `</s>` the next `<s>` is given, not searched, and after the last sentence `<eod>`; a sentence at its length limit
 is closed. Such forced symbols have log-probability 0 and do not count in the length normalisation (in Bao et al. 2021
-they do count). Without a frame (the plain document system) any word or sentence mark may follow, up to a total limit.
+they do count). Where sentences are joined by one mark, that mark closes each but the last, which ends with `</s>`, and
+nothing more is given. Without a frame (the plain document system) any word or sentence mark may follow, up to a total
+limit.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import torch
 from torch import Tensor
 
 from docmt.decoding.config import SearchConfig
+from docmt.decoding.marks import Marks
 from docmt.text import SpecialTokens
 
 WordIds = Sequence[Sequence[int]]  # a document: its sentences' token ids without marks
@@ -40,15 +43,15 @@ class Progress:
     sentence: Tensor
     """number of its sentence in the document, from 0"""
     offset: Tensor
-    """position of its last token in that sentence; `<s>` is at 0, so inside a sentence this is its length so far"""
+    """position of its last token in that sentence; what opens it is at 0, so inside it this is its length so far"""
     free: Tensor
     """tokens chosen rather than forced, so far"""
 
     @classmethod
-    def start(cls, rows: int, specials: SpecialTokens, device: torch.device) -> Progress:
-        """Every hypothesis has read the first `<s>`."""
+    def start(cls, rows: int, begins: int, device: torch.device) -> Progress:
+        """Every hypothesis has read the first mark, `begins`."""
         zeros = torch.zeros(rows, dtype=torch.int64, device=device)
-        return cls(torch.full_like(zeros, specials.bos), zeros, zeros.clone(), zeros.clone())
+        return cls(torch.full_like(zeros, begins), zeros, zeros.clone(), zeros.clone())
 
     def select(self, rows: Tensor) -> Progress:
         """The hypotheses of the given rows."""
@@ -64,16 +67,17 @@ class Progress:
 class Frame:
     """Rules of the framed search: sentence counts and limits of each document."""
 
-    def __init__(self, rows: Sequence[Row], config: SearchConfig, specials: SpecialTokens, device: torch.device):
-        self.config, self.specials = config, specials
+    def __init__(self, rows: Sequence[Row], config: SearchConfig, marks: Marks, device: torch.device):
+        self.config, self.marks, self.specials = config, marks, marks.specials
         longest = max(len(row.sentences) for row in rows)
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D]
         self.limits = torch.zeros(len(rows), longest, dtype=torch.int64, device=device)  # [D, S]
         for i, row in enumerate(rows):
             limits = [config.sentence_limit(length) for length in row.lengths]
             self.limits[i, : len(limits)] = torch.tensor(limits)
-        self.prefixes = _prefixes(rows, specials, device)  # [D, P], -1 where nothing is forced
-        never = [specials.bos, specials.pad, specials.eod]
+        self.prefixes = prefixes_of(rows, marks, device)  # [D, P], -1 where nothing is forced
+        specials = self.specials
+        never = [specials.bos, specials.pad, specials.eos, specials.eod]  # but for the mark that closes the sentence
         if not config.as_published:
             never += [specials.unk, specials.mask]
         self.never = torch.tensor(never, device=device)
@@ -105,12 +109,11 @@ class Frame:
 
     def forced(self, progress: Progress, document: Tensor, step: int) -> Tensor:
         """[R] the token that must come next, or -1 where there is a choice; document [R]; step: tokens so far."""
-        closed = progress.last == self.specials.eos
-        is_last = progress.sentence + 1 >= self.counts[document]
-        after = torch.where(is_last, self.specials.eod, self.specials.bos)
         at_limit = progress.offset >= self.limits[document, progress.sentence]
-        choice = torch.where(at_limit, self.specials.eos, -1)
-        forced = torch.where(closed, after, choice)
+        forced = torch.where(at_limit, self._closing(progress, document), -1)
+        if self.marks.goes_on:
+            after = torch.where(self._is_last(progress, document), self.specials.eod, self.specials.bos)
+            forced = torch.where(progress.last == self.specials.eos, after, forced)
         if step < self.prefixes.shape[1]:
             given = self.prefixes[document, step]
             forced = torch.where(given >= 0, given, forced)
@@ -118,25 +121,34 @@ class Frame:
 
     def restrict(self, logits: Tensor, progress: Progress, document: Tensor) -> None:
         """Sets what may not follow to minus infinity, in place; logits [R, V]."""
-        logits.index_fill_(1, self.never, -torch.inf)
-        too_short = (progress.offset < self.config.min_length).nonzero().flatten()
-        logits[too_short, self.specials.eos] = -torch.inf
+        closing = self._closing(progress, document)[:, None]
+        worth = logits.gather(1, closing)
+        worth[progress.offset < self.config.min_length] = -torch.inf
+        logits.index_fill_(1, self.never, -torch.inf).scatter_(1, closing, worth)
+
+    def _is_last(self, progress: Progress, document: Tensor) -> Tensor:
+        """[R] whether the sentence is the last of its document [R]."""
+        return progress.sentence + 1 >= self.counts[document]
+
+    def _closing(self, progress: Progress, document: Tensor) -> Tensor:
+        """[R] the mark that closes the sentence."""
+        return torch.where(self._is_last(progress, document), self.specials.eos, self.marks.between[0])
 
 
-def _prefixes(rows: Sequence[Row], specials: SpecialTokens, device: torch.device) -> Tensor:
-    """[D, P] the forced tokens of each document after its first <s>, then -1."""
-    streams = [[token for s in row.prefix for token in (*s, specials.eos, specials.bos)] for row in rows]
+def prefixes_of(rows: Sequence[Row], marks: Marks, device: torch.device) -> Tensor:
+    """[D, P] the forced tokens of each document after its first mark, then -1."""
+    streams = [[token for sentence in row.prefix for token in (*sentence, *marks.between)] for row in rows]
     prefixes = torch.full((len(rows), max(map(len, streams))), -1, dtype=torch.int64)
-    for i, stream in enumerate(streams):
-        prefixes[i, : len(stream)] = torch.tensor(stream, dtype=torch.int64)
+    for i, tokens in enumerate(streams):
+        prefixes[i, : len(tokens)] = torch.tensor(tokens, dtype=torch.int64)
     return prefixes.to(device)
 
 
 class OpenEnd:
     """Rules of the unframed search: anything up to a total length; then `<eod>` is the only choice."""
 
-    def __init__(self, rows: Sequence[Row], config: SearchConfig, specials: SpecialTokens, device: torch.device):
-        self.specials = specials
+    def __init__(self, rows: Sequence[Row], config: SearchConfig, marks: Marks, device: torch.device):
+        self.specials = specials = marks.specials
         never = [specials.pad]
         self.least = 0
         if config.as_published:
@@ -176,11 +188,11 @@ class OpenEnd:
             too_short = (progress.free < self.least).nonzero().flatten()
             logits[too_short, self.specials.eod] = -torch.inf
         full = (progress.free >= self.limits[document]).nonzero().flatten()
-        if len(full):
-            ends = logits[full, self.specials.eod]
-            logits[full] = -torch.inf
-            logits[full, self.specials.eod] = ends
+        leave_only(logits, full, self.specials.eod)
 
 
-RULES: dict[str, type[Frame] | type[OpenEnd]] = {"frame": Frame, "open": OpenEnd}
-"""By the name that systems have for them."""
+def leave_only(logits: Tensor, rows: Tensor, tokens: int | Tensor) -> None:
+    """Leaves these rows [n] of the logits [R, V] one token each (the same, or [n] tokens), in place."""
+    worth = logits[rows, tokens]
+    logits[rows] = -torch.inf
+    logits[rows, tokens] = worth

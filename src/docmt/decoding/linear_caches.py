@@ -17,16 +17,24 @@ from docmt.model.linear import read_linear, step_linear
 class LinearSelfCache(Cache):
     """The state of each row, with the gate that waits for its sentence to end."""
 
-    def __init__(self, layers: int, averaging: bool, floor: float) -> None:
-        """averaging: what is new weighs what the gate takes from the old; floor: least denominator."""
-        self.averaging, self.floor = averaging, floor
+    def __init__(self, layers: int, averaging: bool, floor: float, joined: bool = False) -> None:
+        """averaging: what is new weighs what the gate takes from the old; floor: least denominator; joined: as
+        `LinearAttention` has it."""
+        self.averaging, self.floor, self.joined = averaging, floor, joined
+        self.opened: Tensor | None = None  # [R, 1] whether the last token opened a sentence (not the first)
         self.states: list[Tensor | None] = [None] * layers  # [R, H, F, k + 1]
         self.gates: list[Tensor | None] = [None] * layers  # [R, H] after the last token, in 0..1
         self.fresh: list[Tensor | None] = [None] * layers  # [R, H] what the sentence's keys weigh
 
     def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """See `Cache`."""
-        self.begins = (offsets == 0)[:, None]
+        opens = (offsets == 0)[:, None]
+        if self.joined:
+            # The mark is taken in with the sentence that it ends, which fades from the next token on.
+            self.begins = torch.zeros_like(opens) if self.opened is None else self.opened
+            self.opened = torch.zeros_like(opens) if self.opened is None else opens
+        else:
+            self.begins = opens
 
     def read(self, layer: int, key: Tensor, value: Tensor, gates: Tensor | None) -> None:
         """Takes in features [R, H, F] and values [R, H, k]; gates [R, H], before the sigmoid, if there are any."""
@@ -56,6 +64,7 @@ class LinearSelfCache(Cache):
         """Row i goes on from what row rows[i] remembers."""
         for kept in (self.states, self.gates, self.fresh):
             kept[:] = [None if own is None else own.index_select(0, rows) for own in kept]
+        self.opened = None if self.opened is None else self.opened.index_select(0, rows)
 
     def keep(self, rows: Tensor, documents: Tensor) -> None:
         """See `Cache`."""

@@ -15,7 +15,8 @@ from docmt.data.config import MARKS
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis, Part, ended_by_limit, join, ranked
 from docmt.decoding.ensemble import Model
-from docmt.decoding.frame import RULES, Row, WordIds
+from docmt.decoding.frame import Row, WordIds
+from docmt.decoding.rules import rules_of
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.search import Hypothesis, search
 from docmt.decoding.task import Task, batches_of, drafts_at, filled_places
@@ -43,6 +44,7 @@ def translate_documents(
     those of the whole document. `on_sentences` is told how many more sentences are translated. Raises DocmtError
     where a sentence cannot fit, and for a model whose scores are not numbers.
     """
+    rules = rules_of(model, config)
     places, filled = filled_places(documents)
     on_sentences(sum(map(len, documents)) - sum(map(len, filled)))
     task = Task.of(model, filled, specials, config, drafts_at(places, documents, drafts))
@@ -50,15 +52,15 @@ def translate_documents(
         found = ranked(_ORDERS[model.system.order](task, on_sentences), len(documents))
     translated = []
     for source, own, ranks, document in zip(filled, places, found, documents, strict=True):
-        whole = [
-            replace(join(parts, config), at_limit=ended_by_limit(parts, source, RULES[model.system.rules], config))
-            for parts in ranks
-        ]
+        whole = [replace(join(parts, config), at_limit=ended_by_limit(parts, source, rules, config)) for parts in ranks]
         translated.append([hypothesis.spread(own, len(document)) for hypothesis in whole])
-    # Ranks below the best were found after the best translations of the sentences before, not after their own.
+    # Ranks below the best were found after the best translations of the sentences before, not after their own. In the
+    # published search of RFA a sentence may have been closed by a mark that goes on, with nothing kept of what follows.
     order = model.system.order
     others_before = order == "windows" or ((order == "in turn" or config.carry > 0) and config.n_best > 1)
-    return _with_own_scores(task, documents, translated, drafts) if others_before else translated
+    if others_before or config.compatibility == "rfa":
+        return _with_own_scores(task, documents, translated, drafts)
+    return translated
 
 
 def _with_own_scores(
@@ -99,7 +101,9 @@ def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found
             ranks = _search(task, batch, prefixes)
             for i, before, hypotheses in zip(batch, earlier, ranks, strict=True):
                 document, first, last = task.place(int(instances.own[i]), int(instances.last[i]))
-                own = [hypothesis.after(len(before)) for hypothesis in hypotheses]
+                own = [
+                    hypothesis.after(len(before), alone=task.config.compatibility == "rfa") for hypothesis in hypotheses
+                ]
                 found[document, first] = [Part(document, first, last, hypothesis) for hypothesis in own]
                 said |= dict(enumerate(own[0].sentences, int(instances.own[i])))
             on_sentences(int((instances.last[batch] - instances.own[batch]).sum()))

@@ -13,8 +13,9 @@ from docmt.data import Batch, Words, collate
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis, Part, join, ranked
 from docmt.decoding.ensemble import Model, mean_probability, members_of
-from docmt.decoding.frame import RULES, WordIds
-from docmt.decoding.search import Hypothesis, chosen_tokens, not_numbers, split_stream
+from docmt.decoding.frame import WordIds
+from docmt.decoding.rules import marks_of, rules_of
+from docmt.decoding.search import Hypothesis, not_numbers
 from docmt.decoding.sharing import shared_batches, shared_reading
 from docmt.decoding.task import Task, drafts_at, only_at
 from docmt.model import TranslationModel
@@ -76,8 +77,8 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limi
     scores = mean_probability(
         [_label_scores(member, batch, task.config.temperature) for member in members_of(task.model)]
     )
-    frame, rules, config = task.model.parts.frame, RULES[task.model.system.rules], task.config
-    marks = 1 + frame.target_goes_on
+    frame, rules, config = task.model.parts.frame, rules_of(task.model, task.config), task.config
+    said, marks = marks_of(task.model, task.specials), 1 + frame.target_goes_on
     hypotheses, reached = [], 0
     for i in indices:
         own = range(int(task.instances.own[i]), int(task.instances.last[i]))
@@ -94,9 +95,9 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limi
         free = len(stream) - len(forced)
         if config.as_published:
             free = len(stream)
-        sentences, sentence_scores = split_stream(stream, worth, task.specials)
+        sentences, sentence_scores = said.split(stream, worth)
         score = config.normalized(sum(sentence_scores), free)
-        counts = chosen_tokens(stream, set(forced), task.specials)
+        counts = said.chosen(stream, set(forced))
         hypotheses.append(Hypothesis(sentences, sentence_scores, counts, score, free))
     return hypotheses
 

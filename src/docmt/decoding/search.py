@@ -6,7 +6,7 @@ document is done when B of its hypotheses have ended, and leaves the batch at on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,7 +15,8 @@ from torch import Tensor
 from docmt.data.config import MARKS
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Memories, Model, members_of
-from docmt.decoding.frame import RULES, Progress, Row
+from docmt.decoding.frame import Progress, Row
+from docmt.decoding.rules import marks_of, rules_of
 from docmt.decoding.step import Steps
 from docmt.decoding.thumt import ThumtSearch
 from docmt.errors import DocmtError
@@ -37,17 +38,24 @@ class Hypothesis:
     score: float
     """log-probability divided by (number of free tokens ** length_penalty)"""
     free_tokens: int
-    """tokens that count in the length: those chosen rather than forced (in the published search all but those of
-    translations that were given)"""
+    """tokens that count in the length: those chosen rather than forced (in the published search of G-Transformer all
+    but those of translations that were given, in that of RFA all)"""
 
-    def after(self, count: int) -> Hypothesis:
+    def after(self, count: int, *, alone: bool = False) -> Hypothesis:
         """Its sentences but the first `count`; score and free tokens are those of the whole, in which a prefix that was
-        given has no part."""
+        given has no part.
+
+        alone: of what follows the next sentence only, whatever comes after, and its tokens (the published search of
+        RFA).
+        """
+        last = count + 1 if alone else None
+        tokens = self.sentence_tokens[count:last] or [0]
         return replace(
             self,
-            sentences=self.sentences[count:],
-            sentence_scores=self.sentence_scores[count:],
-            sentence_tokens=self.sentence_tokens[count:],
+            sentences=self.sentences[count:last] or [[]],
+            sentence_scores=self.sentence_scores[count:last] or [0.0],
+            sentence_tokens=tokens,
+            free_tokens=sum(tokens) if alone else self.free_tokens,
         )
 
 
@@ -108,10 +116,10 @@ class _Beams:
         config: SearchConfig,
     ) -> None:
         device = model.device
-        self.specials, self.config = specials, config
+        self.specials, self.marks, self.config = specials, marks_of(model, specials), config
         self.vocabulary_size = members_of(model)[0].config.vocabulary_size
         self.decoder = Steps(model, memories, rows, config.beam)
-        self.rules = RULES[model.system.rules](rows, config, specials, device)
+        self.rules = rules_of(model, config)(rows, config, self.marks, device)
         self.documents = list(range(len(rows)))  # those still searched, by their number in the batch
         self.found: list[list[Hypothesis]] = [[] for _ in rows]
         self.given = [sum(len(sentence) + MARKS for sentence in row.prefix) for row in rows]  # tokens of prefixes
@@ -120,7 +128,7 @@ class _Beams:
         padded = [[*row.sentences] + [0] * (int(self.counts.max()) - len(row.sentences)) for row in rows]
         self.numbers = torch.tensor(padded, device=device)  # [D, S] of the sentences in the packed source
         count = len(rows) * config.beam
-        self.progress = Progress.start(count, specials, device)
+        self.progress = Progress.start(count, self.marks.begins, device)
         self.said = torch.zeros(count, 0, dtype=torch.int64, device=device)  # [R, steps] tokens
         self.worth = torch.zeros(count, 0, device=device)  # [R, steps] log-probability of each
         # All beams begin alike, so only the first of each document may branch.
@@ -138,7 +146,7 @@ class _Beams:
         flat = index + _offsets(index) * totals.shape[1]
         parents = flat // scores.shape[1]  # [D, 2B] rows
         chosen, worth = tokens.flatten()[flat], scores.flatten()[flat]
-        ends = chosen == self.specials.eod
+        ends = chosen == self.marks.ends
         self._collect((ends & best.isfinite())[:, :beam], parents, best, worth, forced)
         # The first B candidates that do not end go on, in order of their totals.
         goes_on = ends.long().argsort(dim=1, stable=True)[:, :beam]
@@ -188,15 +196,16 @@ class _Beams:
             if len(found) == self.config.beam:
                 continue
             row = int(parents[i, j])
-            tokens = [*self.said[row].tolist(), self.specials.eod]
+            tokens = [*self.said[row].tolist(), self.marks.ends]
             scores = [*self.worth[row].tolist(), float(worth[i, j])]
             free = int(self.progress.free[row]) + (0 if bool(forced[row]) else 1)
             if self.config.as_published:
                 free = len(tokens) - self.given[self.documents[i]]
-            sentences, sentence_scores = split_stream(tokens, scores, self.specials)
+            sentences, sentence_scores = self.marks.split(tokens, scores)
             # (Not those of a forced prefix, of which nothing is kept.)
-            given = self.rules.forced_labels(list(map(len, sentences)), self.limits[self.documents[i]], True)
-            counts = chosen_tokens(tokens, set(given), self.specials)
+            limits, goes_on = self.limits[self.documents[i]], self.marks.goes_on
+            given = self.rules.forced_labels(list(map(len, sentences)), limits, goes_on)
+            counts = self.marks.chosen(tokens, set(given))
             score = self.config.normalized(float(best[i, j]), free)
             found.append(Hypothesis(sentences, sentence_scores, counts, score, free))
 
@@ -205,7 +214,7 @@ class _Beams:
         said = self.said.view(len(self.documents), self.config.beam, -1)
         same = (said == said[:, :1]) | self.total.isinf()[:, :, None]
         agreed = int(same.all(dim=1).long().cumprod(dim=1).sum(dim=1).min())
-        # The decoder has read the first <s> and all but the last token said.
+        # The decoder has read the first mark and all but the last token said.
         common = (min(agreed + 1, said.shape[2]) - self.shared) // _SHARE_EVERY * _SHARE_EVERY
         if common:
             self.decoder.share(common)
@@ -242,42 +251,3 @@ def not_numbers() -> DocmtError:
 
 def _offsets(index: Tensor) -> Tensor:
     return torch.arange(len(index), device=index.device)[:, None]
-
-
-def split_stream(
-    tokens: Sequence[int], scores: Sequence[float], specials: SpecialTokens
-) -> tuple[list[list[int]], list[float]]:
-    """Sentences of word ids and their log-probabilities from a target stream (without the first `<s>`).
-
-    A sentence ends at `</s>`; the `<s>` or `<eod>` after it belongs to it, as it is predicted inside it.
-    """
-    sentences: list[list[int]] = []
-    totals: list[float] = []
-    words: list[int] = []
-    total = 0.0
-    for token, score in zip(tokens, scores, strict=True):
-        if token in (specials.bos, specials.eod):
-            if sentences and not words:
-                totals[-1] += score
-            else:
-                total += score
-        else:
-            total += score
-            if token == specials.eos:
-                sentences.append(words)
-                totals.append(total)
-                words, total = [], 0.0
-            else:
-                words.append(token)
-    if words:
-        sentences.append(words)
-        totals.append(total)
-    elif totals:
-        totals[-1] += total
-    return sentences, totals
-
-
-def chosen_tokens(tokens: Sequence[int], forced: Collection[int], specials: SpecialTokens) -> list[int]:
-    """How many tokens of each sentence of a target stream were chosen; forced: the places of the others."""
-    chosen = [0.0 if place in forced else 1.0 for place in range(len(tokens))]
-    return list(map(int, split_stream(tokens, chosen, specials)[1]))

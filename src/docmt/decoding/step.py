@@ -150,7 +150,8 @@ def _own_cache(
 ) -> Cache:
     """For the hypotheses' own states, which are as `like` [d]."""
     if isinstance(attentions[0], LinearAttention):
-        return LinearSelfCache(len(attentions), attentions[0].averaging, attentions[0].features.floor)
+        first = attentions[0]
+        return LinearSelfCache(len(attentions), first.averaging, first.features.floor, first.joined)
     if sight.part == "before":
         return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, sight)
     if sight.part == "sentence" and not single:

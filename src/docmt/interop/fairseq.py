@@ -1,14 +1,7 @@
-"""Checkpoints of the published G-Transformer code (Bao et al. 2021), which is built on fairseq.
-
-Such a checkpoint holds weights by name and the command line arguments of its training; its vocabulary lies in a
-dictionary file beside the training data (`dict.en.txt`: a symbol and its count on each line).
-"""
+"""Checkpoints of the published G-Transformer code (Bao et al. 2021), which is built on fairseq."""
 
 from __future__ import annotations
 
-import argparse
-import pickle
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,75 +10,43 @@ import torch
 from torch import Tensor
 
 from docmt.errors import DocmtError
-from docmt.files import read_json
-from docmt.interop.loading import load_renamed, read_symbols
+from docmt.interop.fairseq_files import (
+    NAMES,
+    check_arguments,
+    check_copies,
+    choice,
+    made_up,
+    needed,
+    number,
+    read_checkpoint,
+    read_dictionary,
+    renamed,
+    sizes,
+)
+from docmt.interop.loading import load_renamed
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model_directory import ModelCard, save_model
 from docmt.text import DictionaryTokenizer, SpecialTokens
-from docmt.weights import read_tensors
 
 # Their names of parameters and ours, applied in this order.
 _NAMES = (
-    (r"\.layers\.", "."),
+    *NAMES,
     (r"self_attn_local", "attention.local"),
     (r"self_attn_global", "attention.whole"),
     (r"self_attn_gate\.0", "attention.gate.linear"),
-    (r"self_attn_layer_norm", "attention_residual.norm"),
     (r"encoder_attn_local", "cross.local"),
     (r"encoder_attn_global", "cross.whole"),
     (r"encoder_attn_gate\.0", "cross.gate.linear"),
-    (r"encoder_attn_layer_norm", "cross_residual.norm"),
-    (r"final_layer_norm", "feed_forward_residual.norm"),
     (r"^(encoder|decoder)\.layer_norm", r"\1_norm"),
     (r"^encoder\.layernorm_embedding", "source_norm"),
     (r"^decoder\.layernorm_embedding", "target_norm"),
     (r"^encoder\.embed_positions\.weight", "source_positions.table.weight"),
     (r"^decoder\.embed_positions\.weight", "target_positions.table.weight"),
     (r"^encoder\.embed_tokens", "tokens"),
-    (r"fc1", "feed_forward.inner"),
-    (r"fc2", "feed_forward.outer"),
-    (r"q_proj", "query"),
-    (r"k_proj", "key"),
-    (r"v_proj", "value"),
-    (r"out_proj", "output"),
 )
-# Copies of the one embedding matrix, and entries that are no weights.
+# Copies of the one embedding matrix.
 _COPIES = ("decoder.embed_tokens.weight", "decoder.output_projection.weight")
-_NO_WEIGHTS = re.compile(r"(^|\.)(version|_float_tensor)$")
 
-# Arguments of the architecture with the only value that docmt's model has.
-_FIXED: dict[str, object] = {
-    "share_all_embeddings": True,
-    "no_scale_embedding": False,
-    "no_token_positional_embeddings": False,
-    "adaptive_input": False,
-    "adaptive_softmax_cutoff": None,
-    "encoder_layers_to_keep": None,
-    "decoder_layers_to_keep": None,
-    "no_cross_attention": False,
-    "cross_self_attention": False,
-    "character_embeddings": False,
-    "no_decoder_final_norm": False,
-    "quant_noise_scalar": 0,
-}
-# The same for what acts in training alone: the weights translate without it.
-_FIXED_IN_TRAINING = (
-    "activation_dropout",
-    "relu_dropout",
-    "encoder_layerdrop",
-    "decoder_layerdrop",
-    "quant_noise_pq",
-)
-# Arguments that must agree, since docmt's model has one setting for both.
-_EQUAL = (
-    ("encoder_embed_dim", "decoder_embed_dim"),
-    ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"),
-    ("encoder_attention_heads", "decoder_attention_heads"),
-    ("encoder_normalize_before", "decoder_normalize_before"),
-    ("encoder_learned_pos", "decoder_learned_pos"),
-    ("decoder_embed_dim", "decoder_input_dim"),
-    ("decoder_embed_dim", "decoder_output_dim"),
-)
 _FIRST_LEARNED_POSITION = 2  # their table of positions begins with two rows that no token uses
 
 
@@ -107,16 +68,8 @@ def convert_gtransformer(
     """
     if output.exists():
         raise DocmtError(f"{output} exists already: choose another directory, or remove it")
-    weights, own_arguments = _read(checkpoint)
-    values = _arguments(arguments) if arguments is not None else own_arguments
-    if values is None:
-        raise DocmtError(f"{checkpoint} holds no training arguments: give them as a JSON file with --arguments")
-    embedding = weights.get("encoder.embed_tokens.weight")
-    if embedding is None:
-        raise DocmtError(f"{checkpoint} has no encoder.embed_tokens.weight: it is no G-Transformer checkpoint")
-    for name in _COPIES:
-        if name in weights and not torch.equal(weights[name], embedding):
-            raise DocmtError(f"{checkpoint} has a {name} of its own: docmt's model shares encoder.embed_tokens.weight")
+    weights, values = read_checkpoint(checkpoint, arguments)
+    embedding = check_copies(checkpoint, weights, "encoder.embed_tokens.weight", _COPIES)
     config = architecture(values, len(embedding), sentences=sentences, instance_tokens=instance_tokens)
     symbols, end_row = _symbols(dictionary, values, len(embedding))
     model = load_renamed(config, rename(weights, config), checkpoint)
@@ -137,27 +90,13 @@ def architecture(
     values: Mapping[str, Any], vocabulary_size: int, *, sentences: bool = False, instance_tokens: int = 512
 ) -> ModelConfig:
     """docmt's description of a model trained with these arguments. Raises DocmtError naming what it cannot express."""
-    for name, wanted in _FIXED.items():
-        if (found := values.get(name, wanted)) != wanted and not (found in ("", 0, None) and not wanted):
-            raise DocmtError(f"the checkpoint was trained with {name} = {found!r}, which docmt's model does not have")
-    for name in _FIXED_IN_TRAINING:
-        if values.get(name):
-            raise DocmtError(
-                f"the checkpoint was trained with {name} = {values[name]!r}, which docmt's model does not have: to "
-                f"translate with it, give its arguments with {name} = 0 (--arguments)"
-            )
-    for one, other in _EQUAL:
-        if values.get(one, values.get(other)) != values.get(other, values.get(one)):
-            raise DocmtError(
-                f"the checkpoint was trained with {one} = {values[one]!r} and {other} = {values[other]!r}: "
-                "docmt's model has one setting for both"
-            )
-    mode = _choice(values, "doc_mode", {"partial": "group", "full": "document"})
+    check_arguments(values, {"share_all_embeddings": True})
+    mode = choice(values, "doc_mode", {"partial": "group", "full": "document"})
     if sentences and mode == "group":
         raise DocmtError("the checkpoint was trained with doc_mode = 'partial': it is no sentence model")
     grouped = mode == "group"
-    learned = bool(_needed(values, "encoder_learned_pos"))
-    positions = {_number(values, f"max_{side}_positions", 1024) for side in ("source", "target")}
+    learned = bool(needed(values, "encoder_learned_pos"))
+    positions = {number(values, f"max_{side}_positions", 1024) for side in ("source", "target")}
     if learned and len(positions) > 1:
         raise DocmtError(
             "the checkpoint was trained with max_source_positions other than max_target_positions: "
@@ -167,50 +106,42 @@ def architecture(
         {
             "system": "sentence" if sentences else mode,
             "vocabulary_size": vocabulary_size,
-            "width": _needed(values, "encoder_embed_dim"),
-            "feed_forward": _needed(values, "encoder_ffn_embed_dim"),
-            "heads": _needed(values, "encoder_attention_heads"),
-            "encoder_layers": _needed(values, "encoder_layers"),
-            "decoder_layers": _needed(values, "decoder_layers"),
+            **sizes(values),
             **(
                 {
                     "group": {
-                        f"{site}_layers": _needed(values, f"{site}_ctxlayers")
+                        f"{site}_layers": needed(values, f"{site}_ctxlayers")
                         for site in ("encoder", "decoder", "cross")
                     }
                 }
                 if grouped
                 else {}
             ),
-            "normalization": "pre" if _needed(values, "encoder_normalize_before") else "post",
-            "activation": _choice(values, "activation_fn", {"relu": "relu", "gelu": "gelu"}),
+            "normalization": "pre" if needed(values, "encoder_normalize_before") else "post",
             "embedding_normalization": bool(values.get("layernorm_embedding", False)),
             "position_encoding": "learned" if learned else "sinusoidal",
             "max_positions": int(max(positions)),
-            "dropout": _number(values, "dropout", 0.0),
-            "attention_dropout": _number(values, "attention_dropout", 0.0),
             "instance_tokens": instance_tokens,
         }
     )
 
 
 def rename(weights: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
-    """The weights under docmt's names; copies of the embedding and entries that are no weights are left out."""
-    renamed = {}
+    """The weights under docmt's names; copies of the embedding are left out."""
+    found = {}
     for name, tensor in weights.items():
-        if name in _COPIES or _NO_WEIGHTS.search(name):
+        if name in _COPIES:
             continue
         ours = parameter_name(name, config)
         if ours.endswith("_positions.table.weight"):
             tensor = tensor[_FIRST_LEARNED_POSITION:]
-        renamed[ours] = tensor.float()
-    return renamed
+        found[ours] = tensor.float()
+    return found
 
 
 def parameter_name(name: str, config: ModelConfig) -> str:
     """docmt's name of a parameter of theirs."""
-    for pattern, replacement in _NAMES:
-        name = re.sub(pattern, replacement, name)
+    name = renamed(name, _NAMES)
     # They call an attention local whatever it sees; ours is named so that it starts from theirs.
     whole = name.replace(".local.", ".whole.")
     return whole if config.chosen.origin(whole) == name else name
@@ -218,16 +149,9 @@ def parameter_name(name: str, config: ModelConfig) -> str:
 
 def _symbols(path: Path, values: Mapping[str, Any], vocabulary_size: int) -> tuple[list[str], int]:
     """The words in docmt's order of ids, and the row of the symbol that ends a document in theirs."""
-    symbols = []
-    for number, line in enumerate(read_symbols(path, "the dictionary"), 1):
-        if not line:
-            continue
-        symbol, _, count = line.rpartition(" ")
-        if not symbol or not count.isdigit():
-            raise DocmtError(f"line {number} of {path} is not a symbol and its count: give the checkpoint's dict.*.txt")
-        symbols.append(symbol)
-    languages = [f"[{code}]" for code in str(_needed(values, "langs")).split(",")]
-    target = f"[{_needed(values, 'target_lang')}]"
+    symbols = read_dictionary(path)
+    languages = [f"[{code}]" for code in str(needed(values, "langs")).split(",")]
+    target = f"[{needed(values, 'target_lang')}]"
     if target not in languages:
         raise DocmtError(f"target_lang is not among the langs {', '.join(languages)} of the checkpoint's arguments")
     first = SpecialTokens.first_word
@@ -238,7 +162,7 @@ def _symbols(path: Path, values: Mapping[str, Any], vocabulary_size: int) -> tup
             f"{path} has {len(symbols)} symbols, but the checkpoint {vocabulary_size} rows, {first} special tokens, "
             f"{len(languages)} languages and <mask> among them: give the dictionary of this checkpoint"
         )
-    symbols += [f"madeupword{number:04d}" for number in range(padding)] + languages
+    symbols += made_up(symbols, padding) + languages
     end_row = first + symbols.index(target)
     last = SpecialTokens(vocabulary_size).eod
     symbols[end_row - first] = symbols[last - first]
@@ -246,64 +170,3 @@ def _symbols(path: Path, values: Mapping[str, Any], vocabulary_size: int) -> tup
     if len(set(symbols)) < len(symbols):
         raise DocmtError(f"{path} has a symbol twice: give the dict.*.txt of the checkpoint")
     return symbols, end_row
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
-    """Weights and, where they are there, training arguments. Code in the file is never run."""
-    if not path.exists():
-        raise DocmtError(f"there is no file {path}: give a checkpoint (.pt or .safetensors)")
-    if path.suffix == ".safetensors":
-        beside = path.parent / "args.json"
-        return read_tensors(path), _arguments(beside) if beside.is_file() else None
-    try:
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        blocked = re.search(r"GLOBAL (\S+)", str(error))
-        what = f"it asks for {blocked[1]}" if blocked else "it is damaged, or holds more than tensors and arguments"
-        raise DocmtError(
-            f"{path} cannot be opened without running code from it ({what}): save its weights as safetensors where it "
-            "was trained, with its arguments in args.json beside them"
-        ) from error
-    except Exception as error:  # where the file is none of torch's, its bytes lead anywhere
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DocmtError(f"{path} is damaged or no checkpoint ({reason}): copy it again from where it came") from error
-    weights = content.get("model") if isinstance(content, dict) else None
-    if not isinstance(weights, dict) or not all(isinstance(tensor, Tensor) for tensor in weights.values()):
-        raise DocmtError(f"{path} is no fairseq checkpoint: it has no weights under 'model'")
-    found = content.get("args")
-    if isinstance(found, argparse.Namespace):
-        found = vars(found)
-    return weights, found if isinstance(found, dict) else None
-
-
-def _arguments(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise DocmtError(f"there is no file {path}: give the JSON file with the checkpoint's training arguments")
-    values = read_json(path)
-    nested = values.get("args")
-    return nested if isinstance(nested, dict) else values
-
-
-def _needed(values: Mapping[str, Any], name: str) -> Any:
-    if name not in values:
-        raise DocmtError(f"the checkpoint's arguments lack {name}: give the arguments it was trained with")
-    return values[name]
-
-
-def _number(values: Mapping[str, Any], name: str, default: float) -> float:
-    value = values.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, int | float):
-        raise DocmtError(f"the checkpoint's arguments have {name} = {value!r}, which is no number: mend them")
-    return value
-
-
-def _choice(values: Mapping[str, Any], name: str, known: Mapping[str, str]) -> str:
-    value = _needed(values, name)
-    if value not in tuple(known):
-        raise DocmtError(
-            f"the checkpoint was trained with {name} = {value!r}, where docmt's model knows {', '.join(known)}"
-        )
-    return known[value]

@@ -76,12 +76,22 @@ class ModelConfig(Sizes):
                 "be dropped: leave it out, or choose softmax attention"
             )
         self.chosen.check(filled)
-        if self.source_vocabulary_size and self.family != "thumt":
-            raise DocmtError("model.source_vocabulary_size is for model.family thumt: leave it out")
-        if self.family == "thumt" and (self.chosen.order != "sentences" or self.embedding_normalization):
+        self._check_family()
+
+    def _check_family(self) -> None:
+        """Raises DocmtError for what the family does not have."""
+        if self.family == "docmt":
+            if self.source_vocabulary_size:
+                raise DocmtError("model.source_vocabulary_size is for model.family thumt or rfa: leave it out")
+            return
+        if self.family == "thumt":
+            fits, systems = self.chosen.order == "sentences", "that translate sentence by sentence"
+        else:
+            fits, systems = self.chosen.needs().windows, "of windows (concat)"
+        if not fits or self.embedding_normalization:
             raise DocmtError(
-                f"model.family thumt is for systems that translate sentence by sentence, without "
-                f"model.embedding_normalization, not for this {self.system} model: choose docmt"
+                f"model.family {self.family} is for systems {systems}, without model.embedding_normalization, not for "
+                f"this {self.system} model: choose docmt"
             )
 
     def __repr__(self) -> str:

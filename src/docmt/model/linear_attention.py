@@ -42,12 +42,14 @@ class LinearAttention(Attention):
     how much of all so far is left to the next.
     """
 
-    def __init__(self, width: int, heads: int, sight: Sight, options: Linear) -> None:
+    def __init__(self, width: int, heads: int, sight: Sight, options: Linear, joined: bool = False) -> None:
+        """joined: the first token of a sentence ends the one before (`SentenceFrame`), and belongs to it here."""
         super().__init__(width, heads, sight)
         own = sight.memory == "self"
         self.features = features_of(options, heads, width // heads, own=own)
         self.rescaled = options.rescale and not own
         self.averaging = options.gate == "average"
+        self.joined = joined
         self.gate: nn.Linear | None = None
         if sight.causal and options.gate != "none":
             self.gate = nn.Linear(width, heads if options.gates == "head" else 1)
@@ -85,11 +87,15 @@ class LinearAttention(Attention):
         """What keys [T, H, k] of memory [T, d] weigh, and how that fades."""
         if self.gate is None:
             return Weighing(self.features.floor, salience=self.salience(key))
+        sentences = self.faded_sentences(pattern)
+        faded = Fading.of(self.sentence_gates(memory, sentences), sentences, pattern.keys, self.averaging)
+        return Weighing(self.features.floor, faded.fading, faded.fresh)
+
+    def faded_sentences(self, pattern: Pattern) -> Spans:
+        """The sentences of the keys, at whose ends all that was said fades."""
         if pattern.sentences is None:
             raise ValueError("a gate needs to know where sentences end")
-        gates = self.sentence_gates(memory, pattern.sentences)
-        faded = Fading.of(gates, pattern.sentences, pattern.keys, self.averaging)
-        return Weighing(self.features.floor, faded.fading, faded.fresh)
+        return pattern.sentences.borders_later(pattern.keys) if self.joined else pattern.sentences
 
     def asked(self, x: Tensor) -> Tensor:
         """The features of what x [T, d] asks: [T, H, F]."""

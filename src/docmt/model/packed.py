@@ -112,6 +112,9 @@ class SentenceFrame:
     target_goes_on: bool = True
     """decoder input is `<s> w .. </s>` and what follows `</s>` (the next `<s>`, or the end) is a label as well;
     otherwise it is `<s> w ..` and `</s>` is the last label of a sentence"""
+    joined: bool = False
+    """between two sentences of an instance is one mark, `<s>`, which ends one and opens the other, and `</s>` ends the
+    last: the source is `w .. <s> w .. </s>`, and so are the labels; decoder input is `</s> w .. <s> w ..`"""
 
     def marks(self, side: Literal["source", "target"]) -> tuple[int, int]:
         """How many marks open and close each sentence of the source, or of the decoder input."""

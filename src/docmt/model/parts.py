@@ -93,7 +93,7 @@ class Parts:
 
     def linear_attention(self, sight: Sight) -> LinearAttention:
         """Linear attention over what `sight` names."""
-        return LinearAttention(self.sizes.width, self.sizes.heads, sight, self.sizes.linear)
+        return LinearAttention(self.sizes.width, self.sizes.heads, sight, self.sizes.linear, self.frame.joined)
 
     def group_attention(
         self, local: Sight | None = None, whole: Sight | None = None, gate_bias: float = 0.0, linear: bool = False

@@ -57,12 +57,13 @@ class Sizes:
 
     preset: Literal["tiny", "small", "base", "big", "large"] = "base"
     """published size that fills every size left at 0"""
-    family: Literal["docmt", "thumt"] = "docmt"
-    """whose conventions embeddings, marks and norms follow: ours, or those of THUMT checkpoints (Zhang et al. 2018)"""
+    family: Literal["docmt", "thumt", "rfa"] = "docmt"
+    """whose conventions embeddings, marks and norms follow: ours, those of THUMT checkpoints (Zhang et al. 2018), or
+    those of the code of Wu et al. (2022)"""
     vocabulary_size: int = ranged(0, 0, 10_000_000)
     """entries of the joint vocabulary, marks included (0: that of the prepared store)"""
     source_vocabulary_size: int = ranged(0, 0, 10_000_000)
-    """thumt family: entries of the source vocabulary, where that is another one than the target's"""
+    """families thumt and rfa: entries of the source vocabulary, where that is another one than the target's"""
     width: int = ranged(0, 0, 65_536)
     """model width d (0, here and below: that of the preset)"""
     feed_forward: int = ranged(0, 0, 1_048_576)

@@ -61,6 +61,12 @@ class Spans:
         there = (numbers >= 0) & (documents.holding(self.starts) == documents.holding(self.starts[earlier]))
         return Spans(self.starts[earlier], self.lengths[earlier] * there)
 
+    def borders_later(self, documents: Spans) -> Spans:
+        """Segments that tile the documents, where each border inside a document lies one position later."""
+        inside = torch.ones(len(self), dtype=torch.int64)  # begins inside a document
+        inside[self.holding(documents.starts)] = 0
+        return Spans.tile(self.lengths - inside + torch.cat((inside[1:], inside[:1])))
+
     def within(self, first: int, last: int) -> Spans:
         """Each segment without its first and last tokens, as many as told, or as it has."""
         return Spans(self.starts + first, (self.lengths - first - last).clamp(min=0))

@@ -13,12 +13,13 @@ from docmt.model.layers import Dropout, run
 from docmt.model.packed import Packed, pack
 from docmt.model.parts import Head, Parts
 from docmt.model.reading import Reading
+from docmt.model.rfa import RfaParts
 from docmt.model.thumt import ThumtParts
 from docmt.model.view import FullView, Memory, SharedView, View
 
 SentenceIds = Sequence[Sequence[int]]
 
-FAMILIES: dict[str, type[Parts]] = {"docmt": Parts, "thumt": ThumtParts}
+FAMILIES: dict[str, type[Parts]] = {"docmt": Parts, "thumt": ThumtParts, "rfa": RfaParts}
 
 
 class TranslationModel(nn.Module):

@@ -277,8 +277,8 @@ def fit_model_config(config: ModelConfig, store: PreparedStore) -> ModelConfig:
     source_size = store.tokenizer.source_vocabulary_size
     if not store.tokenizer.shares_vocabulary and config.family == "docmt":
         raise DocmtError(
-            f"the store {store.directory} has a source vocabulary of its own, which only model.family thumt has: set "
-            "that, or prepare the data with another tokenizer"
+            f"the store {store.directory} has a source vocabulary of its own, which only model.family thumt and rfa "
+            "have: set one of these, or prepare the data with another tokenizer"
         )
     return replace(
         config, vocabulary_size=size, source_vocabulary_size=source_size if source_size != size else 0

@@ -1,0 +1,39 @@
+"""Which rules a search follows: those of the system, or of the search that it is to agree with."""
+
+from __future__ import annotations
+
+from docmt.decoding.config import SearchConfig
+from docmt.decoding.ensemble import Model, members_of
+from docmt.decoding.frame import Frame, OpenEnd
+from docmt.decoding.marks import Marks
+from docmt.decoding.rfa import RfaRules
+from docmt.errors import DocmtError
+from docmt.text import SpecialTokens
+
+Rules = type[Frame] | type[OpenEnd]
+_RULES: dict[str, Rules] = {"frame": Frame, "open": OpenEnd}
+"""By the name that systems have for them."""
+
+
+def rules_of(model: Model, config: SearchConfig) -> Rules:
+    """The rules of this search. Raises DocmtError for a published search of other models."""
+    joined = model.parts.frame.joined
+    if (config.compatibility == "rfa") != joined and config.compatibility != "none":
+        family = members_of(model)[0].config.family
+        choice = "none or rfa" if joined else "none"
+        raise DocmtError(
+            f"search.compatibility {config.compatibility} is not for models of family {family}: choose {choice}"
+        )
+    if config.compatibility != "rfa":
+        return _RULES[model.system.rules]
+    if model.system.order != "in turn":
+        raise DocmtError(
+            "search.compatibility rfa is for models that translate after their own earlier translations "
+            "(model.concat.keep prefix): choose none for this one"
+        )
+    return RfaRules
+
+
+def marks_of(model: Model, specials: SpecialTokens) -> Marks:
+    """What this model says, with its marks."""
+    return Marks(specials, model.parts.frame.joined)

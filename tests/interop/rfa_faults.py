@@ -1,0 +1,76 @@
+"""Two faults of the RFA authors' code, with which the numbers of its whole batches and of its training were computed.
+
+They make results depend on the padding of a batch, so docmt has neither; the tests put them in to compare the rest. The
+last gate of a row is applied once more for each separator that the row has less than the longest one; and the largest
+salience of the keys of a row is that of its padding, where that is larger.
+"""
+
+import math
+
+import torch
+
+from docmt.model import linear_attention
+from docmt.model.kernels import Pattern
+from docmt.model.linear import Fading, linear_states, read_linear
+from docmt.model.linear_attention import LinearAttention
+from docmt.model.spans import Spans
+from docmt.model.view import FullView
+
+
+class FaultyFading:
+    """`Fading.of` for rows of which some have fewer separators."""
+
+    @staticmethod
+    def of(gates, sentences, documents, averaging=False):
+        found = Fading.of(gates, sentences, documents, averaging)
+        row = documents.holding(sentences.starts)
+        separators = torch.bincount(row) - 1
+        missing = separators.max() - separators
+        last = row != torch.cat((row[1:], torch.tensor([-1])))
+        more = torch.zeros(len(sentences), gates.shape[1], dtype=found.fading.dtype)
+        for place in last.nonzero().flatten().tolist():
+            if separators[row[place]] > 0:
+                more[place] = missing[row[place]] * torch.nn.functional.logsigmoid(gates[place - 1].double())
+        return Fading(found.fading + more.repeat_interleave(sentences.lengths, dim=0), found.fresh)
+
+
+class _OfPadding:
+    """The view of one padding token a row: it sees the tokens of the row, as they come into the layer."""
+
+    def __init__(self, states, rows):
+        self.states, self.pattern = states, Pattern(Spans.tile([1] * len(rows)), rows, False, len(states))
+
+    def attend(self, attention, x):
+        return attention.over(x, self.states, self.pattern)
+
+
+@torch.no_grad()
+def states_of_padding(model, source):
+    """[B, d] what the encoder makes of padding: it has no position, and no token sees it."""
+    x = model.embed("source", source)
+    padding = math.sqrt(model.config.width) * model.source_tokens.weight[1].expand(len(source.documents), -1)
+    for layer in model.encoder:
+        padding, x = layer(padding, _OfPadding(x, source.documents)), layer(x, FullView(source))
+    return padding
+
+
+def put_in(monkeypatch, model, source):
+    """Puts both into all attention of the model, for this source; padded are all rows but the longest."""
+    own, padded = LinearAttention.over, source.documents.lengths < source.documents.lengths.max()
+
+    def over(self, x, memory, pattern, times=1):
+        if self.sight.memory == "self" or not self.rescaled:
+            return own(self, x, memory, pattern, times)
+        key, floor = self.split(self.key(memory)), self.features.floor
+        salience = self.salience(key)
+        states = linear_states(key, self.values(memory), pattern.keys, self.feature_map(), salience)
+        with torch.no_grad():
+            rows = salience.split(pattern.keys.lengths.tolist())
+            most = torch.stack([row.amax(0) for row in rows])  # [B, H]
+            padding = self.features.salience(self.split(self.key(states_of_padding(model, source))))
+            factor = (most - most.maximum(padding.masked_fill(~padded[:, None], -torch.inf))).exp()
+        states = (states * factor[..., None, None]).repeat_interleave(pattern.queries.lengths, dim=0)
+        return read_linear(self.asked(x)[..., None, :], states, floor)[..., 0, :].flatten(-2)
+
+    monkeypatch.setattr(LinearAttention, "over", over)
+    monkeypatch.setattr(linear_attention, "Fading", FaultyFading)

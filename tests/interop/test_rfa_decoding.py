@@ -1,0 +1,120 @@
+"""The search of converted RFA models against what the authors' code found (tests/data/rfa_tiny/README.md)."""
+
+import numpy as np
+import pytest
+import rfa
+
+from docmt.decoding import SearchConfig, translate_documents
+from docmt.decoding.frame import Row
+from docmt.decoding.rfa import RfaRules
+from docmt.decoding.search import search
+
+DECODED = sorted(
+    (path.parent.name, path.name)
+    for path in rfa.FIXTURES.path.glob("*/decode_*.json")
+    if path.parent.name in rfa.VARIANTS
+)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A function that gives a converted model in float64, made once."""
+    directory, made = tmp_path_factory.mktemp("converted"), {}
+    return lambda variant: (
+        made.setdefault(variant, None)
+        or made.update({variant: rfa.convert(variant, directory).double()})
+        or made[variant]
+    )
+
+
+def settings_of(record, **options):
+    """Their search as ours is told it."""
+    theirs = record["settings"]
+    return SearchConfig(
+        compatibility="rfa",
+        beam=theirs["beam"],
+        n_best=theirs["beam"],
+        max_length_ratio=theirs["max_len_a"],
+        max_length_extra=theirs["max_len_b"],
+        length_penalty=theirs.get("lenpen", 1.0),
+        **options,
+    )
+
+
+def found(model, windows, prefixes, config):
+    """All that is found for windows of sentences after these translations of their first ones, searched together."""
+    reading = rfa.batch_of(model, windows, windows).reading
+    rows, first = [], 0
+    for window, prefix in zip(windows, prefixes, strict=True):
+        rows.append(Row(range(first, first + len(window)), [len(sentence) for sentence in window], prefix))
+        first += len(window)
+    return search(model, model.memories(reading), rows, rfa.SPECIALS, config)
+
+
+def check(hypotheses, wanted):
+    """Tokens and scores of all hypotheses of a search."""
+    tokens = []
+    for own in hypotheses:
+        said = [token for sentence in own.sentences for token in (*sentence, rfa.SPECIALS.bos)][:-1]
+        tokens.append([*rfa.OURS[said].tolist(), rfa.END])
+    assert tokens == [own["tokens"] for own in wanted]
+    assert [own.score for own in hypotheses] == pytest.approx([own["score"] for own in wanted], abs=1e-5)
+
+
+def windows_of(variant, length):
+    """The source sentences of the test windows, and the true translations of all but their last."""
+    data = "batch_decode" if variant.startswith("trained") else "batch"
+    batch = np.load(rfa.FIXTURES.path / f"{data}_L{length}.npz")
+    sources = [rfa.sentences_of(row) for row in batch["src_tokens"]]
+    return sources, [rfa.sentences_of(row)[:-1] for row in batch["prefix_tokens"]]
+
+
+@pytest.mark.parametrize("length", [1, 2, 4])
+@pytest.mark.parametrize(("variant", "file"), DECODED)
+def test_windows_at_once(variant, file, length, models):
+    record, model = rfa.read_json(variant, file), models(variant)
+    if f"one_shot_L{length}" not in record:
+        pytest.skip(f"{variant} has no such windows in {file}")
+    windows, _ = windows_of(variant, length)
+    together = found(model, windows, [()] * len(windows), settings_of(record))
+    for hypotheses, wanted in zip(together, record[f"one_shot_L{length}"], strict=True):
+        check(hypotheses, wanted)
+
+
+@pytest.mark.parametrize("length", [2, 4])
+@pytest.mark.parametrize(("variant", "file"), DECODED)
+def test_windows_after_true_translations(variant, file, length, models, monkeypatch):
+    """As they measure in training, where the length limit does not know of the prefix."""
+    record, model = rfa.read_json(variant, file), models(variant)
+    if f"gold_prefix_L{length}" not in record:
+        pytest.skip(f"{variant} has no such windows in {file}")
+    monkeypatch.setattr(RfaRules, "_limit", staticmethod(_limit_of_window))
+    for window, prefix, wanted in zip(*windows_of(variant, length), record[f"gold_prefix_L{length}"], strict=True):
+        check(found(model, [window], [prefix], settings_of(record))[0], wanted)
+
+
+def _limit_of_window(row, config):
+    window = sum(row.lengths) + len(row.lengths)
+    return int(config.max_length_ratio * window + config.max_length_extra)
+
+
+@pytest.mark.parametrize(("variant", "file"), DECODED)
+def test_documents_after_their_own_translations(variant, file, models):
+    """The whole of their document decoding: what is kept, and what is shown to the next sentence."""
+    record, model = rfa.read_json(variant, file), models(variant)
+    for name, documents in record.items():
+        if not name.startswith("own_prefix"):
+            continue
+        for document in documents:
+            for step in document["steps"]:
+                windows = [rfa.sentences_of(np.array(step["src_tokens"]))]
+                prefix = rfa.sentences_of(np.array(step["prefix_tokens"]))[:-1]
+                check(found(model, windows, [prefix], settings_of(record))[0], step["hypotheses"])
+        length = int(name.partition("_L")[2])
+        if length == model.system.sentences:
+            config = settings_of(record)
+            sources = [[rfa.sentences_of(np.array(s["src_tokens"]))[-1] for s in own["steps"]] for own in documents]
+            translated = translate_documents(model, sources, rfa.SPECIALS, config)
+            for own, (best, *_) in zip(documents, translated, strict=True):
+                outputs = [[*rfa.OURS[sentence].tolist(), rfa.END] for sentence in best.sentences]
+                assert outputs == [kept["tokens"] for kept in own["output"]]
