@@ -56,11 +56,12 @@ def test_the_published_search_of_windows_keeps_one_sentence_each_whatever_is_sai
     assert empty
 
 
-def test_a_prefix_that_leaves_no_room_in_the_published_search_is_told():
+def test_a_prefix_that_leaves_no_room_in_the_published_search_is_told(monkeypatch):
+    monkeypatch.setattr("docmt.decoding.rfa.MOST", 33)
     model = build(**JOINED["linear, gates, keep prefix, rfa"])
     reading, config = reading_of(model, DOCUMENTS[:1]), SearchConfig(compatibility="rfa")
-    for words, message in ((1021, ""), (1022, r"before a sentence have 1023 tokens, .* at most 1023: choose none")):
+    for words, message in ((31, ""), (32, r"before a sentence have 33 tokens, .* at most 33: choose none")):
         rows = [Row(range(3), [3, 1, 4], [[5] * words])]
         with pytest.raises(DocmtError, match=message) if message else nullcontext():
             [found] = search(model, model.memories(reading), rows, SPECIALS, config)[0]
-            assert (found.sentences[0], found.free_tokens) == ([5] * words, 1024)
+            assert (found.sentences[0], found.free_tokens) == ([5] * words, 34)
