@@ -68,7 +68,7 @@ def test_every_argument_that_docmt_has_is_honoured():
     assert (config.family, config.system, config.activation, config.width) == ("rfa", "concat", "gelu", 32)
     concat = config.concat
     assert (concat.sentences, concat.loss, concat.keep, concat.attention) == (4, "all", "prefix", "linear")
-    assert config.linear == Linear(features=8, cross_features=16, gate="decay", gate_start=2.0)
+    assert config.linear == Linear(map="random", features=8, cross_features=16, gate="decay", gate_start=2.0)
     config = config_of(values_of(VARIANT, use_sentential_gate=True, decay_sentential_gate=False, norm_rescale=False))
     assert (config.linear.gate, config.linear.rescale) == ("average", False)
     config = config_of(values_of("rfa_reparam", full_supervision=False, context_size=0, extra_padding=True))
