@@ -76,10 +76,7 @@ class LinearAttention(Attention):
         directions = self.features.directions()
         shown = self.shown(memory, directions)
         if self.gate is not None:
-            if pattern.sentences is None:
-                raise ValueError("a gate needs to know where sentences end")
-            gates = self.sentence_gates(memory, pattern.sentences)
-            faded = Fading.of(gates, pattern.sentences, pattern.keys, self.averaging)
+            faded = Fading.of(*self.sentence_gates(memory, pattern), pattern.keys, self.averaging)
             key = shown.key if faded.fresh is None else shown.key * faded.fresh[..., None]
             shown = shown._replace(key=key, fading=faded.fading)
         return self.asked(x, directions), shown
@@ -97,9 +94,12 @@ class LinearAttention(Attention):
         """[T, d] -> [T, H, k], float32 or wider: sums of many are made of them."""
         return wide(self.split(self.value(memory)))
 
-    def sentence_gates(self, memory: Tensor, sentences: Spans) -> Tensor:
-        """The gates of the last tokens of the sentences of memory [T, d], before the sigmoid: [S, H]."""
-        return self.gates(memory[(sentences.ends - 1).clamp(min=0).to(memory.device)])
+    def sentence_gates(self, memory: Tensor, pattern: Pattern) -> tuple[Tensor, Spans]:
+        """The gates [S, H], before the sigmoid, at the ends of the sentences of memory [T, d], and these sentences."""
+        if pattern.sentences is None:
+            raise ValueError("a gate needs to know where sentences end")
+        ends = (pattern.sentences.ends - 1).clamp(min=0).to(memory.device)
+        return self.gates(memory[ends]), pattern.sentences
 
     def gates(self, x: Tensor) -> Tensor:
         """The gates of x [n, d] before the sigmoid: [n, H]."""
