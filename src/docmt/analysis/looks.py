@@ -100,13 +100,12 @@ class TokenLook(Look):
     def left(self) -> Tensor:
         """[n, H] of linear attention with gates (Wu et al. 2022): how much of all that was said each sentence leaves to
         the next one, where there is one."""
-        attention = self.attention
-        if not isinstance(attention, LinearAttention) or attention.gate is None:
+        if not isinstance(self.attention, LinearAttention) or self.attention.gate is None:
             return torch.zeros(0, self.attention.heads)
-        sentences = attention.faded_sentences(self.pattern)
+        gates, sentences = self.attention.sentence_gates(self.memory, self.pattern)
         followed = torch.ones(len(sentences), dtype=torch.bool)
         followed[sentences.holding(self.pattern.keys.ends - 1)] = False
-        return attention.sentence_gates(self.memory, sentences).sigmoid()[followed.to(self.memory.device)]
+        return gates[followed.to(gates.device)].sigmoid()
 
     @property
     def chooses(self) -> bool:

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from docmt.data import Words
-from docmt.data.instances import instance_lengths
 from docmt.decoding.task import Task, batches_of
 from docmt.model import Reading
 from docmt.model.packed import Packed
@@ -29,10 +28,8 @@ OneSource = list[Equal]
 
 def shared_batches(task: Task, target: Words) -> Iterator[list[OneSource]]:
     """All instances, those of one source together, in batches of at most `batch_tokens` of all that is scored."""
-    drafted = None if task.drafts is None else task.drafts.lengths
-    lengths = instance_lengths(task.instances, task.words.lengths, draft_lengths=drafted).tolist()
-    groups = [part for group in _by_source(task, target) for part in _cut(group, task, lengths)]
-    sizes = [(lengths[group[0][0]] * len(group), number) for number, group in enumerate(groups)]
+    groups = [part for group in _by_source(task, target) for part in _cut(group, task, task.lengths)]
+    sizes = [(task.lengths[group[0][0]] * len(group), number) for number, group in enumerate(groups)]
     for batch in batches_of(sizes, task.config.batch_tokens):
         yield [groups[number] for number in batch]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,10 +61,15 @@ class Task:
 
         times: how many batches of the search they may fill.
         """
+        numbers = range(len(self.instances)) if chosen is None else chosen
+        return batches_of([(self.lengths[i], i) for i in numbers], times * self.config.batch_tokens)
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Tokens of each instance, marks included."""
         drafted = None if self.drafts is None else self.drafts.lengths
-        lengths = instance_lengths(self.instances, self.words.lengths, draft_lengths=drafted).tolist()
-        numbers = range(len(lengths)) if chosen is None else chosen
-        return batches_of([(lengths[i], i) for i in numbers], times * self.config.batch_tokens)
+        lengths: list[int] = instance_lengths(self.instances, self.words.lengths, draft_lengths=drafted).tolist()
+        return lengths
 
     def turns(self) -> list[list[int]]:
         """The instances in an order in which each comes after all that it sees the translation of; those of a turn go
@@ -72,7 +78,10 @@ class Task:
             return [list(range(len(self.instances)))]
         documents = self.instances.document  # in rising order
         places = np.arange(len(documents)) - np.searchsorted(documents, documents)
-        return [np.flatnonzero(places == place).tolist() for place in range(int(places.max(initial=-1)) + 1)]
+        turns: list[list[int]] = [[] for _ in range(int(places.max(initial=-1)) + 1)]
+        for number, place in enumerate(places.tolist()):
+            turns[place].append(number)
+        return turns
 
     def read(self, batch: Sequence[int]) -> Reading:
         """The source sides of these instances."""

@@ -87,15 +87,8 @@ class LinearAttention(Attention):
         """What keys [T, H, k] of memory [T, d] weigh, and how that fades."""
         if self.gate is None:
             return Weighing(self.features.floor, salience=self.salience(key))
-        sentences = self.faded_sentences(pattern)
-        faded = Fading.of(self.sentence_gates(memory, sentences), sentences, pattern.keys, self.averaging)
+        faded = Fading.of(*self.sentence_gates(memory, pattern), pattern.keys, self.averaging)
         return Weighing(self.features.floor, faded.fading, faded.fresh)
-
-    def faded_sentences(self, pattern: Pattern) -> Spans:
-        """The sentences of the keys, at whose ends all that was said fades."""
-        if pattern.sentences is None:
-            raise ValueError("a gate needs to know where sentences end")
-        return pattern.sentences.borders_later(pattern.keys) if self.joined else pattern.sentences
 
     def asked(self, x: Tensor) -> Tensor:
         """The features of what x [T, d] asks: [T, H, F]."""
@@ -112,9 +105,14 @@ class LinearAttention(Attention):
         """[T, d] -> [T, H, k], float32 or wider: sums of many are made of them."""
         return wide(self.split(self.value(memory)))
 
-    def sentence_gates(self, memory: Tensor, sentences: Spans) -> Tensor:
-        """The gates of the last tokens of the sentences of memory [T, d], before the sigmoid: [S, H]."""
-        return self.gates(memory[(sentences.ends - 1).clamp(min=0).to(memory.device)])
+    def sentence_gates(self, memory: Tensor, pattern: Pattern) -> tuple[Tensor, Spans]:
+        """The gates of the last tokens of the sentences of memory [T, d], before the sigmoid: [S, H]; and these
+        sentences."""
+        if pattern.sentences is None:
+            raise ValueError("a gate needs to know where sentences end")
+        sentences = pattern.sentences.borders_later(pattern.keys) if self.joined else pattern.sentences
+        ends = (sentences.ends - 1).clamp(min=0).to(memory.device)
+        return self.gates(memory[ends]), sentences
 
     def gates(self, x: Tensor) -> Tensor:
         """The gates of x [n, d] before the sigmoid: [n, H]."""
