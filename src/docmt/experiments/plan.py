@@ -102,7 +102,7 @@ def make_plan(
     for seed, axis in product(seeds or experiment.seeds, experiment.axes):
         for point, settings in axis.points[scale].items():
             configs: dict[str, TrainConfig] = {}
-            for variant in experiment.in_order():
+            for variant in experiment.in_order(scale):
                 recipe = experiment.path.parent / variant.recipe.replace("{scale}", scale)
                 layers = (experiment.settings, variant.settings, settings, overrides or {})
                 changes = {name: value for layer in layers for name, value in flat(layer).items()}
