@@ -193,7 +193,7 @@ SPEED = "title: x\nvariants: {{a: {{recipe: r}}, b: {{recipe: r}}, d: {{recipe: 
             "published: d-BLEU is high: write a number",
         ),
         ("- a", "small.yaml is no group of settings"),
-        ("title: x\nvariants: {}\ncolour: red", "small.yaml has the unknown entry 'colour': choose from axes, over, seeds"),
+        ("title: x\nvariants: {}\ncolour: red", "has the unknown entry 'colour': choose from axes, over, seeds"),
         ("variants: {}", "small.yaml has no entry title: add it"),
         ("title: x\nvariants: [1]", "small.yaml: variants is no group of settings"),
         ("title: x\nvariants: {a: {settings: {}}}", "variant a has no entry recipe"),

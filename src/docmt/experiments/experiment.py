@@ -102,8 +102,8 @@ class Speed:
     of: str
     to: str
     windows: tuple[int, ...]
-    documents: int = ranged(8, 1, 100_000)
-    sentences: int = ranged(30, 1, 100_000)
+    documents: int = ranged(4, 1, 100_000)
+    sentences: int = ranged(20, 1, 100_000)
     """of each document"""
     rounds: int = ranged(3, 1, 1000)
     """how often everything is done, both variants in turn"""
