@@ -228,7 +228,7 @@ def test_speed_that_cannot_be_measured(write_experiment, store, tmp_path):
 
     no_windows = TEXT.replace("{model.system: concat, model.concat.sentences: 1}", "{}").replace("to: two", "to: one")
     with pytest.raises(DocmtError, match="speed is that of windows, which one does not translate: name a variant"):
-        SpeedTest.of(planned(no_windows), EvaluationConfig())
+        planned(no_windows)
     many = planned(TEXT.replace("sentences: 4", "sentences: 1000"))
     with pytest.raises(DocmtError, match="documents of 1000 sentences, but the test split has 10: take a larger one"):
         speed_module._documents(many.store.split("test"), many.experiment.speed)

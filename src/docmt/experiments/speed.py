@@ -49,18 +49,12 @@ class SpeedTest:
 
     @classmethod
     def of(cls, plan: Plan, evaluation: EvaluationConfig) -> SpeedTest | None:
-        """That of a plan, if its experiment has one. Raises DocmtError where a variant does not translate windows."""
+        """That of a plan, if its experiment has one."""
         speed = plan.experiment.speed
         if speed is None:
             return None
         named = {"of": speed.of, "to": speed.to}
         runs = {side: next(run for run in plan.runs if run.variant == name) for side, name in named.items()}
-        for run in runs.values():
-            if not run.config.model.chosen.needs().windows:
-                raise DocmtError(
-                    f"{plan.experiment.path}: speed is that of windows, which {run.variant} does not translate: name a "
-                    "variant of the concat system"
-                )
         facts = {
             "runs": {side: run.config.run.name for side, run in runs.items()},
             "speed": {name: value for name, value in asdict(speed).items() if name != "published"},
