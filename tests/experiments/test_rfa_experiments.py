@@ -1,6 +1,7 @@
 """The experiments of Wu et al. (2022), and what they need beyond a grid: lines, two ways to translate, speed."""
 
 import json
+import math
 
 import pytest
 
@@ -10,6 +11,7 @@ from docmt.experiments import (
     EvaluationConfig,
     SpeedTest,
     Suite,
+    contrastive,
     list_experiments,
     make_plan,
     measure_speed,
@@ -163,6 +165,11 @@ def test_lines_of_a_figure(plan, tmp_path):
         low, high = (float(end) for end in shown[0].partition("[")[2][:-1].split(","))
         assert low <= share <= high
     assert write_contrastive_figure(plan, evaluation).stat().st_size > 10_000
+    (plan.runs[1].config.run / "suite.json").unlink()
+    first, second = contrastive._over_lines(plan, collect_contrastive(plan, evaluation), "pronoun")["softmax"]
+    assert (first.label, second.label) == ("1", "2"), "what is not measured keeps its place"
+    assert math.isnan(first.mean)
+    assert second.mean == 100 * sum(cell["correct"] for cell in counts["two"].values()) / 6
 
 
 def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
@@ -231,6 +238,6 @@ def test_speed_that_cannot_be_measured(write_experiment, store, tmp_path):
         planned(no_windows)
     many = planned(TEXT.replace("sentences: 4", "sentences: 1000"))
     with pytest.raises(DocmtError, match="documents of 1000 sentences, but the test split has 10: take a larger one"):
-        speed_module._documents(many.store.split("test"), many.experiment.speed)
+        SpeedTest.of(many, EvaluationConfig()).documents(many.store)
     assert [run.variant for run in many.runs] == ["one", "two", "linear"]
     assert {run.config.initialize_from for run in many.runs} == {None}

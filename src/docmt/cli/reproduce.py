@@ -145,6 +145,8 @@ def _seeds(text: str) -> list[int]:
 
 
 def _reproduce(plan: Plan, evaluation: EvaluationConfig, jobs: int) -> int:
+    if test := experiments.SpeedTest.of(plan, evaluation):
+        test.documents(plan.store)  # whether there are enough, now, not after days of training
     failures = experiments.reproduce(
         plan, evaluation, tell, lambda failures: experiments.write_report(plan, evaluation, failures), jobs
     )

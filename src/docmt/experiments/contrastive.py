@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from math import sqrt
+from math import nan, sqrt
 from pathlib import Path
 from statistics import stdev
 from typing import Any
@@ -181,21 +181,32 @@ def write_contrastive_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
     Accuracy over distance, a line for each variant; or, where variants lie on lines, over what these count. Raises
     DocmtError when nothing is there to draw or matplotlib is missing.
     """
-    panels: dict[str, dict[str, list[Point]]] = {}
-    chances: dict[str, float] = {}
     rows = collect_contrastive(plan, evaluation)
-    over = plan.experiment.over if any(row["line"] for row in rows) else ""
-    for row in rows:
-        for phenomenon, cells in row["cells"].items():
-            chances[phenomenon] = 100 * next(iter(cells.values()))["chance"]
-            lines = panels.setdefault(phenomenon, {})
-            if not over:
-                lines[_name(row)] = [
-                    Point(distance, 100 * cell["accuracy"], cell["spread"] or 0.0) for distance, cell in cells.items()
-                ]
-            elif row["line"]:
-                share = 100 * _together(row, phenomenon).accuracy
-                lines.setdefault(row["line"], []).append(Point(row["at"], share))
+    first = rows[0]["cells"] if rows else {}
+    chances = {phenomenon: 100 * next(iter(cells.values()))["chance"] for phenomenon, cells in first.items()}
     figure = plan.output / f"{plan.experiment.name}-{plan.scale}-suite.png"
-    draw_accuracies(panels, chances, figure, **({"over": over} if over else {}))
+    if any(row["line"] for row in rows):
+        draw_accuracies({name: _over_lines(plan, rows, name) for name in first}, chances, figure, plan.experiment.over)
+    else:
+        draw_accuracies({name: _over_distance(rows, name) for name in first}, chances, figure)
     return figure
+
+
+def _over_distance(rows: Sequence[Row], phenomenon: str) -> dict[str, list[Point]]:
+    return {
+        _name(row): [
+            Point(distance, 100 * cell["accuracy"], cell["spread"] or 0.0)
+            for distance, cell in row["cells"][phenomenon].items()
+        ]
+        for row in rows
+    }
+
+
+def _over_lines(plan: Plan, rows: Sequence[Row], phenomenon: str) -> dict[str, list[Point]]:
+    """All distances together; what is not measured yet keeps its place."""
+    shares = {row["variant"]: 100 * _together(row, phenomenon).accuracy for row in rows}
+    lines: dict[str, list[Point]] = {}
+    for variant in plan.experiment.variants_at(plan.scale).values():
+        if variant.line:
+            lines.setdefault(variant.line, []).append(Point(variant.at, shares.get(variant.name, nan)))
+    return lines

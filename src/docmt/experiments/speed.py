@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 
 from docmt.analysis import Point, draw_points
-from docmt.data import ParallelStore
+from docmt.data import PreparedStore
 from docmt.decoding import Translator, translate_documents
 from docmt.decoding.precision import computing_in
 from docmt.errors import DocmtError
@@ -75,11 +74,26 @@ class SpeedTest:
         rows: list[Row] | None = found.get("rows")
         return rows if found.get("facts") == self.facts else None
 
+    def documents(self, store: PreparedStore) -> list[list[list[int]]]:
+        """The sentences of the test split, end to end, as documents of the length that is asked for.
+
+        Raises DocmtError where they are too few for one.
+        """
+        documents, length = store.split("test").documents("source"), self.speed.sentences
+        sentences = [sentence for document in documents for sentence in document if sentence]
+        if len(sentences) < length:
+            raise DocmtError(
+                f"speed asks for documents of {length} sentences, but the test split has {len(sentences)}: take a "
+                "larger one, or another number in the experiment file"
+            )
+        count = min(self.speed.documents, len(sentences) // length)
+        return [sentences[number * length : (number + 1) * length] for number in range(count)]
+
 
 def measure_speed(plan: Plan, evaluation: EvaluationConfig, tell: Callable[[str], object]) -> None:
     """Times what the experiment file asks for, unless that is done or one of its runs is not.
 
-    Raises DocmtError where the test split is shorter than a document to be translated.
+    Raises DocmtError where the test split is shorter than one of the documents.
     """
     test = SpeedTest.of(plan, evaluation)
     if test is None or test.stored() is not None:
@@ -89,7 +103,7 @@ def measure_speed(plan: Plan, evaluation: EvaluationConfig, tell: Callable[[str]
         return
     speed = test.speed
     tell(f"timing {speed.of} and {speed.to} (other work on this machine makes both slower, and all of it uncertain)")
-    documents = _documents(plan.store.split("test"), speed)
+    documents = test.documents(plan.store)
     models = {side: _Timed(run, evaluation) for side, run in test.runs.items()}
     seconds: dict[int, dict[str, list[dict[str, float]]]] = {
         window: {side: [] for side in models} for window in speed.windows
@@ -105,19 +119,6 @@ def measure_speed(plan: Plan, evaluation: EvaluationConfig, tell: Callable[[str]
                     bar.advance()
     rows = [_row(window, found) for window, found in seconds.items()]
     write_text(test.path, json.dumps({"facts": test.facts, "rows": rows}, indent=2) + "\n")
-
-
-def _documents(test: ParallelStore, speed: Speed) -> list[list[list[int]]]:
-    """The sentences of the split, end to end, as documents of the length that is asked for."""
-    sentences = (sentence for document in test.documents("source") for sentence in document if sentence)
-    found = [list(islice(sentences, speed.sentences)) for _ in range(speed.documents)]
-    whole = [document for document in found if len(document) == speed.sentences]
-    if not whole:
-        raise DocmtError(
-            f"speed asks for documents of {speed.sentences} sentences, but the test split has {len(found[0])}: take a "
-            "larger one, or another number in the experiment file"
-        )
-    return whole
 
 
 class _Timed:
