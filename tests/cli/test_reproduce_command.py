@@ -157,6 +157,7 @@ def test_the_experiments_are_listed():
             ["table2", "--data", "s", "--output", "o", "--seeds", "1;2"],
             r"--seeds is \['1;2'\]: give whole numbers, such as 1,2,3",
         ),
+        (["concat", "--keep", "first"], r"--keep is 'first': choose one of last, prefix"),
         (["table2", "--seed", "1"], r"unknown option --seed; did you mean --seeds\?"),
         (["table2", "--stop.max_stops", "1"], r"unknown option --stop.max_stops; did you mean --stop.max_steps\?"),
         (["table2", "--stop.max_steps", "x"], r"--stop.max_steps is 'x': give a whole number"),

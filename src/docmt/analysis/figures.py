@@ -118,9 +118,12 @@ def draw_points(panels: Mapping[str, Mapping[str, Sequence[Point]]], unit: str, 
 
 
 def draw_accuracies(
-    panels: Mapping[str, Mapping[str, Sequence[Point]]], chances: Mapping[str, float], figure: Path
+    panels: Mapping[str, Mapping[str, Sequence[Point]]],
+    chances: Mapping[str, float],
+    figure: Path,
+    over: str = "distance (sentences)",
 ) -> None:
-    """Draws percent right over distance: a small panel for each phenomenon, in it a line for each system.
+    """Draws percent right over distance, or something else: a small panel for each phenomenon, a line for each system.
 
     chances: percent right by guessing, of each phenomenon (dotted). Raises DocmtError as `draw_curves` does.
     """
@@ -137,7 +140,7 @@ def draw_accuracies(
             places = [labels.index(point.label) + 0.03 * (number - len(lines) / 2) for point in points]
             handles.setdefault(name, _draw_line(axes, places, points))
         axes.set_xticks(range(len(labels)), list(map(printable, labels)))
-        axes.set(title=printable(title), xlabel="distance (sentences)", ylabel="right (%)", ylim=(0, 103))
+        axes.set(title=printable(title), xlabel=printable(over), ylabel="right (%)", ylim=(0, 103))
         axes.grid(alpha=0.3)
     for unused in drawing.axes[len(panels) :]:
         unused.set_axis_off()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from docmt.experiments import EvaluationConfig, Plan
 
 PLANNED = {"data", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
-OWN = ("name", "scale", "data", "output", "suite", "seeds", "jobs", "list", "dry_run", "config")
+OWN = ("name", "scale", "data", "output", "suite", "keep", "seeds", "jobs", "list", "dry_run", "config")
 USAGE = """NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
 NAME --store STORE --output DIRECTORY --dry_run
 --list"""
@@ -65,6 +65,12 @@ def parser() -> Parser:
         help="contrastive test set that every run is asked, as by docmt evaluate --suite: a table of right answers by "
         "phenomenon and distance, and a figure",
     )
+    made.add_argument(
+        "--keep",
+        type=Literal["last", "prefix"],
+        help="how windows are translated to score them, whatever they were trained for: every window anew (last), or "
+        "after the document's own translations (prefix); the same runs serve both",
+    )
     made.add_argument("--seeds", type=str, metavar="1,2,...", help="seeds of the runs, instead of the experiment's")
     made.add_argument(
         "--jobs",
@@ -102,6 +108,9 @@ def run(arguments: Sequence[str]) -> int:
         trainings = plan.trainings()
         for run in trainings:
             print(printable(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
+        if test := experiments.SpeedTest.of(plan, evaluation):
+            state = "missing" if test.stored() is None else "done"
+            print(printable(f"{state:<10} speed of {test.speed.of} against {test.speed.to}"))
         return 0
     return _reproduce(plan, evaluation, options.get("jobs", 1))
 
@@ -117,7 +126,7 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
     groups = {prefix: _below(options, prefix) for prefix in ("search", "metrics")}
     suite = experiments.Suite.read(options["suite"]) if options.get("suite") else None
     search, metrics = SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"])
-    evaluation = experiments.EvaluationConfig(search, metrics, suite)
+    evaluation = experiments.EvaluationConfig(search, metrics, suite, options.get("keep"))
     overrides = {
         option: value for option, value in options.items() if option not in OWN and option.split(".")[0] not in groups
     }
@@ -136,14 +145,18 @@ def _seeds(text: str) -> list[int]:
 
 
 def _reproduce(plan: Plan, evaluation: EvaluationConfig, jobs: int) -> int:
+    if test := experiments.SpeedTest.of(plan, evaluation):
+        test.documents(plan.store)  # whether there are enough, now, not after days of training
     failures = experiments.reproduce(
         plan, evaluation, tell, lambda failures: experiments.write_report(plan, evaluation, failures), jobs
     )
+    experiments.measure_speed(plan, evaluation, tell)
     print(printable(experiments.write_report(plan, evaluation, failures), kept="\n"), end="")
     name = plan.output / f"{plan.experiment.name}-{plan.scale}"
     tell(f"the table is in {name}.md and {name}.json")
     draw = [experiments.write_figure]
     draw += [experiments.write_contrastive_figure] if evaluation.suite is not None else []
+    draw += [experiments.write_speed_figure] if plan.experiment.speed is not None else []
     for write in draw:
         try:
             tell(f"the figure is in {write(plan, evaluation)}")

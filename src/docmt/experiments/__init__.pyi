@@ -27,3 +27,6 @@ from .runner import state_of as state_of
 from .scores import EvaluationConfig as EvaluationConfig
 from .scores import Suite as Suite
 from .scores import evaluate_run as evaluate_run
+from .speed import SpeedTest as SpeedTest
+from .speed import measure_speed as measure_speed
+from .speed import write_speed_figure as write_speed_figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from math import sqrt
+from math import nan, sqrt
 from pathlib import Path
 from statistics import stdev
 from typing import Any
@@ -19,6 +19,8 @@ from docmt.synthetic import PHENOMENA
 
 MARGIN = 3.0
 """Standard errors of guessing: what is so far above chance is not guessed."""
+ALL = "all"
+"""Phenomena together."""
 Row = dict[str, Any]
 """What the JSON file has for a variant at a point: `cells` by phenomenon and distance."""
 
@@ -27,13 +29,14 @@ def collect_contrastive(plan: Plan, evaluation: EvaluationConfig) -> list[Row]:
     """The rows of the table as far as runs are done; without a contrastive test set there are none."""
     rows = []
     for axis in plan.experiment.axes:
-        for variant, point in product(plan.experiment.variants.values(), axis.points[plan.scale]):
+        for variant, point in product(plan.experiment.variants_at(plan.scale).values(), axis.points[plan.scale]):
             key = (variant.name, axis.name, point)
             own = [run.config.run for run in plan.runs if (run.variant, run.axis, run.point) == key]
             results = [found for run in own if (found := stored_contrastive(run, evaluation)) is not None]
             if results:
                 row = dict(zip(("variant", "axis", "point"), key, strict=True))
-                rows.append({**row, "runs": len(results), "cells": _cells(variant, results)})
+                row |= {"line": variant.line, "at": variant.at, "runs": len(results)}
+                rows.append({**row, "cells": _cells(variant, results)})
     return rows
 
 
@@ -108,6 +111,39 @@ def contrastive_lines(rows: Sequence[Row], suite: str) -> list[str]:
     return [*lines, *map(_surprises_of, filter(_surprises_of, rows)), ""]
 
 
+def lines_of(rows: Sequence[Row], over: str) -> list[str]:
+    """Where variants lie on lines: a table in Markdown of each phenomenon, all distances together."""
+    placed = [row for row in rows if row["line"]]
+    if not placed:
+        return []
+    names = [*placed[0]["cells"], ALL]
+    chances = [100 * _together(placed[0], name).chance for name in names]
+    heads = [f"{escaped(name)} ({chance:.0f})" for name, chance in zip(names, chances, strict=True)]
+    shown = [
+        [escaped(row["line"]), escaped(row["at"]), *(_with_interval(_together(row, name)) for name in names)]
+        for row in placed
+    ]
+    return [
+        f"## Right candidates over {escaped(over)}",
+        "",
+        *table([["", escaped(over), *heads], *shown], 2),
+        "",
+        "- percent right at all distances together, with the interval of 95 % for so many items (Wilson 1927)",
+        "",
+    ]
+
+
+def _together(row: Row, name: str) -> Count:
+    """Of a phenomenon, or of all, the counts of all distances."""
+    chosen = row["cells"].values() if name == ALL else [row["cells"][name]]
+    return Count.sum(Count.from_json(cell) for cells in chosen for cell in cells.values())
+
+
+def _with_interval(count: Count) -> str:
+    low, high = count.interval
+    return f"{100 * count.accuracy:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
 def _surprises_of(row: Row) -> str:
     """Where a row is otherwise than predicted, as an item of a list; empty where it is not."""
     found = {
@@ -140,18 +176,37 @@ def _cell(cell: Mapping[str, Any]) -> str:
 
 
 def write_contrastive_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
-    """Draws accuracy over distance, a panel for each phenomenon and a line for each variant; returns the file.
+    """Draws a panel for each phenomenon; returns the file.
 
-    Raises DocmtError when nothing is there to draw or matplotlib is missing.
+    Accuracy over distance, a line for each variant; or, where variants lie on lines, over what these count. Raises
+    DocmtError when nothing is there to draw or matplotlib is missing.
     """
-    panels: dict[str, dict[str, list[Point]]] = {}
-    chances: dict[str, float] = {}
-    for row in collect_contrastive(plan, evaluation):
-        for phenomenon, cells in row["cells"].items():
-            chances[phenomenon] = 100 * next(iter(cells.values()))["chance"]
-            panels.setdefault(phenomenon, {})[_name(row)] = [
-                Point(distance, 100 * cell["accuracy"], cell["spread"] or 0.0) for distance, cell in cells.items()
-            ]
+    rows = collect_contrastive(plan, evaluation)
+    first = rows[0]["cells"] if rows else {}
+    chances = {phenomenon: 100 * next(iter(cells.values()))["chance"] for phenomenon, cells in first.items()}
     figure = plan.output / f"{plan.experiment.name}-{plan.scale}-suite.png"
-    draw_accuracies(panels, chances, figure)
+    if any(row["line"] for row in rows):
+        draw_accuracies({name: _over_lines(plan, rows, name) for name in first}, chances, figure, plan.experiment.over)
+    else:
+        draw_accuracies({name: _over_distance(rows, name) for name in first}, chances, figure)
     return figure
+
+
+def _over_distance(rows: Sequence[Row], phenomenon: str) -> dict[str, list[Point]]:
+    return {
+        _name(row): [
+            Point(distance, 100 * cell["accuracy"], cell["spread"] or 0.0)
+            for distance, cell in row["cells"][phenomenon].items()
+        ]
+        for row in rows
+    }
+
+
+def _over_lines(plan: Plan, rows: Sequence[Row], phenomenon: str) -> dict[str, list[Point]]:
+    """All distances together; what is not measured yet keeps its place."""
+    shares = {row["variant"]: 100 * _together(row, phenomenon).accuracy for row in rows}
+    lines: dict[str, list[Point]] = {}
+    for variant in plan.experiment.variants_at(plan.scale).values():
+        if variant.line:
+            lines.setdefault(variant.line, []).append(Point(variant.at, shares.get(variant.name, nan)))
+    return lines

@@ -14,22 +14,34 @@ variants:                              # the rows of the table
     settings: {optimizer.warmup: 100}
     published: {s-BLEU: 25.12}         # shown beside our scores
     sees: {source: 3, target: 0}       # how many sentences before its own, as far as that is known
+    scale: cpu                         # at this scale alone; at the other, what starts from it has random weights
+    line: finetune                     # of a figure of right candidates, a line of several variants,
+    at: 4                              # and where on it this one lies
+over: sentences of a window            # what `at` counts
 axes:                                  # each variant is trained at every point of every axis
   - name: model size
     cpu: {small: {model.width: 128}, large: {model.width: 256}}
     full: {base: {model.preset: base}, big: {model.preset: big}}    # or `points` for both scales
     published: {base: {d-BLEU: 33.87}}
+speed:                                 # how many times as fast one variant translates as another, in windows of L
+  of: finetune
+  to: sentence
+  windows: [1, 2, 4]                   # L, whatever the models were trained with
+  documents: 8                         # so many, of so many sentences of the test split
+  sentences: 30
+  rounds: 3
+  published: {4: {CPU: 3.27}}
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from docmt.errors import DocmtError
-from docmt.settings import MANY, check_number, range_of, shown
+from docmt.settings import MANY, build, check_fields, check_number, one_of, range_of, ranged, shown
 from docmt.training import TrainConfig
 from docmt.yaml_files import read_yaml
 
@@ -55,6 +67,12 @@ class Variant:
     published: Mapping[str, float]
     sees: Mapping[str, int] | None
     """how many sentences before its own it sees of "source" and "target" (given ones, no drafts); None: not known"""
+    scale: str = ""
+    """the only scale at which it is trained, or nothing"""
+    line: str = ""
+    """of a figure of right candidates: the line that it belongs to, or nothing"""
+    at: str = ""
+    """where on the line"""
 
     @property
     def starts(self) -> dict[str, str]:
@@ -75,6 +93,32 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Speed:
+    """How many times as fast one variant translates as another, by the sentences of a window.
+
+    Both are trained once; the windows are of translation alone.
+    """
+
+    of: str
+    to: str
+    windows: tuple[int, ...]
+    documents: int = ranged(4, 1, 100_000)
+    sentences: int = ranged(20, 1, 100_000)
+    """of each document"""
+    rounds: int = ranged(3, 1, 1000)
+    """how often everything is done, both variants in turn"""
+    published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """window, column"""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "speed.")
+        if not self.windows:
+            raise DocmtError("speed.windows is empty: name the sentences of a window, such as [1, 2, 4]")
+        for window in self.windows:
+            check_number("speed.windows", window, (1, 10_000))
+
+
+@dataclass(frozen=True)
 class Experiment:
     """One experiment file."""
 
@@ -86,14 +130,32 @@ class Experiment:
     variants: Mapping[str, Variant]
     axes: tuple[Axis, ...]
     """at least one, which has no name if the file has none"""
+    over: str = ""
+    """what `Variant.at` counts, or nothing"""
+    speed: Speed | None = None
 
     @property
     def name(self) -> str:
         return self.path.stem
 
-    def in_order(self) -> list[Variant]:
-        """The variants, each after those that it starts from. Raises DocmtError where that cannot be."""
-        waiting = dict(self.variants)
+    def variants_at(self, scale: str) -> dict[str, Variant]:
+        """Those that are trained at a scale. What would start from one that is not has nothing to start from."""
+        elsewhere = {name for name, variant in self.variants.items() if variant.scale not in ("", scale)}
+
+        def start(name: str) -> str:
+            return "" if name in elsewhere else name
+
+        return {
+            name: replace(
+                variant, start_from=start(variant.start_from), start_reverse_from=start(variant.start_reverse_from)
+            )
+            for name, variant in self.variants.items()
+            if name not in elsewhere
+        }
+
+    def in_order(self, scale: str) -> list[Variant]:
+        """The variants of a scale, each after those that it starts from. Raises DocmtError where that cannot be."""
+        waiting = self.variants_at(scale)
         ordered: dict[str, Variant] = {}
         while waiting:
             ready = next((one for one in waiting.values() if ordered.keys() >= set(one.starts.values())), None)
@@ -134,10 +196,17 @@ def read_experiment(name: str) -> Experiment:
 
 
 def _read(path: Path) -> Experiment:
-    top = _group(
-        read_yaml(path), str(path), {"title", "source", "seeds", "settings", "variants", "axes"}, {"title", "variants"}
-    )
-    variants = [_variant(name, value, path) for name, value in _group(top["variants"], f"{path}: variants").items()]
+    known = {"title", "source", "seeds", "settings", "variants", "axes", "over", "speed"}
+    top = _group(read_yaml(path), str(path), known, {"title", "variants"})
+    made = [_variant(name, value, path) for name, value in _group(top["variants"], f"{path}: variants").items()]
+    variants = {variant.name: variant for variant in made}
+    over = _text(top.get("over", ""), f"{path}: over")
+    for variant in made:
+        if bool(variant.line) != bool(variant.at) or (variant.line and not over):
+            raise DocmtError(
+                f"{path}: variant {variant.name} has a part of what a line of a figure needs: give it both line and "
+                "at, and the file `over`, which says what `at` counts"
+            )
     axes = top.get("axes", [{"name": "", "points": {"": {}}}])
     if not isinstance(axes, list):
         raise DocmtError(f"{path}: axes is no list: begin each axis with `- name: ...`")
@@ -147,21 +216,26 @@ def _read(path: Path) -> Experiment:
         source=_text(top.get("source", ""), f"{path}: source"),
         seeds=whole_seeds(top.get("seeds", ["1"]), f"{path}: seeds", "[1, 2, 3]"),
         settings=_group(top.get("settings", {}), f"{path}: settings"),
-        variants={variant.name: variant for variant in variants},
+        variants=variants,
         axes=tuple(_axis(value, path) for value in axes),
+        over=over,
+        speed=_speed(top["speed"], variants, path) if "speed" in top else None,
     )
 
 
 def _variant(name: str, values: Any, path: Path) -> Variant:
     where = f"{path}: variant {name}"
-    known = {"recipe", "settings", "start_from", "start_reverse_from", "published", "sees"}
+    known = {"recipe", "settings", "start_from", "start_reverse_from", "published", "sees", "scale", "line", "at"}
     values = _group(values, where, known, {"recipe"})
     settings = _group(values.get("settings", {}), f"{where}: settings")
     published = _numbers(values.get("published", {}), f"{where}: published")
     recipe = _text(values["recipe"], f"{where}: recipe")
     start, start_reverse = (_text(values.get(f"start_{way}", ""), f"{where}: start_{way}") for way in STARTS)
     sees = _reach(values["sees"], f"{where}: sees") if "sees" in values else None
-    return Variant(name, recipe, settings, start, start_reverse, published, sees)
+    scale, line, at = (_text(values.get(key, ""), f"{where}: {key}") for key in ("scale", "line", "at"))
+    if scale:
+        one_of(f"{where}: scale", scale, SCALES)
+    return Variant(name, recipe, settings, start, start_reverse, published, sees, scale, line, at)
 
 
 def _reach(values: Any, where: str) -> dict[str, int]:
@@ -188,6 +262,23 @@ def _axis(values: Any, path: Path) -> Axis:
         points,
         {point: _numbers(row, f"{where}: published: {point}") for point, row in published.items()},
     )
+
+
+def _speed(values: Any, variants: Mapping[str, Variant], path: Path) -> Speed:
+    where = f"{path}: speed"
+    values = _group(values, where)
+    published = {
+        window: _numbers(row, f"{where}: published: {window}")
+        for window, row in _group(values.get("published", {}), f"{where}: published").items()
+    }
+    speed = build(Speed, {**values, "published": published}, str(path), "speed.")
+    for name in (speed.of, speed.to):
+        if name not in variants or variants[name].scale:
+            known = ", ".join(variant.name for variant in variants.values() if not variant.scale)
+            raise DocmtError(f"{where}: {name!r} is no variant that every scale has: choose from {known}")
+    if others := [window for window in published if window not in map(str, speed.windows)]:
+        raise DocmtError(f"{where}: published has {others[0]}, which is none of the windows: add it to them")
+    return speed
 
 
 def _numbers(values: Any, where: str) -> dict[str, float]:

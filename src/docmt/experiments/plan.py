@@ -102,7 +102,7 @@ def make_plan(
     for seed, axis in product(seeds or experiment.seeds, experiment.axes):
         for point, settings in axis.points[scale].items():
             configs: dict[str, TrainConfig] = {}
-            for variant in experiment.in_order():
+            for variant in experiment.in_order(scale):
                 recipe = experiment.path.parent / variant.recipe.replace("{scale}", scale)
                 layers = (experiment.settings, variant.settings, settings, overrides or {})
                 changes = {name: value for layer in layers for name, value in flat(layer).items()}
@@ -117,9 +117,21 @@ def make_plan(
                 name = f"{recipe.stem}-seed{seed}-{_identity(config, store, output, drafter)}"
                 configs[variant.name] = replace(config, run=output / RUNS_FOLDER / name)
                 runs.append(PlannedRun(variant.name, axis.name, point, seed, configs[variant.name]))
+    _check_windows(experiment, runs)
     return Plan(
         experiment, scale, output, store, tuple(runs), dict(overrides or {}), drafter, facts_of_drafts(store, drafter)
     )
+
+
+def _check_windows(experiment: Experiment, runs: Sequence[PlannedRun]) -> None:
+    """Raises DocmtError where the speed of what does not translate windows would be measured."""
+    compared = () if experiment.speed is None else (experiment.speed.of, experiment.speed.to)
+    for run in runs:
+        if run.variant in compared and not run.config.model.chosen.needs().windows:
+            raise DocmtError(
+                f"{experiment.path}: speed is that of windows, which {run.variant} does not translate: name a variant "
+                "of the concat system"
+            )
 
 
 def _check_directions(variant: Variant, config: TrainConfig, others: Mapping[str, TrainConfig], where: str) -> None:

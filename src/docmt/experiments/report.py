@@ -11,10 +11,11 @@ from statistics import mean, stdev
 from typing import Any
 
 from docmt.analysis import Point, draw_curves, draw_points, read_curves
-from docmt.experiments.contrastive import collect_contrastive, contrastive_lines
+from docmt.experiments.contrastive import collect_contrastive, contrastive_lines, lines_of
 from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import state_of
 from docmt.experiments.scores import EvaluationConfig, stored_scores
+from docmt.experiments.speed import speed_lines
 from docmt.files import write_text
 from docmt.markdown import escaped, table
 from docmt.training.run_directory import RunDirectory
@@ -30,7 +31,7 @@ def collect(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Path, st
     """The rows of the table as far as runs are done, in the order of the experiment file."""
     rows = []
     for axis in plan.experiment.axes:
-        for variant, point in product(plan.experiment.variants.values(), axis.points[plan.scale]):
+        for variant, point in product(plan.experiment.variants_at(plan.scale).values(), axis.points[plan.scale]):
             key = (variant.name, axis.name, point)
             own = [run for run in plan.runs if (run.variant, run.axis, run.point) == key]
             runs = [_result(run, evaluation, failures.get(run.config.run)) for run in own]
@@ -74,9 +75,10 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     signatures = {m: scores[m]["signature"] for m in MEASURES for scores in all_scores if scores.get(m)}
     lines = [f"# {experiment.title}", "", f"Scale `{plan.scale}`, data `{data}`.", "", *_tables(rows)]
     lines += [f"- {MEASURES[measure]}: `{signature}`" for measure, signature in signatures.items()]
+    kept = "" if evaluation.keep is None else f", windows translated as `keep: {evaluation.keep}`"
     lines.append(
-        f"- test split, beam {evaluation.search.beam}; dev loss: the lowest, label-smoothed, nats per token (not to be "
-        "compared between systems that predict other marks beside the words)"
+        f"- test split, beam {evaluation.search.beam}{kept}; dev loss: the lowest, label-smoothed, nats per token (not "
+        "to be compared between systems that predict other marks beside the words)"
     )
     lines.append("- with several seeds: mean ± standard deviation")
     if backward := dict.fromkeys(row["variant"] for row in rows if any(run["reverse"] for run in row["runs"])):
@@ -101,6 +103,8 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     contrastive = collect_contrastive(plan, evaluation)
     if evaluation.suite is not None:
         lines += ["", *contrastive_lines(contrastive, evaluation.suite.name)]
+        lines += lines_of(contrastive, experiment.over)
+    lines += ["", *speed_lines(plan, evaluation)]
     text = "\n".join(lines).rstrip() + "\n"
     content: dict[str, Any] = {
         "experiment": experiment.name,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -27,6 +27,7 @@ from docmt.evaluation import (
 )
 from docmt.evaluation.suite_items import Item
 from docmt.files import read_json, write_text
+from docmt.model import TranslationModel
 from docmt.progress import progress
 from docmt.training import TrainConfig
 from docmt.training.corpus import in_direction
@@ -66,11 +67,14 @@ class EvaluationConfig:
     metrics: MetricConfig = field(default_factory=MetricConfig)
     suite: Suite | None = None
     """what is asked besides, if anything, of the runs that translate in the direction of the store"""
+    keep: Literal["last", "prefix"] | None = None
+    """how windows are translated, whatever their recipes say (`model.concat.keep`)"""
 
     @property
     def facts(self) -> dict[str, Any]:
         """What scores of translations depend on."""
-        return {"search": asdict(self.search), "metrics": asdict(self.metrics)}
+        facts = {"search": asdict(self.search), "metrics": asdict(self.metrics)}
+        return facts if self.keep is None else {**facts, "keep": self.keep}
 
     @property
     def asked(self) -> dict[str, Any] | None:
@@ -106,8 +110,9 @@ def is_evaluated(run: TrainConfig, config: EvaluationConfig) -> bool:
 
 def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfig) -> None:
     """Scores a run on the test split and asks it the contrastive test set; what stands there already is left."""
-    device = "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
-    translator = Translator(run.run, device=device, search=config.search, precision=run.precision)
+    translator = Translator(run.run, device=device_of(run), search=config.search, precision=run.precision)
+    if config.keep is not None:
+        set_options(translator.model, keep=config.keep)
     if stored_scores(run.run, config) is None:
         scores = _scores(translator, run, in_direction(store, run).split("test"), config)
         write_text(run.run / SCORES_FILE, json.dumps({"config": config.facts, "scores": scores}, indent=2) + "\n")
@@ -115,6 +120,20 @@ def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfi
         result = evaluate_items(translator, config.suite.items)
         written = {"suite": config.asked, "result": result.to_json()}
         write_text(run.run / SUITE_FILE, json.dumps(written, indent=2) + "\n")
+
+
+def device_of(run: TrainConfig) -> str:
+    """Where a run that is trained is evaluated."""
+    return "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def set_options(model: TranslationModel, **options: Any) -> None:
+    """Changes options of the model's system that only translation asks for; those that it does not have are left."""
+    own = {name: value for name, value in options.items() if hasattr(model.system, name)}
+    if own:
+        model.system = replace(model.system, **own)
+        changed: dict[str, Any] = {model.config.system: model.system}
+        model.config = replace(model.config, **changed)
 
 
 def _scores(translator: Translator, run: TrainConfig, test: ParallelStore, config: EvaluationConfig) -> dict[str, Any]:
