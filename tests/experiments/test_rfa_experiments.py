@@ -64,7 +64,9 @@ def test_what_is_trained(scale, store, tmp_path):
         assert (model.concat.sentences, model.concat.keep, model.concat.loss) == (int(length), "last", "all")
         if scale == "full":
             assert (model.width, model.feed_forward, model.heads, model.activation) == (512, 1024, 8, "gelu")
-            assert (model.linear.features, model.linear.cross_features, model.linear.gates) == (32, 256, "head")
+            own = model.linear
+            if model.concat.attention == "linear":
+                assert (own.map, own.features, own.cross_features, own.gates) == ("random", 32, 256, "head")
             assert model.concat.padding_windows == (length != "1")
             optimizer, batches = run.config.optimizer, run.config.batches
             assert (optimizer.learning_rate, optimizer.warmup) == (1e-3, 8000)
