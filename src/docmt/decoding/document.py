@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.frame import Frame, OpenEnd, WordIds
+from docmt.decoding.frame import Frame, OpenEnd
 from docmt.decoding.search import Hypothesis
 
 
@@ -110,12 +110,12 @@ def _joined(numbers: Sequence[float], count: int) -> list[float]:
 
 
 def ended_by_limit(
-    parts: Sequence[Part], source: WordIds, rules: type[Frame] | type[OpenEnd], config: SearchConfig
+    parts: Sequence[Part], source: Sequence[int], rules: type[Frame] | type[OpenEnd], config: SearchConfig
 ) -> list[int]:
-    """The sentences of a translated document that the length limit ended."""
+    """The sentences of a translated document (source: words of each) that the length limit ended."""
     found = []
     for part in parts:
-        limits = [config.sentence_limit(len(sentence)) for sentence in source[part.first : part.last]]
+        limits = [config.sentence_limit(words) for words in source[part.first : part.last]]
         lengths = [len(sentence) for sentence in part.hypothesis.sentences]
         ended = rules.ended_by_limit(lengths, limits, part.hypothesis.free_tokens)
         found += [part.first + number for number in ended]
