@@ -53,7 +53,7 @@ INPUTS = {
     "lines": (LINES, "in.txt", ["--layout", "lines"]),
     "JSONL": (JSONL, "in.jsonl", []),
     "JSONL as text": (JSONL, "in.jsonl", ["--format", "text"]),
-    "n best": (JSONL, "in.jsonl", ["--n_best", 2]),
+    "n best": (JSONL, "in.jsonl", ["--n_best", 2, "--format", "jsonl"]),
     "carried": (TEXT, "in.txt", ["--carry", 2]),
     "compressed": (TEXT, "in.txt", []),
 }
@@ -211,7 +211,7 @@ def test_only_the_same_is_gone_on_with(models, tmp_path, stop_after):
     resumed = [*command, "--resume"]
     fails(*resumed[:1], other, *resumed[2:], *SEARCH, message=begun % "model")
     fails(*resumed, *search(max_length_extra=5), message=begun % r"--search\.max_length_extra")
-    fails(*resumed, *SEARCH, "--format", "jsonl", message=begun % "--format")
+    fails(*resumed, *SEARCH, "--format", "jsonl", message=begun % "--format, input")
     fails(*resumed, *SEARCH, "--layout", "lines", message=begun % "input")
     source.write_text(TEXT + "One more.\n")
     fails(*resumed, *search(beam=2), message=begun % r"--search\.beam, input")
@@ -294,7 +294,7 @@ def test_a_full_disk(models, tmp_path, monkeypatch):
 
 
 def test_killed_in_a_process_of_its_own(models, tmp_path):
-    (tmp_path / "in.txt").write_text(TEXT * 40)
+    (tmp_path / "in.txt").write_text(TEXT * 8)
     command = ["translate", models["group"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
     process = start(*command)
     wait_for_lines(tmp_path / "out.journal", 4, process)
@@ -309,7 +309,7 @@ def test_killed_in_a_process_of_its_own(models, tmp_path):
 
 
 def test_pieces_of_the_interface(models):
-    translator = Translator(models["group"], beam=1, max_length_extra=4, batch_tokens=12)
+    translator = Translator(models["group"], beam=1, max_length_ratio=0, max_length_extra=4, batch_tokens=12)
     documents = [docmt.Document.from_text(text, id=text[:1]) for text in (TEXT, "", LINES)]
     lists = list(translator.pieces(documents))
     pieces = [piece for together in lists for piece in together]
