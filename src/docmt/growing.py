@@ -42,6 +42,7 @@ class Growing:
         self._stored: Note = {}
         self._bytes = self._journal_bytes = 0
         self._files: list[BinaryIO] = []
+        self._held = False
         found, self._ended = self._read_journal() if self.journal.exists() else ([], False)
         if resume and found:
             self._go_on(found)
@@ -81,13 +82,12 @@ class Growing:
 
     def close(self) -> None:
         """Lets go of the files. Where nothing was added, none are left."""
-        begun = bool(self._files) and not self._bytes and not self._ended
-        for file in self._files:
-            file.close()
-        self._files = []
-        if begun:
+        if self._held and not self.notes and not self._ended:
             self.partial.unlink(missing_ok=True)
             self.journal.unlink(missing_ok=True)
+        for file in self._files:
+            file.close()
+        self._files, self._held = [], False
 
     def forget(self) -> None:
         """Removes the journal of a file that is complete."""
@@ -133,6 +133,7 @@ class Growing:
         journal = open(os.open(self.journal, flags, 0o666), "r+b", buffering=0)  # noqa: PTH123, SIM115
         try:
             lock_file(journal.fileno(), self.journal, f"{self.path} is being written")
+            self._held = True
             partial = open(os.open(self.partial, flags, 0o666), "r+b", buffering=0)  # noqa: PTH123, SIM115
         except BaseException:
             journal.close()

@@ -40,6 +40,7 @@ __all__ = ["Piece", "Reached", "TranslatedSentence", "Translation", "Translator"
 
 UNKNOWN_LANGUAGE = "en"
 """Whose segmentation serves for models that do not say what they translate from."""
+_BLOCK = 256  # sentences that a tokenizer is given at once
 _log = logging.getLogger(__name__)
 
 
@@ -302,8 +303,10 @@ class Translator:
         raise DocmtError(f"{type(given).__name__} is no document: give text, a Document, or a list of them{hint}")
 
     def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
-        # Hard-wrapped lines inside a sentence are one line to the model.
-        return self.tokenizer.encode_batch([one_line(sentence) for sentence in sentences], side)
+        # Hard-wrapped lines inside a sentence are one line to the model. While a tokenizer works on a sentence it takes
+        # many times the room of its ids, so a book is done in blocks.
+        blocks = (sentences[first : first + _BLOCK] for first in range(0, len(sentences), _BLOCK))
+        return [ids for block in blocks for ids in self.tokenizer.encode_batch(list(map(one_line, block)), side)]
 
     def _best(
         self, document: Document, lengths: Sequence[int], hypotheses: Sequence[DocumentHypothesis]
