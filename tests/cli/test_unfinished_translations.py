@@ -147,10 +147,10 @@ def test_interrupted_anywhere(models, tmp_path, stop_after, name):
 
 
 def test_again_and_again(models, tmp_path, stop_after):
-    (tmp_path / "in.txt").write_text(TEXT)
+    (tmp_path / "in.txt").write_text("\n".join(TEXT.splitlines()[:7]))
     command = ["translate", models["concat"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
     whole = call(*command[:3], *SEARCH).out
-    for _ in range(20):
+    for _ in range(9):
         stop_after(1)
         if call(*command, "--resume").status == 0:
             break
