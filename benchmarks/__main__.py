@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import attention, decoding, linear, systems, training
+from benchmarks import attention, books, decoding, linear, systems, training
 from benchmarks.measure import machine
 from docmt.errors import DocmtError
 from docmt.files import write_text
@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Any] = {
     "linear": linear,
     "training": training,
     "systems": systems,
+    "books": books,
 }
 
 

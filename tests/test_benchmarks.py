@@ -57,7 +57,7 @@ def test_report_of_all_benchmarks(report):
     written, printed = report
     assert written["quick"] is True
     assert written["machine"]["torch"] == torch.__version__ and written["machine"]["threads"] == 1
-    assert list(written["benchmarks"]) == ["attention", "decoding", "linear", "training", "systems"]
+    assert list(written["benchmarks"]) == ["attention", "decoding", "linear", "training", "systems", "books"]
     for name, found in written["benchmarks"].items():
         assert found["seconds"] > 0 and found["settings"], name
         for row in found["measurements"]:

@@ -17,6 +17,7 @@ RANKS = {
     "streams": 0,
     "markdown": 0,
     "files": 1,
+    "growing": 2,
     "checksums": 2,
     "weights": 3,
     "progress": 1,

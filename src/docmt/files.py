@@ -39,7 +39,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     `path` before still stands there. What killed processes left of earlier writings of `path` is removed.
     Raises DocmtError for operating system errors (full disk, no permission, missing folder).
     """
-    path = _target(path)  # a link goes on pointing to the file, now with its new content
+    path = target_of(path)  # a link goes on pointing to the file, now with its new content
     temporary: Path | None = None
     try:
         remove_leftovers(path)
@@ -49,10 +49,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         os.close(descriptor)
         yield temporary
-        _set_mode(temporary, stat.S_IMODE(path.stat().st_mode) if path.is_file() else mode)
-        _sync(temporary)
-        temporary.replace(path)
-        _sync(path.parent)
+        put_in_place(temporary, path, mode)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
@@ -60,10 +57,18 @@ def atomic_path(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def put_in_place(temporary: Path, path: Path, mode: int) -> None:
+    """Makes a finished file, in one step, that at `path`. It has this mode, or that of the file which it replaces."""
+    _set_mode(temporary, stat.S_IMODE(path.stat().st_mode) if path.is_file() else mode)
+    _sync(temporary)
+    temporary.replace(path)
+    _sync(path.parent)
+
+
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Like `atomic_path` for a whole directory: `path` appears complete or not at all; an old one is replaced."""
-    path = _target(path)
+    path = target_of(path)
     temporary: Path | None = None
     aside: Path | None = None
     try:
@@ -148,7 +153,7 @@ def find_leftovers(folder: Path, start: str = ".") -> list[Leftover]:
 
 def remove_leftovers(path: Path) -> None:
     """Removes what killed processes left of earlier writings of `path`; what cannot be removed stays."""
-    stem = _stem(path.name)
+    stem = short_name(path.name)
     with suppress(OSError):
         for leftover in find_leftovers(path.parent, f".{stem}."):
             if leftover.target == stem and leftover.pid and leftover.is_dead():
@@ -168,7 +173,7 @@ def lock_directory(path: Path, what: str) -> Iterator[None]:
     try:
         while True:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            _flock(descriptor, file, what)
+            lock_file(descriptor, file, what)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), file.stat()):
                     break
@@ -188,7 +193,8 @@ def lock_directory(path: Path, what: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _flock(descriptor: int, file: Path, what: str) -> None:
+def lock_file(descriptor: int, file: Path, what: str) -> None:
+    """Keeps an open file for this process until it is closed; see `lock_directory`."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -237,7 +243,7 @@ def cannot_write(path: Path | str, error: OSError) -> DocmtError:
     return DocmtError(f"cannot write {path}: {reason}; {advice}")
 
 
-def _target(path: Path) -> Path:
+def target_of(path: Path) -> Path:
     """Where the file really goes, links followed. Raises DocmtError for paths that can be none."""
     try:
         return path.resolve()
@@ -247,8 +253,8 @@ def _target(path: Path) -> Path:
         raise DocmtError(f"cannot write {str(path)!r}: {error}; choose another name") from error
 
 
-def _stem(name: str) -> str:
-    """How temporary names of this target begin: with the name, or what of it leaves room for the rest."""
+def short_name(name: str) -> str:
+    """How names of files beside this one begin: with its name, or what of it leaves room for the rest."""
     data = os.fsencode(name)
     if len(data) <= _LONGEST_STEM:
         return name
@@ -257,7 +263,7 @@ def _stem(name: str) -> str:
 
 def _new_name(path: Path) -> Path:
     """A temporary name beside `path` that nobody can guess."""
-    return path.with_name(f".{_stem(path.name)}.{os.getpid()}-{_host()}.{secrets.token_hex(4)}.tmp")
+    return path.with_name(f".{short_name(path.name)}.{os.getpid()}-{_host()}.{secrets.token_hex(4)}.tmp")
 
 
 def _host() -> str:

@@ -32,10 +32,12 @@ _shown: list[Progress] = []
 class Bar:
     """One running task. `advance` is cheap enough to call for every item."""
 
-    def __init__(self, title: str, total: int | None, display: Progress | None) -> None:
-        self.title, self.total, self.done = f"{_WITHIN.get()}{title}", total, 0
-        self._display = display
-        self._task = display.add_task(self.title, total=total, note="", left=None) if display else None
+    def __init__(self, title: str, total: int | None, display: Progress | None, done: int = 0) -> None:
+        self.title, self.total, self.done = f"{_WITHIN.get()}{title}", total, done
+        self._display, self._before = display, done
+        self._task = None
+        if display is not None:
+            self._task = display.add_task(self.title, total=total, completed=done, note="", left=None)
         self._left: float | None = None
         self._started = self._printed = time.monotonic()
 
@@ -60,8 +62,8 @@ class Bar:
     def _print_line(self, note: str) -> None:
         elapsed = time.monotonic() - self._started
         of_total, left = f" of {self.total}" if self.total else "", self._left
-        if left is None and self.total and 0 < self.done <= self.total:
-            left = elapsed * (self.total - self.done) / self.done
+        if left is None and self.total and self._before < self.done <= self.total:
+            left = elapsed * (self.total - self.done) / (self.done - self._before)
         shown = "" if left is None else f", {_clock(left)} left"
         print(
             f"{self.title}: {self.done}{of_total} {note} ({_clock(elapsed)}{shown})",
@@ -85,6 +87,17 @@ def on_terminal() -> bool:
 
 
 _WITHIN: ContextVar[str] = ContextVar("within", default="")
+_PLAIN: ContextVar[bool] = ContextVar("plain", default=False)
+
+
+@contextmanager
+def plain_lines() -> Iterator[None]:
+    """While the block runs, progress is told in lines even on a terminal, as something else is written there, too."""
+    token = _PLAIN.set(True)
+    try:
+        yield
+    finally:
+        _PLAIN.reset(token)
 
 
 @contextmanager
@@ -105,18 +118,15 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
     is a part of that work, and its bar stands below the other one.
     """
     if _shown:
-        bar = Bar(title, total, _shown[-1])
-        bar.advance(done)
+        bar = Bar(title, total, _shown[-1], done)
         try:
             yield bar
         finally:
             bar.remove()
         return
     console = Console(file=forgiving(sys.stderr))
-    if is_quiet() or not console.is_terminal:
-        bar = Bar(title, total, None)
-        bar.done = done
-        yield bar
+    if is_quiet() or _PLAIN.get() or not console.is_terminal:
+        yield Bar(title, total, None, done)
         return
     columns = (
         SpinnerColumn(),
@@ -130,9 +140,7 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
     with Progress(*columns, console=console, transient=True) as display:
         _shown.append(display)
         try:
-            bar = Bar(title, total, display)
-            bar.advance(done)
-            yield bar
+            yield Bar(title, total, display, done)
         finally:
             _shown.pop()
 

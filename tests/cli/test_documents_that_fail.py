@@ -11,8 +11,10 @@ from commands import QUICK, call, fails
 
 from docmt.cli.corpora import each_alone
 from docmt.decoding import Translator
+from docmt.decoding.stream import Stream
 from docmt.documents import Document
 from docmt.errors import DocmtError
+from docmt.model_directory import load_model_tokenizer
 
 ERRORS = {
     "no positions": (DocmtError("sentence 1 may need 700 positions: split it"), "sentence 1 may need 700 positions"),
@@ -23,24 +25,24 @@ ERRORS = {
 
 
 @pytest.fixture(params=ERRORS)
-def bad(request, monkeypatch):
-    """Documents with the word BAD cannot be done; gives what is said of them."""
+def bad(request, run, monkeypatch):
+    """Documents with the sentence BAD. cannot be done; gives what is said of them."""
     error, message = ERRORS[request.param]
-    translate_all, score_all = Translator.translate_all, Translator.score_all
+    search, score_all = Stream._search, Translator.score_all
+    (bad,) = load_model_tokenizer(run).encode_batch(["BAD."], "source")
 
-    def check(documents):
-        if any("BAD" in sentence for document in documents for sentence in document.sentences):
+    def searching(self, chosen, on_sentences):
+        task = self._task.part(chosen)
+        if bad in task.words.documents([0, len(task.words.lengths)])[0]:
             raise error
-
-    def translating(self, documents):
-        check(documents)
-        return translate_all(self, documents)
+        return search(self, chosen, on_sentences)
 
     def scoring(self, pairs):
-        check([source for source, _ in pairs])
+        if any("BAD" in sentence for source, _ in pairs for sentence in source.sentences):
+            raise error
         return score_all(self, pairs)
 
-    monkeypatch.setattr(Translator, "translate_all", translating)
+    monkeypatch.setattr(Stream, "_search", searching)
     monkeypatch.setattr(Translator, "score_all", scoring)
     return message
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from docmt.data import Words, cut
-from docmt.decoding import SearchConfig, score_documents, translate_documents
-from docmt.decoding.orders import translate_ids
+from docmt.decoding import SearchConfig, score_documents, translate_documents, translate_ids
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Needs

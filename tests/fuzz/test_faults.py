@@ -67,7 +67,7 @@ def test_a_killed_translation_leaves_nothing_half_done(cases, run, source, tmp_p
     for chance in cases(4, "kills of translate"):
         Child(tmp_path, "translate", run, source, "-o", out, *QUICK).kill(chance.uniform(0, whole))
         assert not out.exists() or contents(out) == contents(tmp_path / "whole.txt")
-        keeps_to_the_contract("translate", run, source, "-o", out, *QUICK, statuses=(0,))
+        keeps_to_the_contract("translate", run, source, "-o", out, *QUICK, "--resume", statuses=(0,))
         assert contents(out) == contents(tmp_path / "whole.txt")
         assert list(out.parent.iterdir()) == [out]
         out.unlink()

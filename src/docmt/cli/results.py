@@ -81,14 +81,17 @@ class Report:
         """
         found: list[Translation | None] = []
         for name, translation in zip(names, translations, strict=True):
-            place = _no_number(translation) if translation is not None else None
-            if place is not None:
-                self.failures.append(
-                    f"{name}: the score of sentence {place + 1} is no number; copy the model again if it is damaged, "
-                    "and give usual --search options"
-                )
-            found.append(translation if place is None else None)
+            problem = not_a_number(translation) if translation is not None else ""
+            if problem:
+                self.failures.append(f"{name}: {problem}")
+            found.append(None if problem else translation)
         return found
+
+    def add(self, other: Report) -> None:
+        """What is told of other documents as well."""
+        for warning, found in other.places.items():
+            self.places[warning].extend(found)
+        self.failures.extend(other.failures)
 
     def reason(self, name: str) -> str:
         """Why the thing of that name failed."""
@@ -111,10 +114,16 @@ class Report:
         return 2 if self.failures else 0
 
 
-def _no_number(translation: Translation) -> int | None:
-    """The first sentence whose score is not a number, or so far below all numbers that JSON has no word for it."""
-    scores = enumerate(sentence.score for sentence in translation.sentences)
-    return next((number for number, score in scores if not math.isfinite(score)), None)
+def not_a_number(translation: Translation, first: int = 0) -> str:
+    """A sentence on the first score that is not a number, or so far below all numbers that JSON has no word for it;
+    empty if there is none. first: number of the first sentence in its document."""
+    for number, sentence in enumerate(translation.sentences, first + 1):
+        if not math.isfinite(sentence.score):
+            return (
+                f"the score of sentence {number} is no number; copy the model again if it is damaged, and give usual "
+                "--search options"
+            )
+    return ""
 
 
 def beside(figure: Path) -> Path:

@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Sequence
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from docmt.cli.corpora import check_outputs, each_alone
+from docmt.cli.corpora import check_outputs
 from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
-from docmt.cli.results import Report, error_records, records
+from docmt.cli.results import Report
+from docmt.cli.writing import File, Writer, stays
 from docmt.decoding import SearchConfig
-from docmt.documents import Document, Input, read_input
+from docmt.decoding.config import search_facts
+from docmt.documents import read_input
 from docmt.documents.inputs import Layout
 from docmt.documents.jsonl import named_jsonl
-from docmt.documents.plain_text import GZIP_SUFFIX, STANDARD, write_text
+from docmt.documents.plain_text import GZIP_SUFFIX, STANDARD
 from docmt.documents.segmentation import knows_language
 from docmt.errors import DocmtError
 from docmt.files import cannot_write
+from docmt.progress import plain_lines
 from docmt.streams import tell, warn
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translation, Translator
+    from docmt.decoding import Translator
 
 UNKNOWN_LANGUAGE = "en"  # whose rules also serve for languages that have none
-GROUP = 64  # documents translated together; finished groups are written at once
+GROUP = 64  # documents of which the files are read into batches together
 
 EXAMPLES = (
     "docmt translate MODEL report.txt -o bericht.txt",
     "docmt translate MODEL *.txt -o translated/ --beam 4",
+    "docmt translate MODEL book.txt -o buch.txt --resume",
     "cat report.txt | docmt translate MODEL --format jsonl > report.jsonl",
 )
 COMMON = (
     "output",
     "format",
+    "resume",
     "search.beam",
     "search.n_best",
     "search.length_penalty",
@@ -64,32 +71,6 @@ class InputConfig:
     model does not say)"""
     join_lines: bool = False
     """the lines of a paragraph are one text, hard-wrapped (otherwise every line ends a sentence)"""
-
-
-@dataclass(frozen=True)
-class _File:
-    """One input file, its documents, and where its translation goes."""
-
-    path: str
-    output: str
-    format: str
-    """of the output"""
-    input: Input
-
-    @property
-    def documents(self) -> list[Document]:
-        return self.input.documents
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-        return "standard input" if self.path == STANDARD else self.path
-
-    @property
-    def names(self) -> list[str]:
-        """Of its documents, for messages."""
-        several = len(self.documents) > 1
-        return [f"{self.name}, document {document.id}" if several else self.name for document in self.documents]
 
 
 def parser() -> Parser:
@@ -120,6 +101,13 @@ def parser() -> Parser:
         "warnings (sentence_count, length_limit, long_source: what is also told at the end), or error; auto: jsonl for "
         "JSONL and into x.jsonl, else text",
     )
+    made.add_argument(
+        "--resume",
+        type=bool,
+        default=False,
+        help="go on with a translation that was interrupted: with what OUT.partial has of it (OUT.journal says from "
+        "what that was made; another input, model or option is refused)",
+    )
     add_settings(made, InputConfig, "input", "how the files are read")
     add_settings(made, SearchConfig, "search", SEARCH_TITLE)
     add_model_options(made)
@@ -137,30 +125,59 @@ def run(arguments: Sequence[str]) -> int:
             f"--input.language {options.input.language}: there are no rules for this language, and those of English "
             "find its sentences"
         )
+    if options.resume:
+        _check_kept(outputs.values())
     translator = translator_of(options)
     report = Report()
     language = options.input.language or translator.languages[0] or UNKNOWN_LANGUAGE
     files = _read(outputs, replace(options.input, language=language), options.format, report.failures)
-    written = 0
-    for group in _groups(files):
-        found = _translate(translator, group, report)
-        for file in group:
-            translations = [found.get(id(document)) for document in file.documents]
-            missing = translations.count(None)
-            if missing < max(1, len(translations)) and _write(file, translations, report):
-                written += 1
-                for name, translation in zip(file.names, translations, strict=True):
-                    if translation is not None:
-                        report.collect(name, translation)
-                if missing:
-                    report.failures.append(_partly(file, missing))
+    facts = _facts(translator, files)
+    writers = [Writer(file, facts, options.resume, report) for file in files]
+    # Lines that are drawn anew and again would be mixed with the translation.
+    with plain_lines() if _on_terminal(files) else nullcontext():
+        written = _write(translator, writers)
     return report.print(len(outputs), written, "files", "translated")
 
 
-def _partly(file: _File, missing: int) -> str:
-    place = "standard output" if file.output == STANDARD else file.output
-    instead = "lines with error" if file.format == "jsonl" else "empty lines"
-    return f"{missing} of {len(file.documents)} documents have {instead} in {place} instead of their translations"
+def _check_kept(outputs: Iterable[str]) -> None:
+    """Raises DocmtError for what cannot be found again."""
+    for output in outputs:
+        if not stays(output):
+            name = "standard output" if output == STANDARD else f"{output}, a device or pipe,"
+            raise DocmtError(f"--resume: of {name} nothing is kept to go on with; write to a file with -o FILE")
+
+
+def _facts(translator: Translator, files: Sequence[File]) -> dict[str, Any]:
+    """What translations depend on besides the file, by names for messages; nothing where none are kept."""
+    if not any(stays(file.output) for file in files):
+        return {}
+    search = {f"--search.{name}": value for name, value in search_facts(translator.search).items()}
+    return {"model": translator.checksums(), "--precision": translator.precision, **search}
+
+
+def _on_terminal(files: Sequence[File]) -> bool:
+    return any(file.output == STANDARD for file in files) and sys.stdout is not None and sys.stdout.isatty()
+
+
+def _write(translator: Translator, writers: Sequence[Writer]) -> int:
+    """Translates files, and writes what is finished; says how to go on where that ends before its time.
+
+    Returns how many files have a translation.
+    """
+    try:
+        for group in _groups(writers):
+            _translate(translator, group)
+        written = sum([writer.finish() for writer in writers])
+        for writer in writers:
+            writer.forget()
+        return written
+    except BaseException:
+        if places := [writer.unfinished for writer in writers if writer.unfinished]:
+            warn(f"what is finished is in {', '.join(places)}: the same command with --resume goes on")
+        raise
+    finally:
+        for writer in writers:
+            writer.close()
 
 
 def _outputs(files: Sequence[str], output: str, format: str) -> dict[str, str]:
@@ -206,7 +223,7 @@ def _make_directory(directory: Path) -> None:
         raise cannot_write(directory, error) from error
 
 
-def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: list[str]) -> list[_File]:
+def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: list[str]) -> list[File]:
     """The readable files; a sentence for each of the others is added to `failures` (raised if there is only one)."""
     files = []
     for path, output in outputs.items():
@@ -220,12 +237,12 @@ def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: l
         chosen = format
         if format == "auto":
             chosen = "jsonl" if found.format == "jsonl" or named_jsonl(output) else "text"
-        files.append(_File(path, output, chosen, found))
+        files.append(File(path, output, chosen, found))
         _tell(files[-1])
     return files
 
 
-def _tell(file: _File) -> None:
+def _tell(file: File) -> None:
     """Says what was seen in a file that its user may not know."""
     if left := file.input.verbatim:
         parts = [f"{count} {'line' if count == 1 else 'lines'} of {kind}" for kind, count in left.items()]
@@ -237,65 +254,29 @@ def _tell(file: _File) -> None:
         )
 
 
-def _groups(files: Sequence[_File]) -> list[list[_File]]:
+def _groups(writers: Sequence[Writer]) -> list[list[Writer]]:
     """Files with about GROUP documents together, in order."""
-    groups: list[list[_File]] = []
-    for file in files:
-        if not groups or sum(len(f.documents) for f in groups[-1]) + len(file.documents) > GROUP:
+    groups: list[list[Writer]] = []
+    for writer in writers:
+        documents = len(writer.file.documents)
+        if not groups or sum(len(own.file.documents) for own in groups[-1]) + documents > GROUP:
             groups.append([])
-        groups[-1].append(file)
+        groups[-1].append(writer)
     return groups
 
 
-def _translate(translator: Translator, files: Sequence[_File], report: Report) -> dict[int, Translation]:
-    """Translations by identity of the document; one that fails does not stop the others."""
-    documents = [document for file in files for document in file.documents]
-    names = [name for file in files for name in file.names]
-    translations = each_alone(documents, names, translator.translate_all, report.failures)
-    translations = report.numbers_only(translations, names)
-    pairs = zip(documents, translations, strict=True)
-    return {id(document): translation for document, translation in pairs if translation is not None}
-
-
-def _write(file: _File, translations: Sequence[Translation | None], report: Report) -> bool:
-    """Writes the translation of a file; returns whether that went well."""
-    text = _jsonl(file, translations, report) if file.format == "jsonl" else _text(file, translations)
-    try:
-        write_text(file.output, text)
-    except DocmtError as error:
-        report.failures.append(str(error))
-        return False
-    return True
-
-
-def _text(file: _File, translations: Sequence[Translation | None]) -> str:
-    """The translated file; the sentences of a document that has no translation are empty."""
-    documents = [
-        translation.document if translation is not None else document.replace_sentences([""] * len(document.sentences))
-        for document, translation in zip(file.documents, translations, strict=True)
-    ]
-    last = documents[-1:]
-    # A last line that is empty and has no end would not be there at all.
-    unended = bool(last and last[0].sentences and not last[0].sentences[-1] and not last[0].gaps[-1])
-    return "".join(document.text() for document in documents) + "\n" * unended
-
-
-def _jsonl(file: _File, translations: Sequence[Translation | None], report: Report) -> str:
-    """One line for each sentence.
-
-    Its spans are places in the whole source file and the whole translated file; of JSONL, which has no such text, in
-    the text of the document, a sentence a line.
-    """
-    lines = []
-    source_start = target_start = 0
-    for name, document, translation in zip(file.names, file.documents, translations, strict=True):
-        found = records(translation) if translation is not None else error_records(document, report.reason(name))
-        for record in found:
-            for span, start in (("source_span", source_start), ("target_span", target_start)):
-                if span in record:
-                    record[span] = [start + place for place in record[span]]
-            lines.append(json.dumps(record, ensure_ascii=False) + "\n")
-        if file.input.format != "jsonl":
-            source_start += len(document.text())
-            target_start += len(translation.text() if translation is not None else "".join(document.gaps))
-    return "".join(lines)
+def _translate(translator: Translator, writers: Sequence[Writer]) -> None:
+    """Translates the documents of these files; a piece that fails does not stop the others."""
+    documents = [document for writer in writers for document in writer.file.documents]
+    starts = [0, *accumulate(len(writer.file.documents) for writer in writers)]
+    done = {}
+    for start, writer in zip(starts, writers, strict=False):
+        done.update({start + number: reached for number, reached in writer.done.items()})
+        if writer.done:
+            finished = sum(reached.sentences for reached in writer.done.values())
+            tell(f"{writer.file.name}: {finished:,} of {sum(map(len, writer.file.documents)):,} sentences are done")
+    if len(done) == len(documents) and all(done[n].sentences == len(own) for n, own in enumerate(documents)):
+        return
+    for pieces in translator.pieces(documents, done=done):
+        for number, own in groupby(pieces, lambda piece: bisect_right(starts, piece.document) - 1):
+            writers[number].add([replace(piece, document=piece.document - starts[number]) for piece in own])

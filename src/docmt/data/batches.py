@@ -45,6 +45,11 @@ class Words:
         """[S] words of each sentence."""
         return np.diff(self.offsets)
 
+    def part(self, first: int, last: int) -> Words:
+        """The sentences first .. last - 1 alone."""
+        offsets = self.offsets[first : last + 1]
+        return Words(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0])
+
     def documents(self, document_offsets: Sequence[int] | NDArray[np.int64]) -> list[list[list[int]]]:
         """The inverse of `of`; document_offsets [D + 1]: the first sentence of each document."""
         sentences = [own.tolist() for own in np.split(self.tokens, self.offsets[1:-1])]

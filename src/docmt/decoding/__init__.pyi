@@ -1,11 +1,11 @@
 from .config import SearchConfig as SearchConfig
 from .document import DocumentHypothesis as DocumentHypothesis
 from .ensemble import Ensemble as Ensemble
-from .orders import translate_documents as translate_documents
-from .orders import translate_ids as translate_ids
 from .scoring import score_documents as score_documents
 from .search import Hypothesis as Hypothesis
 from .search import search as search
+from .stream import translate_documents as translate_documents
+from .stream import translate_ids as translate_ids
 from .translator import TranslatedSentence as TranslatedSentence
 from .translator import Translation as Translation
 from .translator import Translator as Translator

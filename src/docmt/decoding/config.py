@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from docmt.errors import DocmtError
 from docmt.settings import MANY, brief, check_fields, ranged
@@ -83,3 +83,8 @@ class SearchConfig:
     def as_published(self) -> bool:
         """Whether the rules are those of the published search of Bao et al. (2021)."""
         return self.compatibility == "gtransformer"
+
+
+def search_facts(search: SearchConfig) -> dict[str, Any]:
+    """The settings of the search, of which how much is done together does not count."""
+    return {name: value for name, value in asdict(search).items() if name != "batch_tokens"}

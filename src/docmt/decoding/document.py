@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.frame import WordIds
 from docmt.decoding.rules import Rules
 from docmt.decoding.search import Hypothesis
 
@@ -110,11 +109,11 @@ def _joined(numbers: Sequence[float], count: int) -> list[float]:
     return ([*numbers[: count - 1], sum(numbers[count - 1 :])] + [0] * (count - len(numbers)))[:count]
 
 
-def ended_by_limit(parts: Sequence[Part], source: WordIds, rules: Rules, config: SearchConfig) -> list[int]:
-    """The sentences of a translated document that the length limit ended."""
+def ended_by_limit(parts: Sequence[Part], source: Sequence[int], rules: Rules, config: SearchConfig) -> list[int]:
+    """The sentences of a translated document (source: words of each) that the length limit ended."""
     found = []
     for part in parts:
-        limits = [config.sentence_limit(len(sentence)) for sentence in source[part.first : part.last]]
+        limits = [config.sentence_limit(words) for words in source[part.first : part.last]]
         lengths = [len(sentence) for sentence in part.hypothesis.sentences]
         ended = rules.ended_by_limit(lengths, limits, part.hypothesis.free_tokens)
         found += [part.first + number for number in ended]

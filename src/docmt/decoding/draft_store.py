@@ -18,8 +18,8 @@ from docmt.checksums import checksum_of_file
 from docmt.data import ParallelStore, PreparedStore, Words
 from docmt.data.drafts import DRAFTER_FOLDER, DRAFTS_FOLDER, identity_of, write_columns
 from docmt.data.parts import Part
-from docmt.decoding.config import SearchConfig
-from docmt.decoding.drafting import check_drafter, load_drafter, search_facts
+from docmt.decoding.config import SearchConfig, search_facts
+from docmt.decoding.drafting import check_drafter, load_drafter
 from docmt.decoding.precision import Precision
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory, atomic_path, lock_directory, read_json

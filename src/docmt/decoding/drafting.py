@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from docmt.checksums import checksum_of_file
-from docmt.decoding.config import SearchConfig
+from docmt.data.instances import place_of
+from docmt.decoding.config import SearchConfig, search_facts
 from docmt.decoding.ensemble import Model, members_of
 from docmt.decoding.frame import WordIds
 from docmt.decoding.loading import load_checked
-from docmt.decoding.orders import translate_documents
 from docmt.decoding.precision import Precision, computing_in
+from docmt.decoding.stream import Stream, Stretch, translate_documents
 from docmt.errors import DocmtError
 from docmt.files import read_json
 from docmt.model import TranslationModel
@@ -57,9 +59,41 @@ class Drafter:
         drafted = {key: ranks[0].sentences for key, ranks in zip(different, found, strict=True)}
         return [drafted[key] for key in keys]
 
+    def stream(self, documents: Sequence[WordIds], look_ahead: int) -> Callable[[int, int], list[list[int]]]:
+        """Gives drafts as they are asked for: of the sentences first .. last - 1 of documents that have no empty ones,
+        numbered through all documents, in rising order.
+
+        look_ahead: how many tokens are worked on together, about. Raises DocmtError where one could not be drafted.
+        """
+        specials, offsets = self.tokenizer.specials, np.cumsum([0, *map(len, documents)])
+        stream = Stream(self.model, documents, specials, self.search, look_ahead=look_ahead, lenient=True)
+        made: dict[int, list[int] | DocmtError] = {}
+        stretches: Iterator[list[Stretch]] | None = None
+
+        def drafts(first: int, last: int) -> list[list[int]]:
+            nonlocal stretches
+            stretches = stretches or stream.stretches(start=place_of(first, offsets))
+            if last - 1 not in made:
+                for number in [number for number in made if number < first]:
+                    del made[number]
+            with computing_in(self.model, self.precision):
+                while last - 1 not in made:
+                    for own in next(stretches):
+                        drafted = own.ranks[0].sentences if own.error is None else [own.error] * (own.last - own.first)
+                        made.update(enumerate(drafted, int(offsets[own.document]) + own.first))
+            return [_no_error(made[number]) for number in range(first, last)]
+
+        return drafts
+
     def in_batches_of(self, batch_tokens: int) -> Drafter:
         """The same, which searches as many tokens together."""
         return replace(self, search=replace(self.search, batch_tokens=batch_tokens))
+
+
+def _no_error(drafted: list[int] | DocmtError) -> list[int]:
+    if isinstance(drafted, DocmtError):
+        raise drafted
+    return drafted
 
 
 def load_drafter(
@@ -96,11 +130,6 @@ def stored_search(directory: Path) -> SearchConfig:
     if not path.exists():
         raise DocmtError(f"{path} is missing, which says how drafts are searched for: copy the directory again")
     return build(SearchConfig, read_json(path).get("search"), str(path), "search.")
-
-
-def search_facts(search: SearchConfig) -> dict[str, Any]:
-    """The settings of the search, of which how much is done together does not count."""
-    return {name: value for name, value in asdict(search).items() if name != "batch_tokens"}
 
 
 def drafter_of(paths: Sequence[Path], model: Model, tokenizer: Tokenizer, precision: Precision) -> Drafter | None:

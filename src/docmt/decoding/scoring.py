@@ -53,8 +53,25 @@ def score_documents(
     drafts = drafts_at(places, sources, drafts)
     sources, targets = only_at(places, sources), only_at(places, targets)
     on_sentences(sum(counts) - sum(map(len, sources)))
-    task, words = Task.of(model, sources, specials, config, drafts), Words.of(targets)
+    task = Task.of(model, sources, specials, config, drafts)
+    found = score_task(task, Words.of(targets), on_sentences, limited, context)
+    return [
+        join(parts[0], config).spread(own, count)
+        for parts, own, count in zip(ranked(found, len(sources)), places, counts, strict=True)
+    ]
+
+
+@torch.inference_mode()
+def score_task(
+    task: Task,
+    words: Words,
+    on_sentences: Callable[[int], object] = lambda count: None,
+    limited: bool = True,
+    context: bool = True,
+) -> dict[tuple[int, int], list[Part]]:
+    """Like `score_documents` for the instances of a task, by document and first sentence; words: all their targets."""
     found: dict[tuple[int, int], list[Part]] = {}
+    model, specials = task.model, task.specials
     for groups in shared_batches(task, words):
         equal = [numbers for group in groups for numbers in group]
         indices = [numbers[0] for numbers in equal]
@@ -66,10 +83,7 @@ def score_documents(
                 document, first, last = task.place(int(task.instances.own[i]), int(task.instances.last[i]))
                 found[document, first] = [Part(document, first, last, hypothesis)]
                 on_sentences(last - first)
-    return [
-        join(parts[0], config).spread(own, count)
-        for parts, own, count in zip(ranked(found, len(sources)), places, counts, strict=True)
-    ]
+    return found
 
 
 def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limited: bool) -> list[Hypothesis]:

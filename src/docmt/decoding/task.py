@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -35,6 +35,10 @@ class Task:
     config: SearchConfig
     drafts: Words | None = None
     """of every sentence, where the model reads them"""
+    start: int = 0
+    """of a part of a task: the number of its first sentence in the whole one"""
+    said: dict[int, list[list[int]]] = field(default_factory=dict)
+    """by the number of a sentence in the whole task: its translations so far, best first, for what comes after it"""
 
     @classmethod
     def of(
@@ -44,17 +48,39 @@ class Task:
         specials: SpecialTokens,
         config: SearchConfig,
         drafts: Sequence[WordIds] | None = None,
+        drafts_later: bool = False,
     ) -> Task:
-        """Cuts the documents; drafts: of each of their sentences, where the model reads them.
+        """Cuts the documents; drafts: of each of their sentences, where the model reads them (`drafts_later`: its parts
+        will have them).
 
         Raises DocmtError where a sentence cannot fit, and ValueError for a model that reads drafts without any.
         """
         words, offsets = Words.of(documents), np.cumsum([0, *map(len, documents)])
         drafted = Words.of(drafts) if drafts is not None and common_needs(model).drafts else None
-        if common_needs(model).drafts and drafted is None:
+        if common_needs(model).drafts and drafted is None and not drafts_later:
             raise ValueError("the model reads drafts: give one for each sentence")
         instances = cut_source(words, offsets, model, config, drafted)
         return cls(model, words, offsets, instances, specials, config, drafted)
+
+    def part(self, chosen: Sequence[int]) -> Task:
+        """The task of some instances, in order, with no more sentences than they read: numbers of these count from the
+        first of them, those of documents and of the sentences within a document (`place`) stay."""
+        instances = self.instances
+        first, last = int(instances.before[chosen].min()), int(instances.last[chosen].max())
+        moved = {name: getattr(instances, name)[chosen] - first for name in ("before", "first", "own", "last")}
+        return replace(
+            self,
+            words=self.words.part(first, last),
+            offsets=self.offsets - first,
+            instances=Instances(instances.document[chosen], **moved, cost=instances.cost[chosen]),
+            drafts=None if self.drafts is None else self.drafts.part(first, last),
+            start=self.start + first,
+        )
+
+    def remember(self, first: int, hypotheses: Sequence[WordIds]) -> None:
+        """Keeps translations, best first, of the sentences from `first` on for those that come after them."""
+        for number, ranks in enumerate(zip(*hypotheses, strict=False), self.start + first):
+            self.said[number] = [list(sentence) for sentence in ranks]
 
     def batches(self, chosen: Sequence[int] | None = None, times: int = 1) -> Iterator[list[int]]:
         """Instances (all, or those chosen) of similar length together, longest first; see `batches_of`.

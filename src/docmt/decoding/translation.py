@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from docmt.documents import Document
 from docmt.documents.document import brief, shorten
+from docmt.errors import DocmtError
 
 
 @dataclass(frozen=True)
@@ -100,3 +101,40 @@ class Translation:
             for number in numbers:
                 found[number].append(name)
         return found
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far a document is translated: all that is needed to go on from there."""
+
+    sentences: int
+    """its first ones, all of which are translated"""
+    said: Sequence[Sequence[Sequence[int]]] = ()
+    """of the last of them that are not empty, as many as what follows sees: the translations (word ids, best first)"""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Sentences that follow each other in a document, translated while others are not yet.
+
+    The texts of all pieces of a document, joined, are the text of the document.
+    """
+
+    document: int
+    """number, from 0, among those that were given"""
+    first: int
+    """number of its first sentence in the document, from 0"""
+    source: Document
+    """these sentences and the gaps before them; of the last piece of a document that at its end, too"""
+    reached: Reached
+    """how far the document is translated with this piece"""
+    translation: Translation | None
+    """places and numbers of sentences count from the beginning of the piece"""
+    error: DocmtError | None = None
+    """why there is no translation"""
+
+    def text(self) -> str:
+        """The translated text; sentences that have no translation are empty."""
+        if self.translation is not None:
+            return self.translation.text()
+        return "".join(self.source.gaps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import count, islice
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 
 import torch
 
+from docmt.checksums import checksum_of_file
 from docmt.data.config import MARKS
 from docmt.decoding.alone import each_or_error
 from docmt.decoding.config import SearchConfig
@@ -20,22 +21,26 @@ from docmt.decoding.drafting import drafter_of
 from docmt.decoding.ensemble import members_of
 from docmt.decoding.frame import WordIds
 from docmt.decoding.loading import load_members, model_paths
-from docmt.decoding.orders import translate_documents
+from docmt.decoding.orders import POOL
 from docmt.decoding.precision import Precision, computing_in
 from docmt.decoding.scoring import score_documents
-from docmt.decoding.task import packed_units
-from docmt.decoding.translation import TranslatedSentence, Translation
+from docmt.decoding.stream import Stream, Stretch, translate_documents
+from docmt.decoding.task import filled_places, packed_units
+from docmt.decoding.translation import Piece, Reached, TranslatedSentence, Translation
 from docmt.documents import Document, one_line
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
+from docmt.model_directory import find_drafter, find_model
 from docmt.progress import progress
 from docmt.settings import build, shown
 from docmt.text import Side
+from docmt.weights import CONFIG_FILE, WEIGHTS_FILE
 
-__all__ = ["TranslatedSentence", "Translation", "Translator"]
+__all__ = ["Piece", "Reached", "TranslatedSentence", "Translation", "Translator"]
 
 UNKNOWN_LANGUAGE = "en"
 """Whose segmentation serves for models that do not say what they translate from."""
+_BLOCK = 256  # sentences that a tokenizer is given at once
 _log = logging.getLogger(__name__)
 
 
@@ -90,6 +95,12 @@ class Translator:
             raise DocmtError(f"this translator has {len(self.models)} models: use `models`")
         return self.models[0]
 
+    def checksums(self) -> list[str]:
+        """Of the files that say what these models are, and the one whose drafts they read."""
+        found = [find_model(path) for path in self._paths]
+        drafting = [find_drafter(path) for path in self._paths[:1] if self._drafter is not None]
+        return [checksum_of_file(path / name) for path in found + drafting for name in (CONFIG_FILE, WEIGHTS_FILE)]
+
     @property
     def device(self) -> torch.device:
         """Where it computes."""
@@ -127,11 +138,8 @@ class Translator:
         with computing_in(self._model, self.precision), progress(self._title("translating"), total) as bar:
             specials = self.tokenizer.specials
             found = translate_documents(self._model, sources, specials, self.search, bar.advance, drafts)
-        translations = []
-        for document, source, hypotheses in zip(own, sources, found, strict=True):
-            best, *others = [self._translation(document, source, hypothesis) for hypothesis in hypotheses]
-            translations.append(replace(best, alternatives=tuple(others)))
-        return translations
+        lengths = [[len(words) for words in source] for source in sources]
+        return [self._best(*each) for each in zip(own, lengths, found, strict=True)]
 
     @overload
     def stream(
@@ -168,6 +176,63 @@ class Translator:
                         raise found
                 yield found
 
+    def pieces(
+        self,
+        documents: Sequence[Document | str],
+        *,
+        done: Mapping[int, Reached] | None = None,
+        look_ahead: int | None = None,
+    ) -> Iterator[list[Piece]]:
+        """Translations of documents of any length, piece by piece: lists of what was translated together, in order.
+
+        Every sentence comes once, translated as `translate` does it. look_ahead: about how many source tokens are
+        worked on together (default: 4 times `batch_tokens`); of what was translated before only that is kept which the
+        model still sees. done: by number of a document (from 0), how far it is translated already (`Piece.reached` of
+        its last piece), so that only the rest of it comes. What cannot be translated is a piece with an `error`, and
+        stops no others. Raises DocmtError for what is no document.
+        """
+        own = [self._document(document, "source") for document in _several(documents)]
+        sources = [self._encode(document.sentences, "source") for document in own]
+        tokens = look_ahead or POOL * self.search.batch_tokens
+        drafts = self._drafts_in_order(sources, tokens)
+        specials, done = self.tokenizer.specials, done or {}
+        stream = Stream(
+            self._model, sources, specials, self.search, drafts=drafts, look_ahead=tokens, done=done, lenient=True
+        )
+        lengths = [[len(words) for words in source] for source in sources]
+        return self._pieces(own, lengths, stream, sum(reached.sentences for reached in done.values()))
+
+    def _pieces(
+        self, documents: Sequence[Document], lengths: Sequence[Sequence[int]], stream: Stream, done: int
+    ) -> Iterator[list[Piece]]:
+        with progress(self._title("translating"), sum(map(len, documents)), done) as bar:
+            stretches = stream.stretches(bar.advance)
+            while True:
+                # What is done with the pieces in between is computed as ever.
+                with computing_in(self._model, self.precision):
+                    found = next(stretches, None)
+                if found is None:
+                    return
+                yield [
+                    self._piece(documents[each.document], lengths[each.document][each.first : each.last], each)
+                    for each in found
+                ]
+
+    def _piece(self, document: Document, lengths: Sequence[int], stretch: Stretch) -> Piece:
+        source, translation = document.part(stretch.first, stretch.last), None
+        if stretch.error is None:
+            translation = self._best(source, lengths, stretch.ranks)
+        return Piece(stretch.document, stretch.first, source, stretch.reached, translation, stretch.error)
+
+    def _drafts_in_order(
+        self, sources: Sequence[WordIds], look_ahead: int
+    ) -> Sequence[WordIds] | Callable[[int, int], Sequence[Sequence[int]]] | None:
+        """The drafts that the model reads, made when they are needed; all at once where their lengths must be known to
+        cut documents."""
+        if self._drafter is None or any(member.config.position_limit is not None for member in self.models):
+            return self.drafts(sources)
+        return self._drafter.in_batches_of(self.search.batch_tokens).stream(filled_places(sources)[1], look_ahead)
+
     def score(self, source: Document | str, target: Document | str) -> Translation:
         """The given translation, sentence by sentence, with its log-probabilities."""
         return self.score_all([(source, target)])[0]
@@ -199,8 +264,8 @@ class Translator:
                 self._model, sources, targets, specials, self.search, bar.advance, drafts, limited, context
             )
         return [
-            self._with_scores(*pair, ids, hypothesis)
-            for pair, ids, hypothesis in zip(own, sources, scored, strict=True)
+            self._with_scores(*pair, [len(words) for words in source], hypothesis)
+            for pair, source, hypothesis in zip(own, sources, scored, strict=True)
         ]
 
     def drafts(self, sources: Sequence[WordIds]) -> list[list[list[int]]] | None:
@@ -238,17 +303,26 @@ class Translator:
         raise DocmtError(f"{type(given).__name__} is no document: give text, a Document, or a list of them{hint}")
 
     def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
-        # Hard-wrapped lines inside a sentence are one line to the model.
-        return self.tokenizer.encode_batch([one_line(sentence) for sentence in sentences], side)
+        # Hard-wrapped lines inside a sentence are one line to the model. While a tokenizer works on a sentence it takes
+        # many times the room of its ids, so a book is done in blocks.
+        blocks = (sentences[first : first + _BLOCK] for first in range(0, len(sentences), _BLOCK))
+        return [ids for block in blocks for ids in self.tokenizer.encode_batch(list(map(one_line, block)), side)]
 
-    def _translation(self, document: Document, ids: WordIds, hypothesis: DocumentHypothesis) -> Translation:
+    def _best(
+        self, document: Document, lengths: Sequence[int], hypotheses: Sequence[DocumentHypothesis]
+    ) -> Translation:
+        """The best translation, with the others as its alternatives."""
+        best, *others = [self._translation(document, lengths, hypothesis) for hypothesis in hypotheses]
+        return replace(best, alternatives=tuple(others))
+
+    def _translation(self, document: Document, lengths: Sequence[int], hypothesis: DocumentHypothesis) -> Translation:
         texts = [one_line(text).strip() for text in self.tokenizer.decode_batch(hypothesis.sentences, "target")]
-        return self._with_scores(document, document.replace_sentences(texts), ids, hypothesis)
+        return self._with_scores(document, document.replace_sentences(texts), lengths, hypothesis)
 
     def _with_scores(
-        self, source: Document, target: Document, ids: WordIds, hypothesis: DocumentHypothesis
+        self, source: Document, target: Document, lengths: Sequence[int], hypothesis: DocumentHypothesis
     ) -> Translation:
-        """ids: the word ids of the source sentences."""
+        """lengths: words of the source sentences."""
         sentences = tuple(
             TranslatedSentence(*fields)
             for fields in zip(
@@ -269,7 +343,7 @@ class Translator:
             hypothesis.score,
             miscounted=tuple(hypothesis.miscounted),
             at_limit=tuple(hypothesis.at_limit),
-            overlong=tuple(number for number, words in enumerate(ids) if len(words) + MARKS >= limit),
+            overlong=tuple(number for number, words in enumerate(lengths) if words + MARKS >= limit),
         )
 
 

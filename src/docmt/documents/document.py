@@ -77,6 +77,14 @@ class Document:
             )
         return replace(self, sentences=tuple(sentences))
 
+    def part(self, first: int, last: int) -> Document:
+        """The sentences first .. last - 1 and the gaps before them; with the last sentence also the gap at the end.
+
+        So the texts of parts end to end, joined, are the text of the whole.
+        """
+        end = self.gaps[-1] if last == len(self.sentences) else ""
+        return replace(self, sentences=self.sentences[first:last], gaps=(*self.gaps[first:last], end))
+
     def keep(self, kept: Sequence[int]) -> Document:
         """The same text with only these of its sentences (from 0, in order); the others become parts of gaps."""
         text, spans = self.text(), self.spans()

@@ -13,8 +13,7 @@ from typing import Any
 
 from docmt.data import PreparedStore
 from docmt.data.statistics import STATISTICS_FILE
-from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig
-from docmt.decoding.drafting import search_facts
+from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig, search_facts
 from docmt.errors import DocmtError
 from docmt.experiments.experiment import STARTS, Experiment, Variant
 from docmt.model import ModelConfig

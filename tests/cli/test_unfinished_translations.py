@@ -1,0 +1,327 @@
+"""Translations that end before their time: what is finished is kept, and --resume goes on to the same bytes."""
+
+import errno
+import gzip
+import json
+import os
+import re
+import signal
+
+import pytest
+import torch
+from commands import call, fails, start, wait_for_lines
+
+import docmt
+from docmt import growing
+from docmt.decoding import Translator
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model.systems import Concat, Group
+from docmt.model_directory import save_model
+from docmt.text import BpeTokenizer
+
+SIZES = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "instance_tokens": 40}
+SYSTEMS = {
+    "sentence": {"system": "sentence"},
+    "group": {"group": Group(encoder_layers=1, decoder_layers=1, cross_layers=1)},
+    "concat": {"system": "concat", "concat": Concat(sentences=3)},
+}
+
+
+def search(beam=1, max_length_extra=4, batch_tokens=12):
+    """Options: about two sentences in a batch, and eight in what is finished together."""
+    options = {"beam": beam, "max_length_ratio": 0, "max_length_extra": max_length_extra, "batch_tokens": batch_tokens}
+    return [*(f"--{name}={value}" for name, value in options.items()), "-q"]
+
+
+SEARCH = search()
+TEXT = "".join(
+    f"{'# ' * (n % 5 == 0)}Anna bought lamp {n}. It is cheap.{' ' * (n % 3)}\n{chr(10) * (n % 4 == 1)}"
+    for n in range(9)
+)
+LINES = "".join(f"Anna bought lamp {n}.\nIt is cheap.\n{chr(10) * (n % 3)}" for n in range(9))
+OBJECTS = [
+    {"id": "a", "source": ["It is cheap.", "", "Anna bought a lamp."] * 3},
+    {"id": "b", "source": ["", ""]},
+    *[{"document": "c", "sentence": n + 1, "source": f"It is number {n}."} for n in range(7)],
+    {"id": "d", "text": "It is cheap. It is old.\n\nAnna bought a lamp."},
+]
+JSONL = "".join(json.dumps(own) + "\n" for own in OBJECTS)
+INPUTS = {
+    "text": (TEXT, "in.txt", []),
+    "text without an end": (TEXT.rstrip(), "in.txt", []),
+    "text as JSONL": (TEXT, "in.txt", ["--format", "jsonl"]),
+    "lines": (LINES, "in.txt", ["--layout", "lines"]),
+    "JSONL": (JSONL, "in.jsonl", []),
+    "JSONL as text": (JSONL, "in.jsonl", ["--format", "text"]),
+    "n best": (JSONL, "in.jsonl", ["--n_best", 2, "--format", "jsonl"]),
+    "carried": (TEXT, "in.txt", ["--carry", 2]),
+    "compressed": (TEXT, "in.txt", []),
+}
+
+
+def save(path, name, seed=0):
+    torch.manual_seed(seed)
+    model = TranslationModel(ModelConfig(vocabulary_size=264, **SIZES, **SYSTEMS[name]))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    save_model(path, model, BpeTokenizer.train(["a few words"], 264))
+    return path
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Of every system a directory with a model of random weights."""
+    folder = tmp_path_factory.mktemp("models")
+    return {name: save(folder / name, name) for name in SYSTEMS}
+
+
+class Stop(KeyboardInterrupt):
+    """Ctrl-C."""
+
+
+@pytest.fixture
+def stop_after(monkeypatch):
+    """Ends translations after so many additions to the file; gives how many there were. A negative number: in the
+    middle of writing the next one."""
+    append, made = growing._append, []
+
+    def stop(count):
+        made.clear()
+
+        def appending(file, data):
+            additions = sum(b'"note"' in own for own in made)
+            if additions == abs(count) and b'"version"' not in data:
+                if count < 0:
+                    os.write(file.fileno(), data[: len(data) // 2])
+                raise Stop
+            append(file, data)
+            made.append(data)
+
+        monkeypatch.setattr(growing, "_append", appending)
+
+    def count():
+        return sum(b'"note"' in own for own in made)
+
+    stop.count = count
+    return stop
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_interrupted_anywhere(models, tmp_path, stop_after, name):
+    text, source, options = INPUTS[name]
+    model = models["group" if name == "carried" else "concat" if name == "JSONL as text" else "sentence"]
+    (tmp_path / source).write_text(text)
+    output = tmp_path / ("out.gz" if name == "compressed" else "out")
+    command = ["translate", model, tmp_path / source, *search(beam=2 if "--n_best" in options else 1), *options]
+    whole = call(*command).out
+    stop_after(10**6)
+    assert call(*command, "-o", output).status == 0
+    read = gzip.decompress if name == "compressed" else bytes
+    expected = output.read_bytes()
+    assert read(expected).decode() == whole
+    assert names(tmp_path) == sorted([source, output.name])
+    additions = stop_after.count()
+    assert additions >= 3
+    for ends in [1, 2, -2] if name == "text" else [1 - additions]:
+        output.write_text("old")
+        stop_after(ends)
+        outcome = call(*command, "-o", output)
+        assert outcome.status == 130
+        partial = tmp_path / f"{output.name}.partial"
+        told = f"docmt: what is finished is in {partial}: the same command with --resume goes on\n"
+        assert outcome.err == told + "docmt: interrupted\n"
+        assert output.read_text() == "old"
+        begun = partial.read_bytes()
+        assert whole.encode().startswith(begun) and begun != whole.encode()
+        fails(*command, "-o", output, message=rf"{partial} is unfinished: go on with it with --resume, or remove it")
+        stop_after(10**6)
+        assert call(*command, "-o", output, "--resume").status == 0
+        assert stop_after.count() == additions - abs(ends)
+        assert output.read_bytes() == expected
+        assert names(tmp_path) == sorted([source, output.name])
+
+
+def test_again_and_again(models, tmp_path, stop_after):
+    (tmp_path / "in.txt").write_text("\n".join(TEXT.splitlines()[:7]))
+    command = ["translate", models["concat"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
+    whole = call(*command[:3], *SEARCH).out
+    for _ in range(9):
+        stop_after(1)
+        if call(*command, "--resume").status == 0:
+            break
+    assert (tmp_path / "out").read_text() == whole
+
+
+def test_what_was_told_before_is_told_again(models, tmp_path, stop_after):
+    (tmp_path / "in.txt").write_text(TEXT)
+    command = ["translate", models["sentence"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
+    told = call(*command).err
+    assert re.search(r"^docmt: \d\d? x sentences ended by the length limit", told)
+    stop_after(2)
+    assert call(*command).status == 130
+    stop_after(10**6)
+    assert call(*command, "--resume").err == told
+    assert "sentences are done" not in told
+    stop_after(2)
+    assert call(*command).status == 130
+    stop_after(10**6)
+    loud = call(*[word for word in command if word != "-q"], "--resume").err
+    assert re.match(rf"docmt: {tmp_path}/in\.txt: \d+ of 18 sentences are done\n", loud)
+
+
+def test_several_files(models, tmp_path, stop_after):
+    """The files that are finished are there, and are not translated again."""
+    files = [tmp_path / f"{name}.txt" for name in "abc"]
+    for file in files:
+        file.write_text(TEXT)
+    (tmp_path / "b.txt").write_text("---\n\n---\n")
+    command = ["translate", models["sentence"], *files, "-o", tmp_path / "out", *SEARCH]
+    assert call(*command).status == 0
+    expected = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert sorted(expected) == ["a.txt", "b.txt", "c.txt"]
+    stop_after(10**6)
+    assert call(*command).status == 0
+    additions = stop_after.count()
+    stop_after(additions - 1)
+    (tmp_path / "out" / "a.txt").unlink()
+    assert call(*command).status == 130
+    assert names(tmp_path / "out") == [
+        *("a.txt", "a.txt.journal", "b.txt", "b.txt.journal", "c.txt", "c.txt.journal", "c.txt.partial")
+    ]
+    stop_after(10**6)
+    assert call(*command, "--resume").status == 0
+    assert stop_after.count() == 1
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == expected
+
+
+def test_only_the_same_is_gone_on_with(models, tmp_path, stop_after):
+    source, output = tmp_path / "in.txt", tmp_path / "out"
+    source.write_text(TEXT)
+    command = ["translate", models["sentence"], source, "-o", output]
+    stop_after(2)
+    assert call(*command, *SEARCH).status == 130
+    stop_after(10**6)
+    other = save(tmp_path / "other", "sentence", seed=1)
+    begun = rf"cannot go on with {output}\.partial, which was begun with another %s: give the same again, or remove it "
+    resumed = [*command, "--resume"]
+    fails(*resumed[:1], other, *resumed[2:], *SEARCH, message=begun % "model")
+    fails(*resumed, *search(max_length_extra=5), message=begun % r"--search\.max_length_extra")
+    fails(*resumed, *SEARCH, "--format", "jsonl", message=begun % "--format, input")
+    fails(*resumed, *SEARCH, "--layout", "lines", message=begun % "input")
+    source.write_text(TEXT + "One more.\n")
+    fails(*resumed, *search(beam=2), message=begun % r"--search\.beam, input")
+    source.write_text(TEXT)
+    (tmp_path / "moved.txt").write_text(TEXT)
+    journal = (tmp_path / "out.journal").read_bytes()
+    (tmp_path / "out.journal").write_bytes(b"no journal\n" + journal)
+    fails(
+        *resumed,
+        *SEARCH,
+        message=r"out\.journal is no journal of a translation .*: remove it, and .*out\.partial, to begin",
+    )
+    (tmp_path / "out.journal").write_bytes(journal)
+    # Smaller batches, where memory was the reason, and another place of the same text.
+    assert call(*command[:2], tmp_path / "moved.txt", *resumed[3:], *search(batch_tokens=6)).status == 0
+    assert output.read_text() == call(*command[:3], *SEARCH).out
+
+
+def test_what_cannot_be_gone_on_with(models, tmp_path):
+    (tmp_path / "in.txt").write_text(TEXT)
+    command = ["translate", models["sentence"], tmp_path / "in.txt", "--resume", *SEARCH]
+    nothing = "of %s nothing is kept to go on with; write to a file with -o FILE"
+    fails(*command, message=nothing % "standard output")
+    fails(*command, "-o", os.devnull, message=nothing % f"{os.devnull}, a device or pipe,")
+
+
+def test_standard_input(models, tmp_path, stop_after):
+    """It is the same text when it is given again."""
+    command = ["translate", models["sentence"], "-o", tmp_path / "out", *SEARCH]
+    stop_after(1)
+    assert call(*command, stdin=TEXT.encode()).status == 130
+    stop_after(10**6)
+    fails(*command, "--resume", stdin=LINES.encode(), message="begun with another input")
+    assert call(*command, "--resume", stdin=TEXT.encode()).status == 0
+    assert (tmp_path / "out").read_text() == call("translate", models["sentence"], *SEARCH, stdin=TEXT.encode()).out
+
+
+def test_nothing_is_left_of_what_was_not_begun(models, tmp_path, stop_after):
+    (tmp_path / "in.txt").write_text(TEXT)
+    stop_after(0)
+    outcome = call("translate", models["sentence"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH)
+    assert (outcome.status, outcome.err) == (130, "docmt: interrupted\n")
+    assert names(tmp_path) == ["in.txt"]
+
+
+@pytest.mark.parametrize("text", ["", "\n", " \n\n\t\n", "---\n\n---"])
+@pytest.mark.parametrize("options", [[], ["--layout", "lines"], ["--format", "jsonl"]])
+def test_texts_without_sentences(models, tmp_path, text, options):
+    (tmp_path / "in.txt").write_text(text)
+    command = ["translate", models["sentence"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH, *options]
+    for resume in ([], ["--resume"]):
+        assert call(*command, *resume).status == 0
+        if "-" not in text:
+            assert (tmp_path / "out").read_text() == ("" if "jsonl" in options else text)
+        assert names(tmp_path) == ["in.txt", "out"]
+
+
+def test_a_full_disk(models, tmp_path, monkeypatch):
+    """What was finished before is kept, and is gone on with when there is room."""
+    (tmp_path / "in.txt").write_text(TEXT)
+    command = ["translate", models["sentence"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
+    whole, append, room = call(*command[:3], *SEARCH).out, growing._append, [1500]
+
+    def appending(file, data):
+        written = data[: max(0, room[0])]
+        room[0] -= len(data)
+        append(file, written)
+        if len(written) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(growing, "_append", appending)
+    outcome = call(*command)
+    assert outcome.status == 2
+    kept, error = outcome.err.splitlines()
+    assert kept == f"docmt: what is finished is in {tmp_path}/out.partial: the same command with --resume goes on"
+    assert re.fullmatch(r"docmt: error: cannot write \S+/out\.partial: No space left on device; free space .*", error)
+    room[0] = 10**9
+    assert call(*command, "--resume").status == 0
+    assert (tmp_path / "out").read_text() == whole
+
+
+def test_killed_in_a_process_of_its_own(models, tmp_path):
+    (tmp_path / "in.txt").write_text(TEXT * 8)
+    command = ["translate", models["group"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
+    process = start(*command)
+    wait_for_lines(tmp_path / "out.journal", 4, process)
+    process.send_signal(signal.SIGSTOP)
+    with_it = call(*command, "--resume")
+    assert with_it.status == 2
+    assert re.search(r"out is being written by another process: wait for it, or stop it", with_it.err)
+    process.kill()
+    process.communicate()
+    assert call(*command, "--resume").status == 0
+    assert (tmp_path / "out").read_text() == call(*command[:3], *SEARCH).out
+
+
+def test_pieces_of_the_interface(models):
+    translator = Translator(models["group"], beam=1, max_length_ratio=0, max_length_extra=4, batch_tokens=12)
+    documents = [docmt.Document.from_text(text, id=text[:1]) for text in (TEXT, "", LINES)]
+    lists = list(translator.pieces(documents))
+    pieces = [piece for together in lists for piece in together]
+    whole = translator.translate_all(documents)
+    for number, (document, translation) in enumerate(zip(documents, whole, strict=True)):
+        own = [piece for piece in pieces if piece.document == number]
+        assert "".join(piece.source.text() for piece in own) == document.text()
+        assert "".join(piece.text() for piece in own) == translation.text()
+        assert [piece.first for piece in own] == [0, *[piece.reached.sentences for piece in own]][:-1]
+        assert [s.target for piece in own for s in piece.translation] == [s.target for s in translation]
+    done = {piece.document: piece.reached for piece in pieces[:4]}
+    rest = [piece for together in translator.pieces(documents, done=done) for piece in together]
+    assert rest == pieces[4:]
+    with pytest.raises(docmt.DocmtError, match="int is no document"):
+        translator.pieces([3])
