@@ -9,6 +9,7 @@ import torch
 from docmt.data import PrepareConfig, prepare
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.linear import CHUNK
 from docmt.model.parts import Parts
 from docmt.model.sizes import Linear
 from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
@@ -276,6 +277,7 @@ def test_weights_of_equal_shapes_that_mean_something_else_are_refused(change, se
         initialize_from(TranslationModel(config), sentence_run, store.tokenizer)
 
 
+LINEAR_CONCAT = {"model__system": "concat", "model__concat": Concat(sentences=3, attention="linear")}
 LINEAR = {"model__group": Group(encoder_layers=1, decoder_layers=1, cross_layers=1, global_attention="linear")}
 
 
@@ -341,10 +343,38 @@ def test_gates_may_be_new(change, store, tmp_path):
     assert all(".whole.gate." in name for name in new)
 
 
-@pytest.mark.parametrize("settings", [LINEAR, {"model__system": "concat", "model__concat": Concat(attention="linear")}])
+@pytest.mark.parametrize("settings", [LINEAR, LINEAR_CONCAT])
 def test_linear_attention_has_no_weights_to_drop(change, settings):
     with pytest.raises(DocmtError, match=r"model.attention_dropout is 0.1, but linear attention has no weights that"):
         change(**settings, model__attention_dropout=0.1)
+
+
+@pytest.fixture(scope="module")
+def unusual_store(tmp_path_factory):
+    """Sentences longer than a chunk of linear attention and than an instance, and documents of one sentence."""
+    folder = tmp_path_factory.mktemp("unusual")
+    sources = [["bo " * 2 * CHUNK, "ka", "lu " * 40], ["me"], ["ni " * CHUNK], ["po"], ["ra su", "ta"]]
+    lines = [json.dumps({"source": source, "target": [own.upper() for own in source]}) for source in sources]
+    (folder / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return prepare(PrepareConfig(store=folder / "store", train=[folder / "train.jsonl"], vocabulary_size=280))
+
+
+@pytest.mark.parametrize(
+    ("settings", "lengths"),
+    [
+        ({}, []),
+        ({**LINEAR, "model__linear": Linear(gate="average")}, []),
+        ({**LINEAR, "model__linear": Linear(gate="decay")}, [8, 64]),
+        ({**LINEAR_CONCAT, "model__linear": Linear(gate="decay")}, []),
+    ],
+)
+def test_unusual_documents_train(change, unusual_store, settings, lengths):
+    config = change(data=unusual_store.directory, stop__max_epochs=2, batches__instance_lengths=lengths, **settings)
+    config = replace(config, validation=replace(config.validation, every=0), log_every=1)
+    train(config)
+    losses = [json.loads(line)["loss"] for line in (config.run / "metrics.jsonl").read_text().splitlines()]
+    assert len(losses) >= 4
+    assert all(0 < loss < 20 for loss in losses)
 
 
 def test_global_attention_is_new_whatever_the_start_but_its_own_system(change, store, tmp_path):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,10 +135,12 @@ def _carried(budgets: Sequence[Budget], first: int, own: int) -> int:
 
 def _windows(budgets: Sequence[Budget], start: int, end: int, most: int, extra: int) -> list[tuple[int, int]]:
     """(first, last) of the windows of one document, then those of `extra` imagined sentences after its end."""
-    windows = []
+    totals = [([0, *accumulate(costs[start:end])], limit) for costs, limit in budgets]
+    windows, first = [], start
     for reached in range(start + 1, end + 1 + (extra if end > start else 0)):
-        first, last = max(start, reached - most), min(reached, end)
-        while first < last - 1 and any(sum(costs[first:last]) >= limit for costs, limit in budgets):
+        # What does not fit into a window does not fit into the next one either: first sentences only move on.
+        first, last = max(first, reached - most), min(reached, end)
+        while first < last - 1 and any(total[last - start] - total[first - start] >= limit for total, limit in totals):
             first += 1
         windows.append((first, last))
     return windows
