@@ -98,32 +98,13 @@ TEXT = """
 title: Windows
 over: sentences of a window
 variants:
-  start:
-    scale: cpu
-    recipe: group-{scale}.yaml
-    settings: {model.system: sentence}
-    sees: {}
-  one:
-    recipe: group-{scale}.yaml
-    start_from: start
-    settings: {model.system: concat, model.concat.sentences: 1}
-    sees: {source: 0, target: 0}
-    line: softmax
-    at: 1
-  two:
-    recipe: group-{scale}.yaml
-    start_from: start
-    settings: {model.system: concat, model.concat.sentences: 2}
-    sees: {source: 1, target: 1}
-    line: softmax
-    at: 2
-  linear:
-    recipe: group-{scale}.yaml
-    start_from: start
-    settings: {model.system: concat, model.concat.sentences: 2, model.concat.attention: linear}
-    sees: {source: 1, target: 1}
-    line: linear
-    at: 2
+  start: {recipe: "group-{scale}.yaml", scale: cpu, settings: {model.system: sentence}, sees: {}}
+  one: {recipe: "group-{scale}.yaml", start_from: start, line: softmax, at: 1,
+    settings: {model.system: concat, model.concat.sentences: 1}}
+  two: {recipe: "group-{scale}.yaml", start_from: start, line: softmax, at: 2,
+    settings: {model.system: concat, model.concat.sentences: 2}}
+  linear: {recipe: "group-{scale}.yaml", start_from: start, line: linear, at: 2,
+    settings: {model.system: concat, model.concat.sentences: 2, model.concat.attention: linear}}
 speed:
   of: linear
   to: two

@@ -231,5 +231,5 @@ def write_speed_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
         for column, value in published.items():
             lines.setdefault(f"published, {column}", []).append(Point(window, value))
     figure = plan.output / f"{plan.experiment.name}-{plan.scale}-speed.png"
-    draw_points({plan.experiment.title: lines}, "times as fast", figure)
+    draw_points({f"{test.speed.of} against {test.speed.to}": lines}, "times as fast", figure)
     return figure
