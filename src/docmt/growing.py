@@ -43,6 +43,10 @@ class Growing:
         self._bytes = self._journal_bytes = 0
         self._files: list[BinaryIO] = []
         self._held = False
+        if not self.journal.exists() and self.partial.exists() and self.partial.stat().st_size:
+            raise DocmtError(
+                f"{self.partial} is in the way, and not of a translation: move it, or choose another place"
+            )
         found, self._ended = self._read_journal() if self.journal.exists() else ([], False)
         if resume and found:
             self._go_on(found)

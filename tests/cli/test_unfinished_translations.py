@@ -249,6 +249,18 @@ def test_standard_input(models, tmp_path, stop_after):
     assert (tmp_path / "out").read_text() == call("translate", models["sentence"], *SEARCH, stdin=TEXT.encode()).out
 
 
+def test_what_is_not_ours_stays(models, tmp_path):
+    (tmp_path / "in.txt").write_text(TEXT)
+    command = ["translate", models["sentence"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
+    for name, message in (("partial", r"out\.partial is in the way"), ("journal", r"out\.journal is no journal of a ")):
+        other = tmp_path / f"out.{name}"
+        other.write_text("mine\n")
+        for resume in ([], ["--resume"]):
+            fails(*command, *resume, message=message)
+        assert other.read_text() == "mine\n"
+        other.unlink()
+
+
 def test_nothing_is_left_of_what_was_not_begun(models, tmp_path, stop_after):
     (tmp_path / "in.txt").write_text(TEXT)
     stop_after(0)

@@ -137,16 +137,16 @@ class Stream:
         return int(self._task.instances.own[instance] - self._task.instances.first[instance])
 
     def stretches(
-        self, on_sentences: Counter = lambda count: None, start: tuple[int, int] = (0, 0)
+        self, on_sentences: Counter = lambda count: None, start: tuple[int, int] | None = None
     ) -> Iterator[list[Stretch]]:
         """Yields what was translated together, in order; each sentence of each document comes once.
 
         `on_sentences` is told how many more sentences are translated. start: document and sentence before which nothing
         is asked for; what need not be translated for the rest is left out as far as that leaves batches as they are.
         """
-        document, wanted = 0, int(self._offsets[start[0]])
-        if not self._is_serial():
-            wanted = self._begins(start[0], Reached(start[1]))
+        document = wanted = 0
+        if start is not None:
+            wanted = self._begins(start[0], Reached(0 if self._is_serial() else start[1]))
         for chunk in self._chunks():
             chosen = [i for i in chunk if not self._is_done(i)]
             if not chosen or self._task.instances.last[chunk[-1]] <= wanted:
