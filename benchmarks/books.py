@@ -108,7 +108,7 @@ def _translate(model: Path, source: Path, batch_tokens: int) -> dict[str, Any]:
     if process.returncode:
         raise RuntimeError(f"docmt translate failed: {process.stderr}")
     seconds = time.perf_counter() - started
-    return {"peak_mib": int(process.stdout.split()[-1]) / 1024, "best_seconds": seconds}
+    return {"peak_mib": int(process.stdout.split()[-1]) / 1024, "seconds": [seconds], "best_seconds": seconds}
 
 
 def _findings(settings: Settings, rows: list[dict[str, Any]]) -> list[Finding]:

@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from docmt.errors import DocmtError
-from docmt.files import atomic_path, cannot_read, cannot_write, lock_file, put_in_place, short_name, target_of
+from docmt.files import (
+    atomic_path,
+    cannot_read,
+    cannot_write,
+    lock_file,
+    put_in_place,
+    remove_leftovers,
+    short_name,
+    target_of,
+)
 
 Note = dict[str, Any]
 _VERSION = 1
@@ -151,6 +160,7 @@ class Growing:
         return self._files
 
     def _put_in_place(self) -> None:
+        remove_leftovers(self.path)
         if self._compressed:
             with (
                 atomic_path(self.path) as temporary,
