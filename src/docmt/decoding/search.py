@@ -129,8 +129,11 @@ class _Beams:
         self.numbers = torch.tensor(padded, device=device)  # [D, S] of the sentences in the packed source
         count = len(rows) * config.beam
         self.progress = Progress.start(count, self.marks.begins, device)
-        self.said = torch.zeros(count, 0, dtype=torch.int64, device=device)  # [R, steps] tokens
-        self.worth = torch.zeros(count, 0, device=device)  # [R, steps] log-probability of each
+        self.said = torch.zeros(count, 0, dtype=torch.int64, device=device)  # [R, n] the last tokens, and
+        self.worth = torch.zeros(count, 0, device=device)  # [R, n] the log-probability of each
+        # Of each row of the batch, what all beams said before these: it is not copied at every step.
+        self.settled: list[tuple[list[int], list[float]]] = [([], []) for _ in rows]
+        self.steps = 0  # tokens said so far
         # All beams begin alike, so only the first of each document may branch.
         self.total = torch.full((len(rows), config.beam), -torch.inf, device=device)  # [D, B]
         self.total[:, 0] = 0.0
@@ -156,10 +159,11 @@ class _Beams:
         self.progress.sentence = torch.minimum(self.progress.sentence, (self.counts - 1)[self._document()])
         self.said = torch.cat((self.said[rows], added[:, None]), dim=1)
         self.worth = torch.cat((self.worth[rows], worth[:, None]), dim=1)
+        self.steps += 1
         if beam > 1:
             self.decoder.reorder(rows)
-            if self.said.shape[1] % _SHARE_EVERY == 0:
-                self._share()
+        if self.steps % _SHARE_EVERY == 0:
+            self._share() if beam > 1 else self._settle(self.said.shape[1])
         self._drop_finished()
 
     def _document(self) -> Tensor:
@@ -169,7 +173,7 @@ class _Beams:
     def _candidates(self) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probabilities and ids [R, C] of each row's C best next tokens, and which rows are forced [R]."""
         progress, document = self.progress, self._document()
-        step = self.said.shape[1]
+        step = self.steps
         sentences = self.numbers[document, progress.sentence]
         states = self.decoder.read(progress.last, progress.offset, step, sentences)  # [R, d] of each member
         forced_token = self.rules.forced(progress, document, step)
@@ -196,8 +200,9 @@ class _Beams:
             if len(found) == self.config.beam:
                 continue
             row = int(parents[i, j])
-            tokens = [*self.said[row].tolist(), self.marks.ends]
-            scores = [*self.worth[row].tolist(), float(worth[i, j])]
+            tokens, scores = self.settled[self.documents[i]]
+            tokens = [*tokens, *self.said[row].tolist(), self.marks.ends]
+            scores = [*scores, *self.worth[row].tolist(), float(worth[i, j])]
             free = int(self.progress.free[row]) + (0 if bool(forced[row]) else 1)
             if self.config.as_published:
                 free = len(tokens) - self.given[self.documents[i]]
@@ -213,12 +218,22 @@ class _Beams:
         """Tells the decoder how many more positions are the same in all beams of every document."""
         said = self.said.view(len(self.documents), self.config.beam, -1)
         same = (said == said[:, :1]) | self.total.isinf()[:, :, None]
-        agreed = int(same.all(dim=1).long().cumprod(dim=1).sum(dim=1).min())
+        agreed = self.steps - said.shape[2] + int(same.all(dim=1).long().cumprod(dim=1).sum(dim=1).min())
         # The decoder has read the first mark and all but the last token said.
-        common = (min(agreed + 1, said.shape[2]) - self.shared) // _SHARE_EVERY * _SHARE_EVERY
+        common = (min(agreed + 1, self.steps) - self.shared) // _SHARE_EVERY * _SHARE_EVERY
         if common:
             self.decoder.share(common)
             self.shared += common
+            self._settle(self.shared - 1 - (self.steps - said.shape[2]))
+
+    def _settle(self, count: int) -> None:
+        """Moves the first `count` tokens, the same in all beams of each document, out of what every step copies."""
+        beam = self.config.beam
+        columns = (x[::beam, :count].tolist() for x in (self.said, self.worth))
+        for number, tokens, scores in zip(self.documents, *columns, strict=True):
+            self.settled[number][0].extend(tokens)
+            self.settled[number][1].extend(scores)
+        self.said, self.worth = self.said[:, count:], self.worth[:, count:]
 
     def _drop_finished(self) -> None:
         beam = self.config.beam
