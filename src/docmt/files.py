@@ -193,6 +193,17 @@ def lock_directory(path: Path, what: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+def utf8_of(text: str, path: Path | str) -> bytes:
+    """The bytes of text to be written to `path`. Raises DocmtError for lone surrogates."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DocmtError(
+            f"cannot write {path}: character {error.start + 1} is a lone surrogate "
+            f"(U+{ord(text[error.start]):04X}), which UTF-8 cannot hold; remove it"
+        ) from error
+
+
 def lock_file(descriptor: int, file: Path, what: str) -> None:
     """Keeps an open file for this process until it is closed; see `lock_directory`."""
     try:

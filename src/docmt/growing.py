@@ -26,6 +26,7 @@ from docmt.files import (
     remove_leftovers,
     short_name,
     target_of,
+    utf8_of,
 )
 
 Note = dict[str, Any]
@@ -52,6 +53,7 @@ class Growing:
         self._bytes = self._journal_bytes = 0
         self._files: list[BinaryIO] = []
         self._held = False
+        self._seen = self.journal.stat().st_size if self.journal.exists() else 0
         if not self.journal.exists() and self.partial.exists() and self.partial.stat().st_size:
             raise DocmtError(
                 f"{self.partial} is in the way, and not of a translation: move it, or choose another place"
@@ -72,8 +74,8 @@ class Growing:
     def add(self, text: str, note: Note) -> None:
         """Writes text to the disk, and then that it is there."""
         try:
+            data = utf8_of(text, self.path)
             partial, journal = self._files or self._open()
-            data = text.encode()
             _append(partial, data)
             self._bytes += len(data)
             _append(journal, _line({"bytes": self._bytes, "note": note}))
@@ -104,8 +106,8 @@ class Growing:
 
     def forget(self) -> None:
         """Removes the journal of a file that is complete."""
-        self.close()
         self.journal.unlink(missing_ok=True)
+        self.close()
 
     def _read_journal(self) -> tuple[list[Note], bool]:
         """The lines of additions that are there, and whether they are all. Raises DocmtError for what is no journal."""
@@ -146,6 +148,7 @@ class Growing:
         journal = open(os.open(self.journal, flags, 0o666), "r+b", buffering=0)  # noqa: PTH123, SIM115
         try:
             lock_file(journal.fileno(), self.journal, f"{self.path} is being written")
+            self._check_unchanged(os.fstat(journal.fileno()))
             self._held = True
             partial = open(os.open(self.partial, flags, 0o666), "r+b", buffering=0)  # noqa: PTH123, SIM115
         except BaseException:
@@ -158,6 +161,15 @@ class Growing:
         if not self.notes:
             _append(journal, _line({"version": _VERSION, "facts": self._facts}))
         return self._files
+
+    def _check_unchanged(self, locked: os.stat_result) -> None:
+        """Raises DocmtError where another process has written since the files were looked at, or has ended."""
+        there = self.journal.exists() and os.path.samestat(locked, self.journal.stat())
+        held = self.partial.stat().st_size if self.partial.exists() else 0
+        if not there or locked.st_size != self._seen or held < self._bytes:
+            if there and not locked.st_size:
+                self.journal.unlink()  # made just now
+            raise DocmtError(f"another process has gone on with {self.path} meanwhile: call the same again")
 
     def _put_in_place(self) -> None:
         remove_leftovers(self.path)

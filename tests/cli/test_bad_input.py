@@ -520,7 +520,7 @@ def test_a_disk_that_may_not_be_written(run, store, files, small_disk):
 
 def long_text(files):
     path = files / "long.txt"
-    path.write_text("".join(f"She sees the dog number {number}. It is cheap.\n" for number in range(3000)))
+    path.write_text("".join(f"She sees the dog number {number}. It is cheap.\n" for number in range(12_000)))
     return path
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from safetensors.torch import load_file
 README = ROOT / "README.md"
 CHECKPOINT = Path(__file__).parents[1] / "data" / "gtransformer_tiny"
 THUMT = CHECKPOINT.parent / "context_tiny"
+RFA = CHECKPOINT.parent / "rfa_tiny"
 
 
 def thumt_checkpoint(folder):
@@ -27,6 +29,15 @@ def thumt_checkpoint(folder):
         (folder / f"vocab.{side}.txt").write_text("".join(f"{symbol}\n" for symbol in symbols))
 
 
+def rfa_checkpoint(folder):
+    """A checkpoint of the code of Wu et al. (2022) with its dictionaries."""
+    values = json.loads((RFA / "rfa_sgate" / "args.json").read_text())
+    weights = load_file(RFA / values["weights"])
+    torch.save({"args": argparse.Namespace(**values["args"]), "model": weights}, folder / "rfa.pt")
+    for side, language in (("src", "zh"), ("tgt", "en")):
+        shutil.copy(RFA / f"dict.{side}.txt", folder / f"rfa.{language}.txt")
+
+
 @pytest.fixture
 def folder(corpus, store, run, tmp_path, monkeypatch):
     """A working directory with the files that the README speaks of."""
@@ -37,6 +48,7 @@ def folder(corpus, store, run, tmp_path, monkeypatch):
     symbols = [line.split("\t")[1] for line in (CHECKPOINT / "vocab.tsv").read_text().splitlines()]
     (tmp_path / "dict.en.txt").write_text("".join(f"{symbol} 1\n" for symbol in symbols[4:-5]))
     thumt_checkpoint(tmp_path)
+    rfa_checkpoint(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

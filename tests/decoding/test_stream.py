@@ -97,11 +97,10 @@ def test_what_cannot_be_translated_stops_nothing_else(name, monkeypatch):
     original = orders.ORDERS[model.system.order]
 
     def failing(task, on_sentences):
-        found = original(task, on_sentences)
         sentences = task.words.documents([0, len(task.words.lengths)])[0]
         if any(bad in sentences[own:last] for own, last in zip(task.instances.own, task.instances.last, strict=True)):
             raise DocmtError("it is bad")
-        return found
+        return original(task, on_sentences)
 
     wanted = facts(flat(pieces(model, config)))
     monkeypatch.setitem(streams.ORDERS, model.system.order, failing)

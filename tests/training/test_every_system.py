@@ -343,12 +343,6 @@ def test_gates_may_be_new(change, store, tmp_path):
     assert all(".whole.gate." in name for name in new)
 
 
-@pytest.mark.parametrize("settings", [LINEAR, LINEAR_CONCAT])
-def test_linear_attention_has_no_weights_to_drop(change, settings):
-    with pytest.raises(DocmtError, match=r"model.attention_dropout is 0.1, but linear attention has no weights that"):
-        change(**settings, model__attention_dropout=0.1)
-
-
 @pytest.fixture(scope="module")
 def unusual_store(tmp_path_factory):
     """Sentences longer than a chunk of linear attention and than an instance, and documents of one sentence."""

@@ -27,7 +27,8 @@ def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found
     for turn in task.turns():
         for batch in task.batches(turn):
             earlier = [range(int(instances.first[i]), int(instances.own[i])) for i in batch]
-            prefixes = [[task.said[task.start + number][0] for number in numbers] for numbers in earlier]
+            # (Nothing was said where the sentence could not be translated.)
+            prefixes = [[task.said.get(task.start + number, [[]])[0] for number in numbers] for numbers in earlier]
             ranks = _search(task, batch, prefixes)
             for i, before, hypotheses in zip(batch, earlier, ranks, strict=True):
                 document, first, last = task.place(int(instances.own[i]), int(instances.last[i]))

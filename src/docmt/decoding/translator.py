@@ -30,11 +30,10 @@ from docmt.decoding.translation import Piece, Reached, TranslatedSentence, Trans
 from docmt.documents import Document, one_line
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
-from docmt.model_directory import find_drafter, find_model
+from docmt.model_directory import CARD_FILE, find_drafter, find_model
 from docmt.progress import progress
 from docmt.settings import build, shown
 from docmt.text import Side
-from docmt.weights import CONFIG_FILE, WEIGHTS_FILE
 
 __all__ = ["Piece", "Reached", "TranslatedSentence", "Translation", "Translator"]
 
@@ -97,9 +96,11 @@ class Translator:
 
     def checksums(self) -> list[str]:
         """Of the files that say what these models are, and the one whose drafts they read."""
-        found = [find_model(path) for path in self._paths]
-        drafting = [find_drafter(path) for path in self._paths[:1] if self._drafter is not None]
-        return [checksum_of_file(path / name) for path in found + drafting for name in (CONFIG_FILE, WEIGHTS_FILE)]
+        folders = [find_model(path) for path in self._paths]
+        readers = [path for path, own in zip(self._paths, self.models, strict=True) if own.system.needs().drafts]
+        folders += [find_drafter(path) for path in readers[:1]]
+        files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
+        return [checksum_of_file(path) for path in files if path.name != CARD_FILE]
 
     @property
     def device(self) -> torch.device:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docmt.errors import DocmtError
-from docmt.files import atomic_path, cannot_read, check_ends, read_bytes
+from docmt.files import atomic_path, cannot_read, check_ends, read_bytes, utf8_of
 from docmt.files import write_text as write_text_atomically
 
 STANDARD = "-"
@@ -92,13 +92,7 @@ def write_text(path: Path | str, text: str) -> None:
     A file whose name ends in .gz is compressed. A reader that closes the pipe early (`| head`) ends the writing
     quietly. Raises DocmtError for lone surrogates and for operating system errors.
     """
-    try:
-        data = text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise DocmtError(
-            f"cannot write {path}: character {error.start + 1} is a lone surrogate "
-            f"(U+{ord(text[error.start]):04X}), which UTF-8 cannot hold; remove it"
-        ) from error
+    data = utf8_of(text, path)
     if str(path) == STANDARD:
         if sys.stdout is None:
             raise DocmtError("cannot write to standard output: it is closed; name a file")

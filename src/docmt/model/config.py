@@ -70,11 +70,6 @@ class ModelConfig(Sizes):
                 "model.linear.drawing and temperature are of random features, but model.linear.map is learned: leave "
                 "them out, or set map random"
             )
-        if self.attention_dropout and self.chosen.linear:
-            raise DocmtError(
-                f"model.attention_dropout is {self.attention_dropout}, but linear attention has no weights that could "
-                "be dropped: leave it out, or choose softmax attention"
-            )
         self.chosen.check(filled)
         self._check_family()
 

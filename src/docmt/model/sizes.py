@@ -89,7 +89,7 @@ class Sizes:
     dropout: float = ranged(0.3, 0, 0.99)
     """dropout after the embedding and in every residual branch"""
     attention_dropout: float = ranged(0.0, 0, 0.99)
-    """dropout on attention weights (slow on CPU), which linear attention has none of"""
+    """dropout on attention weights (slow on CPU); linear attention has no weights to drop"""
     instance_tokens: int = ranged(512, 8, MANY)
     """instances hold fewer tokens than this on each side, in training and in translation"""
     instance_sentences: int = ranged(1000, 1, MANY)
