@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from docmt.errors import DocmtError
 
@@ -202,6 +202,13 @@ def utf8_of(text: str, path: Path | str) -> bytes:
             f"cannot write {path}: character {error.start + 1} is a lone surrogate "
             f"(U+{ord(text[error.start]):04X}), which UTF-8 cannot hold; remove it"
         ) from error
+
+
+def write_all(file: BinaryIO, data: bytes) -> None:
+    """Writes all of it to a file without a buffer, which may take less at a time."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def lock_file(descriptor: int, file: Path, what: str) -> None:

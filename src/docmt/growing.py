@@ -27,6 +27,7 @@ from docmt.files import (
     short_name,
     target_of,
     utf8_of,
+    write_all,
 )
 
 Note = dict[str, Any]
@@ -189,9 +190,7 @@ class Growing:
 
 def _append(file: BinaryIO, data: bytes) -> None:
     """Writes all of it, to the disk."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[file.write(rest) :]
+    write_all(file, data)
     os.fsync(file.fileno())
 
 

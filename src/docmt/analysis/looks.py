@@ -89,7 +89,7 @@ class TokenLook(Look):
         if isinstance(self.attention, LinearAttention):
             key = self.attention.split(self.attention.key(self.memory))
             weighing = self.attention.weighing(self.memory, key, pattern)
-            query, key = self.attention.asked(self.asks), self.attention.shown(self.memory)
+            query, key = self.attention.asked_and_shown(self.asks, self.memory)
             return weight_blocks(query, key, pattern.queries, pattern.keys, pattern.causal, linear=weighing)
         query = self.attention.split(self.attention.query(self.asks))
         if (times := self.pattern.query_total // max(len(query), 1)) > 1:

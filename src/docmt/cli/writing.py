@@ -14,7 +14,7 @@ from docmt.decoding.translation import Reached
 from docmt.documents import Document, Input
 from docmt.documents.plain_text import GZIP_SUFFIX, STANDARD, write_text
 from docmt.errors import DocmtError
-from docmt.files import cannot_write
+from docmt.files import cannot_write, utf8_of, write_all
 from docmt.growing import Growing, Note
 
 if TYPE_CHECKING:
@@ -72,9 +72,7 @@ class Passing:
         try:
             if self._file is None:
                 self._file = Path(self._path).open("wb", buffering=0)  # noqa: SIM115 - stays open for what follows
-            rest = memoryview(text.encode())
-            while rest:
-                rest = rest[self._file.write(rest) :]
+            write_all(self._file, utf8_of(text, self._path))
         except OSError as error:
             raise cannot_write(self._path, error) from error
 

@@ -108,9 +108,12 @@ class StepView:
         cache, number = self.places[attention]
         if isinstance(attention, LinearAttention):
             if isinstance(cache, LinearSelfCache):
+                asked, shown = attention.asked_and_shown(x, x)
                 gates = None if attention.gate is None else attention.gates(x)
-                cache.read(number, attention.shown(x), attention.values(x), gates)
-            return cache.attend(number, attention.asked(x)).to(x.dtype).flatten(-2)
+                cache.read(number, shown, attention.values(x), gates)
+            else:
+                asked = attention.asked(x)
+            return cache.attend(number, asked).to(x.dtype).flatten(-2)
         query = attention.split(attention.query(x))
         if attention.sight.memory == "self":
             cache.store(number, attention.split(attention.key(x)), attention.split(attention.value(x)))

@@ -90,16 +90,15 @@ class LinearAttention(Attention):
         faded = Fading.of(*self.sentence_gates(memory, pattern), pattern.keys, self.averaging)
         return Weighing(self.features.floor, faded.fading, faded.fresh)
 
+    def asked_and_shown(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """The features of what x [Tq, d] asks, [Tq, H, F], and of what memory [Tk, d] shows, [Tk, H, F]."""
+        features = self.feature_map()  # one for both: in training each is another drawing
+        query, key = self.split(self.query(x)), self.split(self.key(memory))
+        return features(query.transpose(0, 1)).transpose(0, 1), features(key.transpose(0, 1)).transpose(0, 1)
+
     def asked(self, x: Tensor) -> Tensor:
-        """The features of what x [T, d] asks: [T, H, F]."""
-        return self._mapped(self.split(self.query(x)))
-
-    def shown(self, memory: Tensor) -> Tensor:
-        """The features of what memory [T, d] shows: [T, H, F]."""
-        return self._mapped(self.split(self.key(memory)))
-
-    def _mapped(self, x: Tensor) -> Tensor:
-        return self.feature_map()(x.transpose(0, 1)).transpose(0, 1)
+        """The features of what x [T, d] asks, of keys that were shown before: [T, H, F]."""
+        return self.feature_map()(self.split(self.query(x)).transpose(0, 1)).transpose(0, 1)
 
     def values(self, memory: Tensor) -> Tensor:
         """[T, d] -> [T, H, k], float32 or wider: sums of many are made of them."""
