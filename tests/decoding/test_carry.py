@@ -1,4 +1,4 @@
-"""Sentences carried over the border of an instance: the document has no seams, and scores are those of the search."""
+"""Instances of other lengths than in training, and sentences carried over their borders: scores are the search's."""
 
 import pytest
 import torch
@@ -89,6 +89,20 @@ def test_carried_sentences_leave_room_for_the_next():
         )
 
 
+@pytest.mark.parametrize("name", [*GROUPS, "document", "concat, keep last", "concat, keep prefix"])
+@pytest.mark.parametrize("limit", [12, 40])
+def test_instances_may_be_other_than_in_training(name, limit):
+    trained, other = build(name, instance_tokens=limit), build(name, instance_tokens=16, instance_sentences=2)
+    usual, chosen = SearchConfig(beam=2), SearchConfig(beam=2, instance_tokens=limit)
+    found = translate_documents(trained, DOCUMENTS, SPECIALS, usual)
+    assert translate_documents(other, DOCUMENTS, SPECIALS, chosen) == found
+    targets = [own[0].sentences for own in found]
+    scores = [score_documents(*case, targets, SPECIALS, config) for case, config in (
+        ((trained, DOCUMENTS), usual), ((other, DOCUMENTS), chosen), ((other, DOCUMENTS), usual)
+    )]  # fmt: skip
+    assert scores[0] == scores[1] != scores[2]
+
+
 def test_n_best_and_the_published_search():
     model = build("group", instance_tokens=16)
     config = SearchConfig(beam=3, n_best=2, carry=1)
@@ -126,3 +140,9 @@ def test_what_is_carried_does_not_count_in_the_rank(name, compatibility):
 def test_other_systems_are_refused(name):
     with pytest.raises(DocmtError, match=r"search.carry is for systems that translate whole instances .*leave it out"):
         translate_documents(build(name), DOCUMENTS, SPECIALS, SearchConfig(carry=1))
+
+
+@pytest.mark.parametrize("name", ["sentence", "context", "multihop over the source", "hierarchical in the decoder"])
+def test_systems_that_see_no_instance_have_no_other_ones(name):
+    with pytest.raises(DocmtError, match=r"instance_tokens is for systems that see whole instances .*leave it out"):
+        translate_documents(build(name), DOCUMENTS, SPECIALS, SearchConfig(instance_tokens=99))

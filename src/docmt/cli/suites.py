@@ -36,7 +36,7 @@ from docmt.streams import warn
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
 
-SCORING = ("temperature", "batch_tokens", "compatibility", "carry")
+SCORING = ("temperature", "batch_tokens", "compatibility", "instance_tokens", "carry")
 """Options of the search that have a meaning where given texts are scored."""
 
 

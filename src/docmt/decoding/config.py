@@ -41,6 +41,9 @@ class SearchConfig:
     (2022), for models that go on after a prefix: ratio * (n + 1) + extra tokens, what is kept ends at the first mark,
     any symbol may be said, and the prefix counts, in the log-probability and in the length (published: beam 4,
     max_length_ratio 1.2, max_length_extra 70 or 1 and 50); none: the rules described here"""
+    instance_tokens: int = ranged(0, 0, MANY)
+    """source tokens that are translated as one instance, fewer than which the model sees at once; 0: as many as in
+    training (model.instance_tokens). With linear attention over the document an instance may be a whole one"""
     carry: int = ranged(0, 0, 10_000)
     """systems that translate whole instances sentence for sentence (group): sentences before an instance that it sees
     all the same, source and own translation, so that a long document has no seams; those that fit into half an

@@ -18,6 +18,7 @@ from docmt.decoding.frame import WordIds
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, Reading
 from docmt.model.systems import Needs
+from docmt.settings import MANY
 from docmt.text import SpecialTokens
 
 
@@ -162,6 +163,11 @@ def cut_source(
         needs = replace(needs, sentences=1)
     if config.carry:
         _check_carries(model)
+    if config.instance_tokens and (model.system.order == "sentences" or needs.shown):
+        raise DocmtError(
+            "search.instance_tokens is for systems that see whole instances (group, document, concat), not for this "
+            f"{members_of(model)[0].config.system} model: leave it out"
+        )
     configs = [member.config for member in members_of(model)]
     limits = [own.position_limit for own in configs if own.position_limit is not None]
     if limits and len(words.lengths):
@@ -185,11 +191,16 @@ def cut_source(
         None,
         document_offsets,
         needs,
-        limit=min(own.instance_tokens for own in configs),
-        max_sentences=min(own.instance_sentences for own in configs),
+        limit=instance_limit(model, config),
+        max_sentences=MANY if config.instance_tokens else min(own.instance_sentences for own in configs),
         carry=config.carry,
         reserve=reserve,
     )
+
+
+def instance_limit(model: Model, config: SearchConfig) -> int:
+    """Fewer source tokens than these, marks included, are one instance."""
+    return config.instance_tokens or min(own.config.instance_tokens for own in members_of(model))
 
 
 def _check_carries(model: Model) -> None:

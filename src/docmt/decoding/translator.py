@@ -25,7 +25,7 @@ from docmt.decoding.orders import POOL
 from docmt.decoding.precision import Precision, computing_in
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.stream import Stream, Stretch, translate_documents
-from docmt.decoding.task import filled_places, packed_units
+from docmt.decoding.task import filled_places, instance_limit, packed_units
 from docmt.decoding.translation import Piece, Reached, TranslatedSentence, Translation
 from docmt.documents import Document, one_line
 from docmt.errors import DocmtError
@@ -337,7 +337,7 @@ class Translator:
                 strict=True,
             )
         )
-        limit = min(member.config.instance_tokens for member in self.models)
+        limit = instance_limit(self._model, self.search)
         return Translation(
             target,
             sentences,
