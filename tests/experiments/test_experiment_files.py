@@ -200,6 +200,10 @@ SPEED = "title: x\nvariants: {{a: {{recipe: r}}, b: {{recipe: r}}, d: {{recipe: 
         ("title: x\nseeds: 3\nvariants: {}", "seeds is '3': give whole numbers, such as"),
         ("title: x\nvariants: {a: {recipe: r, scale: huge}}", "variant a: scale is 'huge': choose one of cpu, full"),
         ("title: x\nover: L\nvariants: {a: {recipe: r, line: b}}", "variant a has a part .* both line and at"),
+        (
+            "title: x\nover: L\nvariants: {a: {recipe: r, line: b, at: 1}}\naxes: [{name: n, points: {cpu: {b: {}}}}]",
+            "variant a lies on a line .*, or axes$",
+        ),
         ("title: x\nvariants: {a: {recipe: r, line: b, at: 1}}", "variant a has a part of .* the file `over`"),
         (
             SPEED.format("of: a, to: c, windows: [1]"),

@@ -212,6 +212,20 @@ def test_speed_is_measured_once_and_in_both_models(plan, monkeypatch):
     assert write_speed_figure(plan, evaluation).stat().st_size > 10_000
 
 
+def test_speed_of_reversed_models_is_that_of_what_they_read(write_experiment, store, tmp_path, monkeypatch):
+    text = TEXT.replace("over: ", "settings: {reverse: true}\nover: ").replace("windows: [1, 3]", "windows: [3]")
+    overrides = {"stop.max_steps": 2, "validation.every": 2}
+    plan = make_plan(read_experiment(str(write_experiment(text))), "cpu", store, tmp_path / "out", overrides=overrides)
+    evaluation, read = EvaluationConfig(GREEDY), []
+    assert reproduce(plan, evaluation) == {}
+    translate = speed_module.translate_documents
+    monkeypatch.setattr(speed_module, "translate_documents", lambda *own: (read.append(own[1]), translate(*own)))
+    measure_speed(plan, evaluation, lambda line: None)
+    ours = SpeedTest.of(plan, evaluation).documents(plan.store.reversed())
+    assert read == [ours[:1]] * 2 + [ours] * 4
+    assert ours != SpeedTest.of(plan, evaluation).documents(plan.store)
+
+
 def test_speed_that_cannot_be_measured(write_experiment, store, tmp_path):
     def planned(text):
         return make_plan(read_experiment(str(write_experiment(text))), "full", store, tmp_path / "out")

@@ -207,6 +207,11 @@ def _read(path: Path) -> Experiment:
                 f"{path}: variant {variant.name} has a part of what a line of a figure needs: give it both line and "
                 "at, and the file `over`, which says what `at` counts"
             )
+        if variant.line and "axes" in top:
+            raise DocmtError(
+                f"{path}: variant {variant.name} lies on a line of a figure, which has one point for a variant, not "
+                "one for each of `axes`: leave out line and at, or axes"
+            )
     axes = top.get("axes", [{"name": "", "points": {"": {}}}])
     if not isinstance(axes, list):
         raise DocmtError(f"{path}: axes is no list: begin each axis with `- name: ...`")

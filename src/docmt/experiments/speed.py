@@ -25,6 +25,7 @@ from docmt.files import read_json, write_text
 from docmt.markdown import escaped, table
 from docmt.progress import progress
 from docmt.settings import MANY
+from docmt.training.corpus import in_direction
 
 KINDS = {"whole": "whole time", "forward": "forward passes alone", "processor": "processor time"}
 """What is timed: translating, search included; encoder and decoder alone, as in the paper; and the first again, by the
@@ -103,19 +104,19 @@ def measure_speed(plan: Plan, evaluation: EvaluationConfig, tell: Callable[[str]
         return
     speed = test.speed
     tell(f"timing {speed.of} and {speed.to} (other work on this machine makes both slower, and all of it uncertain)")
-    documents = test.documents(plan.store)
+    documents = {side: test.documents(in_direction(plan.store, run.config)) for side, run in test.runs.items()}
     models = {side: _Timed(run, evaluation) for side, run in test.runs.items()}
     seconds: dict[int, dict[str, list[dict[str, float]]]] = {
         window: {side: [] for side in models} for window in speed.windows
     }
-    for model in models.values():
-        model.translate(documents[:1], speed.windows[0])  # the first time is slower
+    for side, model in models.items():
+        model.translate(documents[side][:1], speed.windows[0])  # the first time is slower
     # All of a round before the next: what slows the machine down for a while slows both models and every window.
     with progress("timing (translations)", speed.rounds * len(speed.windows) * len(models)) as bar:
         for _ in range(speed.rounds):
             for window in speed.windows:
                 for side, model in models.items():
-                    seconds[window][side].append(model.translate(documents, window))
+                    seconds[window][side].append(model.translate(documents[side], window))
                     bar.advance()
     rows = [_row(window, found) for window, found in seconds.items()]
     write_text(test.path, json.dumps({"facts": test.facts, "rows": rows}, indent=2) + "\n")
