@@ -34,6 +34,12 @@ Note = dict[str, Any]
 _VERSION = 1
 
 
+def is_there(path: Path) -> bool:
+    """Whether a file is there of which nothing is unfinished."""
+    growing = Growing.places(target_of(path))
+    return path.is_file() and bool(path.stat().st_size) and not any(place.exists() for place in growing)
+
+
 class Growing:
     """A file on its way to completion. Errors of the operating system are DocmtErrors."""
 
@@ -44,9 +50,7 @@ class Growing:
         something to go on with: without `resume` always, with it where it was begun with other facts.
         """
         self.path = target_of(path)
-        self.partial, self.journal = (
-            self.path.with_name(f"{short_name(self.path.name)}.{name}") for name in ("partial", "journal")
-        )
+        self.partial, self.journal = self.places(self.path)
         self.notes: list[Note] = []
         """of what is there already, in order"""
         self._facts, self._compressed = json.loads(json.dumps(facts)), compressed
@@ -55,17 +59,23 @@ class Growing:
         self._files: list[BinaryIO] = []
         self._held = False
         self._seen = self.journal.stat().st_size if self.journal.exists() else 0
-        if not self.journal.exists() and self.partial.exists() and self.partial.stat().st_size:
-            raise DocmtError(
-                f"{self.partial} is in the way, and not of a translation: move it, or choose another place"
-            )
         found, self._ended = self._read_journal() if self.journal.exists() else ([], False)
+        if not self._journal_bytes and self.partial.exists() and self.partial.stat().st_size:
+            raise DocmtError(
+                f"{self.partial} is in the way, and nothing tells what it is part of: move it, or choose another place"
+            )
         if resume and found:
             self._go_on(found)
         elif found and self.partial.exists():
             raise DocmtError(f"{self.partial} is unfinished: go on with it with --resume, or remove it to begin anew")
         else:
             self._ended = False
+
+    @staticmethod
+    def places(path: Path) -> tuple[Path, Path]:
+        """Where what is unfinished of this file stands, and its journal."""
+        name = short_name(path.name)
+        return path.with_name(f"{name}.partial"), path.with_name(f"{name}.journal")
 
     @property
     def complete(self) -> bool:

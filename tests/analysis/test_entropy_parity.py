@@ -67,6 +67,7 @@ def published(variant):
         else Group(),
         normalization="pre" if arguments["encoder_normalize_before"] else "post",
         vocabulary_size=59,
+        positions="document",
         dropout=0.0,
     )
     weights = {}

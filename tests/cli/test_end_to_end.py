@@ -166,7 +166,7 @@ def test_what_may_be_wrong_is_told(run, tmp_path):
         "docmt: 2 x sentences ended by the length limit, so that words may be missing (--max_length_ratio"
     )
     assert lines[0].endswith(f"(first: {path}, sentence 1)")
-    assert lines[1].startswith("docmt: 1 x source sentences longer than the instances that the model was trained on")
+    assert lines[1].startswith("docmt: 1 x source sentences longer than an instance")
     assert lines[1].endswith(f"({path}, sentence 2)")
     assert len(lines) == 2
 

@@ -125,7 +125,8 @@ def test_every_run_is_asked_a_test_set(experiment, tested, corpus, tmp_path):
 def test_a_failed_run_is_told_at_the_end(experiment, tested, tmp_path):
     experiment.write_text(
         EXPERIMENT
-        + "  hopeless: {recipe: tiny.yaml, settings: {model.position_encoding: learned, model.max_positions: 1}}\n"
+        + "  hopeless: {recipe: tiny.yaml, settings: {model.position_encoding: learned, model.max_positions: 1,\n"
+        "    model.positions: document}}\n"
     )
     options = ["--data", tested, "--output", tmp_path / "out", "--stop.max_steps", 4, "--search.beam", 1]
     outcome = call("reproduce", experiment, *options)
@@ -133,6 +134,14 @@ def test_a_failed_run_is_told_at_the_end(experiment, tested, tmp_path):
     assert "- failed: hopeless, seed 1: the instance that begins with sentence 1 of document" in outcome.out
     assert len(re.findall(TABLE, outcome.out)) == 2
     assert_one_sentence(outcome.err.splitlines(keepends=True)[-1], "1 of 3 runs failed, as the table says; the same")
+
+
+def test_what_an_experiment_has_no_use_for_or_cannot_do_without(experiment, tested, tmp_path):
+    command = ["reproduce", experiment, "--data", tested, "--output", tmp_path / "out", "--dry_run"]
+    fails(*command, "--keep", "prefix", message="--keep has no meaning here: no run of small translates windows")
+    experiment.write_text(EXPERIMENT.replace("variants:", "over: words\nvariants:") + "    line: a\n    at: 1\n")
+    fails(*command, message="small shows right candidates over words, and no test set is given: add --suite FILE")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_experiments_are_listed():

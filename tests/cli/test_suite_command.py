@@ -257,7 +257,7 @@ def test_sentences_too_long_for_an_instance_are_told_once_an_item(run, tmp_path)
     path.write_text("".join(json.dumps({**record, "correct": 0, "sentence": 1}) + "\n" for record in records))
     outcome = call("evaluate", "--model", run, "--suite", path)
     assert outcome.status == 0
-    assert outcome.err.startswith("docmt: 2 x source sentences longer than the instances that the model was trained on")
+    assert outcome.err.startswith("docmt: 2 x source sentences longer than an instance")
     assert outcome.err.endswith(f"(first: {path}, item 1, sentence 2)\n")
     path.write_text(path.read_text().splitlines()[1])
     assert call("evaluate", "--model", run, "--suite", path).err.endswith(f"({path}, item 1 ('b'), sentence 2)\n")

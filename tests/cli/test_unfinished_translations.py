@@ -199,6 +199,22 @@ def test_several_files(models, tmp_path, stop_after):
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == expected
 
 
+def test_what_is_complete_stays_when_it_is_gone_on_with(models, tmp_path):
+    files = [tmp_path / f"{name}.txt" for name in "abc"]
+    for file in files:
+        file.write_text(TEXT)
+    command, options = ["translate", models["sentence"]], ["-o", tmp_path / "out", *SEARCH, "--resume"]
+    assert call(*command, *files[:2], *options).status == 0
+    (tmp_path / "out" / "a.txt").write_text("mine\n")
+    told = f"{tmp_path / 'out' / 'a.txt'}, {tmp_path / 'out' / 'b.txt'}: there already, and nothing of it unfinished"
+    again = call(*command, *files, *options)
+    assert again.status == 0 and told in again.err
+    assert (tmp_path / "out" / "a.txt").read_text() == "mine\n"
+    assert (tmp_path / "out" / "c.txt").read_bytes() == (tmp_path / "out" / "b.txt").read_bytes()
+    again = call(*command, *files[:2], *options)
+    assert again.status == 0 and told in again.err
+
+
 def test_only_the_same_is_gone_on_with(models, tmp_path, stop_after):
     source, output = tmp_path / "in.txt", tmp_path / "out"
     source.write_text(TEXT)
@@ -259,6 +275,10 @@ def test_what_is_not_ours_stays(models, tmp_path):
             fails(*command, *resume, message=message)
         assert other.read_text() == "mine\n"
         other.unlink()
+    (tmp_path / "out.partial").write_text("mine\n")
+    (tmp_path / "out.journal").write_text("")
+    fails(*command, "--resume", message=r"out\.partial is in the way, and nothing tells what it is part of")
+    assert (tmp_path / "out.partial").read_text() == "mine\n"
 
 
 def test_nothing_is_left_of_what_was_not_begun(models, tmp_path, stop_after):

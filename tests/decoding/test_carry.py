@@ -142,6 +142,13 @@ def test_other_systems_are_refused(name):
         translate_documents(build(name), DOCUMENTS, SPECIALS, SearchConfig(carry=1))
 
 
+def test_instances_end_where_learned_positions_do():
+    model = build("group", position_encoding="learned", max_positions=60, positions="document")
+    translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(instance_tokens=61, beam=1))
+    with pytest.raises(DocmtError, match=r"instance_tokens is 62, but the model has 60 learned .*choose at most 61$"):
+        translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(instance_tokens=62))
+
+
 @pytest.mark.parametrize("name", ["sentence", "context", "multihop over the source", "hierarchical in the decoder"])
 def test_systems_that_see_no_instance_have_no_other_ones(name):
     with pytest.raises(DocmtError, match=r"instance_tokens is for systems that see whole instances .*leave it out"):

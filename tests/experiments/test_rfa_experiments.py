@@ -172,6 +172,10 @@ def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
     assert reproduce(plan, prefix) == {}
     assert orders == ["sentences", "in turn", "in turn", "in turn"]
     assert "- test split, beam 1, windows translated as `keep: prefix`; dev loss" in write_report(plan, prefix, {})
+    write_report(plan, usual, {})
+    pages = sorted(path.name for path in plan.output.glob("*.md"))
+    name = f"{plan.experiment.name}-cpu"
+    assert pages == [f"{name}-prefix.md", f"{name}.md"], "one does not take the place of the other"
     assert [state_of(run, usual) for run in plan.runs] == ["trained"] * 4
 
 

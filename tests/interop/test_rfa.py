@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from docmt import Translator
+from docmt.analysis.model_facts import ModelFacts
 from docmt.cli.main import main
 from docmt.errors import DocmtError
 from docmt.interop import convert_rfa
@@ -60,6 +61,11 @@ def test_a_checkpoint_as_fairseq_writes_it_translates_text(given, capsys):
     assert main(["translate", str(files["output"]), str(text), "--search.compatibility", "rfa"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     translator = Translator(files["output"], beam=2)
+    facts = ModelFacts.of(files["output"])
+    lines = [" ".join(line.split()) for line in facts.format().splitlines()]
+    assert ": concat model of family rfa, " in lines[0]
+    assert {"Options of linear attention", "map random", "gate decay"} <= set(lines)
+    assert sum(facts.parameters.values()) == sum(own.numel() for own in translator.model.parameters())
     assert set(translator.translate("s22 s11 s2").split()) <= set(translator.tokenizer.symbols)
 
 

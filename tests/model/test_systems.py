@@ -158,7 +158,7 @@ def test_on_one_document_concat_is_the_document_transformer():
 
 
 def test_without_locality_the_group_system_is_the_document_transformer():
-    group = build(system="group", group=Group(self_locality=False, cross_locality=False))
+    group = build(system="group", group=Group(self_locality=False, cross_locality=False), positions="document")
     document = build(system="document")
     assert group.state_dict().keys() == document.state_dict().keys()
     assert torch.equal(group.logits([(SOURCE, TARGET)])[0], document.logits([(SOURCE, TARGET)])[0])
@@ -173,12 +173,21 @@ def test_group_only_on_one_sentence_is_the_sentence_transformer():
         assert torch.equal(group.logits([pair])[0], sentence.logits([pair])[0])
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_usual_positions_are_known_from_the_config_alone(system):
+    """Sentences that a system cannot tell apart otherwise have positions that run on; a stored config says which."""
+    config = build(**{**SYSTEMS[system], "positions": "auto"}).config
+    assert config.positions == ("document" if config.system in ("document", "concat") else "sentence")
+    assert config.restarts == (config.positions == "sentence")
+    assert ModelConfig.from_dict(asdict(config)) == config
+
+
 def test_positions_by_sentence_make_group_only_independent_of_the_place_in_the_document():
     model = build(positions="sentence", **GROUP_ONLY)
     together = logits(model, [(SOURCE, TARGET)])[0]
     alone = torch.cat([logits(model, [([s], [t])])[0] for s, t in zip(SOURCE, TARGET, strict=True)])
     torch.testing.assert_close(together, alone)
-    published = build(**GROUP_ONLY)
+    published = build(positions="document", **GROUP_ONLY)
     assert not torch.allclose(
         published.logits([(SOURCE, TARGET)])[0][3:], published.logits([(SOURCE[1:], TARGET[1:])])[0], atol=1e-4
     )
@@ -265,7 +274,7 @@ def test_published_initialisation():
 
 
 def test_learned_positions_end_with_a_sentence_for_the_user():
-    model = build(position_encoding="learned", max_positions=8)
+    model = build(position_encoding="learned", max_positions=8, positions="document")
     with pytest.raises(DocmtError, match="12 tokens is longer than the 8 learned positions"):
         logits(model, [(SOURCE, TARGET)])
 

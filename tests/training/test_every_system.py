@@ -215,7 +215,7 @@ def test_a_joint_hierarchical_model_starts_from_one_of_the_encoder(change, store
 
 
 def test_learned_positions_must_hold_the_instances(change, store):
-    learned = {"model__position_encoding": "learned"}
+    learned = {"model__position_encoding": "learned", "model__positions": "document"}
     longest = max(TrainingCorpus(store, change()).train.plan._lengths)
     dev = max(TrainingCorpus(store, change()).dev.plan._lengths)
     enough = max(longest, dev)
@@ -233,13 +233,13 @@ def test_one_overlong_sentence_is_refused_at_the_start(tmp_path, change):
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     prepared = prepare(PrepareConfig(store=tmp_path / "store", train=[tmp_path / "train.jsonl"], vocabulary_size=270))
     learned = {"data": tmp_path / "store", "model__position_encoding": "learned", "model__max_positions": 64}
-    for settings in (SYSTEMS["sentence"], SYSTEMS["context"], {"model__positions": "sentence"}):
+    for settings in (SYSTEMS["sentence"], SYSTEMS["context"], {}):
         config = change(**settings, **learned)
         with pytest.raises(DocmtError, match=r"the sentence 2 of document 'b' in .* has \d+ tokens, but model.max_pos"):
             TrainingCorpus(prepared, config)
         with pytest.raises(DocmtError, match=r"the sentence 2 of document 'b' in "):
             train(config)
-    for settings in ({}, SYSTEMS["document"], SYSTEMS["concat"]):
+    for settings in ({"model__positions": "document"}, SYSTEMS["document"], SYSTEMS["concat"]):
         with pytest.raises(DocmtError, match=r"instance that begins with sentence 2 of document 'b' in "):
             train(change(**settings, **learned))
 

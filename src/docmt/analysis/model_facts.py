@@ -15,6 +15,7 @@ from docmt.analysis.figures import Curve, read_curves
 from docmt.errors import DocmtError
 from docmt.files import read_bytes, read_json
 from docmt.model import ModelConfig
+from docmt.model.features import DIRECTIONS
 from docmt.model_directory import (
     CARD_FILE,
     find_drafter,
@@ -60,6 +61,8 @@ class ModelFacts:
         found, config = find_model(directory), load_model_config(directory)
         parameters: dict[str, int] = {}
         for name, shape in read_shapes(found / WEIGHTS_FILE).items():
+            if name.endswith(DIRECTIONS):  # which are drawn, and no parameters
+                continue
             part = name.partition(".")[0]
             parameters[part] = parameters.get(part, 0) + prod(shape)
         facts = cls(
@@ -123,8 +126,9 @@ class ModelFacts:
         config = self.config
         pair = " to ".join(self.languages) if all(self.languages) else "languages not recorded"
         parts = ", ".join(f"{name} {_millions(count)}" for name, count in self.parameters.items())
+        family = "" if config.family == "docmt" else f" of family {config.family}"
         lines = [
-            f"{self.place}: {config.system} model, {pair}, written by docmt {self.written_by}",
+            f"{self.place}: {config.system} model{family}, {pair}, written by docmt {self.written_by}",
             "",
             *_listed(
                 {
@@ -138,8 +142,13 @@ class ModelFacts:
                 }
             ),
         ]
-        options = {name: str(value) for name, value in vars(config.chosen).items()}
-        blocks: dict[str, Mapping[str, str]] = {f"Options of {config.system}": options, **self.card}
+        chosen: dict[str, object] = {f"Options of {config.system}": config.chosen}
+        if config.chosen.linear:
+            chosen["Options of linear attention"] = config.linear
+        blocks: dict[str, Mapping[str, str]] = {
+            **{heading: {name: str(value) for name, value in vars(own).items()} for heading, own in chosen.items()},
+            **self.card,
+        }
         if self.drafter is not None:
             blocks["Drafts"] = {"by": str(self.drafter)}
         if started := {name: str(self.recipe[name]) for name in _STARTS if self.recipe.get(name)}:

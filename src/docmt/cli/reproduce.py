@@ -133,7 +133,21 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
     seeds = _seeds(options.get("seeds") or "")
     scale = options.get("scale", "cpu")
     plan = experiments.make_plan(experiment, scale, options["data"], options["output"], seeds, overrides)
+    _check_asked(plan, evaluation)
     return plan, evaluation
+
+
+def _check_asked(plan: Plan, evaluation: experiments.EvaluationConfig) -> None:
+    """Raises DocmtError for what this experiment has no use for, or cannot do without."""
+    if evaluation.keep is not None and not any(run.config.model.chosen.needs().windows for run in plan.runs):
+        raise DocmtError(
+            f"--keep has no meaning here: no run of {plan.experiment.name} translates windows; leave it out"
+        )
+    if evaluation.suite is None and any(variant.line for variant in plan.experiment.variants.values()):
+        raise DocmtError(
+            f"{plan.experiment.name} shows right candidates over {plan.experiment.over}, and no test set is given: add "
+            "--suite FILE"
+        )
 
 
 def _below(options: dict[str, Any], prefix: str) -> dict[str, Any]:
@@ -152,8 +166,8 @@ def _reproduce(plan: Plan, evaluation: EvaluationConfig, jobs: int) -> int:
     )
     experiments.measure_speed(plan, evaluation, tell)
     print(printable(experiments.write_report(plan, evaluation, failures), kept="\n"), end="")
-    name = plan.output / f"{plan.experiment.name}-{plan.scale}"
-    tell(f"the table is in {name}.md and {name}.json")
+    written = [plan.place(evaluation.keep, ending) for ending in (".md", ".json")]
+    tell(f"the table is in {written[0]} and {written[1]}")
     draw = [experiments.write_figure]
     draw += [experiments.write_contrastive_figure] if evaluation.suite is not None else []
     draw += [experiments.write_speed_figure] if plan.experiment.speed is not None else []

@@ -25,6 +25,7 @@ from docmt.documents.plain_text import GZIP_SUFFIX, STANDARD
 from docmt.documents.segmentation import knows_language
 from docmt.errors import DocmtError
 from docmt.files import cannot_write
+from docmt.growing import is_there
 from docmt.progress import plain_lines
 from docmt.streams import tell, warn
 
@@ -127,6 +128,14 @@ def run(arguments: Sequence[str]) -> int:
         )
     if options.resume:
         _check_kept(outputs.values())
+        if there := [output for output in outputs.values() if is_there(Path(output))]:
+            tell(
+                f"{', '.join(there)}: there already, and nothing of it unfinished, so it stays as it is (without "
+                "--resume it would be translated anew)"
+            )
+        outputs = {source: output for source, output in outputs.items() if output not in there}
+        if not outputs:
+            return 0
     translator = translator_of(options)
     report = Report()
     language = options.input.language or translator.languages[0] or UNKNOWN_LANGUAGE

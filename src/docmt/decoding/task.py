@@ -161,13 +161,7 @@ def cut_source(
     needs, reserve = common_needs(model), None
     if needs.shown:  # the sentences that are shown must have been translated
         needs = replace(needs, sentences=1)
-    if config.carry:
-        _check_carries(model)
-    if config.instance_tokens and (model.system.order == "sentences" or needs.shown):
-        raise DocmtError(
-            "search.instance_tokens is for systems that see whole instances (group, document, concat), not for this "
-            f"{members_of(model)[0].config.system} model: leave it out"
-        )
+    check_instances(model, config)
     configs = [member.config for member in members_of(model)]
     limits = [own.position_limit for own in configs if own.position_limit is not None]
     if limits and len(words.lengths):
@@ -203,13 +197,25 @@ def instance_limit(model: Model, config: SearchConfig) -> int:
     return config.instance_tokens or min(own.config.instance_tokens for own in members_of(model))
 
 
-def _check_carries(model: Model) -> None:
-    """Raises DocmtError for a model whose instances cannot go on from those before."""
-    if model.system.order != "documents" or model.system.rules != "frame":
+def check_instances(model: Model, config: SearchConfig) -> None:
+    """Raises DocmtError for options of instances that this model has not: search.instance_tokens and carry."""
+    order, system = model.system.order, members_of(model)[0].config.system
+    if config.carry and (order != "documents" or model.system.rules != "frame"):
         raise DocmtError(
             f"search.carry is for systems that translate whole instances sentence for sentence (group), not for this "
-            f"{members_of(model)[0].config.system} model: leave it out"
+            f"{system} model: leave it out"
         )
+    if config.instance_tokens and (order == "sentences" or common_needs(model).shown):
+        raise DocmtError(
+            "search.instance_tokens is for systems that see whole instances (group, document, concat), not for this "
+            f"{system} model: leave it out"
+        )
+    for own in (member.config for member in members_of(model)):
+        if own.position_limit is not None and not own.restarts and config.instance_tokens > own.position_limit + 1:
+            raise DocmtError(
+                f"search.instance_tokens is {config.instance_tokens}, but the model has {own.position_limit} learned "
+                f"positions: choose at most {own.position_limit + 1}"
+            )
 
 
 def batches_of(sizes: Sequence[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:

@@ -25,7 +25,7 @@ from docmt.decoding.orders import POOL
 from docmt.decoding.precision import Precision, computing_in
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.stream import Stream, Stretch, translate_documents
-from docmt.decoding.task import filled_places, instance_limit, packed_units
+from docmt.decoding.task import check_instances, filled_places, instance_limit, packed_units
 from docmt.decoding.translation import Piece, Reached, TranslatedSentence, Translation
 from docmt.documents import Document, one_line
 from docmt.errors import DocmtError
@@ -69,6 +69,7 @@ class Translator:
         self.precision = precision
         self._paths = model_paths(model)
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
+        check_instances(self._model, self.search)
         self._drafter = drafter_of(self._paths, self._model, self.tokenizer, precision)
         # The languages: codes of those it translates from and to, empty where the model does not say.
         _log.info("%s", self._summary())

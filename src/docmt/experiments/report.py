@@ -118,9 +118,8 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     }
     if evaluation.suite is not None:
         content |= {"suite": {**evaluation.suite.facts, "rows": contrastive}}
-    base = plan.output / f"{experiment.name}-{plan.scale}"
-    write_text(base.with_suffix(".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    write_text(base.with_suffix(".md"), text)
+    write_text(plan.place(evaluation.keep, ".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_text(plan.place(evaluation.keep, ".md"), text)
     return text
 
 
@@ -156,7 +155,7 @@ def write_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
 
     Raises DocmtError when nothing is there to draw or matplotlib is missing.
     """
-    figure = plan.output / f"{plan.experiment.name}-{plan.scale}.png"
+    figure = plan.place(evaluation.keep, ".png")
     if not plan.experiment.axes[0].name:
         curves = {run.title: RunDirectory(run.config.run).metrics for run in plan.runs}
         draw_curves({title: path for title, path in curves.items() if path.exists()}, figure)

@@ -79,7 +79,9 @@ class EvaluationConfig:
     @property
     def asked(self) -> dict[str, Any] | None:
         """What the answers to the contrastive test set depend on, if there is one."""
-        how = {"temperature": self.search.temperature, "compatibility": self.search.compatibility}
+        how = {
+            name: getattr(self.search, name) for name in ("temperature", "compatibility", "instance_tokens", "carry")
+        }
         return None if self.suite is None else {**self.suite.facts, **how}
 
 

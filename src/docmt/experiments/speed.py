@@ -63,7 +63,7 @@ class SpeedTest:
             "device": device_of(runs["of"].config),
             "threads": torch.get_num_threads(),
         }
-        path = plan.output / f"{plan.experiment.name}-{plan.scale}-speed.json"
+        path = plan.place(evaluation.keep, "-speed.json")
         return cls(speed, path, runs, json.loads(json.dumps(facts)))
 
     def stored(self) -> list[Row] | None:
@@ -231,6 +231,6 @@ def write_speed_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
     for window, published in test.speed.published.items():
         for column, value in published.items():
             lines.setdefault(f"published, {column}", []).append(Point(window, value))
-    figure = plan.output / f"{plan.experiment.name}-{plan.scale}-speed.png"
+    figure = plan.place(evaluation.keep, "-speed.png")
     draw_points({f"{test.speed.of} against {test.speed.to}": lines}, "times as fast", figure)
     return figure

@@ -119,6 +119,7 @@ def architecture(
             ),
             "normalization": "pre" if needed(values, "encoder_normalize_before") else "post",
             "embedding_normalization": bool(values.get("layernorm_embedding", False)),
+            "positions": "document",
             "position_encoding": "learned" if learned else "sinusoidal",
             "max_positions": int(max(positions)),
             "instance_tokens": instance_tokens,

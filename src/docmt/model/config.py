@@ -93,9 +93,13 @@ class ModelConfig(Sizes):
         return brief(self)
 
     def filled(self) -> ModelConfig:
-        """The same with every size left at 0 taken from the preset; what a model holds as its config."""
-        sizes: dict[str, Any] = {name: size for name, size in PRESETS[self.preset].items() if getattr(self, name) == 0}
-        return replace(self, **sizes) if sizes else self
+        """The same with every size left at 0 taken from the preset, and positions chosen; a model's own config."""
+        missing: dict[str, Any] = {
+            name: size for name, size in PRESETS[self.preset].items() if getattr(self, name) == 0
+        }
+        if self.positions == "auto":
+            missing["positions"] = self.chosen.usual_positions
+        return replace(self, **missing) if missing else self
 
     @property
     def chosen(self) -> System:
@@ -106,7 +110,7 @@ class ModelConfig(Sizes):
     @property
     def restarts(self) -> bool:
         """Whether positions restart at each sentence."""
-        return (self.chosen.positions or self.positions) == "sentence"
+        return (self.chosen.positions or self.filled().positions) == "sentence"
 
     @property
     def position_limit(self) -> int | None:

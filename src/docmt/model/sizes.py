@@ -46,7 +46,8 @@ class Linear:
     gates: Literal["head", "layer"] = "head"
     """a gate for each head (their code) or one for the layer (their paper)"""
     gate_start: float = ranged(2.0, -100, 100)
-    """bias that these gates start with; at 2 a sentence leaves 88 % of what was there to the next"""
+    """bias that these gates start with; at 2 a sentence leaves 88 % of what was there to the next
+    (published for gate decay: 1 or 2; for average, where the rest is the weight of what is new: 0)"""
     rescale: bool = True
     """long keys of the source weigh more ("norm rescaling")"""
 
@@ -82,8 +83,9 @@ class Sizes:
     """layer norm after the sum of embedding and position vector, one for each side"""
     position_encoding: Literal["sinusoidal", "learned"] = "sinusoidal"
     """position vectors: computed (any length) or learned (up to max_positions)"""
-    positions: Literal["document", "sentence"] = "document"
-    """positions run on through the instance (document, published) or restart at each sentence"""
+    positions: Literal["auto", "document", "sentence"] = "auto"
+    """positions run on through the instance (document, published) or restart at each sentence; auto: sentence, but for
+    systems that cannot tell sentences apart otherwise (document, concat)"""
     max_positions: int = ranged(1024, 1, 100_000_000)
     """number of learned positions; not used with sinusoidal ones"""
     dropout: float = ranged(0.3, 0, 0.99)

@@ -40,6 +40,12 @@ def initialize_from(
     if differ(languages, theirs := load_languages(directory)):
         here = " to ".join(languages)
         _log.warning("%s translates from %s to %s, but this model is to translate from %s", directory, *theirs, here)
+    if started.chosen.positions is None and started.restarts != model.config.restarts:
+        _log.warning(
+            "positions of %s %s, those of this model do not: --model.positions %s would agree",
+            directory,
+            *(("restart at each sentence", "sentence") if started.restarts else ("run on", "document")),
+        )
     own = model.state_dict()
     same = started.system == model.config.system
     drawn_alike = started.linear.drawing == model.config.linear.drawing

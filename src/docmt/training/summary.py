@@ -10,6 +10,7 @@ from torch import nn
 
 from docmt.data.drafts import DRAFTER_FOLDER
 from docmt.model import ModelConfig
+from docmt.model.features import DIRECTIONS
 from docmt.model_directory import ModelCard
 from docmt.training.checkpoints import TrainingState
 from docmt.training.config import StopConfig, TrainConfig
@@ -71,6 +72,7 @@ def _limits(stop: StopConfig) -> str:
 def new_weights_in_words(names: Collection[str], model: nn.Module) -> str:
     """How many weights of the model these are and what they are for, part by part: the rest was loaded."""
     tensors = model.state_dict()
+    names = [name for name in names if not name.endswith(DIRECTIONS)]  # which are drawn, and no weights
     total = sum(tensors[name].numel() for name in names)
     loaded = [name for name in tensors if name not in names]
     # A part is the largest module of which nothing was loaded.

@@ -49,6 +49,11 @@ class System:
         return "sentence"
 
     @property
+    def usual_positions(self) -> Literal["document", "sentence"]:
+        """What `model.positions` auto stands for."""
+        return "sentence"
+
+    @property
     def predicts(self) -> Literal["all", "last"]:
         """Which sentences of an instance have labels in training."""
         return "all"

@@ -33,7 +33,7 @@ class Concat(Document):
     """translation: every window is translated anew and its last sentence kept (last, as in the paper), or the
     document's own earlier translations are forced and only the last sentence is searched (prefix, as in their code)"""
     attention: Literal["softmax", "linear"] = "softmax"
-    """of the decoder: softmax, or random features in its place, with the options of model.linear (RFA)"""
+    """of the decoder: softmax, or linear, with the options of model.linear (RFA: model.linear.map random)"""
     padding_windows: bool = False
     """train on further, shorter windows at the end of each document, so that its last sentences stand in every place of
     a window as well"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from docmt.model.sight import Sight
 from docmt.model.systems.base import Order, Rules, System
@@ -33,6 +33,11 @@ class Document(System):
     def positions(self) -> None:
         """As `model.positions` says."""
         return None
+
+    @property
+    def usual_positions(self) -> Literal["document"]:
+        """The order of sentences is known from positions alone."""
+        return "document"
 
     def needs(self) -> Needs:
         """As much as fits."""
