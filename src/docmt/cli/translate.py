@@ -129,7 +129,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.resume:
         _check_kept(outputs.values())
         if there := [output for output in outputs.values() if is_there(Path(output))]:
-            tell(
+            warn(
                 f"{', '.join(there)}: there already, and nothing of it unfinished, so it stays as it is (without "
                 "--resume it would be translated anew)"
             )
