@@ -170,7 +170,7 @@ def test_a_description_in_a_place_that_nobody_can_read(model):
         ("system", "document", None),  # which has other weights
         ("normalization", "pre", None),
         ("activation", "gelu", False),
-        ("positions", "sentence", False),
+        ("positions", "document", False),
         ("dropout", 0.0, True),
         ("attention_dropout", 0.2, True),
         ("instance_tokens", 100, True),

@@ -115,7 +115,7 @@ def test_what_is_wrong_is_told_with_its_context(run, failing, tmp_path):
     places = [line.partition(": BAD is too long")[0] for line in told if line.endswith(": BAD is too long")]
     wanted = [(1, "shuffled"), (2, "true"), (2, "empty")]  # the sentence around another item fails with that one
     assert {f"docmt: error: {path}, item {n}, {c} context" for n, c in wanted} <= set(places)
-    (line,) = [line for line in told if "longer than the instances" in line]
+    (line,) = [line for line in told if "longer than an instance" in line]
     assert line.startswith("docmt: 1 x ") and line.endswith(f"({path}, item 1, true context, sentence 1)")
     (line,) = [line for line in told if "ended by the length limit" in line]
     assert f"first: {asked}, item 1, true context, sentence 1)" in line

@@ -404,7 +404,7 @@ def test_the_score_of_a_document_counts_each_token_once(system, compatibility):
     assert [own.score for own in found] == pytest.approx([own.score for own in scored], abs=1e-5)
 
 
-@pytest.mark.parametrize("options", [{}, {"positions": "sentence"}])
+@pytest.mark.parametrize("options", [{"positions": "document"}, {"positions": "sentence"}])
 def test_learned_positions_that_reach_change_no_instance(options):
     lengths = [[5] * 20] * 12
     model = build(position_encoding="learned", max_positions=1000, instance_tokens=140, **options)
@@ -412,5 +412,5 @@ def test_learned_positions_that_reach_change_no_instance(options):
     instances = Task.of(model, [lengths], SPECIALS, config).instances
     in_training = cut([20] * 12, [20] * 12, [0, 12], Needs(), limit=140)
     assert instances.first.tolist() == in_training.first.tolist() == [0, 6]
-    fewer = build(position_encoding="learned", max_positions=100, instance_tokens=140)
+    fewer = build(position_encoding="learned", max_positions=100, instance_tokens=140, positions="document")
     assert (np.diff(Task.of(fewer, [lengths], SPECIALS, config).instances.first) == 2).all(), "36 tokens each may come"

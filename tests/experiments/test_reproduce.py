@@ -442,6 +442,7 @@ def test_several_devices_train_in_processes_of_their_own(plan_of, tmp_path, capf
     assert failures == {}
     assert content["rows"][0]["runs"][0]["state"] == "done"
     assert not list((tmp_path / "runs").glob("*.yaml"))
-    hopeless = plan_of(tmp_path, text, overrides={"model.position_encoding": "learned", "model.max_positions": 1})
+    overrides = {"model.position_encoding": "learned", "model.max_positions": 1, "model.positions": "document"}
+    hopeless = plan_of(tmp_path, text, overrides=overrides)
     assert "but model.max_positions is 1" in next(iter(reproduce(hopeless, GREEDY).values()))
     assert "docmt: error: the instance that begins" in capfd.readouterr().err
