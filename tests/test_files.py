@@ -1,16 +1,18 @@
 """Files written at once or not at all: links, modes, names, what a kill leaves behind, and locks."""
 
+import fcntl
 import os
 import socket
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from docmt.errors import DocmtError
-from docmt.files import atomic_directory, atomic_path, find_leftovers, lock_directory, write_text
+from docmt.files import LOCK_FILE, atomic_directory, atomic_path, find_leftovers, lock_directory, write_text
 
 
 @pytest.fixture
@@ -150,6 +152,21 @@ def test_a_lock_is_held_by_one(tmp_path):
         pass
     with pytest.raises(DocmtError, match=r"cannot write .*none/\.lock"), lock_directory(tmp_path / "none", "x"):
         pass
+
+
+def test_a_lock_that_was_taken_just_now_tells_its_holder(tmp_path):
+    """Between taking it and writing its name there is a moment."""
+    with lock_directory(tmp_path, "x"):
+        pass
+    file = tmp_path / LOCK_FILE
+    assert not file.read_bytes()  # of an earlier holder nothing is told
+    with file.open("r+b", buffering=0) as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        late = Timer(0.2, other.write, [b"123 there\n"])
+        late.start()
+        with pytest.raises(DocmtError, match="x by process 123 on there: wait for it"), lock_directory(tmp_path, "x"):
+            pass
+        late.join()
 
 
 def test_a_lock_ends_with_its_process(tmp_path):

@@ -190,6 +190,8 @@ def lock_directory(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     finally:
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)  # so that nobody is told of this process while the next one has it
         os.close(descriptor)
 
 
@@ -216,13 +218,21 @@ def lock_file(descriptor: int, file: Path, what: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        pid, _, host = os.pread(descriptor, 1000, 0).decode("utf-8", "replace").strip().partition(" ")
-        holder = f"process {pid} on {host}" if pid.isdecimal() and host.isprintable() and host else "another process"
-        raise DocmtError(f"{what} by {holder}: wait for it, or stop it") from error
+        raise DocmtError(f"{what} by {_holder_of(descriptor)}: wait for it, or stop it") from error
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
             raise
         _log.warning("%s cannot be locked (%s): let nobody else use the directory", file, error.strerror)
+
+
+def _holder_of(descriptor: int) -> str:
+    """Who holds a locked file, as it says in it."""
+    for _ in range(20):
+        if text := os.pread(descriptor, 1000, 0):
+            break
+        time.sleep(0.05)  # it has only just taken it
+    pid, _, host = text.decode("utf-8", "replace").strip().partition(" ")
+    return f"process {pid} on {host}" if pid.isdecimal() and host.isprintable() and host else "another process"
 
 
 def _close(descriptor: int) -> None:

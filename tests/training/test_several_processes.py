@@ -43,7 +43,7 @@ def test_the_survivor_of_two_says_how_to_go_on(config, tmp_path):
     wait_for((config.run / "checkpoints" / "last").exists, process)
     os.kill(children_of(process.pid)[0], signal.SIGKILL)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (2, "")
+    assert (process.returncode, out) == (2, ""), err
     assert err.endswith(GOES_ON.format(config.run) + "\n")
     assert "Traceback" not in err
 

@@ -8,14 +8,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
 from lightning_fabric import Fabric
 
-from docmt.errors import INTERRUPTED, DocmtError
-from docmt.streams import warn
+from docmt.errors import INTERRUPTED, DocmtError, printable
 from docmt.training.config import TrainConfig
 
 _ERROR = 2  # status of the command
@@ -107,7 +106,8 @@ def end_with_the_first(processes: Sequence[subprocess.Popen[bytes]], run: Path) 
             return
         time.sleep(_LOOK_EVERY)
     time.sleep(_GRACE)
-    warn(f"error: {_lost(run)}")
+    with suppress(OSError):  # past sys.stderr, whose lock, held by a thread while Python ends, aborts it
+        os.write(2, f"docmt: error: {printable(_lost(run))}\n".encode())
     for process in processes:
         process.kill()
     os._exit(_ERROR)
