@@ -138,7 +138,12 @@ def test_a_failed_run_is_told_at_the_end(experiment, tested, tmp_path):
 
 def test_what_an_experiment_has_no_use_for_or_cannot_do_without(experiment, tested, tmp_path):
     command = ["reproduce", experiment, "--data", tested, "--output", tmp_path / "out", "--dry_run"]
-    fails(*command, "--keep", "prefix", message="--keep has no meaning here: no run of small translates windows")
+    fails(
+        *command,
+        "--search.keep",
+        "prefix",
+        message="--search.keep has no meaning here: no run of small translates windows",
+    )
     experiment.write_text(EXPERIMENT.replace("variants:", "over: words\nvariants:") + "    line: a\n    at: 1\n")
     fails(*command, message="small shows right candidates over words, and no test set is given: add --suite FILE")
     assert not (tmp_path / "out").exists()
@@ -166,7 +171,10 @@ def test_the_experiments_are_listed():
             ["table2", "--data", "s", "--output", "o", "--seeds", "1;2"],
             r"--seeds is \['1;2'\]: give whole numbers, such as 1,2,3",
         ),
-        (["concat", "--keep", "first"], r"--keep is 'first': choose one of last, prefix"),
+        (
+            ["table2", "--data", "s", "--output", "o", "--search.keep", "no"],
+            r"search.keep is 'no': choose one of auto, last",
+        ),
         (["table2", "--seed", "1"], r"unknown option --seed; did you mean --seeds\?"),
         (["table2", "--stop.max_stops", "1"], r"unknown option --stop.max_stops; did you mean --stop.max_steps\?"),
         (["table2", "--stop.max_steps", "x"], r"--stop.max_steps is 'x': give a whole number"),

@@ -163,3 +163,26 @@ def test_drafts_are_made_when_they_are_needed(name):
     for number in (4, len(lists) - 1):
         done = {stretch.document: stretch.reached for stretch in flat(lists[:number])}
         assert flat(pieces(reading, config, drafts=stream(), done=done)) == flat(lists[number:])
+
+
+def test_instances_of_like_length_are_given_out_batch_by_batch():
+    """Sorting them gains nothing, so that what is finished need not wait for the others."""
+    model = build(3, **SIZE)
+    alike, others = [[[5, 6, 7]] * 3] * 12, [[[5] * (1 + 11 * (n % 2))] for n in range(12)]
+    batches = {}
+    for name, documents in (("alike", alike), ("others", others)):
+        stream = Stream(model, documents, SPECIALS, SearchConfig(beam=1, batch_tokens=45, **SHORT), look_ahead=1000)
+        batches[name] = [[own.document for own in together] for together in stream.stretches()]
+    assert batches == {"alike": [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]], "others": [list(range(12))]}
+
+
+def test_windows_are_translated_as_the_search_says():
+    """Whatever the model was made for."""
+    for name in ("concat, keep last", "concat, keep prefix"):
+        own = build(3, **SIZE, **SYSTEMS[name])
+        ways = {"last": "concat, keep last", "prefix": "concat, keep prefix"}
+        for keep, other in ways.items():
+            expected = pieces(build(3, **SIZE, **SYSTEMS[other]), SearchConfig(**TINY))
+            assert facts(flat(pieces(own, SearchConfig(keep=keep, **TINY)))) == facts(flat(expected))
+    with pytest.raises(DocmtError, match=r"search\.keep is for systems that translate windows .*, not for this group"):
+        pieces(build(3, **SIZE), SearchConfig(keep="last"))

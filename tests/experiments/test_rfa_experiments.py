@@ -2,10 +2,12 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from docmt.decoding import SearchConfig
+from docmt.decoding.rules import order_of
 from docmt.errors import DocmtError
 from docmt.experiments import (
     EvaluationConfig,
@@ -31,6 +33,7 @@ SYSTEMS = {
     "RFA": ("linear", "none", 2.0),
     "RFA-sgate": ("linear", "decay", 2.0),
     "RFA-sgate-avg": ("linear", "average", 0.0),
+    "Learned features": ("linear", "none", 2.0),
 }
 PUBLISHED = {  # BLEU on IWSLT and OpenSubtitles
     "Transformer, L = 1": (31.7, 32.6),
@@ -62,19 +65,22 @@ def test_what_is_trained(scale, store, tmp_path):
         model = run.config.model
         assert (model.concat.attention, model.linear.gate, model.linear.gate_start) == SYSTEMS[system]
         assert (model.concat.sentences, model.concat.keep, model.concat.loss) == (int(length), "last", "all")
+        own = model.linear
+        learned = system in ("Transformer", "Learned features")
+        assert own.map == ("learned" if learned else "random")
+        assert not (learned and (own.features or own.cross_features))  # as many as a head is wide
         if scale == "full":
             assert (model.width, model.feed_forward, model.heads, model.activation) == (512, 1024, 8, "gelu")
-            own = model.linear
-            if model.concat.attention == "linear":
-                assert (own.map, own.features, own.cross_features, own.gates) == ("random", 32, 256, "head")
+            if not learned:
+                assert (own.features, own.cross_features, own.gates) == (32, 256, "head")
             assert model.concat.padding_windows == (length != "1")
             optimizer, batches = run.config.optimizer, run.config.batches
             assert (optimizer.learning_rate, optimizer.warmup) == (1e-3, 8000)
             assert batches.batch_tokens * batches.accumulate == 16384
     starts = {run.config.initialize_from for run in runs}
     assert starts == ({None} if scale == "full" else {plan.runs[0].config.run})
-    assert len({run.config.run for run in runs}) == 14
-    for other, shared in (("rfa-figure3", 14), ("rfa-figure4", 2)):
+    assert len({run.config.run for run in runs}) == 18
+    for other, shared in (("rfa-figure3", 18), ("rfa-figure4", 2)):
         theirs = {run.config.run for run in shipped(other, scale, store, tmp_path).runs}
         assert len(theirs & {run.config.run for run in runs}) == shared
 
@@ -157,16 +163,15 @@ def test_lines_of_a_figure(plan, tmp_path):
 
 def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
     """The same runs serve both: they are scored anew, and windows alone are translated otherwise."""
-    usual, prefix = EvaluationConfig(GREEDY), EvaluationConfig(GREEDY, keep="prefix")
+    usual, prefix = EvaluationConfig(GREEDY), EvaluationConfig(replace(GREEDY, keep="prefix"))
     assert reproduce(plan, usual) == {}
     assert [state_of(run, prefix) for run in plan.runs] == ["trained"] * 4
     orders = []
     translate = scores.translate_documents
 
-    def translated(model, *given):
-        orders.append(model.system.order)
-        assert model.config.chosen == model.system
-        return translate(model, *given)
+    def translated(model, documents, specials, search, *given):
+        orders.append(order_of(model, search))
+        return translate(model, documents, specials, search, *given)
 
     monkeypatch.setattr(scores, "translate_documents", translated)
     assert reproduce(plan, prefix) == {}
@@ -208,7 +213,7 @@ def test_speed_is_measured_once_and_in_both_models(plan, monkeypatch):
         assert all(0 < each["forward"] < each["whole"] and each["positions"] > 8 for each in row["of"] + row["to"])
     measure_speed(plan, evaluation, told.append)
     assert len(orders) == 10, "once is enough"
-    assert SpeedTest.of(plan, EvaluationConfig(GREEDY, keep="prefix")).stored() is None
+    assert SpeedTest.of(plan, EvaluationConfig(replace(GREEDY, keep="prefix"))).stored() is None
     page = write_report(plan, evaluation, {})
     lines = page.split("## Speed: linear against two")[1].splitlines()
     assert [row.split("|")[1].strip() for row in lines[4:6]] == ["1", "3"]

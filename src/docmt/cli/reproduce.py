@@ -14,6 +14,7 @@ from docmt.errors import DocmtError, printable
 from docmt.evaluation import MetricConfig
 from docmt.experiments import list_experiments, read_experiment
 from docmt.experiments.experiment import whole_seeds
+from docmt.model.systems import Concat
 from docmt.streams import tell
 from docmt.training import TrainConfig
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from docmt.experiments import EvaluationConfig, Plan
 
 PLANNED = {"data", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
-OWN = ("name", "scale", "data", "output", "suite", "keep", "seeds", "jobs", "list", "dry_run", "config")
+OWN = ("name", "scale", "data", "output", "suite", "seeds", "jobs", "list", "dry_run", "config")
 USAGE = """NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
 NAME --store STORE --output DIRECTORY --dry_run
 --list"""
@@ -64,12 +65,6 @@ def parser() -> Parser:
         metavar="FILE",
         help="contrastive test set that every run is asked, as by docmt evaluate --suite: a table of right answers by "
         "phenomenon and distance, and a figure",
-    )
-    made.add_argument(
-        "--keep",
-        type=Literal["last", "prefix"],
-        help="how windows are translated to score them, whatever they were trained for: every window anew (last), or "
-        "after the document's own translations (prefix); the same runs serve both",
     )
     made.add_argument("--seeds", type=str, metavar="1,2,...", help="seeds of the runs, instead of the experiment's")
     made.add_argument(
@@ -126,7 +121,7 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
     groups = {prefix: _below(options, prefix) for prefix in ("search", "metrics")}
     suite = experiments.Suite.read(options["suite"]) if options.get("suite") else None
     search, metrics = SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"])
-    evaluation = experiments.EvaluationConfig(search, metrics, suite, options.get("keep"))
+    evaluation = experiments.EvaluationConfig(search, metrics, suite)
     overrides = {
         option: value for option, value in options.items() if option not in OWN and option.split(".")[0] not in groups
     }
@@ -139,9 +134,9 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
 
 def _check_asked(plan: Plan, evaluation: experiments.EvaluationConfig) -> None:
     """Raises DocmtError for what this experiment has no use for, or cannot do without."""
-    if evaluation.keep is not None and not any(run.config.model.chosen.needs().windows for run in plan.runs):
+    if evaluation.search.keep != "auto" and not any(isinstance(run.config.model.chosen, Concat) for run in plan.runs):
         raise DocmtError(
-            f"--keep has no meaning here: no run of {plan.experiment.name} translates windows; leave it out"
+            f"--search.keep has no meaning here: no run of {plan.experiment.name} translates windows; leave it out"
         )
     if evaluation.suite is None and any(variant.line for variant in plan.experiment.variants.values()):
         raise DocmtError(
@@ -166,7 +161,7 @@ def _reproduce(plan: Plan, evaluation: EvaluationConfig, jobs: int) -> int:
     )
     experiments.measure_speed(plan, evaluation, tell)
     print(printable(experiments.write_report(plan, evaluation, failures), kept="\n"), end="")
-    written = [plan.place(evaluation.keep, ending) for ending in (".md", ".json")]
+    written = [plan.place(evaluation.search, ending) for ending in (".md", ".json")]
     tell(f"the table is in {written[0]} and {written[1]}")
     draw = [experiments.write_figure]
     draw += [experiments.write_contrastive_figure] if evaluation.suite is not None else []

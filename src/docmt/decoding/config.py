@@ -48,6 +48,9 @@ class SearchConfig:
     """systems that translate whole instances sentence for sentence (group): sentences before an instance that it sees
     all the same, source and own translation, so that a long document has no seams; those that fit into half an
     instance. Instances of a document are then translated one after the other"""
+    keep: Literal["auto", "last", "prefix"] = "auto"
+    """systems that translate windows (concat): every window anew, to keep its last sentence (last), or only its last
+    sentence, after the document's own translations (prefix); auto: as the model says (model.concat.keep)"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each part that is searched (instance, window or sentence), in the order of the search,
     which is that of its scores normalised by length, `rank_score` (at most beam)"""

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Model, members_of
 from docmt.decoding.frame import Frame, OpenEnd
 from docmt.decoding.marks import Marks
 from docmt.decoding.rfa import RfaRules
 from docmt.errors import DocmtError
+from docmt.model.systems import Concat, Order
 from docmt.text import SpecialTokens
 
 Rules = type[Frame] | type[OpenEnd]
 _RULES: dict[str, Rules] = {"frame": Frame, "open": OpenEnd}
 """By the name that systems have for them."""
+
+
+def order_of(model: Model, config: SearchConfig) -> Order:
+    """The order of this search. Raises DocmtError for a choice between orders that the model does not have."""
+    if config.keep == "auto":
+        return model.system.order
+    if not isinstance(model.system, Concat):
+        raise DocmtError(
+            f"search.keep is for systems that translate windows (concat), not for this "
+            f"{members_of(model)[0].config.system} model: leave it out"
+        )
+    return replace(model.system, keep=config.keep).order
 
 
 def rules_of(model: Model, config: SearchConfig) -> Rules:
@@ -26,10 +41,10 @@ def rules_of(model: Model, config: SearchConfig) -> Rules:
         )
     if config.compatibility != "rfa":
         return _RULES[model.system.rules]
-    if model.system.order != "in turn":
+    if order_of(model, config) != "in turn":
         raise DocmtError(
             "search.compatibility rfa is for models that translate after their own earlier translations "
-            "(model.concat.keep prefix): choose none for this one"
+            "(search.keep or model.concat.keep prefix): choose none for this one"
         )
     return RfaRules
 

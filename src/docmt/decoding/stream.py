@@ -21,7 +21,7 @@ from docmt.decoding.document import DocumentHypothesis, Part, ended_by_limit, jo
 from docmt.decoding.ensemble import Model
 from docmt.decoding.frame import WordIds
 from docmt.decoding.orders import ORDERS
-from docmt.decoding.rules import rules_of
+from docmt.decoding.rules import order_of, rules_of
 from docmt.decoding.scoring import score_task
 from docmt.decoding.task import Task, drafts_at, filled_places
 from docmt.decoding.translation import Reached
@@ -73,7 +73,7 @@ class Stream:
         sentence cannot fit.
         """
         self._model, self._config, self._look_ahead = model, config, look_ahead
-        self._rules = rules_of(model, config)
+        self._rules, self._order = rules_of(model, config), order_of(model, config)
         self._done, self._lenient = dict(done or {}), lenient
         self._sizes = [len(document) for document in documents]
         places, filled = filled_places(documents)
@@ -168,7 +168,8 @@ class Stream:
         """Instances that are translated together.
 
         Where those of a document come one after the other, these are whole documents, so that many may go side by side,
-        or a single instance of a document that is longer: nothing is gained if it waits for the next one.
+        or a single instance of a document that is longer: nothing is gained if it waits for the next one. Else they are
+        as many as are looked through for those of similar length, or single batches where there is nothing to gain.
         """
         instances, words = self._task.instances, self._task.words
         count = len(instances)
@@ -183,14 +184,30 @@ class Stream:
         while first < count:
             most = np.searchsorted(reached, reached[first] + self._look_ahead, side="right") - 1
             last = int(max(units[units <= most].max(), units[units > first].min()))
-            alone = serial and instances.document[first] == instances.document[last - 1]
-            yield from [range(i, i + 1) for i in range(first, last)] if alone else [range(first, last)]
+            if not serial:
+                yield from self._in_order(range(first, last)) if self._order != "sentences" else [range(first, last)]
+            elif instances.document[first] == instances.document[last - 1]:
+                yield from (range(i, i + 1) for i in range(first, last))
+            else:
+                yield range(first, last)
             first = last
+
+    def _in_order(self, chunk: range) -> list[range]:
+        """The batches of these instances one by one, so that what is finished can be given out; or all together, where
+        sorting them by length makes fewer batches."""
+        lengths, batches, longest = self._task.lengths, [range(chunk.start, chunk.start)], 0
+        for i in chunk:
+            longest = max(longest, lengths[i])
+            if batches[-1] and longest * (len(batches[-1]) + 1) > self._config.batch_tokens:
+                batches.append(range(i, i))
+                longest = lengths[i]
+            batches[-1] = range(batches[-1].start, i + 1)
+        return batches if len(batches) <= len(list(self._task.batches(chunk))) else [chunk]
 
     def _is_serial(self) -> bool:
         """Whether instances wait for those before them."""
         instances = self._task.instances
-        return bool((instances.own > instances.first).any()) and self._model.system.order != "windows"
+        return bool((instances.own > instances.first).any()) and self._order != "windows"
 
     def _is_done(self, instance: int) -> bool:
         document = int(self._task.instances.document[instance])
@@ -229,11 +246,11 @@ class Stream:
             drafted = self._draft(task.start, task.start + len(task.words.lengths))
             task = replace(task, drafts=Words.of([drafted]))
         with torch.inference_mode():
-            found = ORDERS[self._model.system.order](task, on_sentences)
+            found = ORDERS[self._order](task, on_sentences)
         # Ranks below the best were found after the best translations of the sentences before, not after their own. In
         # the published search of RFA a sentence may have been closed by a mark that goes on, and nothing is kept of it.
-        order, config = self._model.system.order, self._config
-        others_before = order == "windows" or ((order == "in turn" or config.carry > 0) and config.n_best > 1)
+        config, carried = self._config, self._order == "in turn" or self._config.carry > 0
+        others_before = self._order == "windows" or (carried and config.n_best > 1)
         if others_before or config.compatibility == "rfa":
             found = _with_own_scores(task, found)
         parts: list[Parts] = []

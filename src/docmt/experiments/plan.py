@@ -68,9 +68,10 @@ class Plan:
     drafts: Any = None
     """what `facts_of_drafts` said: the names of runs that read drafts are of these"""
 
-    def place(self, keep: str | None, ending: str) -> Path:
-        """Where a table or a figure goes: of each way to translate windows (`EvaluationConfig.keep`) another one."""
-        return self.output / f"{self.experiment.name}-{self.scale}{f'-{keep}' if keep else ''}{ending}"
+    def place(self, search: SearchConfig, ending: str) -> Path:
+        """Where a table or a figure goes: of each way to translate windows (`search.keep`) another one."""
+        kept = "" if search.keep == "auto" else f"-{search.keep}"
+        return self.output / f"{self.experiment.name}-{self.scale}{kept}{ending}"
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which opens the store itself."""

@@ -75,7 +75,7 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     signatures = {m: scores[m]["signature"] for m in MEASURES for scores in all_scores if scores.get(m)}
     lines = [f"# {experiment.title}", "", f"Scale `{plan.scale}`, data `{data}`.", "", *_tables(rows)]
     lines += [f"- {MEASURES[measure]}: `{signature}`" for measure, signature in signatures.items()]
-    kept = "" if evaluation.keep is None else f", windows translated as `keep: {evaluation.keep}`"
+    kept = "" if evaluation.search.keep == "auto" else f", windows translated as `keep: {evaluation.search.keep}`"
     lines.append(
         f"- test split, beam {evaluation.search.beam}{kept}; dev loss: the lowest, label-smoothed, nats per token (not "
         "to be compared between systems that predict other marks beside the words)"
@@ -118,8 +118,8 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     }
     if evaluation.suite is not None:
         content |= {"suite": {**evaluation.suite.facts, "rows": contrastive}}
-    write_text(plan.place(evaluation.keep, ".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    write_text(plan.place(evaluation.keep, ".md"), text)
+    write_text(plan.place(evaluation.search, ".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_text(plan.place(evaluation.search, ".md"), text)
     return text
 
 
@@ -155,7 +155,7 @@ def write_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
 
     Raises DocmtError when nothing is there to draw or matplotlib is missing.
     """
-    figure = plan.place(evaluation.keep, ".png")
+    figure = plan.place(evaluation.search, ".png")
     if not plan.experiment.axes[0].name:
         curves = {run.title: RunDirectory(run.config.run).metrics for run in plan.runs}
         draw_curves({title: path for title, path in curves.items() if path.exists()}, figure)

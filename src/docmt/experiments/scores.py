@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -27,7 +27,7 @@ from docmt.evaluation import (
 )
 from docmt.evaluation.suite_items import Item
 from docmt.files import read_json, write_text
-from docmt.model import TranslationModel
+from docmt.model.systems import Concat
 from docmt.progress import progress
 from docmt.training import TrainConfig
 from docmt.training.corpus import in_direction
@@ -67,14 +67,11 @@ class EvaluationConfig:
     metrics: MetricConfig = field(default_factory=MetricConfig)
     suite: Suite | None = None
     """what is asked besides, if anything, of the runs that translate in the direction of the store"""
-    keep: Literal["last", "prefix"] | None = None
-    """how windows are translated, whatever their recipes say (`model.concat.keep`)"""
 
     @property
     def facts(self) -> dict[str, Any]:
         """What scores of translations depend on."""
-        facts = {"search": asdict(self.search), "metrics": asdict(self.metrics)}
-        return facts if self.keep is None else {**facts, "keep": self.keep}
+        return {"search": asdict(self.search), "metrics": asdict(self.metrics)}
 
     @property
     def asked(self) -> dict[str, Any] | None:
@@ -83,6 +80,10 @@ class EvaluationConfig:
             name: getattr(self.search, name) for name in ("temperature", "compatibility", "instance_tokens", "carry")
         }
         return None if self.suite is None else {**self.suite.facts, **how}
+
+    def search_of(self, run: TrainConfig) -> SearchConfig:
+        """The search of a run: how windows are translated is nothing to a system without any."""
+        return self.search if isinstance(run.model.chosen, Concat) else replace(self.search, keep="auto")
 
 
 def stored_scores(run: Path, config: EvaluationConfig) -> dict[str, Any] | None:
@@ -112,9 +113,8 @@ def is_evaluated(run: TrainConfig, config: EvaluationConfig) -> bool:
 
 def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfig) -> None:
     """Scores a run on the test split and asks it the contrastive test set; what stands there already is left."""
-    translator = Translator(run.run, device=device_of(run), search=config.search, precision=run.precision)
-    if config.keep is not None:
-        set_options(translator.model, keep=config.keep)
+    search = config.search_of(run)
+    translator = Translator(run.run, device=device_of(run), search=search, precision=run.precision)
     if stored_scores(run.run, config) is None:
         scores = _scores(translator, run, in_direction(store, run).split("test"), config)
         write_text(run.run / SCORES_FILE, json.dumps({"config": config.facts, "scores": scores}, indent=2) + "\n")
@@ -127,15 +127,6 @@ def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfi
 def device_of(run: TrainConfig) -> str:
     """Where a run that is trained is evaluated."""
     return "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
-
-
-def set_options(model: TranslationModel, **options: Any) -> None:
-    """Changes options of the model's system that only translation asks for; those that it does not have are left."""
-    own = {name: value for name, value in options.items() if hasattr(model.system, name)}
-    if own:
-        model.system = replace(model.system, **own)
-        changed: dict[str, Any] = {model.config.system: model.system}
-        model.config = replace(model.config, **changed)
 
 
 def _scores(translator: Translator, run: TrainConfig, test: ParallelStore, config: EvaluationConfig) -> dict[str, Any]:
@@ -156,7 +147,7 @@ def _scores(translator: Translator, run: TrainConfig, test: ParallelStore, confi
     units = in_units(sources, instances)
     drafts, specials = translator.drafts(units), tokenizer.specials
     with computing_in(model, run.precision), progress("translating (sentences)", len(test.source_lengths)) as bar:
-        found = translate_documents(model, units, specials, config.search, bar.advance, drafts)
+        found = translate_documents(model, units, specials, translator.search, bar.advance, drafts)
     best = [ranks[0] for ranks in found]
     hypotheses = in_documents([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)
     miscounted = sum(len(unit.miscounted) for unit in best)

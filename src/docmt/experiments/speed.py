@@ -20,7 +20,7 @@ from docmt.errors import DocmtError
 from docmt.experiments.experiment import Speed
 from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import state_of
-from docmt.experiments.scores import EvaluationConfig, device_of, set_options
+from docmt.experiments.scores import EvaluationConfig, device_of
 from docmt.files import read_json, write_text
 from docmt.markdown import escaped, table
 from docmt.progress import progress
@@ -59,11 +59,10 @@ class SpeedTest:
             "runs": {side: run.config.run.name for side, run in runs.items()},
             "speed": {name: value for name, value in asdict(speed).items() if name != "published"},
             "search": asdict(evaluation.search),
-            "keep": evaluation.keep,
             "device": device_of(runs["of"].config),
             "threads": torch.get_num_threads(),
         }
-        path = plan.place(evaluation.keep, "-speed.json")
+        path = plan.place(evaluation.search, "-speed.json")
         return cls(speed, path, runs, json.loads(json.dumps(facts)))
 
     def stored(self) -> list[Row] | None:
@@ -126,7 +125,7 @@ class _Timed:
     """A model that is timed while it translates."""
 
     def __init__(self, run: PlannedRun, evaluation: EvaluationConfig) -> None:
-        self.precision, self.keep, self.search = run.config.precision, evaluation.keep, evaluation.search
+        self.precision, self.search = run.config.precision, evaluation.search_of(run.config)
         device = device_of(run.config)
         self.translator = Translator(run.config.run, device=device, search=self.search, precision=self.precision)
         model = self.model = self.translator.model
@@ -138,8 +137,11 @@ class _Timed:
 
     def translate(self, documents: Sequence[list[list[int]]], window: int) -> dict[str, float]:
         """Seconds by kind, and positions computed by the decoder."""
-        options = {"sentences": window} if self.keep is None else {"sentences": window, "keep": self.keep}
-        set_options(self.model, **options)
+        system: Any = self.model.system
+        if hasattr(system, "sentences"):
+            system = self.model.system = replace(system, sentences=window)
+            changed: dict[str, Any] = {self.model.config.system: system}
+            self.model.config = replace(self.model.config, **changed)
         self.forward, self.positions = 0.0, 0
         processor, whole = time.process_time(), self._now()
         with computing_in(self.model, self.precision):
@@ -195,7 +197,7 @@ def speed_lines(plan: Plan, evaluation: EvaluationConfig) -> list[str]:
                 *(f"{published[column]:.2f}" if column in published else "" for column in columns),
             ]
         )
-    kept = f", keep {facts['keep']}" if facts["keep"] else ""
+    kept = "" if evaluation.search.keep == "auto" else f", keep {evaluation.search.keep}"
     documents = f"documents of {speed.sentences} sentences, {speed.documents} together (or as many as the split has)"
     return [
         f"## Speed: {escaped(speed.of)} against {escaped(speed.to)}",
@@ -231,6 +233,6 @@ def write_speed_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
     for window, published in test.speed.published.items():
         for column, value in published.items():
             lines.setdefault(f"published, {column}", []).append(Point(window, value))
-    figure = plan.place(evaluation.keep, "-speed.png")
+    figure = plan.place(evaluation.search, "-speed.png")
     draw_points({f"{test.speed.of} against {test.speed.to}": lines}, "times as fast", figure)
     return figure
