@@ -48,3 +48,14 @@ def test_what_another_process_began_meanwhile_is_not_lost(tmp_path):
     going_on.forget()
     assert path.read_text() == "one\ntwo\nthree\n"
     assert [file.name for file in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_what_another_process_begins_anew_is_not_forgotten(tmp_path):
+    path = tmp_path / "out.txt"
+    first = Growing(path, FACTS, resume=False)
+    first.add("one\n", {"number": 0})
+    first.finish()
+    first.close()
+    begun(path, "eins\n")
+    first.forget()
+    assert [note["number"] for note in Growing(path, FACTS, resume=True).notes] == [0]

@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -34,10 +35,14 @@ Note = dict[str, Any]
 _VERSION = 1
 
 
+def is_unfinished(path: Path) -> bool:
+    """Whether something tells that this file, or others that were begun with it, are not complete."""
+    return any(place.exists() for place in Growing.places(target_of(path)))
+
+
 def is_there(path: Path) -> bool:
-    """Whether a file is there of which nothing is unfinished."""
-    growing = Growing.places(target_of(path))
-    return path.is_file() and bool(path.stat().st_size) and not any(place.exists() for place in growing)
+    """Whether there is such a file, with something in it."""
+    return path.is_file() and bool(path.stat().st_size)
 
 
 class Growing:
@@ -58,7 +63,7 @@ class Growing:
         self._bytes = self._journal_bytes = 0
         self._files: list[BinaryIO] = []
         self._held = False
-        self._seen = self.journal.stat().st_size if self.journal.exists() else 0
+        self._known = self.journal.stat() if self.journal.exists() else None  # as this process has last seen it
         found, self._ended = self._read_journal() if self.journal.exists() else ([], False)
         if not self._journal_bytes and self.partial.exists() and self.partial.stat().st_size:
             raise DocmtError(
@@ -111,14 +116,18 @@ class Growing:
         if self._held and not self.notes and not self._ended:
             self.partial.unlink(missing_ok=True)
             self.journal.unlink(missing_ok=True)
+        if self._files:
+            self._known = os.fstat(self._files[1].fileno())
         for file in self._files:
             file.close()
         self._files, self._held = [], False
 
     def forget(self) -> None:
-        """Removes the journal of a file that is complete."""
-        self.journal.unlink(missing_ok=True)
+        """Removes the journal of a file that is complete, unless another process has begun that file anew."""
         self.close()
+        with suppress(FileNotFoundError):
+            if self._known is not None and _is_same(self.journal.stat(), self._known):
+                self.journal.unlink()
 
     def _read_journal(self) -> tuple[list[Note], bool]:
         """The lines of additions that are there, and whether they are all. Raises DocmtError for what is no journal."""
@@ -177,7 +186,7 @@ class Growing:
         """Raises DocmtError where another process has written since the files were looked at, or has ended."""
         there = self.journal.exists() and os.path.samestat(locked, self.journal.stat())
         held = self.partial.stat().st_size if self.partial.exists() else 0
-        if not there or locked.st_size != self._seen or held < self._bytes:
+        if not there or locked.st_size != (self._known.st_size if self._known else 0) or held < self._bytes:
             if there and not locked.st_size:
                 self.journal.unlink()  # made just now
             raise DocmtError(f"another process has gone on with {self.path} meanwhile: call the same again")
@@ -196,6 +205,10 @@ class Growing:
             self.partial.unlink()
         else:
             put_in_place(self.partial, self.path, stat.S_IMODE(self.partial.stat().st_mode))
+
+
+def _is_same(now: os.stat_result, known: os.stat_result) -> bool:
+    return os.path.samestat(now, known) and now.st_size == known.st_size
 
 
 def _append(file: BinaryIO, data: bytes) -> None:

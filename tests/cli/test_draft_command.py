@@ -116,6 +116,10 @@ def test_jackknifing(folder, tmp_path):
             "is no run",
         ),
         (["{folder}/sentence", "--store", "{folder}/S", "--overwrite", "--device", "tpu"], "device tpu cannot be"),
+        (
+            ["{folder}/sentence", "--store", "{folder}/S", "--overwrite", "--search.carry", "2"],
+            r"search.carry is for systems that translate whole instances .*, not for this sentence model",
+        ),
     ],
 )
 def test_what_cannot_be_drafted(folder, arguments, message, tmp_path, monkeypatch):

@@ -142,7 +142,7 @@ def test_what_an_experiment_has_no_use_for_or_cannot_do_without(experiment, test
         *command,
         "--search.keep",
         "prefix",
-        message="--search.keep has no meaning here: no run of small translates windows",
+        message=r"--search.keep is for systems that translate windows \(concat\), and no run of small is",
     )
     experiment.write_text(EXPERIMENT.replace("variants:", "over: words\nvariants:") + "    line: a\n    at: 1\n")
     fails(*command, message="small shows right candidates over words, and no test set is given: add --suite FILE")

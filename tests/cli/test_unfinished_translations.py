@@ -150,7 +150,7 @@ def test_again_and_again(models, tmp_path, stop_after):
     (tmp_path / "in.txt").write_text("\n".join(TEXT.splitlines()[:7]))
     command = ["translate", models["concat"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
     whole = call(*command[:3], *SEARCH).out
-    for _ in range(9):
+    for _ in range(20):
         stop_after(1)
         if call(*command, "--resume").status == 0:
             break
@@ -199,6 +199,25 @@ def test_several_files(models, tmp_path, stop_after):
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == expected
 
 
+def test_files_of_an_earlier_call_are_not_taken_for_those_of_this_one(models, tmp_path, stop_after):
+    files = [tmp_path / f"{name}.txt" for name in "abc"]
+    for file in files:
+        file.write_text(TEXT)
+    stop_after(10**6)
+    for name in ("sentence", "group"):
+        assert call("translate", models[name], *files, "-o", tmp_path / name, *SEARCH).status == 0
+    command = ["translate", models["group"], *files, "-o", tmp_path / "sentence", *SEARCH]
+    stop_after(1)
+    assert call(*command).status == 130
+    assert names(tmp_path / "sentence") == ["a.txt", "a.txt.journal", "a.txt.partial", "b.txt", "c.txt"]
+    stop_after(10**6)
+    assert call(*command, "--resume").status == 0
+    found, expected = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("sentence", "group")
+    )
+    assert found == expected
+
+
 def test_what_is_complete_stays_when_it_is_gone_on_with(models, tmp_path):
     files = [tmp_path / f"{name}.txt" for name in "abc"]
     for file in files:
@@ -206,7 +225,7 @@ def test_what_is_complete_stays_when_it_is_gone_on_with(models, tmp_path):
     command, options = ["translate", models["sentence"]], ["-o", tmp_path / "out", *SEARCH, "--resume"]
     assert call(*command, *files[:2], *options).status == 0
     (tmp_path / "out" / "a.txt").write_text("mine\n")
-    told = f"{tmp_path / 'out' / 'a.txt'}, {tmp_path / 'out' / 'b.txt'}: there already, and nothing of it unfinished"
+    told = f"{tmp_path / 'out' / 'a.txt'}, {tmp_path / 'out' / 'b.txt'}: there already, and nothing unfinished"
     again = call(*command, *files, *options)
     assert again.status == 0 and told in again.err
     assert (tmp_path / "out" / "a.txt").read_text() == "mine\n"

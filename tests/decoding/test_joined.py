@@ -1,6 +1,7 @@
 """Models whose sentences are joined by one mark, and the published search of such models."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
@@ -54,6 +55,16 @@ def test_the_published_search_of_windows_keeps_one_sentence_each_whatever_is_sai
                 scored = score_documents(model, [document], [found.sentences], SPECIALS, config)[0]
                 assert found.score == pytest.approx(scored.score, abs=1e-5)
     assert empty
+
+
+def test_the_published_search_of_a_model_that_was_made_for_the_other_way():
+    """Scores do not depend on the way."""
+    config = SearchConfig(beam=2, compatibility="rfa", keep="prefix", **SHORT)
+    model = build(2, **{**JOINED["linear, gates, keep prefix, rfa"], "concat": Concat(sentences=3, attention="linear")})
+    found = translate_documents(model, DOCUMENTS, SPECIALS, config)
+    for document, ranks in zip(DOCUMENTS, found, strict=True):
+        scored = score_documents(model, [document], [ranks[0].sentences], SPECIALS, replace(config, keep="auto"))[0]
+        assert ranks[0].score == pytest.approx(scored.score, abs=1e-5)
 
 
 def test_a_prefix_that_leaves_no_room_in_the_published_search_is_told(monkeypatch):

@@ -1,5 +1,6 @@
 """Documents translated piece by piece: the same as all at once, from any piece on, with no more kept than is seen."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -142,7 +143,7 @@ def test_a_place_where_nothing_was_interrupted(reached):
         Stream(model, TEXTS, SPECIALS, config, done={3: reached})
 
 
-@pytest.mark.parametrize("name", ["sentence", "concat, keep prefix"])
+@pytest.mark.parametrize("name", ["sentence", "concat, keep last", "concat, keep prefix"])
 def test_drafts_are_made_when_they_are_needed(name):
     drafting, reading = build(1, **{**SIZE, **SYSTEMS[name]}), build(2, **{**SIZE, **SYSTEMS["multihop"]})
     config = SearchConfig(**GREEDY)
@@ -169,11 +170,16 @@ def test_instances_of_like_length_are_given_out_batch_by_batch():
     """Sorting them gains nothing, so that what is finished need not wait for the others."""
     model = build(3, **SIZE)
     alike, others = [[[5, 6, 7]] * 3] * 12, [[[5] * (1 + 11 * (n % 2))] for n in range(12)]
-    batches = {}
-    for name, documents in (("alike", alike), ("others", others)):
-        stream = Stream(model, documents, SPECIALS, SearchConfig(beam=1, batch_tokens=45, **SHORT), look_ahead=1000)
-        batches[name] = [[own.document for own in together] for together in stream.stretches()]
-    assert batches == {"alike": [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]], "others": [list(range(12))]}
+    search = SearchConfig(beam=1, batch_tokens=45, **SHORT)
+
+    def batches(documents, search):
+        stream = Stream(model, documents, SPECIALS, search, look_ahead=1000)
+        return [[own.document for own in together] for together in stream.stretches()]
+
+    assert batches(alike, search) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+    assert batches(others, search) == [list(range(12))]
+    # In published searches limits are those of the longest of a batch.
+    assert batches(alike, replace(search, compatibility="gtransformer")) == [list(range(12))]
 
 
 def test_windows_are_translated_as_the_search_says():

@@ -9,6 +9,7 @@ import pytest
 from docmt.decoding import SearchConfig
 from docmt.decoding.rules import order_of
 from docmt.errors import DocmtError
+from docmt.evaluation import MetricConfig
 from docmt.experiments import (
     EvaluationConfig,
     SpeedTest,
@@ -176,12 +177,21 @@ def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
     monkeypatch.setattr(scores, "translate_documents", translated)
     assert reproduce(plan, prefix) == {}
     assert orders == ["sentences", "in turn", "in turn", "in turn"]
-    assert "- test split, beam 1, windows translated as `keep: prefix`; dev loss" in write_report(plan, prefix, {})
+    assert "- test split, beam 1, `keep: prefix`; dev loss" in write_report(plan, prefix, {})
     write_report(plan, usual, {})
     pages = sorted(path.name for path in plan.output.glob("*.md"))
     name = f"{plan.experiment.name}-cpu"
-    assert pages == [f"{name}-prefix.md", f"{name}.md"], "one does not take the place of the other"
+    assert pages == [f"{name}-keep-prefix.md", f"{name}.md"], "one does not take the place of the other"
     assert [state_of(run, usual) for run in plan.runs] == ["trained"] * 4
+
+
+def test_options_that_not_all_runs_have(plan):
+    asked = replace(GREEDY, keep="prefix", carry=2, instance_tokens=99)
+    found = {run.variant: EvaluationConfig(asked).search_of(run.config) for run in plan.runs}
+    assert found.pop("start") == GREEDY
+    assert set(found.values()) == {replace(GREEDY, keep="prefix", instance_tokens=99)}
+    with pytest.raises(DocmtError, match=r"search\.(carry|instance_tokens) has no meaning where the instances of"):
+        EvaluationConfig(asked, MetricConfig(unit="instance"))
 
 
 def test_speed_is_measured_once_and_in_both_models(plan, monkeypatch):

@@ -67,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     from docmt.decoding.draft_store import check_fits, check_undrafted, draft_store  # torch takes a while to load
 
     check_undrafted(store, options.overwrite)
-    check_fits(options.model, store)
+    check_fits(options.model, store, options.search)
     parts = _parts(options, store) if options.jackknife else []
     if parts is None:
         warn("give the same command again to go on")

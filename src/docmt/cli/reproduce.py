@@ -10,11 +10,11 @@ from docmt import experiments
 from docmt.cli.parsing import SEARCH_TITLE, Parser, add_settings, make_parser, parse_given
 from docmt.cli.recipes import is_recipe
 from docmt.decoding import SearchConfig
+from docmt.decoding.config import INSTANCE_OPTIONS, asked_options
 from docmt.errors import DocmtError, printable
 from docmt.evaluation import MetricConfig
 from docmt.experiments import list_experiments, read_experiment
 from docmt.experiments.experiment import whole_seeds
-from docmt.model.systems import Concat
 from docmt.streams import tell
 from docmt.training import TrainConfig
 
@@ -134,9 +134,13 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
 
 def _check_asked(plan: Plan, evaluation: experiments.EvaluationConfig) -> None:
     """Raises DocmtError for what this experiment has no use for, or cannot do without."""
-    if evaluation.search.keep != "auto" and not any(isinstance(run.config.model.chosen, Concat) for run in plan.runs):
+    from docmt.decoding.task import instance_options  # torch takes a while to load
+
+    had = {name for run in plan.runs for name in instance_options(run.config.model.chosen)}
+    for name in asked_options(evaluation.search).keys() - had:
         raise DocmtError(
-            f"--search.keep has no meaning here: no run of {plan.experiment.name} translates windows; leave it out"
+            f"--search.{name} is for systems that {INSTANCE_OPTIONS[name]}, and no run of {plan.experiment.name} is of "
+            "one: leave it out"
         )
     if evaluation.suite is None and any(variant.line for variant in plan.experiment.variants.values()):
         raise DocmtError(

@@ -25,7 +25,7 @@ from docmt.documents.plain_text import GZIP_SUFFIX, STANDARD
 from docmt.documents.segmentation import knows_language
 from docmt.errors import DocmtError
 from docmt.files import cannot_write
-from docmt.growing import is_there
+from docmt.growing import is_there, is_unfinished
 from docmt.progress import plain_lines
 from docmt.streams import tell, warn
 
@@ -128,12 +128,7 @@ def run(arguments: Sequence[str]) -> int:
         )
     if options.resume:
         _check_kept(outputs.values())
-        if there := [output for output in outputs.values() if is_there(Path(output))]:
-            warn(
-                f"{', '.join(there)}: there already, and nothing of it unfinished, so it stays as it is (without "
-                "--resume it would be translated anew)"
-            )
-        outputs = {source: output for source, output in outputs.items() if output not in there}
+        outputs = _still_to_do(outputs)
         if not outputs:
             return 0
     translator = translator_of(options)
@@ -154,6 +149,21 @@ def _check_kept(outputs: Iterable[str]) -> None:
         if not stays(output):
             name = "standard output" if output == STANDARD else f"{output}, a device or pipe,"
             raise DocmtError(f"--resume: of {name} nothing is kept to go on with; write to a file with -o FILE")
+
+
+def _still_to_do(outputs: dict[str, str]) -> dict[str, str]:
+    """What there is to do for, by source: where no output is unfinished, those that are there stay as they are.
+
+    Where one is unfinished, what the call has finished is known; another file that is there is of an earlier call.
+    """
+    if any(is_unfinished(Path(output)) for output in outputs.values()):
+        return outputs
+    if there := [output for output in outputs.values() if is_there(Path(output))]:
+        warn(
+            f"{', '.join(there)}: there already, and nothing unfinished, so it stays as it is, whatever it was made "
+            "from (without --resume it would be translated anew)"
+        )
+    return {source: output for source, output in outputs.items() if output not in there}
 
 
 def _facts(translator: Translator, files: Sequence[File]) -> dict[str, Any]:

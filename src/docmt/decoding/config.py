@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 USUAL_DRAFT_BEAM = 4
 """Of first translations, which other systems read."""
 Number = TypeVar("Number", float, "Tensor")
+INSTANCE_OPTIONS: dict[str, str] = {
+    "carry": "translate whole instances sentence for sentence (group)",
+    "instance_tokens": "see whole instances (group, document, concat)",
+    "keep": "translate windows (concat)",
+}
+"""Options of the search that not all systems have, and which ones do."""
 
 
 @dataclass(frozen=True)
@@ -94,3 +100,18 @@ class SearchConfig:
 def search_facts(search: SearchConfig) -> dict[str, Any]:
     """The settings of the search, of which how much is done together does not count."""
     return {name: value for name, value in asdict(search).items() if name != "batch_tokens"}
+
+
+def asked_options(search: SearchConfig) -> dict[str, Any]:
+    """Those of INSTANCE_OPTIONS that are not as they usually are."""
+    values = {name: getattr(search, name) for name in INSTANCE_OPTIONS}
+    return {name: value for name, value in values.items() if value != getattr(SearchConfig, name)}
+
+
+def check_published_units(search: SearchConfig) -> None:
+    """Raises DocmtError for options that mean nothing where the instances of training are translated one by one."""
+    for name in asked_options(search).keys() & {"carry", "instance_tokens"}:
+        raise DocmtError(
+            f"search.{name} has no meaning where the instances of training are translated one by one (metrics.unit "
+            "instance): leave it out, or choose unit document"
+        )

@@ -21,6 +21,7 @@ from docmt.data.parts import Part
 from docmt.decoding.config import SearchConfig, search_facts
 from docmt.decoding.drafting import check_drafter, load_drafter
 from docmt.decoding.precision import Precision
+from docmt.decoding.task import check_instances
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory, atomic_path, lock_directory, read_json
 from docmt.model_directory import (
@@ -68,9 +69,10 @@ def check_undrafted(store: PreparedStore, overwrite: bool) -> None:
         raise DocmtError(f"the store {store.directory} has drafts already: add --overwrite to replace them")
 
 
-def check_fits(model: Path, store: PreparedStore) -> None:
-    """Raises DocmtError for a model that cannot draft for the store."""
+def check_fits(model: Path, store: PreparedStore, search: SearchConfig) -> None:
+    """Raises DocmtError for a model that cannot draft for the store, or not with this search."""
     check_drafter(model, store.tokenizer)
+    check_instances(load_model_config(model), search)
     ours = store.statistics.source_language, store.statistics.target_language
     theirs = load_languages(model)
     if differ(ours, theirs):
@@ -98,7 +100,7 @@ def draft_store(
     """
     device = choose_device(device)
     for each in (model, *parts):
-        check_fits(each, store)
+        check_fits(each, store, search)
     found = find_model(model)
     facts = {
         "docmt_version": DOCMT_VERSION,

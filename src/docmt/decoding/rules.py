@@ -19,19 +19,20 @@ _RULES: dict[str, Rules] = {"frame": Frame, "open": OpenEnd}
 
 
 def order_of(model: Model, config: SearchConfig) -> Order:
-    """The order of this search. Raises DocmtError for a choice between orders that the model does not have."""
-    if config.keep == "auto":
-        return model.system.order
-    if not isinstance(model.system, Concat):
+    """The order of this search. Raises DocmtError for a published search of another order."""
+    system = model.system
+    if config.keep != "auto" and isinstance(system, Concat):
+        system = replace(system, keep=config.keep)
+    if config.compatibility == "rfa" and system.order != "in turn":
         raise DocmtError(
-            f"search.keep is for systems that translate windows (concat), not for this "
-            f"{members_of(model)[0].config.system} model: leave it out"
+            "search.compatibility rfa is for models that translate after their own earlier translations "
+            "(search.keep or model.concat.keep prefix): choose none for this one"
         )
-    return replace(model.system, keep=config.keep).order
+    return system.order
 
 
 def rules_of(model: Model, config: SearchConfig) -> Rules:
-    """The rules of this search. Raises DocmtError for a published search of other models."""
+    """The rules of this search or scoring. Raises DocmtError for a published search of other models."""
     joined = model.parts.frame.joined
     if (config.compatibility == "rfa") != joined and config.compatibility != "none":
         family = members_of(model)[0].config.family
@@ -39,14 +40,7 @@ def rules_of(model: Model, config: SearchConfig) -> Rules:
         raise DocmtError(
             f"search.compatibility {config.compatibility} is not for models of family {family}: choose {choice}"
         )
-    if config.compatibility != "rfa":
-        return _RULES[model.system.rules]
-    if order_of(model, config) != "in turn":
-        raise DocmtError(
-            "search.compatibility rfa is for models that translate after their own earlier translations "
-            "(search.keep or model.concat.keep prefix): choose none for this one"
-        )
-    return RfaRules
+    return RfaRules if config.compatibility == "rfa" else _RULES[model.system.rules]
 
 
 def marks_of(model: Model, specials: SpecialTokens) -> Marks:

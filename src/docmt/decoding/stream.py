@@ -185,7 +185,7 @@ class Stream:
             most = np.searchsorted(reached, reached[first] + self._look_ahead, side="right") - 1
             last = int(max(units[units <= most].max(), units[units > first].min()))
             if not serial:
-                yield from self._in_order(range(first, last)) if self._order != "sentences" else [range(first, last)]
+                yield from self._in_order(range(first, last))
             elif instances.document[first] == instances.document[last - 1]:
                 yield from (range(i, i + 1) for i in range(first, last))
             else:
@@ -194,7 +194,9 @@ class Stream:
 
     def _in_order(self, chunk: range) -> list[range]:
         """The batches of these instances one by one, so that what is finished can be given out; or all together, where
-        sorting them by length makes fewer batches."""
+        sorting them by length makes fewer batches, or what is searched together makes a difference."""
+        if self._order == "sentences" or self._config.compatibility != "none":
+            return [chunk]
         lengths, batches, longest = self._task.lengths, [range(chunk.start, chunk.start)], 0
         for i in chunk:
             longest = max(longest, lengths[i])
@@ -268,7 +270,8 @@ class Stream:
         said: list[list[list[int]]] = []
         if end + 1 < self._borders[document + 1]:
             sees = range(int(instances.first[end + 1]), int(instances.own[end + 1]))
-            said = [self._task.said[number] for number in sees]
+            # (Nothing, where what is before was not asked for: see `stretches`.)
+            said = [self._task.said.get(number, [[]]) for number in sees]
         reached = Reached(last, said)
         if isinstance(own, DocmtError):
             return Stretch(document, first, last, reached, error=own)

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from docmt.data import Instances, Words, cut, read_source
 from docmt.data.config import MARKS
 from docmt.data.instances import instance_lengths, lengths_before, place_of
-from docmt.decoding.config import SearchConfig
+from docmt.decoding.config import INSTANCE_OPTIONS, SearchConfig, asked_options
 from docmt.decoding.ensemble import Model, common_needs, members_of
 from docmt.decoding.frame import WordIds
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, Reading
-from docmt.model.systems import Needs
+from docmt.model.systems import Concat, Needs, System
 from docmt.settings import MANY
 from docmt.text import SpecialTokens
 
@@ -161,8 +161,9 @@ def cut_source(
     needs, reserve = common_needs(model), None
     if needs.shown:  # the sentences that are shown must have been translated
         needs = replace(needs, sentences=1)
-    check_instances(model, config)
     configs = [member.config for member in members_of(model)]
+    for own in configs:
+        check_instances(own, config)
     limits = [own.position_limit for own in configs if own.position_limit is not None]
     if limits and len(words.lengths):
         # The longest translation that the search may try must have positions too.
@@ -197,25 +198,27 @@ def instance_limit(model: Model, config: SearchConfig) -> int:
     return config.instance_tokens or min(own.config.instance_tokens for own in members_of(model))
 
 
-def check_instances(model: Model, config: SearchConfig) -> None:
-    """Raises DocmtError for options of instances that this model has not: search.instance_tokens and carry."""
-    order, system = model.system.order, members_of(model)[0].config.system
-    if config.carry and (order != "documents" or model.system.rules != "frame"):
+def instance_options(system: System) -> set[str]:
+    """Those of INSTANCE_OPTIONS that this system has."""
+    carries = system.order == "documents" and system.rules == "frame"
+    sees = system.order != "sentences" and not system.needs().shown
+    has = {"carry": carries, "instance_tokens": sees, "keep": isinstance(system, Concat)}
+    return {name for name, own in has.items() if own}
+
+
+def check_instances(model: ModelConfig, search: SearchConfig) -> None:
+    """Raises DocmtError for INSTANCE_OPTIONS that a model has not."""
+    for name in asked_options(search).keys() - instance_options(model.chosen):
         raise DocmtError(
-            f"search.carry is for systems that translate whole instances sentence for sentence (group), not for this "
-            f"{system} model: leave it out"
+            f"search.{name} is for systems that {INSTANCE_OPTIONS[name]}, not for this {model.system} model: leave it "
+            "out"
         )
-    if config.instance_tokens and (order == "sentences" or common_needs(model).shown):
+    limit = None if model.restarts else model.position_limit
+    if limit is not None and search.instance_tokens > limit + 1:
         raise DocmtError(
-            "search.instance_tokens is for systems that see whole instances (group, document, concat), not for this "
-            f"{system} model: leave it out"
+            f"search.instance_tokens is {search.instance_tokens}, but the model has {limit} learned positions: choose "
+            f"at most {limit + 1}"
         )
-    for own in (member.config for member in members_of(model)):
-        if own.position_limit is not None and not own.restarts and config.instance_tokens > own.position_limit + 1:
-            raise DocmtError(
-                f"search.instance_tokens is {config.instance_tokens}, but the model has {own.position_limit} learned "
-                f"positions: choose at most {own.position_limit + 1}"
-            )
 
 
 def batches_of(sizes: Sequence[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:

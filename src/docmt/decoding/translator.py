@@ -23,7 +23,6 @@ from docmt.decoding.frame import WordIds
 from docmt.decoding.loading import load_members, model_paths
 from docmt.decoding.orders import POOL
 from docmt.decoding.precision import Precision, computing_in
-from docmt.decoding.rules import order_of
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.stream import Stream, Stretch, translate_documents
 from docmt.decoding.task import check_instances, filled_places, instance_limit, packed_units
@@ -70,8 +69,8 @@ class Translator:
         self.precision = precision
         self._paths = model_paths(model)
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
-        check_instances(self._model, self.search)
-        order_of(self._model, self.search)  # which is refused here, not after minutes
+        for member in self.models:
+            check_instances(member.config, self.search)
         self._drafter = drafter_of(self._paths, self._model, self.tokenizer, precision)
         # The languages: codes of those it translates from and to, empty where the model does not say.
         _log.info("%s", self._summary())

@@ -13,7 +13,7 @@ from typing import Any
 
 from docmt.data import PreparedStore
 from docmt.data.statistics import STATISTICS_FILE
-from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig, search_facts
+from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig, asked_options, search_facts
 from docmt.errors import DocmtError
 from docmt.experiments.experiment import STARTS, Experiment, Variant
 from docmt.model import ModelConfig
@@ -69,9 +69,9 @@ class Plan:
     """what `facts_of_drafts` said: the names of runs that read drafts are of these"""
 
     def place(self, search: SearchConfig, ending: str) -> Path:
-        """Where a table or a figure goes: of each way to translate windows (`search.keep`) another one."""
-        kept = "" if search.keep == "auto" else f"-{search.keep}"
-        return self.output / f"{self.experiment.name}-{self.scale}{kept}{ending}"
+        """Where a table or a figure goes: of other instances or windows (`INSTANCE_OPTIONS`) another one."""
+        asked = "".join(f"-{name}-{value}" for name, value in asked_options(search).items())
+        return self.output / f"{self.experiment.name}-{self.scale}{asked}{ending}"
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which opens the store itself."""

@@ -11,6 +11,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from docmt.analysis import Point, draw_curves, draw_points, read_curves
+from docmt.decoding.config import asked_options
 from docmt.experiments.contrastive import collect_contrastive, contrastive_lines, lines_of
 from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import state_of
@@ -75,10 +76,10 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     signatures = {m: scores[m]["signature"] for m in MEASURES for scores in all_scores if scores.get(m)}
     lines = [f"# {experiment.title}", "", f"Scale `{plan.scale}`, data `{data}`.", "", *_tables(rows)]
     lines += [f"- {MEASURES[measure]}: `{signature}`" for measure, signature in signatures.items()]
-    kept = "" if evaluation.search.keep == "auto" else f", windows translated as `keep: {evaluation.search.keep}`"
+    asked = "".join(f", `{name}: {value}`" for name, value in asked_options(evaluation.search).items())
     lines.append(
-        f"- test split, beam {evaluation.search.beam}{kept}; dev loss: the lowest, label-smoothed, nats per token (not "
-        "to be compared between systems that predict other marks beside the words)"
+        f"- test split, beam {evaluation.search.beam}{asked}; dev loss: the lowest, label-smoothed, nats per token "
+        "(not to be compared between systems that predict other marks beside the words)"
     )
     lines.append("- with several seeds: mean ± standard deviation")
     if backward := dict.fromkeys(row["variant"] for row in rows if any(run["reverse"] for run in row["runs"])):

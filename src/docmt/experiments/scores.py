@@ -13,8 +13,9 @@ import torch
 from docmt.checksums import checksum_of_file
 from docmt.data import ParallelStore, PreparedStore
 from docmt.decoding import SearchConfig, Translator, translate_documents
+from docmt.decoding.config import INSTANCE_OPTIONS, check_published_units
 from docmt.decoding.precision import computing_in
-from docmt.decoding.task import packed_units
+from docmt.decoding.task import instance_options, packed_units
 from docmt.errors import DocmtError
 from docmt.evaluation import (
     ContrastiveResult,
@@ -27,7 +28,6 @@ from docmt.evaluation import (
 )
 from docmt.evaluation.suite_items import Item
 from docmt.files import read_json, write_text
-from docmt.model.systems import Concat
 from docmt.progress import progress
 from docmt.training import TrainConfig
 from docmt.training.corpus import in_direction
@@ -81,9 +81,14 @@ class EvaluationConfig:
         }
         return None if self.suite is None else {**self.suite.facts, **how}
 
+    def __post_init__(self) -> None:
+        if self.metrics.unit == "instance":
+            check_published_units(self.search)
+
     def search_of(self, run: TrainConfig) -> SearchConfig:
-        """The search of a run: how windows are translated is nothing to a system without any."""
-        return self.search if isinstance(run.model.chosen, Concat) else replace(self.search, keep="auto")
+        """The search of a run, without the options of instances and windows that its system has not."""
+        others = INSTANCE_OPTIONS.keys() - instance_options(run.model.chosen)
+        return replace(self.search, **{name: getattr(SearchConfig, name) for name in others})
 
 
 def stored_scores(run: Path, config: EvaluationConfig) -> dict[str, Any] | None:

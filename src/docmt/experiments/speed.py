@@ -15,6 +15,7 @@ import torch
 from docmt.analysis import Point, draw_points
 from docmt.data import PreparedStore
 from docmt.decoding import Translator, translate_documents
+from docmt.decoding.config import asked_options
 from docmt.decoding.precision import computing_in
 from docmt.errors import DocmtError
 from docmt.experiments.experiment import Speed
@@ -125,7 +126,7 @@ class _Timed:
     """A model that is timed while it translates."""
 
     def __init__(self, run: PlannedRun, evaluation: EvaluationConfig) -> None:
-        self.precision, self.search = run.config.precision, evaluation.search_of(run.config)
+        self.precision, self.search = run.config.precision, replace(evaluation.search_of(run.config), instance_tokens=0)
         device = device_of(run.config)
         self.translator = Translator(run.config.run, device=device, search=self.search, precision=self.precision)
         model = self.model = self.translator.model
@@ -197,7 +198,7 @@ def speed_lines(plan: Plan, evaluation: EvaluationConfig) -> list[str]:
                 *(f"{published[column]:.2f}" if column in published else "" for column in columns),
             ]
         )
-    kept = "" if evaluation.search.keep == "auto" else f", keep {evaluation.search.keep}"
+    asked = "".join(f", {name} {value}" for name, value in asked_options(evaluation.search).items())
     documents = f"documents of {speed.sentences} sentences, {speed.documents} together (or as many as the split has)"
     return [
         f"## Speed: {escaped(speed.of)} against {escaped(speed.to)}",
@@ -206,7 +207,7 @@ def speed_lines(plan: Plan, evaluation: EvaluationConfig) -> list[str]:
         "",
         f"- how many times as many positions of the decoder it computes a second: the median of {speed.rounds} rounds "
         "and, in brackets, the least and the most; each round has both models and all windows in turn",
-        f"- {documents}, beam {evaluation.search.beam}{kept}, {facts['threads']} threads, {facts['device']}; the "
+        f"- {documents}, beam {evaluation.search.beam}{asked}, {facts['threads']} threads, {facts['device']}; the "
         "sentences of a window are those of translation alone",
         "- whole time has the search in it, forward passes are encoder and decoder alone, and processor time leaves "
         "out what other programs took",

@@ -40,7 +40,8 @@ def initialize_from(
     if differ(languages, theirs := load_languages(directory)):
         here = " to ".join(languages)
         _log.warning("%s translates from %s to %s, but this model is to translate from %s", directory, *theirs, here)
-    if started.chosen.positions is None and started.restarts != model.config.restarts:
+    free = all(own.chosen.positions is None for own in (started, model.config))
+    if free and started.restarts != model.config.restarts:
         _log.warning(
             "positions of %s %s, those of this model do not: --model.positions %s would agree",
             directory,
