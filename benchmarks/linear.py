@@ -138,26 +138,24 @@ def _update(settings: Settings, model: TranslationModel, tokens: int) -> Callabl
     return work
 
 
+@torch.inference_mode()
 def _decoding(settings: Settings, model: TranslationModel, tokens: int) -> Callable[[], int]:
-    """Greedy steps in a document of which so many tokens were translated."""
+    """Greedy steps in a document of which so many tokens were translated; what is done once a document is not timed."""
     reading = _documents(model, tokens, 1)
+    sentences, words = len(reading.source.sentences), reading.source.tokens[:1]
+    model.eval()
+    steps = Steps(model, model.memories(reading), [Row(range(sentences), [0] * sentences)], beams=1)
+    for cache in steps.views[0].caches:
+        if isinstance(cache, DocumentSelfCache):
+            _fill(cache, tokens)
 
     @torch.inference_mode()
     def work() -> int:
-        model.eval()
-        steps = Steps(model, memories, [Row(range(sentences), [0] * sentences)], beams=1)
-        for cache in steps.views[0].caches:
-            if isinstance(cache, DocumentSelfCache):
-                _fill(cache, tokens)
         for step in range(settings.steps):
             states = steps.read(words, torch.tensor([step % 23]), tokens + step, torch.tensor([sentences - 1]))
             steps.logits(states, 1.0)
         return settings.steps
 
-    sentences, words = len(reading.source.sentences), reading.source.tokens[:1]
-    model.eval()
-    with torch.inference_mode():
-        memories = model.memories(reading)
     return work
 
 

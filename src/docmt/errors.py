@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+USAGE_ERROR = 2
+"""Status of a process that ended with something that the user can mend."""
 INTERRUPTED = 130
 """Status of a process that Ctrl-C or SIGTERM ended."""
 LONGEST = 2000

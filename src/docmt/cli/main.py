@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
-from docmt.errors import INTERRUPTED, DocmtError, is_out_of_memory
+from docmt.errors import INTERRUPTED, USAGE_ERROR, DocmtError, is_out_of_memory
 from docmt.streams import show_log, silence, standard_streams, warn
 
 COMMANDS = {
@@ -26,7 +26,6 @@ COMMANDS = {
     "demo": "trains two small models on a synthetic corpus and shows what context gives",
     "completion": "completes commands and options in bash, zsh or fish",
 }
-USAGE_ERROR = 2
 OUT_OF_MEMORY = "out of memory: use smaller batches (--search.batch_tokens or --batches.batch_tokens)"
 
 

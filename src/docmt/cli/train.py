@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from docmt import training
 from docmt.cli.parsing import Parser, add_settings, make_parser, parse
 from docmt.cli.recipes import is_recipe
-from docmt.errors import INTERRUPTED, DocmtError, printable
+from docmt.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
 from docmt.streams import warn
 from docmt.training import TrainConfig
 
@@ -62,7 +63,11 @@ def parser() -> Parser:
 def run(arguments: Sequence[str]) -> int:
     """Trains a model in a run directory, or goes on with a run that was interrupted."""
     options = parse(parser(), _with_stored_recipe(list(arguments)), TrainConfig)
-    result = training.train(options.settings, resume=options.resume is not None)
+    try:
+        result = training.train(options.settings, resume=options.resume is not None)
+    except training.LostProcessError as error:
+        warn(f"error: {error}")
+        os._exit(USAGE_ERROR)  # at once: see LostProcessError
     if result.interrupted:
         if result.leads:
             run = shlex.quote(str(result.run))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Model, members_of
 from docmt.decoding.frame import Frame, OpenEnd
 from docmt.decoding.marks import Marks
 from docmt.decoding.rfa import RfaRules
 from docmt.errors import DocmtError
-from docmt.model.systems import Concat, Order
+from docmt.model.systems import Order
 from docmt.text import SpecialTokens
 
 Rules = type[Frame] | type[OpenEnd]
@@ -20,15 +18,13 @@ _RULES: dict[str, Rules] = {"frame": Frame, "open": OpenEnd}
 
 def order_of(model: Model, config: SearchConfig) -> Order:
     """The order of this search. Raises DocmtError for a published search of another order."""
-    system = model.system
-    if config.keep != "auto" and isinstance(system, Concat):
-        system = replace(system, keep=config.keep)
-    if config.compatibility == "rfa" and system.order != "in turn":
+    order = model.system.orders.get(config.keep, model.system.order)
+    if config.compatibility == "rfa" and order != "in turn":
         raise DocmtError(
             "search.compatibility rfa is for models that translate after their own earlier translations "
             "(search.keep or model.concat.keep prefix): choose none for this one"
         )
-    return system.order
+    return order
 
 
 def rules_of(model: Model, config: SearchConfig) -> Rules:

@@ -17,7 +17,7 @@ from docmt.decoding.ensemble import Model, common_needs, members_of
 from docmt.decoding.frame import WordIds
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, Reading
-from docmt.model.systems import Concat, Needs, System
+from docmt.model.systems import Needs, System
 from docmt.settings import MANY
 from docmt.text import SpecialTokens
 
@@ -202,7 +202,7 @@ def instance_options(system: System) -> set[str]:
     """Those of INSTANCE_OPTIONS that this system has."""
     carries = system.order == "documents" and system.rules == "frame"
     sees = system.order != "sentences" and not system.needs().shown
-    has = {"carry": carries, "instance_tokens": sees, "keep": isinstance(system, Concat)}
+    has = {"carry": carries, "instance_tokens": sees, "keep": bool(system.orders)}
     return {name for name, own in has.items() if own}
 
 

@@ -14,11 +14,15 @@ from pathlib import Path
 import torch
 from lightning_fabric import Fabric
 
-from docmt.errors import INTERRUPTED, DocmtError, printable
+from docmt.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
 from docmt.training.config import TrainConfig
 
-_ERROR = 2  # status of the command
 _LOOK_EVERY, _GRACE = 1.0, 5.0  # seconds between looks at the other processes, and before this one is ended for them
+
+
+class LostProcessError(DocmtError):
+    """Another process of the training has ended before its time. The connection to it is broken, in this process for
+    good: taking it down as the program ends may abort the program."""
 
 
 def will_lead() -> bool:
@@ -66,13 +70,13 @@ def start_fabric(config: TrainConfig) -> Fabric:
 def told_of_lost_processes(fabric: Fabric, run: Path) -> Iterator[None]:
     """Says what to do when another process of the training has ended before its time (killed, or by an error).
 
-    The connection to it breaks then, here or in what this process does next. Raises DocmtError.
+    The connection to it breaks then, here or in what this process does next. Raises LostProcessError.
     """
     try:
         yield
     except RuntimeError as error:  # gloo has no error of its own
         if fabric.world_size > 1 and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
-            raise DocmtError(_lost(run)) from error
+            raise LostProcessError(_lost(run)) from error
         raise
 
 
@@ -110,7 +114,7 @@ def end_with_the_first(processes: Sequence[subprocess.Popen[bytes]], run: Path) 
         os.write(2, f"docmt: error: {printable(_lost(run))}\n".encode())
     for process in processes:
         process.kill()
-    os._exit(_ERROR)
+    os._exit(USAGE_ERROR)
 
 
 def _failed(process: subprocess.Popen[bytes]) -> bool:

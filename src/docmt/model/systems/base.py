@@ -39,6 +39,11 @@ class System:
         return "sentences"
 
     @property
+    def orders(self) -> Mapping[str, Order]:
+        """The orders between which translation may choose, by the names that `search.keep` has for them."""
+        return {}
+
+    @property
     def rules(self) -> Rules:
         """What its translations may say next."""
         return "frame"

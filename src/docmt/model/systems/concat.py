@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -40,8 +41,13 @@ class Concat(Document):
 
     @property
     def order(self) -> Order:
-        """Window by window."""
-        return "windows" if self.keep == "last" else "in turn"
+        """Window by window, as `keep` says."""
+        return self.orders[self.keep]
+
+    @property
+    def orders(self) -> Mapping[str, Order]:
+        """By what `keep` may be."""
+        return {"last": "windows", "prefix": "in turn"}
 
     @property
     def rules(self) -> Rules:
