@@ -36,13 +36,8 @@ _VERSION = 1
 
 
 def is_unfinished(path: Path) -> bool:
-    """Whether something tells that this file, or others that were begun with it, are not complete."""
+    """Whether this file, or one of those that were begun with it, is not complete."""
     return any(place.exists() for place in Growing.places(target_of(path)))
-
-
-def is_there(path: Path) -> bool:
-    """Whether there is such a file, with something in it."""
-    return path.is_file() and bool(path.stat().st_size)
 
 
 class Growing:

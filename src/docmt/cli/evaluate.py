@@ -27,7 +27,6 @@ from docmt.cli.suites import add_suite_options, check_no_suite, evaluate_suites
 from docmt.cli.systems import compare_systems, read_references
 from docmt.cli.translating import check_no_model, translate_corpus
 from docmt.decoding import SearchConfig
-from docmt.decoding.config import check_published_units
 from docmt.documents.plain_text import write_text
 from docmt.errors import DocmtError, printable
 from docmt.evaluation import (
@@ -281,8 +280,6 @@ def _evaluate_model(options: Any) -> int:
     corpus = read_corpus(options.source, options.reference)
     references = read_references(options, corpus)
     names = [document_name(options.source, document) for document in corpus]
-    if options.metrics.unit == "instance":
-        check_published_units(options.search)
     found = translate_corpus(translator_of(options), corpus, options.metrics.unit, names)
     if options.output:
         write_text(options.output, lines_beside(options.source, corpus, found.hypotheses))

@@ -137,11 +137,12 @@ def _check_asked(plan: Plan, evaluation: experiments.EvaluationConfig) -> None:
     from docmt.decoding.task import instance_options  # torch takes a while to load
 
     had = {name for run in plan.runs for name in instance_options(run.config.model.chosen)}
-    for name in asked_options(evaluation.search).keys() - had:
-        raise DocmtError(
-            f"--search.{name} is for systems that {INSTANCE_OPTIONS[name]}, and no run of {plan.experiment.name} is of "
-            "one: leave it out"
-        )
+    for name in asked_options(evaluation.search):
+        if name not in had:
+            raise DocmtError(
+                f"--search.{name} is for systems that {INSTANCE_OPTIONS[name]}, and no run of {plan.experiment.name} "
+                "is of one: leave it out"
+            )
     if evaluation.suite is None and any(variant.line for variant in plan.experiment.variants.values()):
         raise DocmtError(
             f"{plan.experiment.name} shows right candidates over {plan.experiment.over}, and no test set is given: add "

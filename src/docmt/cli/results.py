@@ -23,8 +23,8 @@ WARNINGS = {
     "were joined, missing ones left empty",
     "length_limit": "sentences ended by the length limit, so that words may be missing (--max_length_ratio and "
     "--max_length_extra raise it)",
-    "long_source": "source sentences longer than an instance, each read as an "
-    "instance of its own, in which most systems see no context",
+    "long_source": "source sentences longer than an instance, each read as an instance of its own, in which most "
+    "systems see no context",
 }
 
 

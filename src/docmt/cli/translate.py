@@ -25,7 +25,7 @@ from docmt.documents.plain_text import GZIP_SUFFIX, STANDARD
 from docmt.documents.segmentation import knows_language
 from docmt.errors import DocmtError
 from docmt.files import cannot_write
-from docmt.growing import is_there, is_unfinished
+from docmt.growing import is_unfinished
 from docmt.progress import plain_lines
 from docmt.streams import tell, warn
 
@@ -158,7 +158,7 @@ def _still_to_do(outputs: dict[str, str]) -> dict[str, str]:
     """
     if any(is_unfinished(Path(output)) for output in outputs.values()):
         return outputs
-    if there := [output for output in outputs.values() if is_there(Path(output))]:
+    if there := [output for output in outputs.values() if Path(output).is_file() and Path(output).stat().st_size]:
         warn(
             f"{', '.join(there)}: there already, and nothing unfinished, so it stays as it is, whatever it was made "
             "from (without --resume it would be translated anew)"

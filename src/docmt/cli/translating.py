@@ -11,6 +11,7 @@ from docmt.cli.corpora import each_alone
 from docmt.cli.parsing import changed
 from docmt.cli.results import Report
 from docmt.decoding import SearchConfig
+from docmt.decoding.config import check_published_units
 from docmt.documents import Document, ParallelDocument
 from docmt.errors import INTERRUPTED, DocmtError
 from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, in_units
@@ -135,8 +136,11 @@ def translate_corpus(
 ) -> Translations:
     """Translates every document; one that cannot be translated does not stop the others.
 
-    unit: what is translated by itself, an instance or a document. names: of the documents, for messages.
+    unit: what is translated by itself, an instance or a document. names: of the documents, for messages. Raises
+    DocmtError for options of the search that mean nothing to such a unit.
     """
+    if unit == "instance":
+        check_published_units(translator.search)
     instances = [_instances(translator, document, unit) for document in corpus]
     sources = [in_units([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
     report = Report()

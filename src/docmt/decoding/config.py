@@ -110,8 +110,9 @@ def asked_options(search: SearchConfig) -> dict[str, Any]:
 
 def check_published_units(search: SearchConfig) -> None:
     """Raises DocmtError for options that mean nothing where the instances of training are translated one by one."""
-    for name in asked_options(search).keys() & {"carry", "instance_tokens"}:
-        raise DocmtError(
-            f"search.{name} has no meaning where the instances of training are translated one by one (metrics.unit "
-            "instance): leave it out, or choose unit document"
-        )
+    for name in ("carry", "instance_tokens"):
+        if name in asked_options(search):
+            raise DocmtError(
+                f"search.{name} has no meaning where the instances of training are translated one by one "
+                "(metrics.unit instance): leave it out, or choose unit document"
+            )

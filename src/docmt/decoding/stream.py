@@ -23,7 +23,7 @@ from docmt.decoding.frame import WordIds
 from docmt.decoding.orders import ORDERS
 from docmt.decoding.rules import order_of, rules_of
 from docmt.decoding.scoring import score_task
-from docmt.decoding.task import Task, drafts_at, filled_places
+from docmt.decoding.task import Task, batches_in_order, drafts_at, filled_places
 from docmt.decoding.translation import Reached
 from docmt.errors import DocmtError
 from docmt.text import SpecialTokens
@@ -197,13 +197,8 @@ class Stream:
         sorting them by length makes fewer batches, or what is searched together makes a difference."""
         if self._order == "sentences" or self._config.compatibility != "none":
             return [chunk]
-        lengths, batches, longest = self._task.lengths, [range(chunk.start, chunk.start)], 0
-        for i in chunk:
-            longest = max(longest, lengths[i])
-            if batches[-1] and longest * (len(batches[-1]) + 1) > self._config.batch_tokens:
-                batches.append(range(i, i))
-                longest = lengths[i]
-            batches[-1] = range(batches[-1].start, i + 1)
+        sizes = [(self._task.lengths[i], i) for i in chunk]
+        batches = [range(own[0], own[-1] + 1) for own in batches_in_order(sizes, self._config.batch_tokens)]
         return batches if len(batches) <= len(list(self._task.batches(chunk))) else [chunk]
 
     def _is_serial(self) -> bool:

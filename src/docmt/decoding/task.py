@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -208,11 +208,13 @@ def instance_options(system: System) -> set[str]:
 
 def check_instances(model: ModelConfig, search: SearchConfig) -> None:
     """Raises DocmtError for INSTANCE_OPTIONS that a model has not."""
-    for name in asked_options(search).keys() - instance_options(model.chosen):
-        raise DocmtError(
-            f"search.{name} is for systems that {INSTANCE_OPTIONS[name]}, not for this {model.system} model: leave it "
-            "out"
-        )
+    has = instance_options(model.chosen)
+    for name in asked_options(search):
+        if name not in has:
+            raise DocmtError(
+                f"search.{name} is for systems that {INSTANCE_OPTIONS[name]}, not for this {model.system} model: leave "
+                "it out"
+            )
     limit = None if model.restarts else model.position_limit
     if limit is not None and search.instance_tokens > limit + 1:
         raise DocmtError(
@@ -223,13 +225,18 @@ def check_instances(model: ModelConfig, search: SearchConfig) -> None:
 
 def batches_of(sizes: Sequence[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:
     """Numbers of things (size, number) of similar size, largest first, at most `batch_tokens` with padding."""
+    return batches_in_order(sorted(sizes, key=lambda item: -item[0]), batch_tokens)
+
+
+def batches_in_order(sizes: Iterable[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:
+    """Numbers of things (size, number) in this order, at most `batch_tokens` with padding."""
     batch: list[int] = []
     longest = 0
-    for size, number in sorted(sizes, key=lambda item: -item[0]):
+    for size, number in sizes:
+        longest = max(longest, size)
         if batch and longest * (len(batch) + 1) > batch_tokens:
             yield batch
-            batch = []
-        longest = size if not batch else longest
+            batch, longest = [], size
         batch.append(number)
     if batch:
         yield batch
