@@ -13,8 +13,17 @@ from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model_directory import load_model, load_model_tokenizer, save_model
 from docmt.text import BpeTokenizer
-from docmt.training.checkpoints import TrainingState, load_checkpoint, save_checkpoint, state_values
+from docmt.training.checkpoints import (
+    TrainingState,
+    optimizer_tensors,
+    read_state,
+    restore_optimizer,
+    save_checkpoint,
+    state_values,
+)
 from docmt.training.early_stopping import BestSoFar
+from docmt.training.tuning import trained
+from docmt.weights import load_weights
 
 SIZES = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 SPLIT = ["source_tokens.npy", "target_tokens.npy", "source_offsets.npy", "target_offsets.npy", "document_offsets.npy"]
@@ -37,18 +46,22 @@ def model(tmp_path, tokenizer):
     return tmp_path / "model"
 
 
-def trained():
+def trained_files():
+    """What a checkpoint holds after one update."""
     model = make_model()
     optimizer = torch.optim.Adam(model.parameters())
     sum(parameter.sum() for parameter in model.parameters()).backward()
     optimizer.step()
-    return model, optimizer
+    return {
+        "model.safetensors": model.state_dict(),
+        "optimizer.safetensors": optimizer_tensors(trained(model), optimizer),
+    }
 
 
 @pytest.fixture
 def checkpoint(tmp_path):
     state = TrainingState(BestSoFar(False, 1.5, 2, 0), data="1234", update=2, snapshots=[(1, 0.1)])
-    save_checkpoint(tmp_path / "last", *trained(), state_values(state))
+    save_checkpoint(tmp_path / "last", trained_files(), state_values(state))
     return tmp_path / "last"
 
 
@@ -78,7 +91,9 @@ def header_end(path):
 
 def open_checkpoint(directory):
     model = make_model()
-    return load_checkpoint(directory, model, torch.optim.Adam(model.parameters()))
+    load_weights(model, directory / "model.safetensors")
+    restore_optimizer(trained(model), torch.optim.Adam(model.parameters()), directory / "optimizer.safetensors")
+    return read_state(directory)
 
 
 def refused(read, path):

@@ -16,12 +16,24 @@ from docmt.errors import DocmtError
 from docmt.files import write_text
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model_directory import load_languages, load_model, save_model
-from docmt.text import DictionaryTokenizer, load_tokenizer, train_tokenizer
+from docmt.text import DictionaryTokenizer, PretrainedTokenizer, load_tokenizer, train_tokenizer
+from docmt.text.json_pieces import JsonPieces
+from docmt.text.pretrained import Vocabulary
+from docmt.text.spm_pieces import SpmPieces
 from docmt.training import TrainConfig
 from docmt.training.averaging import average_weights
-from docmt.training.checkpoints import TrainingState, load_checkpoint, save_checkpoint, state_values
+from docmt.training.checkpoints import (
+    TrainingState,
+    optimizer_tensors,
+    read_state,
+    restore_optimizer,
+    save_checkpoint,
+    state_values,
+)
 from docmt.training.early_stopping import BestSoFar
 from docmt.training.run_directory import RunDirectory
+from docmt.training.tuning import trained
+from docmt.weights import load_weights
 
 SIZES = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 TEXT = ["a few words of text", "a few more words of another text"] * 20
@@ -30,6 +42,16 @@ TEXT = ["a few words of text", "a few more words of another text"] * 20
 def make_model():
     torch.manual_seed(0)
     return TranslationModel(ModelConfig(system="sentence", vocabulary_size=280, **SIZES))
+
+
+def make_pretrained(folder):
+    """A tokenizer with the pieces of both libraries: those of the tokenizers that were trained here."""
+    data = {"source": folder / "model" / "tokenizer.json", "target": folder / "sentencepiece" / "tokenizer.model"}
+    symbols = (*["<s>", "<pad>", "</s>", "<unk>"], "a", None, None)
+    vocabulary = Vocabulary(symbols, frozenset(), tuple(range(len(symbols))))
+    kinds = {"source": JsonPieces, "target": SpmPieces}
+    pieces = {side: kinds[side](path.read_bytes(), vocabulary.words()) for side, path in data.items()}
+    return PretrainedTokenizer(dict.fromkeys(pieces, vocabulary), pieces, {})
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +70,16 @@ def sound(tmp_path_factory):
     optimizer = torch.optim.Adam(model.parameters())
     sum(parameter.sum() for parameter in model.parameters()).backward()
     optimizer.step()
-    save_checkpoint(run.last, model, optimizer, state_values(TrainingState(BestSoFar(False), update=1)))
+    files = {
+        "model.safetensors": model.state_dict(),
+        "optimizer.safetensors": optimizer_tensors(trained(model), optimizer),
+    }
+    save_checkpoint(run.last, files, state_values(TrainingState(BestSoFar(False), update=1)))
     sides = [(side, line) for line in TEXT for side in ("source", "target")]
     train_tokenizer("moses-bpe", sides, 282, ("en", "de")).save(folder / "moses")
     train_tokenizer("sentencepiece", TEXT, 279).save(folder / "sentencepiece")
     DictionaryTokenizer(["a", "b"], ["c"]).save(folder / "dictionary")
+    make_pretrained(folder).save(folder / "pretrained")
     return folder
 
 
@@ -64,7 +91,9 @@ def open_model(directory):
 
 def open_checkpoint(directory):
     model = make_model()
-    load_checkpoint(directory, model, torch.optim.Adam(model.parameters()))
+    load_weights(model, directory / "model.safetensors")
+    restore_optimizer(trained(model), torch.optim.Adam(model.parameters()), directory / "optimizer.safetensors")
+    read_state(directory)
     average_weights([directory / "model.safetensors"])
 
 
@@ -75,7 +104,7 @@ def open_run(directory):
 
 
 READERS = {"model": open_model, "store": PreparedStore.open, "run": open_run, "run/checkpoints/last": open_checkpoint}
-READERS |= dict.fromkeys(("moses", "sentencepiece", "dictionary"), load_tokenizer)
+READERS |= dict.fromkeys(("moses", "sentencepiece", "dictionary", "pretrained"), load_tokenizer)
 FILES = [
     *[("model", name) for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")],
     *[("store", "statistics.json"), ("store", "train/documents.json"), ("store", "tokenizer/tokenizer.json")],
@@ -84,6 +113,7 @@ FILES = [
     *[("run", "recipe.yaml"), ("run", "metrics.jsonl")],
     *[("moses", "moses.json"), ("moses", "tokenizer.json"), ("sentencepiece", "tokenizer.model")],
     *[("dictionary", "dictionary.txt"), ("dictionary", "source_dictionary.txt")],
+    *[("pretrained", name) for name in ("vocabulary.json", "source.json", "target.model")],
 ]
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in itertools.pairwise("abcdefgh")

@@ -275,7 +275,7 @@ def test_places_without_a_model_are_named(tmp_path):
 def test_a_full_disk_leaves_the_old_model(directory, tokenizer, monkeypatch):
     before = (directory / "model.safetensors").read_bytes()
 
-    def full(tensors, path):
+    def full(tensors, path, facts=None):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("docmt.weights.save_file", full)

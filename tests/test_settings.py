@@ -158,9 +158,9 @@ def reachable(settings):
 def test_every_number_of_every_command_has_a_finite_range(settings):
     for each in reachable(settings):
         kinds = typing.get_type_hints(each)
-        # (Each of the lengths is checked when the settings are made.)
+        # (Each of these is checked when the settings are made.)
         several = [name for name, kind in kinds.items() if {int, float} & set(typing.get_args(kind))]
-        assert set(several) <= {"instance_lengths"}
+        assert set(several) <= {"instance_lengths", "source_mark", "target_mark"}
         for name in [name for name, kind in kinds.items() if kind in (int, float)]:
             least, most = range_of(each, name)
             assert -math.inf < least <= getattr(each, name) <= most < math.inf

@@ -79,6 +79,22 @@ ONE_OF_EACH_ORDER = [
     "multihop",
 ]
 
+# Systems whose encoder has sizes and conventions of its own (families bert and roberta).
+_WIDE = {"family": "bert", "encoder_width": 24, "encoder_heads": 3, "encoder_feed_forward": 20}
+WIDE = {
+    f"{name}, bert": {**_WIDE, **SYSTEMS[name]}
+    for name in (
+        "global top",  # the decoder with pre-norm
+        "concat, linear, gates",
+        "group, linear over the document",
+        "context",
+        "context lstm",
+        "context, pre-norm",
+        "multihop over the source",
+        "hierarchical on both sides",
+    )
+}
+
 # Systems whose sentences are joined by one mark (family rfa).
 JOINED = {
     "softmax, keep last, rfa": {"family": "rfa", **SYSTEMS["concat, keep last"]},
@@ -90,3 +106,19 @@ JOINED = {
         "linear": Linear(features=5, cross_features=7, gate="average", gate_start=0.5),
     },
 }
+
+CONVENTIONS = {
+    "relative positions, gated": {"position_encoding": "relative", "relative_buckets": 8, "relative_distance": 9}
+    | {"activation": "gated_silu", "normalization": "pre"},
+    "wide heads, own output": {"head_width": 10, "output": "own", "scale_embeddings": False},
+    "scaled output": {"output": "scaled", "activation": "gelu_tanh"},
+    "exact join": {"group": Group(join="exact")},
+    "mbart50": {"family": "mbart50", "source_mark": [21], "target_mark": [22]},
+    "mbart50, keep prefix": {"family": "mbart50", "source_mark": [21], "target_mark": [22], "system": "concat"}
+    | {"concat": Concat(sentences=3, keep="prefix")},
+    "bart, hierarchical": {"family": "bart", **hierarchical(side="both")},
+    "t5, hierarchical": {"family": "t5", **hierarchical(side="encoder")},
+    "marian": {"family": "marian"},
+    "t5": {"family": "t5", "position_encoding": "relative", "normalization": "pre", "target_mark": [21, 22]},
+}
+"""Models in the conventions of other families."""

@@ -85,8 +85,10 @@ class ModelCard:
             front += ["language:", *(f"- {code}" for code in dict.fromkeys(languages))]
         pair = " to ".join(languages) if len(languages) == 2 else "languages not recorded"
         size = f"{parameters / 1e6:.1f} million parameters"
-        lines = [*front, "---", "", f"# {self.title}", "", f"System `{config.system}`, {size}, {pair}.", ""]
-        lines += ["Use it with `docmt translate DIRECTORY FILE`.", ""]
+        what, use = f"System `{config.system}`", "Use it with `docmt translate DIRECTORY FILE`."
+        if is_encoder(config):
+            what, use = "An encoder", "Start a training from it with `docmt train --initialize_from DIRECTORY`."
+        lines = [*front, "---", "", f"# {self.title}", "", f"{what}, {size}, {pair}.", "", use, ""]
         for heading, facts in (("Data", self.data), ("Training", self.training)):
             if facts:
                 lines += [f"## {heading}", "", *(f"- {_readable(key)}: {value}" for key, value in facts.items()), ""]
@@ -123,6 +125,24 @@ def save_model(
             copy_model(drafter, temporary / DRAFTER_FOLDER)
 
 
+def save_encoder(
+    directory: Path, config: ModelConfig, weights: Mapping[str, Tensor], tokenizer: Tokenizer, card: ModelCard
+) -> None:
+    """Writes a directory with an encoder alone, for trainings to start from, complete or not at all.
+
+    config: with the sizes of the encoder, and without a vocabulary of the target. Raises DocmtError when it cannot be
+    written.
+    """
+    with atomic_directory(directory) as temporary:
+        save_tensors(temporary / WEIGHTS_FILE, weights)
+        _describe(temporary, config, sum(tensor.numel() for tensor in weights.values()), tokenizer, card)
+
+
+def is_encoder(config: ModelConfig) -> bool:
+    """Whether this is the stored config of an encoder alone."""
+    return not config.vocabulary_size and config.source_vocabulary_size > 0
+
+
 def copy_model(directory: Path, folder: Path) -> None:
     """Copies what a model directory consists of into a folder (not atomic), and how it drafts, if it does.
 
@@ -139,17 +159,20 @@ def copy_model(directory: Path, folder: Path) -> None:
 
 def describe_model(folder: Path, model: TranslationModel, tokenizer: Tokenizer, card: ModelCard) -> None:
     """Writes what makes a folder with weights a model directory: config, tokenizer and card (not atomic)."""
+    _describe(folder, model.config, sum(parameter.numel() for parameter in model.parameters()), tokenizer, card)
+
+
+def _describe(folder: Path, model: ModelConfig, parameters: int, tokenizer: Tokenizer, card: ModelCard) -> None:
     config: dict[str, Any] = {
         "docmt_version": DOCMT_VERSION,
         "source_language": card.source_language,
         "target_language": card.target_language,
-        "model": asdict(model.config),
+        "model": asdict(model),
     }
     config[ENTRY] = {_ARCHITECTURE: _architecture(config["model"]), **checksums(folder, [WEIGHTS_FILE])}
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tokenizer.save(folder)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    text = card.markdown(model.config, parameters).encode("utf-8", "backslashreplace")  # names of files are in it
+    text = card.markdown(model, parameters).encode("utf-8", "backslashreplace")  # names of files are in it
     (folder / CARD_FILE).write_bytes(text)
 
 
@@ -191,10 +214,9 @@ def load_model(directory: Path | str, device: torch.device | str = "cpu") -> Tra
     device = choose_device(device)
     found = find_model(directory)
     model = model_without_weights(load_model_config(found), found / WEIGHTS_FILE)
-    model.to_empty(device=device)
-    load_weights(model, found / WEIGHTS_FILE)
+    load_weights(model, found / WEIGHTS_FILE, assign=True)
     tell_if_unfinished(Path(directory), found)
-    return model.eval()
+    return model.to(device).eval()
 
 
 def model_without_weights(config: ModelConfig, path: Path) -> TranslationModel:
@@ -209,12 +231,20 @@ def model_without_weights(config: ModelConfig, path: Path) -> TranslationModel:
     return model
 
 
-def model_on_meta(config: ModelConfig, names: Collection[str], has: str, asks: str, advice: str) -> TranslationModel:
+def model_on_meta(
+    config: ModelConfig,
+    names: Collection[str],
+    has: str,
+    asks: str,
+    advice: str,
+    stacks: Sequence[str] = ("encoder", "decoder"),
+) -> TranslationModel:
     """The model without memory for its weights, which has as many layers as there are weights for by these names.
 
     Raises DocmtError, beginning with `has`, if it has not: a short file may ask for more layers than can be built.
     """
-    for side, wanted in (("encoder", config.filled().encoder_layers), ("decoder", config.filled().decoder_layers)):
+    for side in stacks:
+        wanted = getattr(config.filled(), f"{side}_layers")
         found = len({name.split(".")[1] for name in names if name.startswith(f"{side}.") and name.count(".") > 1})
         if found != wanted:
             raise DocmtError(f"{has} {found} layers of the {side} where {asks} {wanted}: {advice}")
@@ -271,15 +301,19 @@ def load_model_tokenizer(directory: Path | str) -> Tokenizer:
 
 
 @while_replaced
-def load_model_config(directory: Path | str) -> ModelConfig:
-    """The architecture stored in a model directory. Raises DocmtError if the file is missing or not understood."""
+def load_model_config(directory: Path | str, *, encoders: bool = False) -> ModelConfig:
+    """The architecture stored in a model directory, or if asked for in that of an encoder alone (see `is_encoder`).
+
+    Raises DocmtError if the file is missing or not understood.
+    """
     path = find_model(directory) / CONFIG_FILE
     values = read_json(path)
     if not isinstance(values.get("model"), dict):
         raise DocmtError(f'{path} has no entry "model": copy the model directory again')
     try:
         config = ModelConfig.from_dict(values["model"])
-        check_number("model.vocabulary_size", config.vocabulary_size, (SpecialTokens.count, MANY))
+        if not is_encoder(config):
+            check_number("model.vocabulary_size", config.vocabulary_size, (SpecialTokens.count, MANY))
     except (DocmtError, TypeError, ValueError) as error:
         written_by = values.get("docmt_version", "an unknown version")
         raise DocmtError(
@@ -291,6 +325,11 @@ def load_model_config(directory: Path | str) -> ModelConfig:
         raise DocmtError(
             f"{path} was changed after the model was written, in what its weights mean (only {', '.join(sorted(FREE))} "
             f'may be): copy it again; if it was changed on purpose, remove "{ENTRY}" from it'
+        )
+    if is_encoder(config) and not encoders:
+        raise DocmtError(
+            f"{directory} is an encoder alone, which translates nothing: start a training from it (`docmt train "
+            f"--initialize_from {directory}`)"
         )
     return config
 

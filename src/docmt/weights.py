@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save, save_file
+from safetensors.torch import save, save_file
 from torch import Tensor, nn
 
 from docmt.checksums import check_beside
@@ -22,16 +22,20 @@ WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
 STATE_FILE = "state.json"
 """Describes the files of a checkpoint as config.json does those of a model directory."""
+_PART = 1 << 26  # bytes of a tensor that are copied at a time
 _NUMBERS = ("F32", "F16", "BF16", "F64")  # kinds of weights, in the words of safetensors
 
 
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Copies the tensors of a safetensors file into `model`.
+def load_weights(model: nn.Module, path: Path, assign: bool = False) -> None:
+    """Copies the tensors of a safetensors file into `model`, or makes them its own (`assign`), float32 on the CPU.
 
     Raises DocmtError if the file is missing or damaged, or has other names or shapes than the model.
     """
     check_shapes(model, read_shapes(path), path)
-    model.load_state_dict(_checked_tensors(path))
+    tensors = _checked_tensors(path)
+    if assign:
+        tensors = {name: tensor.float() for name, tensor in tensors.items()}
+    model.load_state_dict(tensors, assign=assign)
 
 
 def read_shapes(path: Path) -> dict[str, list[int]]:
@@ -69,17 +73,17 @@ def check_shapes(model: nn.Module, shapes: Mapping[str, Sequence[int]], path: Pa
         )
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, str] | None = None) -> None:
     """Writes a safetensors file (not atomic: for use inside of `atomic_path` and `atomic_directory`).
 
-    Raises OSError when the system refuses.
+    facts: what the file says of itself, for libraries that ask. Raises OSError when the system refuses.
     """
     try:
         contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
         if _is_text(path):
-            save_file(contiguous, path)
+            save_file(contiguous, path, facts)
         else:
-            path.write_bytes(save(contiguous))
+            path.write_bytes(save(contiguous, facts))
     except SafetensorError as error:  # how the library reports a full disk, among others
         number = re.search(r"os error (\d+)", str(error))
         raise OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error)) from error
@@ -115,8 +119,26 @@ def check_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a safetensors file, on the CPU. Raises DocmtError if it is missing or damaged."""
     check_regular(path)
-    with _reading(path), _openable(path) as name:
-        return load_file(name)
+    with _reading(path), _openable(path) as place:
+        with safe_open(place, framework="pt") as file:
+            names = list(file.keys())
+        return {name: _copied(place, name) for name in names}
+
+
+def _copied(path: Path, name: str) -> Tensor:
+    """A tensor of the file in memory of its own.
+
+    The file is opened anew for every part of it: what was read of it would stay in memory beside the copy.
+    """
+    with safe_open(path, framework="pt") as file:
+        whole = file.get_tensor(name)
+        if whole.nbytes <= _PART:
+            return whole.clone()
+        made, rows = torch.empty_like(whole), max(_PART * len(whole) // whole.nbytes, 1)
+    for first in range(0, len(made), rows):
+        with safe_open(path, framework="pt") as file:
+            made[first : first + rows] = file.get_slice(name)[first : first + rows]
+    return made
 
 
 @contextmanager

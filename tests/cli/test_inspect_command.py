@@ -37,6 +37,7 @@ def test_what_a_model_is(run, tmp_path):
     assert any(line.startswith("updates ") for line in lines)
     facts = json.loads((tmp_path / "facts.json").read_text())
     parameters = sum(own.numel() for own in load_model(run).parameters())
+    assert facts["weights"] == {name: list(own.shape) for name, own in load_model(run).named_parameters()}
     assert facts["parameters"]["all"] == parameters == sum(facts["parameters"].values()) - parameters
     assert (facts["system"], facts["config"]["width"], facts["training"]["updates"]) == ("group", 16, "100")
     assert facts["run"]["updates"] == 100 and facts["run"]["best_dev_loss"] > 0

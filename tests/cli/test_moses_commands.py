@@ -119,7 +119,7 @@ def test_files_are_scored_by_protocols_over_documents(corpus, protocol):
 
 def test_a_ready_tokenizer_is_for_its_languages_in_their_order(moses_run, corpus, tmp_path):
     arguments = [
-        *("prepare", "--store", tmp_path / "s", "--tokenizer_directory", moses_run / "model"),
+        *("prepare", "--store", tmp_path / "s", "--tokenizer", moses_run / "model"),
         *("--train", corpus / "dev.de", corpus / "dev.en"),
     ]
     message = r"the tokenizer in \S+ is for en to de; set --source_language and --target_language to these codes"

@@ -22,7 +22,8 @@ from docmt.data import (
     instance_lengths,
     read_source,
 )
-from docmt.model.packed import SentenceFrame, pack
+from docmt.model.frame import SentenceFrame
+from docmt.model.packed import pack
 from docmt.model.spans import Spans
 from docmt.model.systems import Needs
 from docmt.text import SpecialTokens
@@ -174,14 +175,14 @@ def test_collate_with_sentences_before_by_hand(store: ParallelStore) -> None:
     assert batch.reading.target.tokens.tolist() == [0, 23, 24, 2, 0, 21, 22, 2]
     assert batch.reading.aligned.tolist() == [0, 2]
     assert batch.labels.tolist() == [23, 24, 2, 28, 21, 22, 2, 28]
-    alone = read_source(source, instances, [2, 1], SpecialTokens(30), SentenceFrame())
+    alone = read_source(source, instances, [2, 1], SentenceFrame())
     assert torch.equal(alone.source.tokens, batch.reading.source.tokens)
     assert alone.target is None and alone.aligned.tolist() == [0, 2]
 
 
 def test_collate_in_another_frame_by_hand(store: ParallelStore) -> None:
     """Sentences that only close; decoder input that only opens; `</s>` is the last label of each sentence."""
-    frame = SentenceFrame(source_opens=False, target_goes_on=False)
+    frame = SentenceFrame.written("w </s>", "<s> w")
     source, target, instances = cut_store(store)
     batch = collate(source, target, instances, [0, 1], SpecialTokens(30), frame)
     assert batch.reading.source.tokens.tolist() == [10, 11, 2, 12, 2, 13, 14, 15, 2]
@@ -193,7 +194,7 @@ def test_collate_in_another_frame_by_hand(store: ParallelStore) -> None:
 
 def test_collate_of_joined_sentences_by_hand(store: ParallelStore) -> None:
     """One mark between two sentences of an instance; decoder input begins with `</s>`, and labels end with it."""
-    frame = SentenceFrame(source_opens=False, target_goes_on=False, joined=True)
+    frame = SentenceFrame.written("w </s>", "<s> w", joined=True)
     source, target, instances = cut_store(store)
     batch = collate(source, target, instances, [0, 1], SpecialTokens(30), frame)
     assert batch.reading.source.tokens.tolist() == [10, 11, 0, 12, 2, 13, 14, 15, 2]
@@ -229,8 +230,8 @@ def test_drafts_and_references_lie_beside_every_source_sentence(store: ParallelS
     assert len(expected.sentences) == len(batch.reading.source.sentences)
     plain = collate(source, target, instances, [1, 0, 3], specials, frame)
     assert plain.reading.drafts is None and plain.reading.references is None
-    marks = SentenceFrame(source_opens=False)
-    alone = read_source(source, instances, [1], specials, marks, drafts)
+    marks = SentenceFrame(source_opens=())
+    alone = read_source(source, instances, [1], marks, drafts)
     assert alone.drafts is not None and alone.drafts.tokens.tolist() == [5, 6, 7, 2, 2]
 
 

@@ -101,7 +101,7 @@ def test_statistics_by_hand(config: PrepareConfig, tmp_path: Path) -> None:
             config,
             train=[tmp_path / "small.jsonl"],
             dev=[],
-            tokenizer_directory=tmp_path / "bytes",
+            tokenizer=str(tmp_path / "bytes"),
             instance_tokens=10,
         )
     )
@@ -141,14 +141,14 @@ def test_the_tokenizer_sees_both_sides_of_train_only(config: PrepareConfig, kind
 
 def test_a_tokenizer_that_is_there_already(config: PrepareConfig, tmp_path: Path) -> None:
     first = prepare(config)
-    again = prepare(changed(config, store=tmp_path / "two", tokenizer_directory=config.store / "tokenizer"))
+    again = prepare(changed(config, store=tmp_path / "two", tokenizer=str(config.store / "tokenizer")))
     assert again.split("dev").source_tokens.tolist() == first.split("dev").source_tokens.tolist()
     spm = SentencePieceTokenizer.train([s for document in corpus(60, 1) for s in document], 320)
     spm.save(tmp_path / "spm")
     third = prepare(changed(config, store=tmp_path / "three", sentencepiece_model=tmp_path / "spm" / "tokenizer.model"))
     assert third.tokenizer.kind == "sentencepiece" and third.statistics.vocabulary_size == 320
     # a store can be replaced with its own tokenizer
-    replaced = prepare(changed(config, tokenizer_directory=config.store / "tokenizer", overwrite=True))
+    replaced = prepare(changed(config, tokenizer=str(config.store / "tokenizer"), overwrite=True))
     assert replaced.statistics == first.statistics
 
 
@@ -224,7 +224,7 @@ def test_impossible_configurations(config: PrepareConfig, tmp_path: Path) -> Non
     with pytest.raises(DocmtError, match="--test names 3 files"):
         changed(config, test=[tmp_path] * 3)
     with pytest.raises(DocmtError, match="give one of them"):
-        changed(config, tokenizer_directory=tmp_path, sentencepiece_model=tmp_path)
+        changed(config, tokenizer=str(tmp_path), sentencepiece_model=tmp_path)
     with pytest.raises(DocmtError, match="instance_tokens is 2"):
         changed(config, instance_tokens=2)
     for size in (-1, 1_000_001, 10**30):

@@ -10,6 +10,7 @@ from docmt.decoding.ensemble import common_needs, members_of
 from docmt.decoding.frame import Row
 from docmt.decoding.marks import Marks
 from docmt.model import ModelConfig, Reading, TranslationModel, pack
+from docmt.model.frame import SentenceFrame
 from docmt.text import SpecialTokens
 
 SPECIALS = SpecialTokens(vocabulary_size=30)
@@ -188,7 +189,8 @@ def greedy(model, piece, config):
 
 def words_of(said):
     """The sentences of a whole stream; one of joined sentences has no <eod>."""
-    return Marks(SPECIALS, joined=said[-1] != SPECIALS.eod).split(said, [0.0] * len(said))[0]
+    joined = SentenceFrame.written("w </s>", "<s> w", joined=True)
+    return Marks(SPECIALS, SentenceFrame() if said[-1] == SPECIALS.eod else joined).split(said, [0.0] * len(said))[0]
 
 
 def plainly_translated(model, document, find):

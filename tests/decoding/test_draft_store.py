@@ -251,7 +251,7 @@ def test_models_that_cannot_draft(store, folder, tmp_path):
     files = {"train": [folder / "dev.jsonl"], "vocabulary_size": 265}
     other = prepare(PrepareConfig(store=tmp_path / "other", **files)).tokenizer
     models = {
-        "another tokenizer than what is to read its drafts: .*--tokenizer_directory": save(tmp_path / "words", other),
+        "another tokenizer than what is to read its drafts: .*--tokenizer": save(tmp_path / "words", other),
         "translates from de to en, but the store .* is from en to de: draft with a model of this direction": save(
             tmp_path / "reverse", store.tokenizer, languages=("de", "en")
         ),

@@ -32,17 +32,19 @@ from docmt.decoding.task import Task
 from docmt.errors import DocmtError
 from docmt.model import pack
 from docmt.model.systems import Concat, Needs
-from variants import FRAMED, JOINED, ONE_OF_EACH_ORDER, SYSTEMS, context, hierarchical, multihop
+from variants import CONVENTIONS, FRAMED, JOINED, ONE_OF_EACH_ORDER, SYSTEMS, WIDE, context, hierarchical, multihop
 
 # Other marks around sentences, with the systems that the family has.
 PLAIN = {**SYSTEMS, **JOINED}
 WITH_FAMILIES = {
     **PLAIN,
+    **CONVENTIONS,
     "sentence, thumt": {"family": "thumt", "system": "sentence"},
     "context, thumt": {"family": "thumt", **context(branch="published")},
     "context lstm, thumt": {"family": "thumt", **context(representation="bilstm")},
     "multihop, thumt": {"family": "thumt", **multihop()},
     "hierarchical, thumt": {"family": "thumt", **hierarchical()},
+    **WIDE,
 }
 
 

@@ -83,7 +83,7 @@ def test_what_is_prepared_and_what_is_left_out_is_all(cases, run, tmp_path):
         for file, data in zip(files, random_lines(chance), strict=True):
             file.write_bytes(data)
         place = tmp_path / f"store{number}"
-        ready = ["--tokenizer_directory", run / "model"]
+        ready = ["--tokenizer", run / "model"]
         outcome = keeps_to_the_contract("prepare", "--store", place, "--train", *files, *ready)
         assert place.exists() == (outcome.status == 0)
         if outcome.status == 2:

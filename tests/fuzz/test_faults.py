@@ -155,7 +155,7 @@ PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 @pytest.mark.parametrize(
     ("variables", "command"),
     [
-        (PLAIN, ["prepare", "--store", "s", "--train", "a.jsonl", "--tokenizer_directory"]),
+        (PLAIN, ["prepare", "--store", "s", "--train", "a.jsonl", "--tokenizer"]),
         ({"PYTHONIOENCODING": "ascii"}, ["translate", "wört.txt", "-o", "out.txt", *QUICK]),
     ],
 )

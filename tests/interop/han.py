@@ -17,7 +17,7 @@ from torch import nn
 
 from docmt.model import ModelConfig, Packed, Reading, TranslationModel, pack
 from docmt.model import transformer as transformer_module
-from docmt.model.packed import SentenceFrame
+from docmt.model.frame import SentenceFrame
 from docmt.model.parts import Head, Parts, token_embedding
 from docmt.model.systems import Hierarchical
 from docmt.model.view import FullView
@@ -59,7 +59,9 @@ class TheirFrame(SentenceFrame):
 
 
 class HanParts(Parts):
-    frame = TheirFrame(source_opens=False, target_goes_on=False)
+    def __init__(self, sizes):
+        super().__init__(sizes)
+        self.frame = TheirFrame(source_opens=(), target_closes=False, goes_on=False)
 
     def norm(self):
         return TheirNorm(self.sizes.width)
@@ -132,7 +134,7 @@ def read_json(variant, file):
 
 def load(variant, monkeypatch):
     """docmt's model of a variant with their weights."""
-    monkeypatch.setitem(transformer_module.FAMILIES, "docmt", HanParts)
+    monkeypatch.setattr(transformer_module, "Parts", HanParts)
     theirs, side = arguments(variant), OFFERED[variant]
     options = {"system": "sentence"}
     if side:

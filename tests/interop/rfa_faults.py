@@ -70,7 +70,7 @@ def put_in(monkeypatch, model, source):
             padding = self.features.salience(self.split(self.key(states_of_padding(model, source))))
             factor = (most - most.maximum(padding.masked_fill(~padded[:, None], -torch.inf))).exp()
         states = (states * factor[..., None, None]).repeat_interleave(pattern.queries.lengths, dim=0)
-        return read_linear(self.asked(x)[..., None, :], states, floor)[..., 0, :].flatten(-2)
+        return read_linear(self.asked_features(x)[..., None, :], states, floor)[..., 0, :].flatten(-2)
 
     monkeypatch.setattr(LinearAttention, "over", over)
     monkeypatch.setattr(linear_attention, "Fading", FaultyFading)

@@ -165,7 +165,7 @@ def searched(model, documents, config):
     offsets = np.cumsum([0, *map(len, documents)])
     instances = zhang.cut(reading.lengths, None, offsets, model.system.needs(), limit=10**6)
     specials = SpecialTokens(model.config.vocabulary_size)
-    source = zhang.read_source(reading, instances, range(len(instances)), specials, model.parts.frame)
+    source = zhang.read_source(reading, instances, range(len(instances)), model.parts.frame)
     rows = [Row([int(number)], [len(words)]) for number, words in enumerate(s for d in documents for s in d)]
     memories = model.memories(source)
     together = search(model, memories, rows, specials, config)

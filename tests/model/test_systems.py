@@ -10,7 +10,7 @@ import torch
 
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, Packed, Reading, Spans, TranslationModel, attend, pack
-from docmt.model.packed import SentenceFrame
+from docmt.model.frame import SentenceFrame
 from docmt.model.sizes import Linear
 from docmt.model.systems import SYSTEMS as KINDS
 from docmt.model.systems import Concat, Context, Group
@@ -336,7 +336,7 @@ OTHER_OPTIONS = {
     "group": {
         "encoder_layers": 1, "decoder_layers": 0, "cross_layers": 1, "top": "global", "self_locality": False,
         "cross_locality": False, "gate_bias": 1.5, "global_from": "local",
-        "global_attention": "linear",
+        "global_attention": "linear", "join": "exact",
     },
     "concat": {"sentences": 7, "loss": "last", "keep": "prefix", "attention": "linear"},
     "context": {
@@ -509,7 +509,7 @@ def _tensors(value, depth=0):
             yield from _tensors(part, depth + 1)
 
 
-DOCMT, THUMT = SentenceFrame(), SentenceFrame(source_opens=False, target_goes_on=False)
+DOCMT, THUMT = SentenceFrame(), SentenceFrame.written("w </s>", "<s> w")
 
 
 def contexts_of(documents, count, frame):

@@ -14,9 +14,10 @@ from docmt.model import TranslationModel
 from docmt.model_directory import load_model
 from docmt.training import StopConfig, train
 from docmt.training.averaging import average_weights
-from docmt.training.checkpoints import _restore_optimizer, finish_interrupted_swaps, save_checkpoint
+from docmt.training.checkpoints import finish_interrupted_swaps, optimizer_tensors, restore_optimizer, save_checkpoint
 from docmt.training.corpus import fit_model_config
 from docmt.training.initialize import initialize_from
+from docmt.training.tuning import trained
 
 
 @pytest.fixture
@@ -168,7 +169,7 @@ def test_starting_from_unfit_models_is_refused(finished, change, store):
     ):
         initialize_from(wider, finished.run, store.tokenizer)
     tokenizer = type(store.tokenizer).train(["other words than those"] * 3, 263)
-    with pytest.raises(DocmtError, match=r"another vocabulary .*docmt prepare --tokenizer_directory"):
+    with pytest.raises(DocmtError, match=r"another vocabulary .*docmt prepare --tokenizer"):
         initialize_from(wider, finished.run, tokenizer)
 
 
@@ -257,15 +258,20 @@ def small_model():
     return model, torch.optim.Adam(parameter for parameter in model.parameters() if parameter.requires_grad)
 
 
+def restore_anew(path):
+    model, optimizer = small_model()
+    restore_optimizer(trained(model), optimizer, path)
+
+
 def test_the_optimizer_of_a_partly_frozen_model(tmp_path):
     """All parameters were counted, frozen ones too: every resume said that the file is not complete."""
     model, optimizer = small_model()
     model[1](model[0](torch.ones(2))).sum().backward()  # the last layer has no gradient yet
     optimizer.step()
-    save_checkpoint(tmp_path / "last", model, optimizer, {})
+    save_checkpoint(tmp_path / "last", {"optimizer.safetensors": optimizer_tensors(trained(model), optimizer)}, {})
     path = tmp_path / "last" / "optimizer.safetensors"
     other, restored = small_model()
-    _restore_optimizer(other, restored, path)
+    restore_optimizer(trained(other), restored, path)
     assert len(restored.state) == 4
     for ours, theirs in zip(model[1].parameters(), other[1].parameters(), strict=True):
         assert optimizer.state[ours].keys() == restored.state[theirs].keys()
@@ -278,10 +284,10 @@ def test_the_optimizer_of_a_partly_frozen_model(tmp_path):
     for name in ("1.weight.step", "2.bias.exp_avg"):
         save_file({key: value for key, value in tensors.items() if key != name}, path)
         with pytest.raises(DocmtError, match=rf"is not complete \({name} is missing\)"):
-            _restore_optimizer(*small_model(), path)
+            restore_anew(path)
     save_file({**tensors, "0.weight.exp_avg": torch.zeros(3, 2)}, path)
     with pytest.raises(DocmtError, match="does not fit the model"):
-        _restore_optimizer(*small_model(), path)
+        restore_anew(path)
 
 
 def test_a_checkpoint_of_another_model_is_noticed_when_a_run_goes_on(config):

@@ -34,6 +34,7 @@ def outcome(function, states, embedding, labels, smoothing):
 @pytest.mark.parametrize("chunk", [7, 45, 512])
 def test_values_and_gradients_are_those_of_torch(tensors, smoothing, chunk, monkeypatch):
     monkeypatch.setattr(objective, "_CHUNK", chunk)
+    monkeypatch.setattr(objective, "_ROWS", 32 if chunk == 7 else 2**16)
     states, embedding, labels = tensors
     loss, nll, *gradients = outcome(smoothed_cross_entropy, *tensors, smoothing)
     logits = F.linear(states, embedding)
@@ -42,6 +43,19 @@ def test_values_and_gradients_are_those_of_torch(tensors, smoothing, chunk, monk
     torch.testing.assert_close(nll, F.cross_entropy(logits, labels, reduction="sum"), rtol=1e-5, atol=1e-5)
     expected_gradients = torch.autograd.grad(3 * expected, (states, embedding))
     for ours, theirs in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_a_bias_counts_and_is_not_trained(tensors):
+    states, embedding, labels = tensors
+    bias = torch.randn(70)
+    loss, nll = smoothed_cross_entropy(states, embedding, labels, 0.1, bias)
+    gradients = torch.autograd.grad(loss, (states, embedding))
+    logits = F.linear(states, embedding, bias)
+    expected = F.cross_entropy(logits, labels, label_smoothing=0.1, reduction="sum")
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(nll, F.cross_entropy(logits, labels, reduction="sum"), rtol=1e-5, atol=1e-5)
+    for ours, theirs in zip(gradients, torch.autograd.grad(expected, (states, embedding)), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
@@ -83,6 +97,16 @@ def test_no_gradients_are_computed_in_validation(tensors):
         loss, nll = smoothed_cross_entropy(*tensors, 0.1)
     assert not loss.requires_grad
     assert not nll.requires_grad
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_a_frozen_side_leaves_the_gradients_of_the_other_as_they_are(tensors, frozen):
+    *sides, labels = tensors
+    loss, _ = smoothed_cross_entropy(*sides, labels, 0.1)
+    expected = torch.autograd.grad(loss, sides)[1 - frozen]
+    sides[frozen] = sides[frozen].detach()
+    loss, _ = smoothed_cross_entropy(*sides, labels, 0.1)
+    assert torch.equal(torch.autograd.grad(loss, sides[1 - frozen])[0], expected)
 
 
 def test_huge_logits_stay_finite():

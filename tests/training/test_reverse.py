@@ -35,7 +35,7 @@ def exchanged(store, tmp_path_factory):
         lines = [{"id": id, "source": target, "target": source} for id, source, target in documents]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         splits[name] = [path]
-    settings = {"source_language": "yy", "target_language": "xx", "tokenizer_directory": store.directory / "tokenizer"}
+    settings = {"source_language": "yy", "target_language": "xx", "tokenizer": str(store.directory / "tokenizer")}
     return prepare(PrepareConfig(store=folder / "store", **settings, **splits))
 
 

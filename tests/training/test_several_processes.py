@@ -10,11 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
+from runs import metrics
+from safetensors.torch import load_file
 
 from docmt.checksums import ENTRY
 from docmt.errors import DocmtError
-from docmt.training import train
+from docmt.training import ObjectiveConfig, train
 
 GOES_ON = "go on from the last checkpoint with docmt train --resume {}"
 
@@ -46,6 +49,25 @@ def test_the_survivor_of_two_says_how_to_go_on(config, tmp_path):
     assert (process.returncode, out) == (2, ""), err
     assert err.endswith(GOES_ON.format(config.run) + "\n")
     assert "Traceback" not in err
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two processes need two cores")
+def test_two_processes_fine_tune_as_one_would_with_twice_the_batches(change, sentence_run, tmp_path):
+    """All at once: frozen weights, adapters, gradients in bfloat16, layers that are computed again."""
+    settings = {"adapters__rank": 2, "precision": "bfloat16-weights", "activation_checkpointing": True}
+    settings |= {"model__dropout": 0.0, "objective": ObjectiveConfig(), "stop__max_steps": 4}
+    config = change(initialize_from=sentence_run, **settings)
+    train(replace(config, run=tmp_path / "one", batches=replace(config.batches, accumulate=2)))
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(replace(config, run=tmp_path / "two", devices=2).to_dict()))
+    command = [sys.executable, "-m", "docmt.cli.main", "train", str(recipe)]
+    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for one, two in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):
+        assert two == pytest.approx(one, rel=0.02)
+    one, two = (load_file(tmp_path / run / "model" / "model.safetensors") for run in ("one", "two"))
+    for name, tensor in load_file(sentence_run / "model" / "model.safetensors").items():
+        assert torch.equal(one[name], tensor) == torch.equal(two[name], tensor), name
 
 
 def test_a_process_that_would_not_notice_is_ended(tmp_path):

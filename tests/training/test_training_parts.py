@@ -17,7 +17,7 @@ from docmt.training.config import first_difference
 from docmt.training.corpus import TrainingCorpus, UpdatePlan, fit_model_config
 from docmt.training.early_stopping import BestSoFar
 from docmt.training.fabric import start_fabric, will_lead
-from docmt.training.schedule import inverse_square_root
+from docmt.training.schedule import constant, inverse_square_root
 from docmt.training.update import Updater, seed_of
 from docmt.training.word_dropout import drop_words, rate_in_epoch
 
@@ -26,6 +26,8 @@ def test_the_learning_rate_rises_and_falls():
     rates = [inverse_square_root(update, 5e-4, 4000) for update in (1, 2000, 4000, 16000)]
     assert rates == pytest.approx([1.25e-7, 2.5e-4, 5e-4, 2.5e-4])
     assert inverse_square_root(1, 1.0, 0) == 1.0
+    assert [constant(update, 8.0, 4) for update in (1, 2, 4, 400)] == [2.0, 4.0, 8.0, 8.0]
+    assert constant(1, 1.0, 0) == 1.0
     assert inverse_square_root(4, 1.0, 0) == 0.5
 
 
@@ -103,7 +105,8 @@ def test_averages_are_means(tmp_path):
         ({"model__group__gate_bias": 101.0}, "model.group.gate_bias is 101.0: choose a number from -100 to 100"),
         ({"model__group__gate_bias": math.nan}, "model.group.gate_bias is nan"),
         ({"freeze": "loaded"}, "freeze is set but initialize_from is not"),
-        ({"freeze": "all"}, "freeze is 'all': choose one of none, loaded"),
+        ({"freeze": "none,encoder"}, "freeze is 'none,encoder': choose none, loaded, or any of embeddings, encoder"),
+        ({"freeze": "encoder,,decoder"}, "freeze is 'encoder,,decoder': choose"),
         (
             {"freeze": "loaded", "initialize_from": Path("m"), "optimizer__loaded_scale": 0.5},
             "optimizer.loaded_scale has no effect on frozen weights",

@@ -316,7 +316,7 @@ def test_parts_of_another_store_are_not_used(store, sentence_run, tmp_path):
     assert train_parts([config])
     corpora = store.directory.parent
     files = {"train": [corpora / "dev.jsonl"], "dev": [corpora / "dev.jsonl"]}
-    other = prepare(PrepareConfig(tmp_path / "other", tokenizer_directory=store.directory / "tokenizer", **files))
+    other = prepare(PrepareConfig(tmp_path / "other", tokenizer=str(store.directory / "tokenizer"), **files))
     [config, _] = part_configs(sentence_run, other, 2, tmp_path / "parts", "cpu")
     with pytest.raises(DocmtError, match=r"part-1-of-2 was trained on other data than the store .*other, so that"):
         train_parts([config])

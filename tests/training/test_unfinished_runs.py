@@ -119,7 +119,7 @@ def test_reading_while_a_training_replaces_the_best(unfinished, store, monkeypat
             def describe(folder, model=model):
                 describe_model(folder, model, store.tokenizer, ModelCard())
 
-            save_checkpoint(best, model, None, {"update": number}, describe)
+            save_checkpoint(best, {"model.safetensors": model.state_dict()}, {"update": number}, describe)
             time.sleep(0.01)
 
     writer = threading.Thread(target=replace_on_and_on)

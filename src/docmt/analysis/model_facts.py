@@ -45,6 +45,8 @@ class ModelFacts:
     """version of docmt"""
     parameters: dict[str, int]
     """by the first word of their names"""
+    weights: dict[str, list[int]]
+    """shapes by the names that patterns of `docmt train` fit"""
     card: dict[str, dict[str, str]] = field(default_factory=dict)
     """facts of the model card by its headings, Data and Training"""
     scores: list[dict[str, str]] = field(default_factory=list)
@@ -59,10 +61,10 @@ class ModelFacts:
     def of(cls, directory: Path | str) -> ModelFacts:
         """What a model directory or a run directory says. Raises DocmtError where it is none, or is damaged."""
         found, config = find_model(directory), load_model_config(directory)
+        shapes = read_shapes(found / WEIGHTS_FILE).items()
+        weights = {name: shape for name, shape in shapes if not name.endswith(DIRECTIONS)}  # which are drawn
         parameters: dict[str, int] = {}
-        for name, shape in read_shapes(found / WEIGHTS_FILE).items():
-            if name.endswith(DIRECTIONS):  # which are drawn, and no parameters
-                continue
+        for name, shape in weights.items():
             part = name.partition(".")[0]
             parameters[part] = parameters.get(part, 0) + prod(shape)
         facts = cls(
@@ -72,6 +74,7 @@ class ModelFacts:
             load_model_tokenizer(directory).kind,
             str(read_json(found / CONFIG_FILE).get("docmt_version", "")),
             parameters,
+            weights,
         )
         facts._read_card()
         metrics = Path(directory, METRICS)
@@ -113,6 +116,7 @@ class ModelFacts:
             "tokenizer": self.tokenizer,
             "docmt_version": self.written_by,
             "parameters": {"all": sum(self.parameters.values()), **self.parameters},
+            "weights": self.weights,
             "config": plain(self.config),
             **{heading.lower(): facts for heading, facts in self.card.items()},
             "scores": self.scores,
@@ -126,6 +130,9 @@ class ModelFacts:
         config = self.config
         pair = " to ".join(self.languages) if all(self.languages) else "languages not recorded"
         parts = ", ".join(f"{name} {_millions(count)}" for name, count in self.parameters.items())
+        encoder = ""
+        if config.encoder_width:
+            encoder = f"; encoder {config.encoder_width}, {config.encoder_feed_forward}, {config.encoder_heads} heads"
         family = "" if config.family == "docmt" else f" of family {config.family}"
         lines = [
             f"{self.place}: {config.system} model{family}, {pair}, written by docmt {self.written_by}",
@@ -133,7 +140,7 @@ class ModelFacts:
             *_listed(
                 {
                     "layers": f"{config.encoder_layers} + {config.decoder_layers}",
-                    "width": f"{config.width}, feed-forward {config.feed_forward}, {config.heads} heads",
+                    "width": f"{config.width}, feed-forward {config.feed_forward}, {config.heads} heads{encoder}",
                     "norms": f"{config.normalization}-norm, {config.activation}",
                     "positions": f"{config.position_encoding}, by {'sentence' if config.restarts else 'document'}",
                     "vocabulary": f"{config.vocabulary_size:,}, tokenizer {self.tokenizer}",

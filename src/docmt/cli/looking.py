@@ -90,7 +90,8 @@ def _check_range(options: Any, translator: Translator, sentences: int) -> None:
     """Raises DocmtError for a layer or a head that the model does not have, and a sentence that is not there."""
     config = translator.model.config
     layers = max(config.encoder_layers, config.decoder_layers)
-    limits = (("layer", layers, "model"), ("head", config.heads, "model"), ("sentence", sentences, "document"))
+    heads = min(config.heads, config.encoder_heads or config.heads)
+    limits = (("layer", layers, "model"), ("head", heads, "model"), ("sentence", sentences, "document"))
     for name, limit, whose in limits:
         if (given := getattr(options, name)) is not None and given > limit:
             raise DocmtError(

@@ -40,8 +40,8 @@ COMMON = (
     "source_language",
     "target_language",
     "tokenizer",
+    "source_tokenizer",
     "vocabulary_size",
-    "tokenizer_directory",
     "overwrite",
 )
 

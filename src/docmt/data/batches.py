@@ -17,7 +17,8 @@ from torch import Tensor
 
 from docmt.data.instances import Instances
 from docmt.data.mixed import Mixture
-from docmt.model.packed import Packed, SentenceFrame
+from docmt.model.frame import SentenceFrame
+from docmt.model.packed import Packed
 from docmt.model.reading import Reading
 from docmt.model.spans import Spans
 from docmt.text.tokenizer import SpecialTokens
@@ -111,28 +112,39 @@ def collate(
 
     drafts: of every source sentence, where a system reads them; references: the model reads the target, too.
     """
-    reading = read_source(source, instances, indices, specials, frame, drafts)
+    reading = read_source(source, instances, indices, frame, drafts)
     if references:
-        reading = replace(reading, references=_beside_source(target, instances, indices, specials, frame))
+        reading = replace(reading, references=_beside_source(target, instances, indices, frame))
     ranges = [(int(instances.first[index]), int(instances.last[index])) for index in indices]
-    laid = _lay_out(target, ranges, specials, frame, opens=True, closes=frame.target_goes_on)
+    laid = _lay_out(target, ranges, frame.target_opens, (specials.eos,) if frame.target_closes else (), frame.joined)
     labels = torch.roll(laid.tokens, -1)
-    ending = laid.documents if frame.target_goes_on or frame.joined else laid.sentences
-    labels[ending.ends - 1] = specials.eod if frame.target_goes_on else specials.eos
-    predicted = None
+    if frame.goes_on:
+        labels[laid.documents.ends - 1] = specials.eod
+    elif not frame.target_closes:
+        labels[(laid.documents if frame.joined else laid.sentences).ends - 1] = specials.eos
+    last = None
     if predicts == "last":
         lengths = [(int(instances.first[i]), int(instances.own[i]), int(instances.last[i])) for i in indices]
-        own = np.concatenate([np.arange(first, last) >= start for first, start, last in lengths])
-        predicted = laid.sentences.select(torch.from_numpy(own.nonzero()[0])).indices()
-        labels = labels[predicted]
+        last = np.concatenate([np.arange(first, last) >= start for first, start, last in lengths])
+    predicted = _predicted(laid, frame, last)
+    labels = labels if predicted is None else labels[predicted]
     return Batch(replace(reading, target=laid, predicted=predicted), labels)
+
+
+def _predicted(laid: Packed, frame: SentenceFrame, own: NDArray[np.bool_] | None) -> Tensor | None:
+    """[n] the positions of decoder input that have a label, in sentences [S] that are `own` (None: all); None: all."""
+    opens, closes = frame.marks("target")
+    before, behind = opens - 1, 0 if frame.goes_on else closes
+    if own is None and not before and not behind:
+        return None
+    spans = laid.sentences.within(before, behind)
+    return (spans if own is None else spans.select(torch.from_numpy(own.nonzero()[0]))).indices()
 
 
 def read_source(
     source: Words,
     instances: Instances,
     indices: Sequence[int] | Indices,
-    specials: SpecialTokens,
     frame: SentenceFrame,
     drafts: Words | None = None,
 ) -> Reading:
@@ -142,51 +154,44 @@ def read_source(
     """
     ranges = [(int(instances.before[index]), int(instances.last[index])) for index in indices]
     firsts = [int(instances.first[index]) for index in indices]
-    laid = _beside_source(source, instances, indices, specials, frame)
+    laid = _beside_source(source, instances, indices, frame)
     numbers, reached = [], 0
     for (before, last), first in zip(ranges, firsts, strict=True):
         numbers.append(np.arange(reached + first - before, reached + last - before))
         reached += last - before
-    drafted = None if drafts is None else _beside_source(drafts, instances, indices, specials, frame)
+    drafted = None if drafts is None else _beside_source(drafts, instances, indices, frame)
     return Reading(laid, torch.from_numpy(np.concatenate(numbers)), drafts=drafted)
 
 
 def _beside_source(
-    words: Words, instances: Instances, indices: Sequence[int] | Indices, specials: SpecialTokens, frame: SentenceFrame
+    words: Words, instances: Instances, indices: Sequence[int] | Indices, frame: SentenceFrame
 ) -> Packed:
     """What there is for every source sentence of the given instances (its words, or a translation), as a source."""
     ranges = [(int(instances.before[index]), int(instances.last[index])) for index in indices]
-    return _lay_out(words, ranges, specials, frame, opens=frame.source_opens, closes=True)
+    return _lay_out(words, ranges, frame.source_opens, frame.source_closes, frame.joined)
 
 
 def _lay_out(
-    words: Words,
-    ranges: Sequence[tuple[int, int]],
-    specials: SpecialTokens,
-    frame: SentenceFrame,
-    *,
-    opens: bool,
-    closes: bool,
+    words: Words, ranges: Sequence[tuple[int, int]], opens: Sequence[int], closes: Sequence[int], joined: bool
 ) -> Packed:
-    """Ranges of sentences (end exclusive), each a document; each sentence after <s> and before </s> as asked for.
+    """Ranges of sentences (end exclusive), each a document; each sentence between the marks that open and close it.
 
-    In a joined frame the marks inside a document are <s>, and those at its ends </s>.
+    If they are joined, the mark inside a document is <s>, and that at its end (of decoder input, its begin) </s>.
     """
-    offsets, marks = words.offsets, opens + closes
+    offsets, marks = words.offsets, len(opens) + len(closes)
     lengths = np.concatenate([np.diff(offsets[first : last + 1]) for first, last in ranges]) + marks
     own = np.concatenate([words.tokens[offsets[first] : offsets[last]] for first, last in ranges])
     ends = np.cumsum(lengths)
     starts = ends - lengths
     laid = np.empty(int(lengths.sum()), dtype=np.int64)
     is_word = np.ones(len(laid), dtype=bool)
-    if opens:
-        is_word[starts], laid[starts] = False, specials.bos
-    if closes:
-        is_word[ends - 1], laid[ends - 1] = False, specials.bos if frame.joined else specials.eos
+    for place, mark in [*enumerate(opens), *((place - len(closes), mark) for place, mark in enumerate(closes))]:
+        at = (starts if place >= 0 else ends) + place
+        is_word[at], laid[at] = False, SpecialTokens.bos if joined else mark
     laid[is_word] = own
     documents = Spans.tile([int(offsets[last] - offsets[first]) + marks * (last - first) for first, last in ranges])
-    if frame.joined:
-        laid[documents.starts if opens else documents.ends - 1] = specials.eos
+    if joined:
+        laid[documents.starts if opens else documents.ends - 1] = SpecialTokens.eos
     return Packed(torch.from_numpy(laid), Spans.tile(torch.from_numpy(lengths)), documents)
 
 

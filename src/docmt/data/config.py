@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from docmt.documents.jsonl import named_jsonl
 from docmt.errors import DocmtError
-from docmt.settings import MANY, check_fields, ranged
+from docmt.settings import MANY, check_fields, ranged, shown
 from docmt.text.moses import moses_language
 
 SPLITS = ("train", "dev", "test")
@@ -19,6 +18,7 @@ DEFAULT_LIMIT = 512
 LARGEST_VOCABULARY = 1_000_000
 """More cannot be learned from any text; asked for much more, the libraries overflow, or compute for ever."""
 NO_IDS = "-"
+LEARNED_KINDS = ("bpe", "sentencepiece", "moses-bpe")
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,18 @@ class PrepareConfig:
     """code of the source language, such as "en"; written into the store and later into the model card"""
     target_language: str = ""
     """code of the target language"""
-    tokenizer: Literal["bpe", "sentencepiece", "moses-bpe"] = "bpe"
-    """kind of the tokenizer that is learned from both sides of `train`; moses-bpe is the published pipeline (Moses
-    tokens, truecased, joint BPE), which changes quotes and spaces and needs both language codes"""
+    tokenizer: str = "bpe"
+    """kind of the tokenizer that is learned from both sides of `train` (bpe, sentencepiece or moses-bpe, which is the
+    published pipeline of Moses tokens, truecased, joint BPE, changes quotes and spaces and needs both language codes),
+    or a model directory (or folder `tokenizer` of a store) whose tokenizer is used"""
     vocabulary_size: int = ranged(0, 0, LARGEST_VOCABULARY)
     """size of the vocabulary to learn, the six special tokens included (0: 16,000, or 30,000 for moses-bpe); of no
     effect with a ready tokenizer"""
-    tokenizer_directory: Path | None = None
-    """use the tokenizer of this model directory (or folder `tokenizer` of a store) instead of learning one"""
     sentencepiece_model: Path | None = None
     """use this SentencePiece `.model` file instead of learning a tokenizer"""
+    source_tokenizer: Path | None = None
+    """use the tokenizer of this model directory for the source, that of a converted encoder (BERT); what is said above
+    is then of the target alone"""
     instance_tokens: int = ranged(DEFAULT_LIMIT, MARKS + 1, MANY)
     """the limit of an instance, for the statistics: the store itself is not cut into instances"""
     overwrite: bool = False
@@ -64,10 +66,22 @@ class PrepareConfig:
         for name in SPLITS:
             if not self.corpora(name) and name == "train":
                 raise DocmtError("--train names 0 files; give one JSONL file, or a source and a target file")
-        if self.tokenizer_directory is not None and self.sentencepiece_model is not None:
-            raise DocmtError("--tokenizer_directory and --sentencepiece_model both name a tokenizer; give one of them")
-        if self.tokenizer == "moses-bpe" and self.tokenizer_directory is None and self.sentencepiece_model is None:
+        if self.ready_tokenizer is not None and self.sentencepiece_model is not None:
+            raise DocmtError("--tokenizer and --sentencepiece_model both name a tokenizer; give one of them")
+        if self.tokenizer == "moses-bpe" and self.sentencepiece_model is None:
             self._check_languages()
+
+    @property
+    def ready_tokenizer(self) -> Path | None:
+        """The directory that `tokenizer` names, if it is no kind. Raises DocmtError where there is none."""
+        if self.tokenizer in LEARNED_KINDS:
+            return None
+        if not Path(self.tokenizer).is_dir():
+            raise DocmtError(
+                f"--tokenizer is {shown(self.tokenizer)}: choose one of {', '.join(LEARNED_KINDS)}, or give a model "
+                "directory"
+            )
+        return Path(self.tokenizer)
 
     def _check_languages(self) -> None:
         if not (self.source_language and self.target_language):

@@ -18,7 +18,7 @@ from docmt.errors import DocmtError
 from docmt.files import atomic_directory, check_regular
 from docmt.model.systems import Needs
 from docmt.progress import progress
-from docmt.text import SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
+from docmt.text import PairTokenizer, SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
 
 BATCH_DOCUMENTS = 256
 """Documents encoded at a time: some thousand sentences, enough to keep all cores busy."""
@@ -81,15 +81,28 @@ def _check_store(config: PrepareConfig) -> None:
 
 
 def _tokenizer(config: PrepareConfig) -> Tokenizer:
+    if config.source_tokenizer is None:
+        return _usual_tokenizer(config)
+    source = _ready_tokenizer(config, config.source_tokenizer)  # first: learning the other one takes minutes
+    return PairTokenizer(source.of("source"), _usual_tokenizer(config).of("target"))
+
+
+def _ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
+    """The tokenizer in a directory. Raises DocmtError where it is for other languages."""
+    tokenizer = load_tokenizer(directory)
+    if tokenizer.languages not in (None, (config.source_language, config.target_language)):
+        raise DocmtError(
+            f"the tokenizer in {directory} is for {' to '.join(tokenizer.languages or ())}; set "
+            "--source_language and --target_language to these codes, or learn another tokenizer"
+        )
+    return tokenizer
+
+
+def _usual_tokenizer(config: PrepareConfig) -> Tokenizer:
+    """That of both sides, or of the target where the source has another."""
     languages = (config.source_language, config.target_language)
-    if config.tokenizer_directory is not None:
-        tokenizer = load_tokenizer(config.tokenizer_directory)
-        if tokenizer.languages not in (None, languages):
-            raise DocmtError(
-                f"the tokenizer in {config.tokenizer_directory} is for {' to '.join(tokenizer.languages or ())}; set "
-                "--source_language and --target_language to these codes, or learn another tokenizer"
-            )
-        return tokenizer
+    if config.ready_tokenizer is not None:
+        return _ready_tokenizer(config, config.ready_tokenizer)
     if config.sentencepiece_model is not None:
         return SentencePieceTokenizer.from_model(config.sentencepiece_model)
     return train_tokenizer(config.tokenizer, _training_sentences(config), config.vocabulary_size or None, languages)
@@ -98,7 +111,7 @@ def _tokenizer(config: PrepareConfig) -> Tokenizer:
 def _training_sentences(config: PrepareConfig) -> Iterator[tuple[Side, str]]:
     for corpus in config.corpora("train"):
         for document in _read(corpus, "train", Skipped()):
-            for sentence in document.source:
+            for sentence in document.source if config.source_tokenizer is None else ():
                 yield "source", sentence
             for sentence in document.target:
                 yield "target", sentence

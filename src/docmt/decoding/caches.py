@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from docmt.model.positions import Distances
 from docmt.model.sight import Sight
 from docmt.model.spans import Spans
 
@@ -20,7 +21,7 @@ _STEP = 4  # and are read in whole steps of so many: few different shapes, which
 
 
 def attend_step(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
-    """query [n, H, q, k], key and value [n, H, L, k], bias [n, 1, 1, L] (0 or minus infinity) -> [n, H, q, k]."""
+    """query [n, H, q, k], key and value [n, H, L, k], bias [n, 1 or H, 1, L] -> [n, H, q, k]."""
     if bias is not None:
         bias = bias.expand(-1, query.shape[1], query.shape[2], -1)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
@@ -33,6 +34,9 @@ def _bias(keep: Tensor, dtype: torch.dtype) -> Tensor:
 
 class Cache:
     """What all attentions of one class and sight remember; the parts of the layers lie in it by number."""
+
+    distances: Distances | None = None
+    """biases of distances, which these attentions share, of self-attention to a sentence or a document"""
 
     def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """offsets [R]: position of the new token in its sentence; sentences [R]: number of its source sentence."""
@@ -84,6 +88,8 @@ class SentenceSelfCache(Cache):
         self.rows = torch.arange(len(offsets), device=offsets.device)
         self.offsets = offsets
         self.bias = _bias(self._positions() <= offsets[:, None], self.buffer.dtype)
+        if self.distances is not None:
+            self.bias = self.bias + self.distances(offsets[:, None], self.length).to(self.bias.dtype)
 
     def store(self, layer: int, key: Tensor, value: Tensor) -> None:
         """See `Cache`."""
@@ -139,6 +145,10 @@ class DocumentSelfCache(Cache):
             self.tail = _with_room(self.tail, self.read)
             positions = torch.arange(self.read, device=self.tail.device)
             self.bias = _bias(positions[None] < self.own, self.tail.dtype)[0, 0]  # [1, read]
+        self.biases: Tensor | None = None  # [H, 1, shared + read]
+        if self.distances is not None:
+            place = torch.tensor([self.shared + self.own - 1], device=self.tail.device)
+            self.biases = self.distances(place, self.shared + self.read).to(self.tail.dtype)
 
     def store(self, layer: int, key: Tensor, value: Tensor) -> None:
         """See `Cache`."""
@@ -150,7 +160,8 @@ class DocumentSelfCache(Cache):
         """Attends to the document so far: [R, H, k]."""
         if self.beams == 1:
             keys, values = self.prefix[layer, :, :, :, : self.shared]
-            return attend_step(query[:, :, None], keys, values, None)[:, :, 0]
+            bias = None if self.biases is None else self.biases.expand(len(query), -1, -1, -1)
+            return attend_step(query[:, :, None], keys, values, bias)[:, :, 0]
         tail_keys, tail_values = self.tail[layer, :, :, :, : self.read]
         prefix_keys, prefix_values = self.prefix[layer]
         query = query * query.shape[-1] ** -0.5
@@ -159,7 +170,8 @@ class DocumentSelfCache(Cache):
             torch.matmul(by_document, prefix_keys.transpose(-1, -2)).transpose(1, 2).flatten(0, 1)
         )  # [R, H, shared]
         own = torch.matmul(query[:, :, None], tail_keys.transpose(-1, -2))[:, :, 0] + self.bias  # [R, H, read]
-        weights = torch.cat((before, own), dim=-1).softmax(-1)
+        scores = torch.cat((before, own), dim=-1)
+        weights = (scores if self.biases is None else scores + self.biases[:, 0]).softmax(-1)
         before, own = weights.split((self.shared, self.read), dim=-1)
         result = torch.matmul(own[:, :, None], tail_values)[:, :, 0]
         by_document = before.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, shared]

@@ -38,7 +38,7 @@ class SearchConfig:
     """least tokens of a target sentence"""
     temperature: float = ranged(1.0, 1e-3, 1000)
     """logits are divided by it before the softmax: above 1 flattens the distribution"""
-    compatibility: Literal["none", "gtransformer", "thumt", "rfa"] = "none"
+    compatibility: Literal["none", "gtransformer", "thumt", "rfa", "huggingface"] = "none"
     """gtransformer: the published search's rules where ours are others: a sentence may have ratio * (n - 1) + extra
     tokens, forced marks count in the length, <unk> and <mask> may be said, and the plain document system's limit is
     that of the padded source; thumt: the search of Zhang et al. (2018), in which all sentences of a batch may have
@@ -46,7 +46,10 @@ class SearchConfig:
     (published: beam 4, length_penalty 0.6, max_length_ratio 1, max_length_extra 50); rfa: the search of Wu et al.
     (2022), for models that go on after a prefix: ratio * (n + 1) + extra tokens, what is kept ends at the first mark,
     any symbol may be said, and the prefix counts, in the log-probability and in the length (published: beam 4,
-    max_length_ratio 1.2, max_length_extra 70 or 1 and 50); none: the rules described here"""
+    max_length_ratio 1.2, max_length_extra 70 or 1 and 50); huggingface: that of `generate` in transformers, sentence by
+    sentence: what ended competes until nothing better can come, any symbol may be said, and marks that are given count
+    in the length (as there by default: max_length_ratio 0, max_length_extra as max_new_tokens, min_length 0); none: the
+    rules described here"""
     instance_tokens: int = ranged(0, 0, MANY)
     """source tokens that are translated as one instance, fewer than which the model sees at once; 0: as many as in
     training (model.instance_tokens). With linear attention over the document an instance may be a whole one"""

@@ -119,7 +119,7 @@ def check_drafter(directory: Path, tokenizer: Tokenizer) -> None:
     if not load_model_tokenizer(directory).same_words(tokenizer):
         raise DocmtError(
             f"the model {directory} has another tokenizer than what is to read its drafts: draft with a model that was "
-            "trained on the same store, or prepare the data with its tokenizer (`docmt prepare --tokenizer_directory "
+            "trained on the same store, or prepare the data with its tokenizer (`docmt prepare --tokenizer "
             f"{directory}`)"
         )
 

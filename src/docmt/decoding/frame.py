@@ -3,8 +3,8 @@
 After `</s>` the next `<s>` is given, not searched, and after the last sentence `<eod>`; a sentence at its length limit
 is closed. Such forced symbols have log-probability 0 and do not count in the length normalisation (in Bao et al. 2021
 they do count). Where sentences are joined by one mark, that mark closes each but the last, which ends with `</s>`, and
-nothing more is given. Without a frame (the plain document system) any word or sentence mark may follow, up to a total
-limit.
+nothing more is given. Other families have other marks: all that opens a sentence is given. Without a frame (the plain
+document system) any word or sentence mark may follow, up to a total limit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from torch import Tensor
 
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.marks import Marks
-from docmt.text import SpecialTokens
 
 WordIds = Sequence[Sequence[int]]  # a document: its sentences' token ids without marks
 
@@ -43,7 +42,7 @@ class Progress:
     sentence: Tensor
     """number of its sentence in the document, from 0"""
     offset: Tensor
-    """position of its last token in that sentence; what opens it is at 0, so inside it this is its length so far"""
+    """position of its last token in that sentence; what opens it is at 0"""
     free: Tensor
     """tokens chosen rather than forced, so far"""
 
@@ -57,9 +56,9 @@ class Progress:
         """The hypotheses of the given rows."""
         return Progress(self.last[rows], self.sentence[rows], self.offset[rows], self.free[rows])
 
-    def advance(self, tokens: Tensor, forced: Tensor, specials: SpecialTokens) -> Progress:
+    def advance(self, tokens: Tensor, forced: Tensor, marks: Marks) -> Progress:
         """After one more token each (`forced` [R] bool: it was not chosen)."""
-        opens = tokens == specials.bos
+        opens = marks.opens(tokens, self.last, self.offset)
         offset = torch.where(opens, 0, self.offset + 1)
         return Progress(tokens, self.sentence + opens.long(), offset, self.free + (~forced).long())
 
@@ -109,11 +108,14 @@ class Frame:
 
     def forced(self, progress: Progress, document: Tensor, step: int) -> Tensor:
         """[R] the token that must come next, or -1 where there is a choice; document [R]; step: tokens so far."""
-        at_limit = progress.offset >= self.limits[document, progress.sentence]
+        at_limit = self._words(progress) >= self.limits[document, progress.sentence]
         forced = torch.where(at_limit, self._closing(progress, document), -1)
-        if self.marks.goes_on:
-            after = torch.where(self._is_last(progress, document), self.specials.eod, self.specials.bos)
-            forced = torch.where(progress.last == self.specials.eos, after, forced)
+        opens = self.marks.frame.target_opens
+        for place in range(1, len(opens)):
+            forced = torch.where(progress.offset == place - 1, opens[place], forced)
+        if not self.marks.frame.joined:
+            after = torch.where(self._is_last(progress, document), self.marks.ends, opens[0])
+            forced = torch.where(self.marks.closed(progress.last, progress.offset), after, forced)
         if step < self.prefixes.shape[1]:
             given = self.prefixes[document, step]
             forced = torch.where(given >= 0, given, forced)
@@ -123,8 +125,12 @@ class Frame:
         """Sets what may not follow to minus infinity, in place; logits [R, V]."""
         closing = self._closing(progress, document)[:, None]
         worth = logits.gather(1, closing)
-        worth[progress.offset < self.config.min_length] = -torch.inf
+        worth[self._words(progress) < self.config.min_length] = -torch.inf
         logits.index_fill_(1, self.never, -torch.inf).scatter_(1, closing, worth)
+
+    def _words(self, progress: Progress) -> Tensor:
+        """[R] words of the sentence so far."""
+        return progress.offset - self.marks.inner
 
     def _is_last(self, progress: Progress, document: Tensor) -> Tensor:
         """[R] whether the sentence is the last of its document [R]."""
@@ -137,7 +143,12 @@ class Frame:
 
 def prefixes_of(rows: Sequence[Row], marks: Marks, device: torch.device) -> Tensor:
     """[D, P] the forced tokens of each document after its first mark, then -1."""
-    streams = [[token for sentence in row.prefix for token in (*sentence, *marks.between)] for row in rows]
+    # What opens the first sentence has been read but for its last marks.
+    opens = () if marks.frame.joined else marks.frame.target_opens[1:]
+    streams = [
+        [*opens, *(token for sentence in row.prefix for token in (*sentence, *marks.between))] if row.prefix else []
+        for row in rows
+    ]
     prefixes = torch.full((len(rows), max(map(len, streams))), -1, dtype=torch.int64)
     for i, tokens in enumerate(streams):
         prefixes[i, : len(tokens)] = torch.tensor(tokens, dtype=torch.int64)

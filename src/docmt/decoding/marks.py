@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
+from docmt.model.frame import SentenceFrame
 from docmt.text import SpecialTokens
 
 
@@ -12,32 +15,46 @@ from docmt.text import SpecialTokens
 class Marks:
     """What comes after the first mark, which is given.
 
-    `w .. </s> <s> w .. </s> <eod>` after `<s>`; where sentences are joined (`SentenceFrame`) `w .. <s> w .. </s>` after
-    `</s>`.
+    `w .. </s> <s> w .. </s> <eod>` after `<s>`; in other families the last `</s>` ends all, and other marks may open a
+    sentence; where sentences are joined (`SentenceFrame`) it is `w .. <s> w .. </s>` after `</s>`.
     """
 
     specials: SpecialTokens
-    joined: bool = False
+    frame: SentenceFrame
 
     @property
     def begins(self) -> int:
         """The first mark."""
-        return self.specials.eos if self.joined else self.specials.bos
+        return self.specials.eos if self.frame.joined else self.frame.target_opens[0]
 
     @property
     def ends(self) -> int:
         """The last mark of all."""
-        return self.specials.eos if self.joined else self.specials.eod
+        return self.specials.eod if self.frame.goes_on else self.specials.eos
 
     @property
     def between(self) -> tuple[int, ...]:
         """The marks between two sentences."""
-        return (self.specials.bos,) if self.joined else (self.specials.eos, self.specials.bos)
+        return (self.specials.bos,) if self.frame.joined else (self.specials.eos, *self.frame.target_opens)
 
     @property
-    def goes_on(self) -> bool:
-        """Whether the mark that closes a sentence is followed by another one, which opens the next or ends all."""
-        return not self.joined
+    def inner(self) -> int:
+        """How many marks that open a sentence come after its first."""
+        return len(self.frame.target_opens) - 1
+
+    def opened(self, offset: Tensor) -> Tensor:
+        """Whether all marks that open the sentence were read, of tokens at these offsets in it."""
+        return offset >= self.inner
+
+    def closed(self, last: Tensor, offset: Tensor) -> Tensor:
+        """Whether these tokens, at these offsets in their sentences, closed them, so that another mark must follow."""
+        return (last == self.specials.eos) & (offset > self.inner)
+
+    def opens(self, tokens: Tensor, last: Tensor, offset: Tensor) -> Tensor:
+        """Whether these tokens open a sentence; last, offset: the token before each, and its place."""
+        if self.frame.opens_alike:
+            return tokens == self.specials.bos
+        return self.closed(last, offset)
 
     def split(self, tokens: Sequence[int], scores: Sequence[float]) -> tuple[list[list[int]], list[float]]:
         """Sentences of word ids and their log-probabilities.

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from docmt.decoding.ensemble import Model
 from docmt.model import TranslationModel
+from docmt.model.parts import Softmax
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -55,8 +56,13 @@ def lower_precision(model: TranslationModel, precision: Precision) -> Translatio
                 module.to(torch.bfloat16)
                 if packs:
                     setattr(parent, name, PackedLinear(module.weight, module.bias))
+    for module in model.modules():
+        if isinstance(module, Softmax):
+            module.to(torch.bfloat16)
     if packs:
-        model.projection = PackedLinear(model.head().weight.to(torch.bfloat16), None)
+        head = model.head()
+        bias = None if head.bias is None else head.bias.to(torch.bfloat16)
+        model.projection = PackedLinear(head.weight.to(torch.bfloat16), bias)
     return model
 
 

@@ -41,4 +41,4 @@ def rules_of(model: Model, config: SearchConfig) -> Rules:
 
 def marks_of(model: Model, specials: SpecialTokens) -> Marks:
     """What this model says, with its marks."""
-    return Marks(specials, model.parts.frame.joined)
+    return Marks(specials, model.parts.frame)

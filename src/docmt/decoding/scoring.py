@@ -92,7 +92,7 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limi
         [_label_scores(member, batch, task.config.temperature) for member in members_of(task.model)]
     )
     frame, rules, config = task.model.parts.frame, rules_of(task.model, task.config), task.config
-    said, marks = marks_of(task.model, task.specials), 1 + frame.target_goes_on
+    said, marks = marks_of(task.model, task.specials), 1 + frame.goes_on
     hypotheses, reached = [], 0
     for i in indices:
         own = range(int(task.instances.own[i]), int(task.instances.last[i]))
@@ -103,10 +103,12 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limi
         if not all(map(math.isfinite, worth)):
             raise not_numbers()
         limits = [config.sentence_limit(int(task.words.lengths[number])) if limited else _NO_LIMIT for number in own]
-        forced = rules.forced_labels([int(target.lengths[number]) for number in own], limits, frame.target_goes_on)
+        forced = rules.forced_labels([int(target.lengths[number]) for number in own], limits, frame.goes_on)
         for position in forced:
             worth[position] = 0.0
         free = len(stream) - len(forced)
+        if config.compatibility == "huggingface":
+            free += said.inner * len(own)
         if config.as_published:
             free = len(stream)
         sentences, sentence_scores = said.split(stream, worth)

@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from docmt.data.config import MARKS
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Memories, Model, members_of
 from docmt.decoding.frame import Progress, Row
+from docmt.decoding.pooled import GenerateSearch, PooledSearch, ThumtSearch
 from docmt.decoding.rules import marks_of, rules_of
 from docmt.decoding.step import Steps
-from docmt.decoding.thumt import ThumtSearch
 from docmt.errors import DocmtError
 from docmt.text import SpecialTokens
 
+_POOLED: dict[str, type[PooledSearch]] = {"thumt": ThumtSearch, "huggingface": GenerateSearch}
 _SHARE_EVERY = 16  # steps between two looks for positions that all beams have in common, which move by as many
 
 
@@ -72,15 +72,15 @@ def search(
     memories: what `model.memories` has computed for the source in which the rows' sentences lie. Raises DocmtError
     where the model's scores are not numbers.
     """
-    if config.compatibility == "thumt":
-        return _thumt_search(model, memories, rows, specials, config)
+    if config.compatibility in _POOLED:
+        return _pooled_search(model, memories, rows, specials, config)
     beams = _Beams(model, memories, rows, specials, config)
     while beams.documents:
         beams.step()
     return [sorted(found, key=lambda h: -h.score)[: config.n_best] for found in beams.found]
 
 
-def _thumt_search(
+def _pooled_search(
     model: Model,
     memories: Memories,
     rows: Sequence[Row],
@@ -89,16 +89,16 @@ def _thumt_search(
 ) -> list[list[Hypothesis]]:
     if any(len(row.sentences) > 1 for row in rows):
         raise DocmtError(
-            "search.compatibility thumt is for systems that translate sentence by sentence: choose none for this model"
+            f"search.compatibility {config.compatibility} is for systems that translate sentence by sentence: choose "
+            "none for this model"
         )
-    searched = ThumtSearch(model, memories, rows, specials, config)
-    found = searched.run()
+    found = _POOLED[config.compatibility](model, memories, rows, specials, config).run()
     if not all(found):
         raise not_numbers()
     return [
         [
-            Hypothesis([words], [total], [min(len(words) + 1, searched.limit)], score, len(words) + 1)
-            for words, total, score in ranks[: config.n_best]
+            Hypothesis([words], [total], [length], score, length)
+            for words, total, score, length in ranks[: config.n_best]
         ]
         for ranks in found
     ]
@@ -122,7 +122,8 @@ class _Beams:
         self.rules = rules_of(model, config)(rows, config, self.marks, device)
         self.documents = list(range(len(rows)))  # those still searched, by their number in the batch
         self.found: list[list[Hypothesis]] = [[] for _ in rows]
-        self.given = [sum(len(sentence) + MARKS for sentence in row.prefix) for row in rows]  # tokens of prefixes
+        labels = 1 + self.marks.frame.goes_on  # of a sentence besides its words
+        self.given = [sum(len(sentence) + labels for sentence in row.prefix) for row in rows]  # tokens of prefixes
         self.limits = [[config.sentence_limit(length) for length in row.lengths] for row in rows]
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
         padded = [[*row.sentences] + [0] * (int(self.counts.max()) - len(row.sentences)) for row in rows]
@@ -138,6 +139,8 @@ class _Beams:
         self.total = torch.full((len(rows), config.beam), -torch.inf, device=device)  # [D, B]
         self.total[:, 0] = 0.0
         self.shared = 0  # positions in the decoder's caches that are known to be the same in all beams
+        frame = self.marks.frame
+        self.labels_open = frame.goes_on or frame.joined  # marks that open a sentence are labels in training
 
     def step(self) -> None:
         """One more token for every row; documents that are done leave."""
@@ -149,15 +152,21 @@ class _Beams:
         flat = index + _offsets(index) * totals.shape[1]
         parents = flat // scores.shape[1]  # [D, 2B] rows
         chosen, worth = tokens.flatten()[flat], scores.flatten()[flat]
-        ends = chosen == self.marks.ends
+        ends = (chosen == self.marks.ends) & self._may_end()[parents]
         self._collect((ends & best.isfinite())[:, :beam], parents, best, worth, forced)
         # The first B candidates that do not end go on, in order of their totals.
         goes_on = ends.long().argsort(dim=1, stable=True)[:, :beam]
         self.total = best.masked_fill(ends, -torch.inf).gather(1, goes_on)
         rows, added, worth = (x.gather(1, goes_on).flatten() for x in (parents, chosen, worth))
-        self.progress = self.progress.select(rows).advance(added, forced[rows], self.specials)
+        before = self.progress.select(rows)
+        self.progress = before.advance(added, forced[rows], self.marks)
         self.progress.sentence = torch.minimum(self.progress.sentence, (self.counts - 1)[self._document()])
-        self.said = torch.cat((self.said[rows], added[:, None]), dim=1)
+        said = added
+        if not self.labels_open:
+            # Marks that open a sentence may be the same as those that close one: only these are kept.
+            opens = self.marks.closed(before.last, before.offset) | ~self.marks.opened(before.offset)
+            said = torch.where(opens, self.specials.pad, added)
+        self.said = torch.cat((self.said[rows], said[:, None]), dim=1)
         self.worth = torch.cat((self.worth[rows], worth[:, None]), dim=1)
         self.steps += 1
         if beam > 1:
@@ -165,6 +174,15 @@ class _Beams:
         if self.steps % _SHARE_EVERY == 0:
             self._share() if beam > 1 else self._settle(self.said.shape[1])
         self._drop_finished()
+
+    def _may_end(self) -> Tensor:
+        """[R] whether the last mark of all, if it is said next, ends the document."""
+        progress = self.progress
+        if self.labels_open:
+            return torch.ones_like(progress.last, dtype=torch.bool)
+        is_last = progress.sentence + 1 >= self.counts[self._document()]
+        inside = self.marks.opened(progress.offset) & ~self.marks.closed(progress.last, progress.offset)
+        return is_last & inside
 
     def _document(self) -> Tensor:
         """[R] the document of each row, numbered among those still searched."""
@@ -203,12 +221,15 @@ class _Beams:
             tokens, scores = self.settled[self.documents[i]]
             tokens = [*tokens, *self.said[row].tolist(), self.marks.ends]
             scores = [*scores, *self.worth[row].tolist(), float(worth[i, j])]
+            if not self.labels_open:
+                kept = [place for place, token in enumerate(tokens) if token != self.specials.pad]
+                tokens, scores = [tokens[place] for place in kept], [scores[place] for place in kept]
             free = int(self.progress.free[row]) + (0 if bool(forced[row]) else 1)
             if self.config.as_published:
                 free = len(tokens) - self.given[self.documents[i]]
             sentences, sentence_scores = self.marks.split(tokens, scores)
             # (Not those of a forced prefix, of which nothing is kept.)
-            limits, goes_on = self.limits[self.documents[i]], self.marks.goes_on
+            limits, goes_on = self.limits[self.documents[i]], self.marks.frame.goes_on
             given = self.rules.forced_labels(list(map(len, sentences)), limits, goes_on)
             counts = self.marks.chosen(tokens, set(given))
             score = self.config.normalized(float(best[i, j]), free)

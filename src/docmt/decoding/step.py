@@ -91,7 +91,9 @@ class StepView:
         single = all(len(row.sentences) == 1 for row in rows)
         for (_, sight), attentions in by_kind.items():
             if sight.memory == "self":
-                like = torch.empty(model.config.width, dtype=_projected_dtype(attentions[0]), device=model.device)
+                like = torch.empty(
+                    model.config.attention_width, dtype=_projected_dtype(attentions[0]), device=model.device
+                )
                 self.caches.append(_own_cache(sight, attentions, like, len(rows), beams, single))
             else:
                 self.caches.append(_memory_cache(sight, attentions, memories[sight.memory], rows, beams, single))
@@ -112,9 +114,9 @@ class StepView:
                 gates = None if attention.gate is None else attention.gates(x)
                 cache.read(number, shown, attention.values(x), gates)
             else:
-                asked = attention.asked(x)
+                asked = attention.asked_features(x)
             return cache.attend(number, asked).to(x.dtype).flatten(-2)
-        query = attention.split(attention.query(x))
+        query = attention.asked(x)
         if attention.sight.memory == "self":
             cache.store(number, attention.split(attention.key(x)), attention.split(attention.value(x)))
         return cache.attend(number, query).flatten(-2)
@@ -124,7 +126,7 @@ class StepView:
         cache, number = self.places[attention]
         assert isinstance(cache, SentencesBeforeCache)
         cache.store(number, attention.split(attention.key(states)), attention.split(attention.value(states)))
-        return cache.attend_before(number, attention.split(attention.query(x))).flatten(-2), cache.there
+        return cache.attend_before(number, attention.asked(x)).flatten(-2), cache.there
 
     def reorder(self, rows: Tensor) -> None:
         """Row i goes on from hypothesis rows[i], one of the same document."""
@@ -151,15 +153,18 @@ def _projected_dtype(attention: Attention) -> torch.dtype:
 def _own_cache(
     sight: Sight, attentions: Sequence[Attention], like: Tensor, documents: int, beams: int, single: bool
 ) -> Cache:
-    """For the hypotheses' own states, which are as `like` [d]."""
+    """For the hypotheses' own states, whose keys are as `like` [H k]."""
     if isinstance(attentions[0], LinearAttention):
         first = attentions[0]
         return LinearSelfCache(len(attentions), first.averaging, first.features.floor, first.joined)
     if sight.part == "before":
         return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, sight)
     if sight.part == "sentence" and not single:
-        return SentenceSelfCache(len(attentions), documents * beams, like, attentions[0].heads)
-    return DocumentSelfCache(len(attentions), documents, beams, like, attentions[0].heads)
+        own: Cache = SentenceSelfCache(len(attentions), documents * beams, like, attentions[0].heads)
+    else:
+        own = DocumentSelfCache(len(attentions), documents, beams, like, attentions[0].heads)
+    own.distances = attentions[0].distances
+    return own
 
 
 def _memory_cache(

@@ -112,8 +112,7 @@ class Task:
 
     def read(self, batch: Sequence[int]) -> Reading:
         """The source sides of these instances."""
-        frame = self.model.parts.frame
-        reading = read_source(self.words, self.instances, batch, self.specials, frame, self.drafts)
+        reading = read_source(self.words, self.instances, batch, self.model.parts.frame, self.drafts)
         return reading.to(self.model.device)
 
     def place(self, first: int, last: int) -> tuple[int, int, int]:
@@ -167,10 +166,14 @@ def cut_source(
     limits = [own.position_limit for own in configs if own.position_limit is not None]
     if limits and len(words.lengths):
         # The longest translation that the search may try must have positions too.
-        longest = np.maximum(words.lengths, [config.sentence_limit(int(n)) for n in words.lengths])
+        longest = words.lengths
+        if any(own.limits_target for own in configs):
+            longest = np.maximum(longest, [config.sentence_limit(int(n)) for n in words.lengths])
         longest = longest if drafts is None else np.maximum(longest, drafts.lengths)
         before = needs.before if needs.joined else 0
-        sizes = np.maximum(longest + MARKS, lengths_before(words.lengths, document_offsets, before))
+        sizes = np.maximum(
+            longest + model.parts.frame.most_marks, lengths_before(words.lengths, document_offsets, before)
+        )
         number = int(sizes.argmax())
         if sizes[number] > min(limits):
             _, place = place_of(number, document_offsets)
@@ -180,7 +183,8 @@ def cut_source(
                 "model with sinusoidal positions"
             )
         if not all(own.restarts for own in configs if own.position_limit is not None):
-            reserve = longest, min(limits) + 1
+            more = max(model.parts.frame.most_marks - MARKS, 0)  # than are counted for each sentence
+            reserve = longest + more, min(limits) + 1
     return cut(
         words.lengths,
         None,

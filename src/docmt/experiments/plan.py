@@ -21,6 +21,7 @@ from docmt.model.systems import SYSTEMS
 from docmt.settings import flat, is_among, nested
 from docmt.training import TrainConfig
 from docmt.training.corpus import fit_model_config, in_direction
+from docmt.training.initialize import with_architecture_of
 from docmt.yaml_files import read_yaml
 
 RUNS_FOLDER = "runs"
@@ -115,6 +116,9 @@ def make_plan(
                 where = f"{experiment.path}, variant {variant.name} with {recipe.name}"
                 settings_of_all = nested(_of_own_system({**_read_recipe(recipe), **changes}, overrides or {}), where)
                 config = TrainConfig.from_dict(settings_of_all, where)
+                if variant.start_from:
+                    started = configs[variant.start_from].model
+                    config = replace(config, model=with_architecture_of(config.model, started))
                 config = replace(config, model=fit_model_config(config.model, in_direction(store, config)))
                 _check_directions(variant, config, configs, where)
                 drafter = drafter or (config.initialize_from if config.model.chosen.needs().drafts else None)

@@ -117,7 +117,7 @@ def _draft(plan: Plan, config: TrainConfig, failures: Mapping[Path, str], tell: 
         raise DocmtError(f"the run that drafts the store, {plan.drafter.name}, failed")
     tell(f"drafting the store {plan.store.directory} with {plan.drafter.name}")
     search = SearchConfig(beam=USUAL_DRAFT_BEAM)
-    draft_store(plan.store, plan.drafter, search, device=config.device, precision=config.precision)
+    draft_store(plan.store, plan.drafter, search, device=config.device, precision=config.products)
 
 
 def _train(config: TrainConfig, resume: bool) -> None:

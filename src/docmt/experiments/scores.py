@@ -119,7 +119,7 @@ def is_evaluated(run: TrainConfig, config: EvaluationConfig) -> bool:
 def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfig) -> None:
     """Scores a run on the test split and asks it the contrastive test set; what stands there already is left."""
     search = config.search_of(run)
-    translator = Translator(run.run, device=device_of(run), search=search, precision=run.precision)
+    translator = Translator(run.run, device=device_of(run), search=search, precision=run.products)
     if stored_scores(run.run, config) is None:
         scores = _scores(translator, run, in_direction(store, run).split("test"), config)
         write_text(run.run / SCORES_FILE, json.dumps({"config": config.facts, "scores": scores}, indent=2) + "\n")
@@ -151,7 +151,7 @@ def _scores(translator: Translator, run: TrainConfig, test: ParallelStore, confi
         instances = packed_units(model.config, test.source_lengths, test.target_lengths, test.document_offsets)
     units = in_units(sources, instances)
     drafts, specials = translator.drafts(units), tokenizer.specials
-    with computing_in(model, run.precision), progress("translating (sentences)", len(test.source_lengths)) as bar:
+    with computing_in(model, run.products), progress("translating (sentences)", len(test.source_lengths)) as bar:
         found = translate_documents(model, units, specials, translator.search, bar.advance, drafts)
     best = [ranks[0] for ranks in found]
     hypotheses = in_documents([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)

@@ -126,7 +126,7 @@ class _Timed:
     """A model that is timed while it translates."""
 
     def __init__(self, run: PlannedRun, evaluation: EvaluationConfig) -> None:
-        self.precision, self.search = run.config.precision, replace(evaluation.search_of(run.config), instance_tokens=0)
+        self.precision, self.search = run.config.products, replace(evaluation.search_of(run.config), instance_tokens=0)
         device = device_of(run.config)
         self.translator = Translator(run.config.run, device=device, search=self.search, precision=self.precision)
         model = self.model = self.translator.model

@@ -1,3 +1,5 @@
+from .export import export_huggingface as export_huggingface
 from .fairseq import convert_gtransformer as convert_gtransformer
+from .huggingface import convert_huggingface as convert_huggingface
 from .rfa import convert_rfa as convert_rfa
 from .thumt import convert_thumt as convert_thumt

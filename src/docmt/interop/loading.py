@@ -29,7 +29,13 @@ def load_renamed(config: ModelConfig, weights: Mapping[str, Tensor], checkpoint:
     memory, or where weights are not numbers."""
     asks, advice = "its arguments ask for", "they belong to another checkpoint"
     model = model_on_meta(config, weights, f"{checkpoint} has", asks, advice)
-    expected = model.state_dict()
+    check_renamed(model.state_dict(), weights, checkpoint)
+    model.load_state_dict(_apart(weights), assign=True)
+    return model
+
+
+def check_renamed(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor], checkpoint: Path) -> None:
+    """Raises DocmtError for weights of other names or shapes than expected, or that are not numbers."""
     if missing := sorted(set(expected) - set(weights)):
         raise DocmtError(f"{checkpoint} lacks weights for {missing[0]}: its arguments belong to another checkpoint")
     if surplus := sorted(set(weights) - set(expected)):
@@ -37,10 +43,18 @@ def load_renamed(config: ModelConfig, weights: Mapping[str, Tensor], checkpoint:
     for name, tensor in expected.items():
         if weights[name].shape != tensor.shape:
             raise DocmtError(
-                f"{checkpoint} has {name} of shape {list(weights[name].shape)} where {asks} {list(tensor.shape)}: "
+                f"{checkpoint} has {name} of shape {list(weights[name].shape)} where its arguments ask for "
+                f"{list(tensor.shape)}: "
                 "they belong to another checkpoint"
             )
     check_numbers(checkpoint, weights)
-    model.to_empty(device="cpu")
-    model.load_state_dict(weights)
-    return model
+
+
+def _apart(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same, each in memory of its own: some are one tensor in the checkpoint, but several in ours."""
+    found: dict[str, Tensor] = {}
+    places = set()
+    for name, tensor in weights.items():
+        found[name] = tensor.clone() if tensor.data_ptr() in places else tensor
+        places.add(tensor.data_ptr())
+    return found

@@ -18,7 +18,7 @@ import docmt.interop.fairseq_files as fairseq
 from docmt.errors import DocmtError
 from docmt.interop.loading import load_renamed
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.rfa import UNKNOWN_TO_RFA
+from docmt.model.families import FAMILIES
 from docmt.model_directory import ModelCard, save_model
 from docmt.text import DictionaryTokenizer, SpecialTokens
 
@@ -44,6 +44,8 @@ _FEATURES = {
     "attention": ("decoder.random_matrices_eval", "causal_tau"),
     "cross": ("encoder.cross_attention_project.random_matrices_eval", "cross_tau"),
 }
+_UNKNOWN = sum(FAMILIES["rfa"].unpredicted)
+"""Rows of ours that theirs lacks, those of <eod> and <mask>."""
 _POOLS = ("decoder.random_matrices", "encoder.cross_attention_project.random_matrices")
 """Which training draws from."""
 
@@ -84,8 +86,8 @@ def convert_rfa(
     config = architecture(
         values,
         linear=_FEATURES["cross"][0] in weights,
-        source_size=source_rows + UNKNOWN_TO_RFA,
-        target_size=target_rows + UNKNOWN_TO_RFA,
+        source_size=source_rows + _UNKNOWN,
+        target_size=target_rows + _UNKNOWN,
         instance_tokens=instance_tokens,
     )
     model = load_renamed(config, rename(weights, config, values), checkpoint)
@@ -173,7 +175,7 @@ def _our_rows(rows: Tensor) -> Tensor:
     """Rows of embeddings [V, d] in the order of our ids, with those of <eod> and <mask> behind."""
     order = torch.arange(len(rows))
     order[SpecialTokens.bos], order[_JOINS] = _JOINS, SpecialTokens.bos
-    return F.pad(rows[order], (0, 0, 0, UNKNOWN_TO_RFA))
+    return F.pad(rows[order], (0, 0, 0, _UNKNOWN))
 
 
 def _symbols(path: Path, rows: int) -> list[str]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from docmt.model import kernels
 from docmt.model.gates import Opening
 from docmt.model.kernels import Pattern
+from docmt.model.positions import Distances
 from docmt.model.sight import Sight
 from docmt.model.spans import Spans
 from docmt.model.view import View
@@ -28,26 +29,36 @@ def attend(
     *,
     dropout: float = 0.0,
     kernel: str | None = None,
+    distances: Distances | None = None,
 ) -> Tensor:
     """Scaled dot-product attention in which segment i of the queries sees span i of the keys and nothing else.
 
     query [Tq, H, k]; key, value [Tk, H, k]; returns [Tq, H, k]. `queries` must tile the Tq positions; key spans
     may lie anywhere. With `causal`, token j of a segment sees tokens 0..j of its span. `kernel` forces one of
-    `kernels.KERNELS`. Work is the sum of |segment| x |span|: nothing outside the pattern is computed.
+    `kernels.KERNELS`. `distances` biases scores by how far a key is from a query, both counted from where their
+    segment and span begin. Work is the sum of |segment| x |span|: nothing outside the pattern is computed.
     Raises ValueError when spans do not fit together.
     """
-    return attend_pattern(query, key, value, Pattern(queries, keys, causal, len(key)), dropout=dropout, kernel=kernel)
+    pattern = Pattern(queries, keys, causal, len(key))
+    return attend_pattern(query, key, value, pattern, dropout=dropout, kernel=kernel, distances=distances)
 
 
 def attend_pattern(
-    query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, *, dropout: float = 0.0, kernel: str | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    pattern: Pattern,
+    *,
+    dropout: float = 0.0,
+    kernel: str | None = None,
+    distances: Distances | None = None,
 ) -> Tensor:
     """`attend` with a pattern that is worked out already."""
     if pattern.sees_nothing:
         # Gradients (zeros) must reach all three nevertheless, or processes that exchange them would wait for ever.
         return query * 0.0 + 0.0 * (key.sum() + value.sum())
     if kernel is None:
-        kernel, reason = kernels.choose(query, dropout)
+        kernel, reason = kernels.choose(query, dropout, distances is not None)
         if reason not in _reasons_logged:
             _reasons_logged.add(reason)
             _log.info("attention kernel: %s (%s)", kernel, reason)
@@ -56,7 +67,7 @@ def attend_pattern(
     function = {"reference": kernels.reference, "padded": kernels.padded, "varlen": kernels.varlen}[kernel]
     # Queries, keys and values come in the precision that the projections chose; autocast would only add copies here.
     with torch.autocast(query.device.type, enabled=False):
-        return function(query, key, value, pattern, dropout)
+        return function(query, key, value, pattern, dropout, distances)
 
 
 class Attention(nn.Module):
@@ -70,24 +81,43 @@ class Attention(nn.Module):
         dropout: float = 0.0,
         memory_width: int | None = None,
         output_bias: bool = True,
+        *,
+        head_width: int = 0,
+        biases: bool = True,
+        scaled: bool = True,
+        distances: Distances | None = None,
     ) -> None:
         """memory_width: of the states that are looked at, where that is not `width`. Without `output_bias`, an
-        attention that sees nothing gives zero."""
+        attention that sees nothing gives zero. head_width: k (0: width / heads); scaled: scores are divided by the
+        square root of k; distances: biases of them, which belong to the model."""
         super().__init__()
         self.heads, self.sight, self.dropout = heads, sight, dropout
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(memory_width or width, width)
-        self.value = nn.Linear(memory_width or width, width)
-        self.output = nn.Linear(width, width, bias=output_bias)
+        inner = heads * (head_width or width // heads)
+        self.query = nn.Linear(width, inner, bias=biases)
+        self.key = nn.Linear(memory_width or width, inner, bias=biases)
+        self.value = nn.Linear(memory_width or width, inner, bias=biases)
+        self.output = nn.Linear(inner, width, bias=biases and output_bias)
+        self.factor = 1.0 if scaled else (inner // heads) ** 0.5
+        self._distances = (distances,)  # not a module of this one
         for projection in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
         nn.init.xavier_uniform_(self.output.weight)
-        if output_bias:
+        if self.output.bias is not None:
             nn.init.zeros_(self.output.bias)
 
+    @property
+    def distances(self) -> Distances | None:
+        """What scores have for the distance of a key, shared by all attentions of a stack."""
+        return self._distances[0]
+
     def split(self, x: Tensor) -> Tensor:
-        """[..., d] -> [..., H, k]"""
+        """[..., H k] -> [..., H, k]"""
         return x.unflatten(-1, (self.heads, -1))
+
+    def asked(self, x: Tensor) -> Tensor:
+        """What x [..., d] asks, for kernels, which divide by the square root of k: [..., H, k]."""
+        query = self.split(self.query(x))
+        return query if self.factor == 1.0 else query * self.factor
 
     def forward(self, x: Tensor, view: View) -> Tensor:
         """x [..., d] -> [..., d]"""
@@ -95,26 +125,31 @@ class Attention(nn.Module):
         return output
 
     def over(self, x: Tensor, memory: Tensor, pattern: Pattern, times: int = 1) -> Tensor:
-        """x [Tq, d] attends to memory [Tk, d] (the same tensor for self-attention): [Tq, d].
+        """x [Tq, d] attends to memory [Tk, d] (the same tensor for self-attention): [Tq, H k].
 
         times: how often the pattern has the queries, one time after the other; then [times * Tq, d].
         """
-        query = self.split(self.query(x))
+        query = self.asked(x)
         return attend_pattern(
             query if times == 1 else query.repeat(times, 1, 1),
             self.split(self.key(memory)),
             self.split(self.value(memory)),
             pattern,
             dropout=self.dropout if self.training else 0.0,
+            distances=self.distances,
         ).flatten(-2)
 
 
 class Gate(nn.Module):
-    """g = sigmoid(W [local; global] + b); g * local + (1 - g) * global, element by element (Bao et al. 2021, 3.3)."""
+    """g = sigmoid(W [local; global] + b); g * local + (1 - g) * global, element by element (Bao et al. 2021, 3.3).
 
-    def __init__(self, width: int, bias: float = 0.0) -> None:
+    Additive: local + (1 - g) * global, which is what is there without the document where global is zero.
+    """
+
+    def __init__(self, width: int, bias: float = 0.0, *, additive: bool = False) -> None:
         """bias: its start; at 3, 5 % of the attention over the document come through."""
         super().__init__()
+        self.additive = additive
         self.linear = nn.Linear(2 * width, width)
         self.opening = Opening("own")
         nn.init.xavier_uniform_(self.linear.weight)
@@ -123,7 +158,7 @@ class Gate(nn.Module):
     def forward(self, local: Tensor, whole: Tensor) -> Tensor:
         """local, whole [..., d] -> [..., d]"""
         gate = self.opening(self.linear(torch.cat((local, whole), dim=-1)))
-        return torch.lerp(whole, local, gate)
+        return local + (1 - gate) * whole if self.additive else torch.lerp(whole, local, gate)
 
 
 class GroupAttention(nn.Module):

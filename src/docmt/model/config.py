@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from docmt.errors import DocmtError
+from docmt.model.families import FAMILIES, Family
+from docmt.model.families.family import ENCODER_SIZES
 from docmt.model.sizes import PRESETS, Linear, Sizes
 from docmt.model.systems import SYSTEMS, Concat, Context, Group, Hierarchical, MultiHop, System
-from docmt.settings import brief, build, check_fields, flat, plain
+from docmt.settings import brief, build, check_fields, check_number, flat, plain, range_of
 
 
 @dataclass(frozen=True)
@@ -75,18 +77,62 @@ class ModelConfig(Sizes):
 
     def _check_family(self) -> None:
         """Raises DocmtError for what the family does not have."""
-        if self.family == "docmt":
-            if self.source_vocabulary_size:
-                raise DocmtError("model.source_vocabulary_size is for model.family thumt or rfa: leave it out")
-            return
-        if self.family == "thumt":
-            fits, systems = self.chosen.order == "sentences", "that translate sentence by sentence"
-        else:
-            fits, systems = self.chosen.needs().windows, "of windows (concat)"
-        if not fits or self.embedding_normalization:
+        family, chosen = FAMILIES[self.family], self.chosen
+        self._check_encoder(family)
+        if self.source_vocabulary_size and family.tables == "one":
+            apart = ", ".join(name for name, own in FAMILIES.items() if own.tables != "one")
+            raise DocmtError(f"model.source_vocabulary_size is for model.family {apart}: leave it out")
+        for name, ids, has in (
+            ("source_mark", self.source_mark, family.names("source")),
+            ("target_mark", self.target_mark, family.names("target")),
+        ):
+            for id in ids:
+                check_number(f"model.{name}", id, (0, range_of(Sizes, "vocabulary_size")[1]))
+            if ids and not has:
+                raise DocmtError(
+                    f"model.{name} is set, but sentences of model.family {self.family} have no such mark: leave it out"
+                )
+        fits, systems = {
+            "any": (not family.unpredicted[1] or chosen.rules == "frame", "that keep to the sentences of the source"),
+            "sentences": (chosen.order == "sentences", "that translate sentence by sentence"),
+            "windows": (chosen.needs().windows, "of windows (concat)"),
+        }[family.order]
+        if not fits or (self.embedding_normalization and family.order != "any"):
+            without = "" if family.order == "any" else ", without model.embedding_normalization,"
             raise DocmtError(
-                f"model.family {self.family} is for systems {systems}, without model.embedding_normalization, not for "
-                f"this {self.system} model: choose docmt"
+                f"model.family {self.family} is for systems {systems}{without} not for this {self.system} model: "
+                "choose docmt"
+            )
+        if self.position_encoding == "relative" and chosen.linear:
+            raise DocmtError(
+                "model.position_encoding is relative, but linear attention has no scores to add biases to: choose "
+                "another position encoding, or softmax attention"
+            )
+        for name in ("relative_buckets", "relative_distance"):
+            if getattr(self, name) != getattr(Sizes, name) and self.position_encoding != "relative":
+                raise DocmtError(
+                    f"model.{name} is set, but model.position_encoding is {self.position_encoding}: leave it out, or "
+                    "choose relative"
+                )
+
+    def _check_encoder(self, family: Family) -> None:
+        """Raises DocmtError for sizes of an encoder that is like the decoder, and for those that do not fit."""
+        if family.encoder is None:
+            for name in ENCODER_SIZES:
+                if getattr(self, f"encoder_{name}"):
+                    apart = ", ".join(name for name, own in FAMILIES.items() if own.encoder is not None)
+                    raise DocmtError(f"model.encoder_{name} is for one of the families {apart}: leave it out")
+            return
+        filled = self.filled()
+        if filled.encoder_width % filled.encoder_heads:
+            raise DocmtError(
+                f"model.encoder_width {filled.encoder_width} must be a multiple of model.encoder_heads "
+                f"{filled.encoder_heads}: change one of them"
+            )
+        if self.chosen.needs().drafts:
+            raise DocmtError(
+                f"model.family {self.family} has an encoder for the source alone, but this {self.system} model reads "
+                "drafts, which are of the target: choose another system, or family docmt"
             )
 
     def __repr__(self) -> str:
@@ -97,8 +143,14 @@ class ModelConfig(Sizes):
         missing: dict[str, Any] = {
             name: size for name, size in PRESETS[self.preset].items() if getattr(self, name) == 0
         }
+        if FAMILIES[self.family].encoder is not None:
+            for name in ENCODER_SIZES:
+                if not getattr(self, f"encoder_{name}"):
+                    missing[f"encoder_{name}"] = missing.get(name, getattr(self, name))
         if self.positions == "auto":
             missing["positions"] = self.chosen.usual_positions
+        if (settled := self.chosen.settled(self)) != self.chosen:
+            missing[self.system] = settled
         return replace(self, **missing) if missing else self
 
     @property
@@ -115,7 +167,13 @@ class ModelConfig(Sizes):
     @property
     def position_limit(self) -> int | None:
         """Most tokens of what positions run through, a sentence or an instance; None: any number."""
-        return self.max_positions if self.position_encoding == "learned" else None
+        encoder, _ = FAMILIES[self.family].of_encoder(self)
+        return self.max_positions if "learned" in (self.position_encoding, encoder.position_encoding) else None
+
+    @property
+    def limits_target(self) -> bool:
+        """Whether `position_limit` is one of the target, too, and not of the encoder alone."""
+        return self.position_encoding == "learned"
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:

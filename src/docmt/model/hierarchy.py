@@ -50,7 +50,8 @@ class Hierarchy(nn.Module):
         if exact:
             for projection in (self.sentences.output, self.feed_forward.outer):
                 nn.init.zeros_(projection.weight)
-                nn.init.zeros_(projection.bias)
+                if projection.bias is not None:
+                    nn.init.zeros_(projection.bias)
 
     def forward(self, x: Tensor, view: View) -> Tensor:
         """x [..., d] -> [..., d]"""

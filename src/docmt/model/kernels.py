@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from docmt.model.positions import Distances
 from docmt.model.spans import Spans
 
 Kept = TypeVar("Kept")
@@ -36,6 +37,10 @@ class Bucket:
     query_length: int
     key_length: int
     key_mask: Tensor | None  # [n, 1, 1, l] bool, True = attend; None when no key is padding or causality hides it
+
+    def places(self, device: torch.device) -> Tensor:
+        """[q] of the queries, counted from where their segment begins."""
+        return torch.arange(self.query_length, device=device)
 
 
 class Pattern:
@@ -200,7 +205,14 @@ class _Scatter(torch.autograd.Function):
         return gradient.index_fill_(0, padding, 0.0), None, None, None, None
 
 
-def padded(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropout: float = 0.0) -> Tensor:
+def padded(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    pattern: Pattern,
+    dropout: float = 0.0,
+    distances: Distances | None = None,
+) -> Tensor:
     """Segments gathered into padded buckets of similar length, each one batched product. Works on every device."""
     heads, width = query.shape[1:]
     layout = pattern.padded_layout(heads, query.device)
@@ -217,11 +229,9 @@ def padded(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropout:
         strict=True,
     ):
         shape = (bucket.count, heads, -1, width)
-        outputs.append(
-            _dense(q.view(shape), k.view(shape), v.view(shape), bucket.key_mask, pattern.causal, dropout).reshape(
-                -1, width
-            )
-        )
+        bias = None if distances is None else distances(bucket.places(query.device), bucket.key_length).to(q.dtype)
+        found = _dense(q.view(shape), k.view(shape), v.view(shape), bucket.key_mask, pattern.causal, dropout, bias)
+        outputs.append(found.reshape(-1, width))
     rows = torch.cat(outputs) if len(outputs) > 1 else outputs[0]
     return scatter_rows(rows, layout.query).view(-1, heads, width)
 
@@ -241,22 +251,36 @@ def scatter_rows(x: Tensor, rows: Rows) -> Tensor:
     return result
 
 
-def _dense(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
-    """Attention over a padded bucket: q [n, H, q, k], k and v [n, H, l, k], key_mask [n, 1, 1, l]."""
+def _dense(
+    q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool, dropout: float, bias: Tensor | None = None
+) -> Tensor:
+    """Attention over a padded bucket: q [n, H, q, k], k and v [n, H, l, k], key_mask [n, 1, 1, l], bias [H, q, l]."""
     length = k.shape[2]
     if q.device.type != "cpu" or length > _PLAIN_UP_TO.get(q.dtype, 0):
         mask = key_mask.expand(-1, -1, q.shape[2], -1) if key_mask is not None else None
+        if bias is not None:
+            hidden = _causal_bias(length, q.dtype).to(q.device) if causal else _mask_bias(mask, q.dtype)
+            mask, causal = (bias if hidden is None else bias + hidden), False
+            mask = mask.expand(len(q), -1, -1, -1)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)
     # Scores are the largest tensors here: they are changed in place, before any view is taken of them (in-place
     # changes of views make autograd copy), and by sums, whose gradient needs no work.
     scores = torch.bmm(q.flatten(0, 1) * q.shape[-1] ** -0.5, k.flatten(0, 1).transpose(1, 2))  # [n * H, q, l]
+    if bias is not None:
+        scores += bias.repeat(len(q), 1, 1)
     if causal:
         scores += _causal_bias(length, scores.dtype)
     elif key_mask is not None:
-        bias = torch.zeros(key_mask.shape, dtype=scores.dtype).masked_fill_(~key_mask, -math.inf)
-        scores += bias.expand(-1, q.shape[1], -1, -1).flatten(0, 1)
+        hidden = _mask_bias(key_mask, scores.dtype)
+        assert hidden is not None
+        scores += hidden.expand(-1, q.shape[1], -1, -1).flatten(0, 1)
     weights = F.dropout(scores.softmax(-1), dropout)
     return torch.bmm(weights, v.flatten(0, 1)).view_as(q)
+
+
+def _mask_bias(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Zeros where a mask [n, ...] is true, and minus infinity elsewhere."""
+    return None if mask is None else mask.new_zeros(mask.shape, dtype=dtype).masked_fill_(~mask, -math.inf)
 
 
 @lru_cache(maxsize=256)
@@ -265,7 +289,14 @@ def _causal_bias(length: int, dtype: torch.dtype) -> Tensor:
     return torch.full((length, length), -math.inf, dtype=dtype).triu_(1)
 
 
-def reference(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropout: float = 0.0) -> Tensor:
+def reference(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    pattern: Pattern,
+    dropout: float = 0.0,
+    distances: Distances | None = None,
+) -> Tensor:
     """One segment after the other, written out: slow, and what the other kernels are compared with."""
     outputs = []
     layout = zip(
@@ -283,6 +314,8 @@ def reference(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropo
             outputs.append(torch.zeros_like(query[q_start : q_start + q_length]))
             continue
         scores = q @ k.transpose(1, 2) / math.sqrt(query.shape[-1])
+        if distances is not None:
+            scores = scores + distances(torch.arange(q_length, device=q.device), k_length)
         if pattern.causal:
             scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(1), -math.inf)
         weights = F.dropout(scores.softmax(-1), dropout)
@@ -290,8 +323,15 @@ def reference(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropo
     return torch.cat(outputs)
 
 
-def varlen(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropout: float = 0.0) -> Tensor:
-    """Flash attention on the packed tensors themselves (CUDA, 16-bit floats, no attention dropout)."""
+def varlen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    pattern: Pattern,
+    dropout: float = 0.0,
+    distances: Distances | None = None,
+) -> Tensor:
+    """Flash attention on the packed tensors themselves (CUDA, 16-bit floats, no attention dropout, no distances)."""
     from torch.nn.attention.varlen import varlen_attn
 
     if not pattern.keys.tiles(len(key)):
@@ -312,12 +352,14 @@ def varlen(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, dropout:
     return result
 
 
-def choose(query: Tensor, dropout: float) -> tuple[str, str]:
-    """The kernel for these tensors and the reason for it."""
+def choose(query: Tensor, dropout: float, biased: bool = False) -> tuple[str, str]:
+    """The kernel for these tensors and the reason for it; biased: scores have biases."""
     if query.device.type != "cuda":
         return "padded", f"no varlen kernel on {query.device.type}"
     if query.dtype not in (torch.bfloat16, torch.float16):
         return "padded", f"varlen needs 16-bit floats, not {query.dtype}"
     if dropout:
         return "padded", "varlen has no attention dropout"
+    if biased:
+        return "padded", "varlen has no biases of distances"
     return "varlen", "CUDA with 16-bit floats"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -56,7 +57,7 @@ class Residual(nn.Module):
     Without a norm: x + dropout(f(x)).
     """
 
-    def __init__(self, norm: nn.LayerNorm | None, dropout: float, pre_norm: bool) -> None:
+    def __init__(self, norm: nn.Module | None, dropout: float, pre_norm: bool) -> None:
         super().__init__()
         self.norm = norm
         self.dropout = Dropout(dropout)
@@ -81,7 +82,7 @@ class GatedResidual(Residual):
     x + (1 - lam) * y, which, where no norm follows, is the identity as long as y is zero.
     """
 
-    def __init__(self, norm: nn.LayerNorm | None, width: int, pre_norm: bool, additive: bool) -> None:
+    def __init__(self, norm: nn.Module | None, width: int, pre_norm: bool, additive: bool) -> None:
         super().__init__(norm, 0.0, pre_norm)
         self.additive = additive
         self.gate_input = nn.Linear(width, width, bias=False)
@@ -99,18 +100,30 @@ class GatedResidual(Residual):
         return normed
 
 
-class FeedForward(nn.Module):
-    """W2 f(W1 x + b1) + b2, with f = relu or gelu"""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+GATED = "gated_"
+"""Before the name of an activation: what it gives is multiplied with a product of its own (Shazeer 2020)."""
 
-    def __init__(self, width: int, inner: int, activation: str) -> None:
+
+class FeedForward(nn.Module):
+    """W2 f(W1 x + b1) + b2, or gated W2 (f(W1 x + b1) * (W3 x + b3)) + b2, element by element."""
+
+    def __init__(self, width: int, inner: int, activation: str, biases: bool = True) -> None:
         super().__init__()
-        self.activation = F.relu if activation == "relu" else F.gelu
-        self.inner = nn.Linear(width, inner)
-        self.outer = nn.Linear(inner, width)
+        self.activation = ACTIVATIONS[activation.removeprefix(GATED)]
+        self.inner = nn.Linear(width, inner, bias=biases)
+        self.factor = nn.Linear(width, inner, bias=biases) if activation.startswith(GATED) else None
+        self.outer = nn.Linear(inner, width, bias=biases)
 
     def forward(self, x: Tensor, view: View) -> Tensor:
         """x [..., d] -> [..., d]; looks at nothing else."""
-        output: Tensor = self.outer(self.activation(self.inner(x)))
+        states = self.activation(self.inner(x))
+        output: Tensor = self.outer(states if self.factor is None else states * self.factor(x))
         return output
 
 

@@ -42,11 +42,22 @@ class LinearAttention(Attention):
     how much of all so far is left to the next.
     """
 
-    def __init__(self, width: int, heads: int, sight: Sight, options: Linear, joined: bool = False) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        sight: Sight,
+        options: Linear,
+        joined: bool = False,
+        *,
+        memory_width: int | None = None,
+        head_width: int = 0,
+        biases: bool = True,
+    ) -> None:
         """joined: the first token of a sentence ends the one before (`SentenceFrame`), and belongs to it here."""
-        super().__init__(width, heads, sight)
+        super().__init__(width, heads, sight, memory_width=memory_width, head_width=head_width, biases=biases)
         own = sight.memory == "self"
-        self.features = features_of(options, heads, width // heads, own=own)
+        self.features = features_of(options, heads, head_width or width // heads, own=own)
         self.rescaled = options.rescale and not own
         self.averaging = options.gate == "average"
         self.joined = joined
@@ -96,7 +107,7 @@ class LinearAttention(Attention):
         query, key = self.split(self.query(x)), self.split(self.key(memory))
         return features(query.transpose(0, 1)).transpose(0, 1), features(key.transpose(0, 1)).transpose(0, 1)
 
-    def asked(self, x: Tensor) -> Tensor:
+    def asked_features(self, x: Tensor) -> Tensor:
         """The features of what x [T, d] asks, of keys that were shown before: [T, H, F]."""
         return self.feature_map()(self.split(self.query(x)).transpose(0, 1)).transpose(0, 1)
 

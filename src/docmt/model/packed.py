@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from docmt.model.frame import SentenceFrame
 from docmt.model.spans import Spans
 
 
@@ -101,32 +101,6 @@ class Packed:
     def _documents(self) -> Tensor:
         """[S] the number of the document of each sentence."""
         return self.documents.holding(self.sentences.starts)
-
-
-@dataclass(frozen=True)
-class SentenceFrame:
-    """Which marks stand around the words of a sentence; checkpoint families differ in it."""
-
-    source_opens: bool = True
-    """a source sentence is `<s> w .. </s>`, not `w .. </s>`"""
-    target_goes_on: bool = True
-    """decoder input is `<s> w .. </s>` and what follows `</s>` (the next `<s>`, or the end) is a label as well;
-    otherwise it is `<s> w ..` and `</s>` is the last label of a sentence"""
-    joined: bool = False
-    """between two sentences of an instance is one mark, `<s>`, which ends one and opens the other, and `</s>` ends the
-    last: the source is `w .. <s> w .. </s>`, and so are the labels; decoder input is `</s> w .. <s> w ..`"""
-
-    def marks(self, side: Literal["source", "target"]) -> tuple[int, int]:
-        """How many marks open and close each sentence of the source, or of the decoder input."""
-        return (int(self.source_opens), 1) if side == "source" else (1, int(self.target_goes_on))
-
-    def mark_of(self, start: int, length: int) -> tuple[int, int]:
-        """Start and length of the mark that stands for a missing context: the first of a sentence, or its last."""
-        return (start if self.source_opens else start + max(length - 1, 0)), min(length, 1)
-
-    def within_context(self, start: int, length: int, *, last: bool) -> tuple[int, int]:
-        """Start and length of what a context takes of a sentence: all of it, or without marks only the last closes."""
-        return start, length if self.source_opens or last else length - 1
 
 
 def pack(documents: Sequence[Sequence[Sequence[int]]]) -> Packed:

@@ -11,16 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from docmt.model.attention import Attention, Gate, GroupAttention
+from docmt.model.families import FAMILIES
+from docmt.model.families.family import PADDING_ID, Family
 from docmt.model.hops import Hops, SentenceEncoder
 from docmt.model.layers import FeedForward, GatedResidual, Layer, Residual
 from docmt.model.linear_attention import LinearAttention
-from docmt.model.packed import SentenceFrame
-from docmt.model.positions import FIRST_POSITION, LearnedPositions, SinusoidalPositions
+from docmt.model.positions import Distances, LearnedPositions, SinusoidalPositions
 from docmt.model.recurrent import Bilstm
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
-
-PADDING_ID = 1
 
 
 class Head(NamedTuple):
@@ -29,33 +28,58 @@ class Head(NamedTuple):
     weight: Tensor
     """[rows, d]"""
     first: int = 0
+    bias: Tensor | None = None
+    """[rows], not trained"""
+    scale: float = 1.0
+    """of the states"""
 
 
 class Parts:
-    """Bricks in the conventions of docmt's own models (those of Bao et al. 2021), for models of the given sizes."""
+    """Bricks of models of the given sizes, in the conventions of their family.
 
-    frame = SentenceFrame()
-    norm_epsilon = 1e-5
-    first_position = FIRST_POSITION
+    Those of the encoder, and of all that reads the source, are in `encoder`: in most families the same ones.
+    """
 
-    def __init__(self, sizes: Sizes) -> None:
-        self.sizes = sizes
+    def __init__(self, sizes: Sizes, family: Family | None = None) -> None:
+        """family: whose conventions to take, if not those of the family of that name."""
+        self.sizes, self.family = sizes, family or FAMILIES[sizes.family]
+        self.encoder = self if self.family.encoder is None else Parts(*self.family.of_encoder(sizes))
         self.pre_norm = sizes.normalization == "pre"
+        self.frame = self.family.frame(sizes)
+        self.two_tables = self.family.tables == "two" or (
+            self.family.tables == "either" and sizes.source_vocabulary_size > 0
+        )
+        self.own_head = (self.family.head if sizes.output == "auto" else sizes.output) == "own"
+        self._distances: dict[bool, Distances] = {}
+        if sizes.position_encoding == "relative":
+            self._distances = {causal: self._new_distances(causal) for causal in (False, True)}
 
     # Layers
 
     def attention(
         self, sight: Sight, memory_width: int | None = None, *, at_zero: bool = False, output_bias: bool = True
     ) -> Attention:
-        """Attention over what `sight` names; memory_width: of its states, if not the model's width.
+        """Attention over what `sight` names; memory_width: of its states, if not that of what computes them.
 
         at_zero: at first it finds zeros; output_bias: see `Attention`.
         """
-        sizes = self.sizes
-        made = Attention(sizes.width, sizes.heads, sight, sizes.attention_dropout, memory_width, output_bias)
+        sizes, family = self.sizes, self.family
+        near = sight.memory == "self" and sight.part != "before"  # of others no distance is known
+        made = Attention(
+            *(sizes.width, sizes.heads, sight, sizes.attention_dropout),
+            *(memory_width or self.memory_width(sight), output_bias),
+            head_width=sizes.head_width,
+            biases=family.biases,
+            scaled=family.scaled,
+            distances=self._distances.get(sight.causal) if near else None,
+        )
         if at_zero:
             nn.init.zeros_(made.output.weight)
         return made
+
+    def memory_width(self, sight: Sight) -> int:
+        """Of the states that `sight` names: the encoder computes those of source and context."""
+        return (self.encoder if sight.memory in ("source", "context") else self).sizes.width
 
     def hops(self, sights: Sequence[Sight], at_zero: bool) -> Hops:
         """Attention to what each of the sights names, one after the other; at_zero: at first they find nothing."""
@@ -68,6 +92,8 @@ class Parts:
         has embeddings of its own.
         """
         target = side == "target"
+        if not target and self.encoder is not self:
+            return self.encoder.sentence_encoder(side, whole=whole, frozen=frozen)
         depth = self.sizes.decoder_layers if target else self.sizes.encoder_layers
         blocks = [
             {"attention": self.group_attention(local=Sight()), "feed_forward": self.feed_forward()}
@@ -86,37 +112,51 @@ class Parts:
     def _reader(self) -> nn.Module:
         """Embeddings for an encoder of target text; `lookup` and `place` take them for those of a model's source."""
         holder = nn.Module()
-        for name, module in type(self)(replace(self.sizes, source_vocabulary_size=0)).embeddings().items():
+        for name, module in Parts(replace(self.sizes, source_vocabulary_size=0)).embeddings().items():
             if name.partition("_")[0] in ("source", "tokens"):
                 holder.add_module(name, module)
         return holder
 
     def linear_attention(self, sight: Sight) -> LinearAttention:
         """Linear attention over what `sight` names."""
-        return LinearAttention(self.sizes.width, self.sizes.heads, sight, self.sizes.linear, self.frame.joined)
+        sizes = self.sizes
+        return LinearAttention(
+            *(sizes.width, sizes.heads, sight, sizes.linear, self.frame.joined),
+            memory_width=self.memory_width(sight),
+            head_width=sizes.head_width,
+            biases=self.family.biases,
+        )
 
     def group_attention(
-        self, local: Sight | None = None, whole: Sight | None = None, gate_bias: float = 0.0, linear: bool = False
+        self,
+        local: Sight | None = None,
+        whole: Sight | None = None,
+        gate_bias: float = 0.0,
+        linear: bool = False,
+        exact: bool = False,
     ) -> GroupAttention:
         """Attention within sentences (`local`), over the document (`whole`), or both joined by a gate.
 
-        gate_bias: where the bias of the gate begins; linear: that over the document is.
+        gate_bias: where the bias of the gate begins; linear: that over the document is; exact: both together begin as
+        that within sentences alone.
         """
-        over_document = self.linear_attention if linear else self.attention
         both = local is not None and whole is not None
-        return GroupAttention(
-            None if local is None else self.attention(local),
-            None if whole is None else over_document(whole),
-            Gate(self.sizes.width, gate_bias) if both else None,
-        )
+        over_document = None
+        if whole is not None:
+            over_document = self.linear_attention(whole) if linear else self.attention(whole)
+            if both and exact:
+                nn.init.zeros_(over_document.output.weight)
+        gate = Gate(self.sizes.width, gate_bias, additive=exact) if both else None
+        return GroupAttention(None if local is None else self.attention(local), over_document, gate)
 
     def feed_forward(self) -> FeedForward:
         """The feed-forward block."""
-        return FeedForward(self.sizes.width, self.sizes.feed_forward, self.sizes.activation)
+        return FeedForward(self.sizes.width, self.sizes.feed_forward, self.sizes.activation, self.family.biases)
 
-    def norm(self) -> nn.LayerNorm:
-        """A layer norm."""
-        return nn.LayerNorm(self.sizes.width, eps=self.norm_epsilon)
+    def norm(self) -> nn.Module:
+        """A norm of states."""
+        made = nn.RMSNorm if self.family.norm == "rms" else nn.LayerNorm
+        return made(self.sizes.width, eps=self.family.norm_epsilon)
 
     def residual(self, normed: bool = True) -> Residual:
         """The usual residual branch; without `normed` no norm follows it (with pre-norm, one always comes before)."""
@@ -144,50 +184,120 @@ class Parts:
     # Embeddings and output
 
     def embeddings(self) -> dict[str, nn.Module]:
-        """The modules that turn tokens into vectors, by the name that the model gives them."""
-        sizes = self.sizes
-        modules: dict[str, nn.Module] = {"tokens": token_embedding(sizes.vocabulary_size, sizes.width)}
-        for side in ("source", "target"):
-            modules[f"{side}_positions"] = self._positions()
-            if sizes.embedding_normalization:
-                modules[f"{side}_norm"] = self.norm()
+        """The modules that turn tokens into vectors, and what there is beside layers, by the name that the model gives
+        them."""
+        sizes, family = self.sizes, self.family
+        modules: dict[str, nn.Module] = {}
+        if self.two_tables:
+            modules["source_tokens"] = token_embedding(
+                sizes.source_vocabulary_size or sizes.vocabulary_size, self.encoder.sizes.width
+            )
+        modules[self._table("target")] = token_embedding(sizes.vocabulary_size, sizes.width, family.zero)
+        rows = sizes.vocabulary_size - sum(family.unpredicted)
+        if self.own_head:
+            modules["softmax"] = Softmax(rows, sizes.width)
+        if family.head_bias:
+            modules["head_bias"] = HeadBias(rows)
+        if family.source_bias:
+            modules["source_bias"] = SourceBias(sizes.width)
+        for side, stack in (("source", "encoder"), ("target", "decoder")):
+            own = self.of(side)
+            if own.sizes.position_encoding == "relative":
+                modules[f"{stack}_distances"] = own._distances[stack == "decoder"]
+            else:
+                modules[f"{side}_positions"] = own._positions()
+            if own.sizes.embedding_normalization:
+                modules[f"{side}_norm"] = own.norm()
         return modules
+
+    def of(self, side: str) -> Parts:
+        """The parts of what reads this side, source or target."""
+        return self.encoder if side == "source" else self
+
+    def _table(self, side: str) -> str:
+        return f"{side}_tokens" if self.two_tables else "tokens"
 
     def _positions(self) -> nn.Module:
         if self.sizes.position_encoding == "learned":
             return LearnedPositions(self.sizes.width, self.sizes.max_positions)
-        return SinusoidalPositions(self.sizes.width, self.first_position)
+        return SinusoidalPositions(self.sizes.width, self.family.first_position, self.family.frequencies)
+
+    def _new_distances(self, causal: bool) -> Distances:
+        sizes = self.sizes
+        return Distances(sizes.relative_buckets, sizes.relative_distance, sizes.heads, causal=causal)
 
     def lookup(self, model: nn.Module, side: str, tokens: Tensor) -> Tensor:
         """sqrt(d) * E[token] (Vaswani et al. 2017, section 3.4): tokens [...] -> [..., d]; side: source or target."""
-        vectors: Tensor = model.get_submodule("tokens")(tokens) * math.sqrt(self.sizes.width)
-        return vectors
+        vectors: Tensor = model.get_submodule(self._table(side))(tokens)
+        sizes = self.of(side).sizes
+        if sizes.scale_embeddings:
+            vectors = vectors * math.sqrt(sizes.width)
+        return model.get_submodule("source_bias")(vectors) if self.family.source_bias and side == "source" else vectors
 
     def place(self, model: nn.Module, side: str, vectors: Tensor, positions: Tensor | None) -> Tensor:
         """Vectors [..., d] with those of their positions [...] added; None: a sequence without order."""
-        if positions is not None:
+        sizes = self.of(side).sizes
+        if positions is not None and sizes.position_encoding != "relative":
             vectors = vectors + model.get_submodule(f"{side}_positions")(positions)
         if torch.is_autocast_enabled(vectors.device.type):
             # From here on states are in the precision of autocast: casting them to and fro around every product made
             # 240 copies in a training step of a small model (docs/log.md).
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
-        if self.sizes.embedding_normalization:
+        if sizes.embedding_normalization:
             vectors = model.get_submodule(f"{side}_norm")(vectors)
         return vectors
 
     def head(self, model: nn.Module) -> Head:
-        """What decoder states are multiplied with: the embedding."""
-        return Head(model.get_submodule("tokens").get_parameter("weight"))
+        """What decoder states are multiplied with: the embedding of the target, or a matrix of its own."""
+        first, last = self.family.unpredicted
+        bias = model.get_buffer("head_bias.vector") if self.family.head_bias else None
+        if self.own_head:
+            return Head(model.get_submodule("softmax").get_parameter("weight"), first, bias)
+        table = model.get_submodule(self._table("target")).get_parameter("weight")
+        scale = self.sizes.width**-0.5 if self.sizes.output == "scaled" else 1.0
+        return Head(table[first : len(table) - last] if first or last else table, first, bias, scale)
 
     def tables(self) -> Sequence[str]:
         """The names of the token embeddings, whose rows are looked up in lower precision where that is asked for."""
-        return ("tokens",)
+        return tuple(dict.fromkeys(self._table(side) for side in ("source", "target")))
 
 
-def token_embedding(rows: int, width: int, zero: int = PADDING_ID) -> nn.Embedding:
-    """E ~ N(0, 1/d) with a zero row that is never trained, that of padding."""
+class SourceBias(nn.Module):
+    """A learned vector that is added to every source embedding."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.vector = nn.Parameter(torch.zeros(width))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """vectors [..., d] -> [..., d]"""
+        return vectors + self.vector
+
+
+class Softmax(nn.Module):
+    """The matrix that projects to the target vocabulary, [rows, d]."""
+
+    def __init__(self, rows: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(rows, width))
+        nn.init.normal_(self.weight, std=width**-0.5)
+
+
+class HeadBias(nn.Module):
+    """What is added to the logits [rows]; it is not trained."""
+
+    vector: Tensor
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.register_buffer("vector", torch.zeros(rows))
+
+
+def token_embedding(rows: int, width: int, zero: int | None = PADDING_ID) -> nn.Embedding:
+    """E ~ N(0, 1/d), if asked for with a zero row that is never trained, that of padding."""
     embedding = nn.Embedding(rows, width, padding_idx=zero)
     nn.init.normal_(embedding.weight, std=width**-0.5)
-    with torch.no_grad():
-        embedding.weight[zero].zero_()
+    if zero is not None:
+        with torch.no_grad():
+            embedding.weight[zero].zero_()
     return embedding

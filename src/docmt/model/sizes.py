@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from docmt.errors import DocmtError
 from docmt.settings import MANY, ranged
@@ -58,36 +58,64 @@ class Sizes:
 
     preset: Literal["tiny", "small", "base", "big", "large"] = "base"
     """published size that fills every size left at 0"""
-    family: Literal["docmt", "thumt", "rfa"] = "docmt"
-    """whose conventions embeddings, marks and norms follow: ours, those of THUMT checkpoints (Zhang et al. 2018), or
-    those of the code of Wu et al. (2022)"""
+    family: Literal[
+        "docmt", "thumt", "rfa", "bart", "mbart", "mbart50", "m2m_100", "marian", "t5", "bert", "roberta"
+    ] = "docmt"
+    """whose conventions embeddings, marks and norms follow: ours, those of THUMT checkpoints (Zhang et al. 2018), of
+    the code of Wu et al. (2022), or of pretrained models, which `docmt convert` reads (BART, mBART of 25 and of 50
+    languages, M2M100 and NLLB, Marian, T5); bert, roberta: the encoder is one of those, the decoder is ours"""
     vocabulary_size: int = ranged(0, 0, 10_000_000)
     """entries of the joint vocabulary, marks included (0: that of the prepared store)"""
     source_vocabulary_size: int = ranged(0, 0, 10_000_000)
-    """families thumt and rfa: entries of the source vocabulary, where that is another one than the target's"""
+    """families with vocabularies apart (thumt, rfa, marian, bert, roberta): entries of the source vocabulary, where
+    that is another one than the target's"""
+    source_mark: list[int] = field(default_factory=list)
+    """pretrained families of many languages: ids of the tokens that name the source language"""
+    target_mark: list[int] = field(default_factory=list)
+    """the same of the target language (t5: what stands before a source sentence, such as `translate English to ..:`)"""
     width: int = ranged(0, 0, 65_536)
     """model width d (0, here and below: that of the preset)"""
     feed_forward: int = ranged(0, 0, 1_048_576)
     """inner width of the feed-forward sub-layers"""
     heads: int = ranged(0, 0, 4096)
     """attention heads"""
+    head_width: int = ranged(0, 0, 65_536)
+    """width of each head (0: width / heads)"""
     encoder_layers: int = ranged(0, 0, 1000)
     """layers of the encoder"""
     decoder_layers: int = ranged(0, 0, 1000)
     """layers of the decoder"""
+    encoder_width: int = ranged(0, 0, 65_536)
+    """families bert and roberta: width of the encoder (0, also of the next two: that of the decoder)"""
+    encoder_feed_forward: int = ranged(0, 0, 1_048_576)
+    """the same: inner width of its feed-forward sub-layers"""
+    encoder_heads: int = ranged(0, 0, 4096)
+    """the same: its attention heads"""
     normalization: Literal["post", "pre"] = "post"
     """layer norm after each residual sum (post, published) or before each sub-layer (pre)"""
-    activation: Literal["relu", "gelu"] = "relu"
-    """between the two products of the feed-forward sub-layers"""
+    activation: Literal[
+        "relu", "gelu", "gelu_tanh", "silu", "gated_relu", "gated_gelu", "gated_gelu_tanh", "gated_silu"
+    ] = "relu"
+    """between the two products of the feed-forward sub-layers; gated: multiplied with a third one (Shazeer 2020)"""
+    scale_embeddings: bool = True
+    """embeddings are multiplied by the square root of the width"""
+    output: Literal["auto", "tied", "scaled", "own"] = "auto"
+    """the matrix that projects to the vocabulary: the embedding of the target (tied), the same for states that are
+    divided by the square root of the width (scaled), or one of its own; auto: as the family has it"""
     embedding_normalization: bool = False
     """layer norm after the sum of embedding and position vector, one for each side"""
-    position_encoding: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """position vectors: computed (any length) or learned (up to max_positions)"""
+    position_encoding: Literal["sinusoidal", "learned", "relative"] = "sinusoidal"
+    """position vectors, computed (any length) or learned (up to max_positions), or none, but learned biases of
+    attention for the distance of two tokens (Raffel et al. 2020)"""
+    relative_buckets: int = ranged(32, 4, 65_536)
+    """relative positions: how many biases there are for each head"""
+    relative_distance: int = ranged(128, 2, MANY)
+    """relative positions: tokens that are as far from each other, or further, all have the same bias"""
     positions: Literal["auto", "document", "sentence"] = "auto"
     """positions run on through the instance (document, published) or restart at each sentence; auto: sentence, but for
     systems that cannot tell sentences apart otherwise (document, concat)"""
     max_positions: int = ranged(1024, 1, 100_000_000)
-    """number of learned positions; not used with sinusoidal ones"""
+    """number of learned positions; not used with others"""
     dropout: float = ranged(0.3, 0, 0.99)
     """dropout after the embedding and in every residual branch"""
     attention_dropout: float = ranged(0.0, 0, 0.99)
@@ -102,7 +130,21 @@ class Sizes:
 
     def check_sizes(self) -> None:
         """Raises DocmtError for sizes that do not fit together; those left at 0 must have been filled in."""
-        if self.width % self.heads or self.width % 2:
+        if (not self.head_width and self.width % self.heads) or self.width % 2:
             raise DocmtError(
                 f"model.width {self.width} must be even and a multiple of model.heads {self.heads}: change one of them"
             )
+        if self.relative_distance <= self.relative_buckets // 2:
+            raise DocmtError(
+                f"model.relative_distance is {self.relative_distance}: choose more than half of the "
+                f"{self.relative_buckets} model.relative_buckets"
+            )
+
+    def changed(self, **sizes: Any) -> Sizes:
+        """These sizes alone, without a system, with others in the place of some."""
+        return Sizes(**{own.name: getattr(self, own.name) for own in fields(Sizes)} | sizes)
+
+    @property
+    def attention_width(self) -> int:
+        """Of what all heads of an attention ask and find together; sizes must have been filled in."""
+        return self.heads * (self.head_width or self.width // self.heads)

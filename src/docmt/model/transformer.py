@@ -13,13 +13,9 @@ from docmt.model.layers import Dropout, run
 from docmt.model.packed import Packed, pack
 from docmt.model.parts import Head, Parts
 from docmt.model.reading import Reading
-from docmt.model.rfa import RfaParts
-from docmt.model.thumt import ThumtParts
 from docmt.model.view import FullView, Memory, SharedView, View
 
 SentenceIds = Sequence[Sequence[int]]
-
-FAMILIES: dict[str, type[Parts]] = {"docmt": Parts, "thumt": ThumtParts, "rfa": RfaParts}
 
 
 class TranslationModel(nn.Module):
@@ -33,14 +29,15 @@ class TranslationModel(nn.Module):
         super().__init__()
         config = config.filled()
         self.config, self.system = config, config.chosen
-        self.parts = FAMILIES[config.family](config)
+        self.parts = Parts(config)
+        reading = self.parts.encoder
         for name, module in self.parts.embeddings().items():
             self.add_module(name, module)
-        self.encoder = nn.ModuleList(self.system.encoder(self.parts))
+        self.encoder = nn.ModuleList(self.system.encoder(reading))
         self.decoder = nn.ModuleList(self.system.decoder(self.parts))
-        self.encoder_norm = self.parts.norm() if self.parts.pre_norm else None
+        self.encoder_norm = reading.norm() if reading.pre_norm else None
         self.decoder_norm = self.parts.norm() if self.parts.pre_norm else None
-        self.above_encoder = nn.ModuleList(self.system.above_encoder(self.parts))
+        self.above_encoder = nn.ModuleList(self.system.above_encoder(reading))
         self.above_decoder = nn.ModuleList(self.system.above_decoder(self.parts))
         for name, module in self.system.modules(self.parts).items():
             self.add_module(name, module)
@@ -126,7 +123,11 @@ class TranslationModel(nn.Module):
     def project(self, states: Tensor) -> Tensor:
         """States [..., d] to logits [..., V]; minus infinity for ids that the head lacks."""
         head = self.head()
-        logits: Tensor = F.linear(states, head.weight) if self.projection is None else self.projection(states)
+        if head.scale != 1.0:
+            states = states * head.scale
+        logits: Tensor = (
+            F.linear(states, head.weight, head.bias) if self.projection is None else self.projection(states)
+        )
         missing = self.config.vocabulary_size - head.first - logits.shape[-1]
         return F.pad(logits, (head.first, missing), value=-torch.inf) if head.first or missing else logits
 

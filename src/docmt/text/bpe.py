@@ -62,6 +62,11 @@ class BpeTokenizer(Tokenizer):
     def word_count(self) -> int:
         return self._word_count
 
+    def to_json(self) -> str:
+        """What the library writes of it; words are counted from 0."""
+        found: str = self._library.to_str()
+        return found
+
     def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
         check_text(sentences)
         spaced = [" " + sentence if sentence else "" for sentence in sentences]

@@ -32,19 +32,27 @@ def load_library(path: Path, expected: Any, kind: str) -> Any:
     """
     data = read_bytes(path, "the tokenizer file", regular=True)
     try:
-        _check_merges(parse_json(data))
-        library: Any = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
-        found = _settings(library)
-    except BaseException as error:  # the library raises bare Exception, and where it panics not even that
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
+        library = parse_library(data)
+    except ValueError as error:
         raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
+    found = _settings(library)
     for name, value in _settings(expected).items():
         if found.get(name) != value:
             raise DocmtError(
                 f"{path} is not a {kind} tokenizer of docmt (its {name} is another); copy the tokenizer's files again"
             )
     return library
+
+
+def parse_library(data: bytes) -> Any:
+    """The `tokenizers.Tokenizer` that a tokenizer.json describes. Raises ValueError if it is damaged."""
+    try:
+        _check_merges(parse_json(data))
+        return tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+    except BaseException as error:  # the library raises bare Exception, and where it panics not even that
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(str(error)) from error
 
 
 def _check_merges(values: Any) -> None:

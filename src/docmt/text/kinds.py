@@ -2,19 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import ClassVar, Self
 
 from docmt.checksums import changed, matches, recorded
 from docmt.errors import DocmtError
 from docmt.files import parse_json, read_bytes
 from docmt.text.bpe import BpeTokenizer
+from docmt.text.checks import make_directory
 from docmt.text.dictionary import DictionaryTokenizer
 from docmt.text.moses_bpe import MosesBpeTokenizer
+from docmt.text.pretrained import PretrainedTokenizer
 from docmt.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from docmt.text.tokenizer import CONFIG_FILE, SideSentence, Tokenizer
+from docmt.text.tokenizer import CONFIG_FILE, SIDES, Side, SideSentence, Tokenizer, write_config
 
-_CLASSES: tuple[type[Tokenizer], ...] = (BpeTokenizer, SentencePieceTokenizer, MosesBpeTokenizer, DictionaryTokenizer)
+
+class PairTokenizer(Tokenizer):
+    """Two tokenizers of any kinds as one: that of an encoder for the source, another for the target."""
+
+    kind: ClassVar[str] = "pair"
+
+    def __init__(self, source: Tokenizer, target: Tokenizer) -> None:
+        self._sides: dict[Side, Tokenizer] = {"source": source, "target": target}
+
+    def of(self, side: Side | None) -> Tokenizer:
+        if side is None:
+            raise ValueError("this is a tokenizer for each side: say which side the sentence is on")
+        return self._sides[side]
+
+    @property
+    def word_count(self) -> int:
+        return self.of("target").word_count
+
+    @property
+    def source_vocabulary_size(self) -> int:
+        return self.of("source").source_vocabulary_size
+
+    @property
+    def shares_vocabulary(self) -> bool:
+        return False
+
+    @property
+    def languages(self) -> tuple[str, str] | None:
+        return self.of("target").languages or self.of("source").languages
+
+    def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
+        return self.of(side).encode_batch(sentences, side)
+
+    def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
+        return self.of(side).decode_batch(batch, side)
+
+    def same_words(self, other: Tokenizer) -> bool:
+        return isinstance(other, PairTokenizer) and all(self.of(side).same_words(other.of(side)) for side in SIDES)
+
+    def save(self, directory: Path) -> None:
+        make_directory(directory)
+        for side, tokenizer in self._sides.items():
+            tokenizer.save(directory / side)
+        write_config(directory, self.kind, [])
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        return cls(*(load_tokenizer(directory / side) for side in SIDES))
+
+    @classmethod
+    def train(
+        cls,
+        sentences: Iterable[str | SideSentence],
+        vocabulary_size: int,
+        languages: tuple[str, str] | None = None,
+    ) -> Self:
+        raise DocmtError("a pair of tokenizers is made of two, not trained: train one of another kind")
+
+
+_CLASSES: tuple[type[Tokenizer], ...] = (
+    BpeTokenizer,
+    SentencePieceTokenizer,
+    MosesBpeTokenizer,
+    DictionaryTokenizer,
+    PretrainedTokenizer,
+    PairTokenizer,
+)
 KINDS: dict[str, type[Tokenizer]] = {kind.kind: kind for kind in _CLASSES}
 
 

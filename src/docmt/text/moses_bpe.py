@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self
 
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -15,14 +15,13 @@ from docmt.errors import DocmtError
 from docmt.files import parse_json, read_bytes, write_text
 from docmt.text.checks import check_text, check_vocabulary_size, checked_sides, load_library, make_directory
 from docmt.text.moses import moses, moses_language
-from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
+from docmt.text.tokenizer import SIDES, Side, SideSentence, SpecialTokens, Tokenizer, write_config
 from docmt.text.truecasing import CaseCounter, Truecaser, detruecase
 
 MODEL_FILE = "tokenizer.json"
 MOSES_FILE = "moses.json"
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 """Units for the UTF-8 bytes of characters that training did not see; no token looks like one, as "<" is an entity."""
-SIDES: tuple[Side, ...] = get_args(Side)
 LONGEST_LINE = 10_000
 """Repetitions of a word given to the trainer at a time."""
 

@@ -39,7 +39,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def __init__(self, model: bytes) -> None:
         """`model`: the contents of a `.model` file. RuntimeError or ValueError if they are no such thing."""
-        self._model = model
+        self.model = model
         self._library = library = sentencepiece.SentencePieceProcessor()
         library.LoadFromSerializedProto(model)
         size = library.get_piece_size()
@@ -66,6 +66,10 @@ class SentencePieceTokenizer(Tokenizer):
     def word_count(self) -> int:
         return len(self._pieces)
 
+    def pieces(self) -> list[str]:
+        """The text of every word."""
+        return [self._library.id_to_piece(piece) for piece in self._pieces]
+
     def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
         check_text(sentences)
         ids = self._ids
@@ -82,7 +86,7 @@ class SentencePieceTokenizer(Tokenizer):
     def save(self, directory: Path) -> None:
         make_directory(directory)
         with atomic_path(directory / MODEL_FILE) as temporary:
-            temporary.write_bytes(self._model)
+            temporary.write_bytes(self.model)
         write_config(directory, self.kind, [MODEL_FILE])
 
     @classmethod

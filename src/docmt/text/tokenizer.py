@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Self, TypeAlias
+from typing import ClassVar, Literal, Self, TypeAlias, get_args
 
 from docmt.checksums import ENTRY, checksums
 from docmt.files import write_text
@@ -16,6 +16,7 @@ CONFIG_FILE = "tokenizer_config.json"
 
 Side: TypeAlias = Literal["source", "target"]
 """Which of its two languages a tokenizer is given a sentence in."""
+SIDES: tuple[Side, ...] = get_args(Side)
 SideSentence: TypeAlias = tuple[Side, str]
 
 
@@ -86,6 +87,10 @@ class Tokenizer(ABC):
     def languages(self) -> tuple[str, str] | None:
         """Codes of the source and the target language, for a kind that depends on them."""
         return None
+
+    def of(self, side: Side | None) -> Tokenizer:
+        """The tokenizer of one side alone, where there are two in one."""
+        return self
 
     def encode(self, sentence: str, side: Side | None = None) -> list[int]:
         """Ids of the words of one sentence; the empty sentence has none. See `encode_batch`."""

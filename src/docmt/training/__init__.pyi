@@ -1,4 +1,7 @@
 from .config import (
+    AdapterConfig as AdapterConfig,
+)
+from .config import (
     BatchConfig as BatchConfig,
 )
 from .config import (

@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from docmt.checksums import ENTRY, checksum_of, checksums, recorded
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory, cannot_write, find_leftovers, read_json
-from docmt.model import TranslationModel
 from docmt.settings import MANY, build, check_number
 from docmt.training.early_stopping import BestSoFar
-from docmt.weights import STATE_FILE, WEIGHTS_FILE, load_weights, read_weights, save_tensors
+from docmt.weights import STATE_FILE, read_weights, save_tensors
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 _STATE = "state"  # the name of the checksum of the state itself, among those of the files
@@ -71,31 +70,21 @@ class TrainingState:
 
 def save_checkpoint(
     directory: Path,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer | None,
+    files: Mapping[str, Mapping[str, Tensor]],
     state: Mapping[str, Any],
     describe: Callable[[Path], object] = lambda folder: None,
 ) -> None:
-    """Writes weights, optimiser (unless None) and state; `directory` is replaced at once or not at all.
+    """Writes tensors (by file, then by name) and state; `directory` is replaced at once or not at all.
 
     describe: writes into the folder what makes a model directory of it (config, tokenizer, card).
     Raises DocmtError when it cannot be written; the previous checkpoint then still stands.
     """
     with atomic_directory(directory) as temporary:
-        save_tensors(temporary / WEIGHTS_FILE, model.state_dict())
-        if optimizer is not None:
-            save_tensors(temporary / OPTIMIZER_FILE, _optimizer_tensors(model, optimizer))
+        for name, tensors in files.items():
+            save_tensors(temporary / name, tensors)
         describe(temporary)
-        files = [WEIGHTS_FILE] if optimizer is None else [WEIGHTS_FILE, OPTIMIZER_FILE]
-        described = {**state, ENTRY: {_STATE: checksum_of(state), **checksums(temporary, files)}}
+        described = {**state, ENTRY: {_STATE: checksum_of(state), **checksums(temporary, list(files))}}
         (temporary / STATE_FILE).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
-
-
-def load_checkpoint(directory: Path, model: TranslationModel, optimizer: torch.optim.Optimizer) -> TrainingState:
-    """Restores weights and optimiser in place and returns the state. Raises DocmtError for damaged checkpoints."""
-    load_weights(model, directory / WEIGHTS_FILE)
-    _restore_optimizer(model, optimizer, directory / OPTIMIZER_FILE)
-    return read_state(directory)
 
 
 def read_state(directory: Path) -> TrainingState:
@@ -141,12 +130,12 @@ def finish_interrupted_swaps(folder: Path) -> None:
         raise cannot_write(error.filename or folder, error) from error
 
 
-def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """name.key -> tensor for everything the optimiser remembers about each parameter that is trained."""
-    states = {name: optimizer.state.get(parameter, {}) for name, parameter in _trained(model).items()}
+def optimizer_tensors(trained: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """name.key -> tensor for everything the optimiser remembers about each of the parameters that it trains."""
+    states = {name: optimizer.state.get(parameter, {}) for name, parameter in trained.items()}
     example: dict[str, Any] = next((state for state in states.values() if state), {})
     tensors = {}
-    for name, parameter in _trained(model).items():
+    for name, parameter in trained.items():
         for key, value in example.items():
             # A parameter that no update has reached yet starts from zero: so no entry is ever missing in a whole file.
             zero = torch.zeros_like(parameter if torch.as_tensor(value).dim() else torch.as_tensor(value))
@@ -154,23 +143,18 @@ def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> di
     return tensors
 
 
-def _restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> None:
+def restore_optimizer(trained: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, path: Path) -> None:
+    """Puts back what `optimizer_tensors` gave. Raises DocmtError for a file that is damaged or of another model."""
     tensors = read_weights(path)
-    parameters = _trained(model)
     for full_name, tensor in tensors.items():
         name, _, key = full_name.rpartition(".")
-        parameter = parameters.get(name)
+        parameter = trained.get(name)
         if parameter is None or (tensor.dim() and tensor.shape != parameter.shape):
             raise DocmtError(f"{path} does not fit the model (at {full_name}): copy the run directory again")
         # Cloned, because a memory-mapped file is not aligned as torch's own tensors are, which changes last bits.
         optimizer.state[parameter][key] = tensor.clone().to(parameter.device)
     keys = {full_name.rpartition(".")[2] for full_name in tensors}
-    for name in parameters:
+    for name in trained:
         for key in sorted(keys):
             if f"{name}.{key}" not in tensors:
                 raise DocmtError(f"{path} is not complete ({name}.{key} is missing): copy the run directory again")
-
-
-def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that are not frozen, by name."""
-    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}

@@ -13,7 +13,7 @@ from docmt.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.sizes import Sizes
 from docmt.model.systems import Needs
-from docmt.settings import MANY, build, check_fields, check_number, plain, range_of, ranged
+from docmt.settings import MANY, build, check_fields, check_number, plain, range_of, ranged, shown
 from docmt.settings import first_difference as first_of_all_differences
 
 
@@ -78,6 +78,9 @@ class OptimizerConfig:
     """the highest learning rate, reached at the end of the warm-up"""
     warmup: int = ranged(4000, 0, MANY)
     """updates in which the learning rate rises from 0"""
+    decay: Literal["inverse_sqrt", "none"] = "inverse_sqrt"
+    """after the warm-up the rate falls with the square root of the updates, or stays (as it was in effect published for
+    mBART, Bao et al. 2021)"""
     beta1: float = ranged(0.9, 0, 0.999999)
     """Adam: memory of the gradient mean"""
     beta2: float = ranged(0.98, 0, 0.999999)
@@ -88,9 +91,61 @@ class OptimizerConfig:
     """gradients are scaled down to this norm; 0 = never"""
     loaded_scale: float = ranged(1.0, 1e-6, 1000)
     """learning rate of weights that came from initialize_from, as a share of that of new ones (0.2 as published)"""
+    rates: list[str] = field(default_factory=list)
+    """factors of the learning rate of single weights: pattern=factor, such as encoder.*=0.1; patterns (* ? [..]) are of
+    names of weights as `docmt inspect MODEL --json -` has them, and of those that fit a weight the last counts"""
 
     def __post_init__(self) -> None:
         check_fields(self, "optimizer.")
+        self.factors  # noqa: B018 - raises for what is no pattern=factor
+
+    @property
+    def factors(self) -> list[tuple[str, float]]:
+        """Patterns and factors of `rates`. Raises DocmtError for what is none."""
+        return [_factor(rate) for rate in self.rates]
+
+
+def _factor(rate: str) -> tuple[str, float]:
+    pattern, equals, factor = rate.rpartition("=")
+    try:
+        number = float(factor)
+    except ValueError:
+        equals = ""
+    if not (equals and pattern):
+        raise DocmtError(f"optimizer.rates has {shown(rate)}: give pattern=factor, such as encoder.*=0.1")
+    check_number(f"optimizer.rates, factor of {shown(pattern)},", number, (0, 1000), whole=False)
+    return pattern, number
+
+
+@dataclass(frozen=True)
+class AdapterConfig:
+    """Low-rank adapters (Hu et al. 2021): what was loaded is frozen, beside some of it a small change is trained."""
+
+    rank: int = ranged(0, 0, 65_536)
+    """inner size r of the two matrices B A that change a linear module's; 0 = no adapters"""
+    alpha: float = ranged(16.0, 1e-6, 1_000_000)
+    """the change is alpha / r * B A"""
+    modules: str = "*.query,*.value"
+    """patterns of names of linear modules (those of their weights without .weight), with commas between them"""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "adapters.")
+        self.patterns  # noqa: B018 - raises for empty ones
+        for name in ("alpha", "modules"):
+            if not self.rank and getattr(self, name) != getattr(AdapterConfig, name):
+                raise DocmtError(f"adapters.{name} is set but adapters.rank is 0: choose a rank, or leave it out")
+
+    @property
+    def patterns(self) -> list[str]:
+        """Those of `modules`. Raises DocmtError for empty ones."""
+        patterns = _words(self.modules)
+        if not all(patterns):
+            raise DocmtError(f"adapters.modules is {shown(self.modules)}: give patterns with one comma between two")
+        return patterns
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
 
 
 @dataclass(frozen=True)
@@ -183,10 +238,16 @@ class TrainConfig:
     language, whose encoder is the start of what reads target text (multihop)"""
     reverse: bool = False
     """train the model of the other direction: source and target of the store change places"""
-    freeze: Literal["none", "loaded"] = "none"
-    """with initialize_from: train all, or only what the loaded model does not have (Zhang et al. 2018, step 2)"""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """number format of products; weights, gradients and optimiser state are float32 in both"""
+    freeze: str = "none"
+    """with initialize_from: loaded weights that are not trained: none, loaded (all: Zhang et al. 2018, step 2), or any
+    of embeddings, encoder, decoder and patterns of names (as for optimizer.rates), with commas between them"""
+    adapters: AdapterConfig = field(default_factory=AdapterConfig)
+    """with initialize_from: a small change of the loaded weights is trained, not these"""
+    precision: Literal["float32", "bfloat16", "bfloat16-weights"] = "float32"
+    """number format of products, and with bfloat16-weights of weights and gradients, too: the optimiser then has exact
+    weights besides; its state and the models that are written are float32 in all"""
+    activation_checkpointing: bool = False
+    """compute layers again in the backward pass: the same numbers, in less memory and more time"""
     seed: int = ranged(1, 0, 2**63 - 1)
     """of everything random: initialisation, order, dropout"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -204,7 +265,8 @@ class TrainConfig:
             for name, used in (
                 ("optimizer.loaded_scale", self.optimizer.loaded_scale != 1),
                 ("initialize_reverse_from", self.initialize_reverse_from is not None),
-                ("freeze", self.freeze != "none"),
+                ("freeze", bool(self.frozen)),
+                ("adapters.rank", self.adapters.rank > 0),
                 (f"model.{self.model.system}.{self.model.chosen.from_start}", bool(self.model.chosen.from_start)),
             ):
                 if used:
@@ -215,8 +277,30 @@ class TrainConfig:
                 f"reverse is true, but the {self.model.system} system reads drafts, which are translations of the "
                 "store's source: choose another system, or reverse false"
             )
-        if self.freeze == "loaded" and self.optimizer.loaded_scale != 1:
-            raise DocmtError("optimizer.loaded_scale has no effect on frozen weights: leave it out, or freeze none")
+        if self.adapters.rank and self.frozen:
+            raise DocmtError(
+                f"freeze is {shown(self.freeze)}, but adapters.rank is {self.adapters.rank}, with which all loaded "
+                "weights are frozen: leave one of them out"
+            )
+        if (self.adapters.rank or self.frozen == ["loaded"]) and self.optimizer.loaded_scale != 1:
+            way = "do without adapters" if self.adapters.rank else "freeze none"
+            raise DocmtError(f"optimizer.loaded_scale has no effect on frozen weights: leave it out, or {way}")
+
+    @property
+    def frozen(self) -> list[str]:
+        """The words and patterns of `freeze`; empty for none. Raises DocmtError for what is neither."""
+        words = _words(self.freeze)
+        if not all(words) or (len(words) > 1 and {"none", "loaded"} & set(words)):
+            raise DocmtError(
+                f"freeze is {shown(self.freeze)}: choose none, loaded, or any of embeddings, encoder, decoder and "
+                "patterns of names, with one comma between two"
+            )
+        return [] if words == ["none"] else words
+
+    @property
+    def products(self) -> Literal["float32", "bfloat16"]:
+        """The number format of products, which is that of translation as well."""
+        return "float32" if self.precision == "float32" else "bfloat16"
 
     def _check_instance_lengths(self) -> None:
         """Raises DocmtError for lengths that the model never sees whole, and for systems to which none matters."""

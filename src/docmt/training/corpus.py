@@ -18,7 +18,7 @@ from docmt.data.mixed import Mixture, cut_mixed
 from docmt.data.parts import Part
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig
-from docmt.model.transformer import FAMILIES
+from docmt.model.families import FAMILIES
 from docmt.text import SpecialTokens, Tokenizer
 from docmt.training.config import TrainConfig
 
@@ -40,7 +40,7 @@ class Split:
         self.store, self.specials, self.drafts = store, specials, drafts
         documents = max(round(share * len(store.document_ids)), 1)
         model = config.model
-        self.predicts, self.frame = model.chosen.predicts, FAMILIES[model.family].frame
+        self.predicts, self.frame = model.chosen.predicts, FAMILIES[model.family].frame(model)
         self.references = training and model.chosen.needs().references
         self.source = Words(store.source_tokens, store.source_offsets)
         self.target = Words(store.target_tokens, store.target_offsets)
@@ -64,27 +64,33 @@ class Split:
                 )
         draft_lengths = None if drafts is None else drafts.lengths
         lengths = instance_lengths(self.instances, store.source_lengths, store.target_lengths, draft_lengths)
-        self._check_positions(model, lengths)
+        self._check_positions(model)
         self.plan = BatchPlan(self.instances, lengths, config.batches.batch_tokens, config.seed, mixture)
         first = self.instances.own if self.predicts == "last" else self.instances.first
         last = self.instances.last
         words = store.target_offsets[last] - store.target_offsets[first]
-        self._label_tokens: NDArray[np.int64] = words + (1 + self.frame.target_goes_on) * (last - first)  # [I]
+        self._label_tokens: NDArray[np.int64] = words + (1 + self.frame.goes_on) * (last - first)  # [I]
 
-    def _check_positions(self, model: ModelConfig, lengths: NDArray[np.int64]) -> None:
+    def _check_positions(self, model: ModelConfig) -> None:
         """Raises DocmtError where learned positions do not reach: now, not in the middle of an epoch."""
         if model.position_limit is None:
             return
+        store, needs = self.store, model.chosen.needs()
+        draft_lengths = None if self.drafts is None else self.drafts.lengths
+        limited = (store.source_lengths, store.target_lengths if model.limits_target else store.source_lengths)
         if not model.restarts:
+            lengths = instance_lengths(self.instances, *limited, draft_lengths)
+            more = self.frame.most_marks - MARKS  # than lengths have for each sentence
+            lengths = lengths + max(more, 0) * (self.instances.last - self.instances.before)
             self._refuse_beyond(
                 model.position_limit, lengths, self.instances.first, "instance that begins with sentence"
             )
             return
-        store, needs = self.store, model.chosen.needs()
         sentences = np.arange(len(store.source_lengths))
-        sizes = np.maximum(store.source_lengths, store.target_lengths) + MARKS
-        if self.drafts is not None:
-            sizes = np.maximum(sizes, self.drafts.lengths + MARKS)
+        longest = np.maximum(*limited)
+        if draft_lengths is not None:
+            longest = np.maximum(longest, draft_lengths)
+        sizes = longest + self.frame.most_marks
         self._refuse_beyond(model.position_limit, sizes, sentences, "sentence")
         before = needs.before if needs.joined else 0
         contexts = lengths_before(store.source_lengths, store.document_offsets, before)
@@ -97,8 +103,9 @@ class Split:
             document, place = place_of(int(sentences[longest]), self.store.document_offsets)
             raise DocmtError(
                 f"the {what} {place + 1} of document {self.store.document_ids[document]!r} in {self.store.directory} "
-                f"has {sizes[longest]} tokens, but model.max_positions is {limit}: raise it, lower "
-                "model.instance_tokens, or choose model.position_encoding sinusoidal"
+                f"has {sizes[longest]} tokens, but model.max_positions is {limit}: raise it if the "
+                "model is new, lower model.instance_tokens, leave out longer sentences, or choose "
+                "model.position_encoding sinusoidal"
             )
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
@@ -275,11 +282,13 @@ def fit_model_config(config: ModelConfig, store: PreparedStore) -> ModelConfig:
             "leave it at 0"
         )
     source_size = store.tokenizer.source_vocabulary_size
-    if not store.tokenizer.shares_vocabulary and config.family == "docmt":
+    if not store.tokenizer.shares_vocabulary and FAMILIES[config.family].tables == "one":
+        having = ", ".join(name for name, family in FAMILIES.items() if family.tables != "one")
         raise DocmtError(
-            f"the store {store.directory} has a source vocabulary of its own, which only model.family thumt and rfa "
-            "have: set one of these, or prepare the data with another tokenizer"
+            f"the store {store.directory} has a source vocabulary of its own, which model.family {config.family} has "
+            f"not: set one of the families {having}, or prepare the data with another tokenizer"
         )
-    return replace(
-        config, vocabulary_size=size, source_vocabulary_size=source_size if source_size != size else 0
-    ).filled()
+    apart = source_size != size or config.source_vocabulary_size == source_size
+    if FAMILIES[config.family].tables == "either":
+        apart = apart or not store.tokenizer.shares_vocabulary
+    return replace(config, vocabulary_size=size, source_vocabulary_size=source_size if apart else 0).filled()

@@ -59,7 +59,7 @@ def start_fabric(config: TrainConfig) -> Fabric:
         accelerator=accelerator,
         devices=devices,
         num_nodes=nodes,
-        precision="bf16-mixed" if config.precision == "bfloat16" else "32-true",
+        precision="bf16-mixed" if config.products == "bfloat16" else "32-true",
     )
     fabric.launch()
     _watch_started(fabric, config.run)

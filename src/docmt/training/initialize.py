@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,9 +12,17 @@ from torch import Tensor
 
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.families.family import ENCODER_SIZES
 from docmt.model.features import DIRECTIONS
-from docmt.model.systems import Needs
-from docmt.model_directory import differ, load_languages, load_model_config, load_model_tokenizer, load_model_weights
+from docmt.model.systems import Needs, System
+from docmt.model_directory import (
+    differ,
+    is_encoder,
+    load_languages,
+    load_model_config,
+    load_model_tokenizer,
+    load_model_weights,
+)
 from docmt.text import Tokenizer
 from docmt.training.summary import new_weights_in_words
 
@@ -75,6 +84,30 @@ def initialize_from(
     return _initialize_from_reverse(model, reverse, tokenizer, new)
 
 
+def with_architecture_of(config: ModelConfig, started: ModelConfig) -> ModelConfig:
+    """The configuration with the architecture of the model to start from, as far as it was left at its defaults.
+
+    A preset other than the usual one says all sizes; of a model of the same system its options are taken as well.
+    """
+    theirs, usual = started.filled(), ModelConfig()
+    names = [*_architecture_of(theirs), "max_positions", "source_vocabulary_size"]
+    if not is_encoder(theirs) and config.preset != usual.preset:
+        names = [name for name in names if name not in _OF_PRESET]
+    left = [name for name in names if getattr(config, name) == getattr(usual, name)]
+    taken = {name: getattr(theirs, name) for name in left}
+    if theirs.system == config.system and hasattr(usual, config.system):
+        taken[config.system] = _with_options_of(config.chosen, theirs.chosen)
+        taken["linear"] = theirs.linear if config.linear == usual.linear else config.linear
+    return replace(config, **taken)
+
+
+def _with_options_of(system: System, theirs: System) -> System:
+    """The options of a system with those of another model of it, where they were left at their defaults."""
+    usual = type(system)()
+    left = [name for name, value in vars(usual).items() if getattr(system, name) == value]
+    return replace(system, **{name: getattr(theirs, name) for name in left})
+
+
 def _check_direction(directory: Path, reverse: Path) -> None:
     """Raises DocmtError for a reverse model that is known to translate in the same direction as the other one."""
     source, target = load_languages(reverse)
@@ -113,8 +146,11 @@ def _initialize_from_reverse(
 
 def _load(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Architecture and weights of a model to start from. Raises DocmtError where they cannot be a start."""
-    _check_vocabulary(directory, tokenizer)
-    started = load_model_config(directory)
+    started = load_model_config(directory, encoders=True)
+    if is_encoder(started):
+        _check_vocabulary(directory, tokenizer.of("source"), "--source_tokenizer")
+    else:
+        _check_vocabulary(directory, tokenizer, "--tokenizer")
     _check_architecture(directory, started, model.config)
     return started, load_model_weights(directory)
 
@@ -139,29 +175,46 @@ def _origin(name: str, model: TranslationModel, pretrained: Mapping[str, torch.T
     return next((found for found in (origin, origin.replace(".local.", ".whole.")) if found in pretrained), None)
 
 
+_OF_PRESET = ("width", "feed_forward", "heads", "encoder_layers", "decoder_layers")
+_OF_ENCODER = tuple(f"encoder_{name}" for name in ENCODER_SIZES)
 # What weights of equal shapes mean depends on these.
 _ARCHITECTURE = (
     "family",
-    "width",
-    "feed_forward",
-    "heads",
-    "encoder_layers",
-    "decoder_layers",
+    *_OF_PRESET,
+    *_OF_ENCODER,
+    "head_width",
     "normalization",
     "activation",
     "embedding_normalization",
+    "scale_embeddings",
+    "output",
     "position_encoding",
+    "relative_buckets",
+    "relative_distance",
+    "source_mark",
+    "target_mark",
 )
 
 
+# The same of a system that has it.
+_OF_SYSTEM = ("join",)
 # The same of linear attention; a gate may be new, and features are no weights.
 _LINEAR = ("map", "temperature", "rescale")
 _GATE = ("gate", "gates")
 
 
+def _architecture_of(started: ModelConfig) -> Sequence[str]:
+    """The settings that a model has to have as the one that it starts from, or as the encoder that it starts from."""
+    return ("family", "encoder_layers", *_OF_ENCODER) if is_encoder(started) else _ARCHITECTURE
+
+
 def _check_architecture(directory: Path, started: ModelConfig, wanted: ModelConfig) -> None:
-    for name in _ARCHITECTURE:
+    for name in _architecture_of(started):
         _check_same(directory, name, getattr(started.filled(), name), getattr(wanted.filled(), name))
+    if started.system == wanted.system:
+        for name in _OF_SYSTEM:
+            theirs, ours = (getattr(own.filled().chosen, name, None) for own in (started, wanted))
+            _check_same(directory, f"{wanted.system}.{name}", theirs, ours)
     if not started.chosen.linear:
         return
     if not wanted.chosen.linear:
@@ -181,9 +234,9 @@ def _check_same(directory: Path, name: str, theirs: object, ours: object) -> Non
         )
 
 
-def _check_vocabulary(directory: Path, tokenizer: Tokenizer) -> None:
+def _check_vocabulary(directory: Path, tokenizer: Tokenizer, option: str) -> None:
     if not load_model_tokenizer(directory).same_words(tokenizer):
         raise DocmtError(
             f"{directory} has another vocabulary than the training data: prepare the data with its tokenizer "
-            f"(`docmt prepare --tokenizer_directory {directory}`)"
+            f"(`docmt prepare {option} {directory}`)"
         )

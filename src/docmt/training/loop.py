@@ -7,7 +7,7 @@ import math
 import os
 import shlex
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,17 @@ from lightning_fabric import Fabric
 from docmt.data import PreparedStore
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
-from docmt.model_directory import describe_model, save_model
+from docmt.model_directory import describe_model, load_model_config, save_model
 from docmt.progress import progress
 from docmt.streams import hush
 from docmt.training.allocator import keep_freed_memory
 from docmt.training.averaging import load_average, updates_to_average
-from docmt.training.checkpoints import TrainingState, load_checkpoint, read_state, save_checkpoint, state_values
+from docmt.training.checkpoints import TrainingState, read_state, save_checkpoint, state_values
 from docmt.training.config import TrainConfig
 from docmt.training.corpus import TrainingCorpus, fit_model_config, in_direction
 from docmt.training.early_stopping import BestSoFar
 from docmt.training.fabric import start_fabric, told_of_lost_processes, will_lead
-from docmt.training.initialize import initialize_from
+from docmt.training.initialize import initialize_from, with_architecture_of
 from docmt.training.interrupts import StopWish, stop_on_signals
 from docmt.training.outlook import Recent, seconds_left
 from docmt.training.reduction import sum_over_processes
@@ -70,6 +70,13 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
     """
     keep_freed_memory()
     store = in_direction(PreparedStore.open(config.data), config)
+    if config.initialize_from is not None:
+        # A run that goes on has all of it in its recipe: there, the model that it began with need not stand any more.
+        with suppress(DocmtError) if resume else nullcontext():
+            config = replace(
+                config,
+                model=with_architecture_of(config.model, load_model_config(config.initialize_from, encoders=True)),
+            )
     config = replace(config, model=fit_model_config(config.model, store))
     run = RunDirectory(config.run)
     if "LOCAL_RANK" not in os.environ:  # before this process starts others, so that errors are told once
@@ -119,27 +126,9 @@ class Training:
         self.fabric, self.config, self.corpus, self.run = fabric, config, corpus, run
         torch.manual_seed(seed_of(config.seed))
         self.model = TranslationModel(config.model)
-        goes_on = resume and run.last.exists()
-        new_weights: list[str] = []
-        if goes_on:
-            new_weights = read_state(run.last).new_weights
-        elif config.initialize_from is not None:
-            new_weights = initialize_from(
-                self.model,
-                config.initialize_from,
-                corpus.tokenizer,
-                config.initialize_reverse_from,
-                (corpus.statistics.source_language, corpus.statistics.target_language),
-            )
-        self.updater = Updater(fabric, config, self.model, new_weights)
-        self.state = TrainingState(
-            best=BestSoFar(higher_is_better=config.validation.best_by == "d_bleu"),
-            data=corpus.fingerprint,
-            new_weights=new_weights,
-            processes=fabric.world_size,
-        )
-        if goes_on:
-            self.state = self._load()
+        checkpoint = run.last if resume and run.last.exists() else None
+        self.state = self._new_state() if checkpoint is None else self._load(checkpoint)
+        self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint)
         self._cut_metrics()
         self.sums = torch.tensor(
             [self.state.interval.loss, self.state.interval.nll], dtype=torch.float64, device=fabric.device
@@ -327,14 +316,15 @@ class Training:
         state = self.state
         state.interval.loss, state.interval.nll = self.sums.tolist()
         if self.fabric.is_global_zero:
-            save_checkpoint(self.run.last, self.model, self.updater.optimizer, state_values(state), self._describe)
+            save_checkpoint(self.run.last, self.updater.tensors(), state_values(state), self._describe)
             self.tracker.flush()
             self.run.remove_snapshots(but={update for update, _ in state.snapshots})
         self.fabric.barrier()
 
     def _save_weights(self, directory: Path) -> None:
         if self.fabric.is_global_zero:
-            save_checkpoint(directory, self.model, None, state_values(self.state), self._describe)
+            weights = {WEIGHTS_FILE: self.updater.weights()}
+            save_checkpoint(directory, weights, state_values(self.state), self._describe)
 
     def _describe(self, folder: Path) -> None:
         """Makes a model directory of a checkpoint."""
@@ -345,8 +335,29 @@ class Training:
         state = self.state
         return {"updates": state.update, "epochs": state.epoch, "minutes": round(state.seconds / 60, 1)}
 
-    def _load(self) -> TrainingState:
-        state = load_checkpoint(self.run.last, self.model, self.updater.optimizer)
+    def _new_state(self) -> TrainingState:
+        """That of a training that begins; the model has the weights to start from."""
+        new_weights: list[str] = []
+        if self.config.initialize_from is not None:
+            statistics = self.corpus.statistics
+            new_weights = initialize_from(
+                self.model,
+                self.config.initialize_from,
+                self.corpus.tokenizer,
+                self.config.initialize_reverse_from,
+                (statistics.source_language, statistics.target_language),
+            )
+        return TrainingState(
+            best=BestSoFar(higher_is_better=self.config.validation.best_by == "d_bleu"),
+            data=self.corpus.fingerprint,
+            new_weights=new_weights,
+            processes=self.fabric.world_size,
+        )
+
+    def _load(self, checkpoint: Path) -> TrainingState:
+        """That of a checkpoint, whose weights the model has then."""
+        load_weights(self.model, checkpoint / WEIGHTS_FILE)
+        state = read_state(checkpoint)
         if state.data != self.corpus.fingerprint:
             raise DocmtError(
                 f"the training data in {self.config.data} is not what the run {self.run.path} was started with "
@@ -393,6 +404,7 @@ class Training:
     def _finish(self, reason: str) -> None:
         """Writes the final model directory: the best weights, or the average."""
         state, dev = self.state, self.corpus.dev
+        self.updater.finish()
         if averaged := [update for update, _ in self._averaged()]:
             load_average(self.model, [self.run.snapshot(update) / WEIGHTS_FILE for update in averaged])
             chosen = f"mean of the weights after updates {', '.join(map(str, averaged))}"

@@ -18,14 +18,16 @@ from torch import Tensor
 from docmt.model import TranslationModel
 
 _CHUNK = 512  # tokens; 256 to 512 are best on CPU, 128 and 1024 up to 30 % slower
+_ROWS = 2**16  # of the vocabulary: of larger ones no second gradient is held as a whole
 
 
 def smoothed_cross_entropy(
-    states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float
+    states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Summed label-smoothed loss and summed negative log-likelihood, in nats; only the first has gradients.
 
-    states [T, d], embedding [V, d] (logits are their products), labels [T]. The loss of a token is
+    states [T, d], embedding [V, d] (logits are their products, plus a bias [V], which gets no gradient), labels [T].
+    The loss of a token is
     (1 - e) * nll + e / V * sum over the whole vocabulary of -log p (Szegedy et al. 2016, section 7).
     Under autocast the products are computed in its dtype, the softmax always in float32.
     """
@@ -33,51 +35,68 @@ def smoothed_cross_entropy(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
     with torch.autocast(device, enabled=False):
         train = torch.is_grad_enabled()
-        loss, nll = _ProjectedCrossEntropy.apply(states, embedding, labels, smoothing, dtype, train)  # type: ignore[no-untyped-call]
+        loss, nll = _ProjectedCrossEntropy.apply(states, embedding, labels, smoothing, dtype, train, bias)  # type: ignore[no-untyped-call]
     return loss, nll
 
 
 def batch_loss(model: TranslationModel, states: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """`smoothed_cross_entropy` of decoder states [n, d] with the head of their model; the vocabulary is what it has."""
     head = model.head()
-    return smoothed_cross_entropy(states, head.weight, labels - head.first if head.first else labels, smoothing)
+    states = states if head.scale == 1.0 else states * head.scale
+    labels = labels - head.first if head.first else labels
+    return smoothed_cross_entropy(states, head.weight, labels, smoothing, head.bias)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, embedding: Tensor, labels: Tensor, smoothing: float, dtype: torch.dtype, train: bool
+        ctx: Any,
+        states: Tensor,
+        embedding: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        dtype: torch.dtype,
+        train: bool,
+        bias: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        states_grad = torch.empty(states.shape, device=states.device) if train else None
-        embedding_grad = torch.zeros(embedding.shape, device=states.device) if train else None
+        states_needed, embedding_needed = (train and needed for needed in ctx.needs_input_grad[:2])
+        states_grad = torch.empty(states.shape, device=states.device) if states_needed else None
+        embedding_grad = torch.zeros(embedding.shape, device=states.device) if embedding_needed else None
         x, e = states.to(dtype), embedding.to(dtype)
         mean_embedding = e.float().mean(dim=0)  # [d]; its product with a state is the mean of the state's logits
+        mean_bias = 0.0 if bias is None else bias.float().mean()
         nll = torch.zeros((), dtype=torch.float64, device=states.device)
         uniform = torch.zeros_like(nll)  # sum of -log p averaged over the vocabulary
         for start in range(0, len(x), _CHUNK):
             chunk = x[start : start + _CHUNK]  # [c, d]
             gold = labels[start : start + _CHUNK, None]  # [c, 1]
             logits = (chunk @ e.t()).float()  # [c, V]
+            if bias is not None:
+                logits += bias
             gold_logits = logits.gather(1, gold)
             highest = logits.amax(dim=1, keepdim=True)
             p = logits.sub_(highest).exp_()  # in place: a new [c, V] would cost more than the arithmetic
             normalizer = p.sum(dim=1, keepdim=True)
             log_normalizer = normalizer.log() + highest  # [c, 1]
             nll += (log_normalizer - gold_logits).sum()
-            uniform += (log_normalizer[:, 0] - chunk.float() @ mean_embedding).sum()
-            if states_grad is None or embedding_grad is None:
+            uniform += (log_normalizer[:, 0] - chunk.float() @ mean_embedding - mean_bias).sum()
+            if states_grad is None and embedding_grad is None:
                 continue
             p.div_(normalizer)
             p.scatter_add_(1, gold, torch.full_like(highest, smoothing - 1))
             error = p.to(dtype)
-            states_grad[start : start + _CHUNK] = error @ e
-            embedding_grad += error.t() @ chunk
-        if states_grad is not None and embedding_grad is not None:
-            # The uniform part of the target is the same for every token and word: two vectors instead of [T, V].
+            if states_grad is not None:
+                states_grad[start : start + _CHUNK] = error @ e
+            if embedding_grad is not None:
+                for row in range(0, len(e), _ROWS):
+                    embedding_grad[row : row + _ROWS] += error[:, row : row + _ROWS].t() @ chunk
+        # The uniform part of the target is the same for every token and word: two vectors instead of [T, V].
+        if states_grad is not None:
             states_grad.sub_(smoothing * mean_embedding)
+        if embedding_grad is not None:
             embedding_grad.sub_(smoothing / len(e) * x.float().sum(dim=0))
-            ctx.save_for_backward(states_grad, embedding_grad)
-            ctx.dtypes = states.dtype, embedding.dtype
+        ctx.save_for_backward(states_grad, embedding_grad)
+        ctx.dtypes = states.dtype, embedding.dtype
         loss = (1 - smoothing) * nll + smoothing * uniform
         loss, nll = loss.float(), nll.float()
         ctx.mark_non_differentiable(nll)
@@ -85,7 +104,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        states_grad, embedding_grad = ctx.saved_tensors
-        scale = gradients[0]
-        states_dtype, embedding_dtype = ctx.dtypes
-        return (states_grad * scale).to(states_dtype), (embedding_grad * scale).to(embedding_dtype), *[None] * 4
+        found = zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+        # In place: of a large vocabulary each copy counts. A second backward pass would be told by torch.
+        scaled = [None if each is None else each.mul_(gradients[0]).to(dtype) for each, dtype in found]
+        return *scaled, *[None] * 5

@@ -48,8 +48,9 @@ def opening(
 
 
 def _architecture(model: ModelConfig) -> str:
+    encoder = f"{model.encoder_width} and " if model.encoder_width else ""
     return (
-        f"{model.system} model of {model.encoder_layers}+{model.decoder_layers} layers, width {model.width}, "
+        f"{model.system} model of {model.encoder_layers}+{model.decoder_layers} layers, width {encoder}{model.width}, "
         f"feed-forward width {model.feed_forward}, {model.heads} heads, vocabulary of {model.vocabulary_size:,}"
     )
 

@@ -77,6 +77,10 @@ class System:
         """Which sentences it reads together."""
         return Needs(sentences=1)
 
+    def settled(self, sizes: Sizes) -> System:
+        """The same with every option chosen that depends on the rest of the model."""
+        return self
+
     def check(self, sizes: Sizes) -> None:
         """Raises DocmtError, naming the option, for values that do not go with the sizes or with each other."""
 

@@ -72,7 +72,7 @@ class Context(System):
         return layers if self.side == "encoder" else [self._with_context(layer, parts) for layer in layers]
 
     def _with_context(self, layer: Layer, parts: Parts) -> Layer:
-        wide = 2 * parts.sizes.width if self.representation == "bilstm" else None
+        wide = 2 * parts.encoder.sizes.width if self.representation == "bilstm" else None
         exact = self.branch == "exact"
         attention = parts.attention(Sight("context"), wide, at_zero=exact)
         branch = parts.gated_residual(exact) if self.gating == "gate" else parts.residual(normed=not exact)
@@ -80,6 +80,7 @@ class Context(System):
 
     def modules(self, parts: Parts) -> dict[str, nn.Module]:
         """The context encoder."""
+        parts = parts.encoder
         if self.representation == "embedding":
             return {}
         if self.representation == "bilstm":
@@ -116,7 +117,7 @@ class Context(System):
             positions = contexts.sentences.positions().to(contexts.states.device)
             x = model.parts.place(model, "source", contexts.states, positions)
             x = run(model.get_submodule("context").children(), x, FullView(contexts))
-            return model.get_submodule("context_norm")(x) if model.parts.pre_norm else x
+            return model.get_submodule("context_norm")(x) if model.parts.encoder.pre_norm else x
         x = model.parts.place(model, "source", contexts.states, None)
         return x if self.representation == "embedding" else model.get_submodule("context")(x, contexts.sentences)
 

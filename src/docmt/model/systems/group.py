@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from docmt.errors import DocmtError
+from docmt.model.families import FAMILIES
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
 from docmt.model.systems.base import Order, System
@@ -33,11 +34,15 @@ class Group(System):
     """group attention in self-attention; false attends to the whole instance in every layer"""
     cross_locality: bool = True
     """group attention in cross-attention; false attends to the whole source in every layer"""
+    join: Literal["auto", "published", "exact"] = "auto"
+    """how the two are joined by a gate g: g * group + (1 - g) * global attention (published), or group + (1 - g) *
+    global attention that begins at zero, so that at first a model is that which it starts from (exact); auto: exact
+    for pretrained families, otherwise published"""
     gate_bias: float = ranged(0.0, -100, 100)
     """bias that gates start with; at 3 they let 5 % of the attention over the document in"""
     global_from: Literal["random", "local"] = "random"
     """with initialize_from: attention over the document starts at random (published), or as a copy of that within
-    sentences"""
+    sentences (but for its output, if the join is exact)"""
 
     global_attention: Literal["softmax", "linear"] = "softmax"
     """attention over the document: softmax (published), or linear in its length, with the options of model.linear"""
@@ -65,6 +70,12 @@ class Group(System):
     def needs(self) -> Needs:
         """As much as fits."""
         return Needs()
+
+    def settled(self, sizes: Sizes) -> Group:
+        """With a join that is chosen."""
+        if self.join != "auto":
+            return self
+        return replace(self, join="exact" if FAMILIES[sizes.family].pretrained else "published")
 
     def check(self, sizes: Sizes) -> None:
         """Raises DocmtError for more combined layers than there are."""
@@ -100,10 +111,15 @@ class Group(System):
             return parts.group_attention(local=sight)
         if self.top == "global":
             return parts.group_attention(whole=whole, linear=self.linear)
-        return parts.group_attention(local=sight, whole=whole, gate_bias=self.gate_bias, linear=self.linear)
+        exact = self.settled(parts.sizes).join == "exact"
+        return parts.group_attention(
+            local=sight, whole=whole, gate_bias=self.gate_bias, linear=self.linear, exact=exact
+        )
 
     def origin(self, name: str) -> str | None:
         """Group attention starts from that of the sentence model; gates and global attention are new, or its copy."""
         if ".gate." in name or ".features." in name or (".whole." in name and self.global_from == "random"):
+            return None
+        if ".whole.output." in name and self.join == "exact":
             return None
         return name.replace(".whole.", ".local.")

@@ -1,0 +1,81 @@
+"""The marks around the words of a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+WORDS = "w"
+MARKS = {"<s>": 0, "<pad>": 1, "</s>": 2}
+"""The ids of marks, which are the same in all vocabularies."""
+
+
+@dataclass(frozen=True)
+class SentenceFrame:
+    """Which marks, by their ids, stand around the words of a sentence; families differ in it.
+
+    A source sentence is `source_opens w .. source_closes`; decoder input is `target_opens w ..`, and `</s>` if
+    `target_closes`. Labels are the words and `</s>`; the rest is given.
+    """
+
+    source_opens: tuple[int, ...] = (MARKS["<s>"],)
+    source_closes: tuple[int, ...] = (MARKS["</s>"],)
+    target_opens: tuple[int, ...] = (MARKS["<s>"],)
+    target_closes: bool = True
+    """decoder input has the `</s>` of each sentence as well, for those after it to look at"""
+    goes_on: bool = True
+    """what follows `</s>` (the next `<s>`, or the end) is a label as well"""
+    joined: bool = False
+    """between two sentences of an instance is one mark, `<s>`, which ends one and opens the other, and `</s>` ends the
+    last: the source is `w .. <s> w .. </s>`, and so are the labels; decoder input is `</s> w .. <s> w ..`"""
+
+    @classmethod
+    def written(
+        cls,
+        source: str,
+        target: str,
+        others: Mapping[str, Sequence[int]] | None = None,
+        *,
+        goes_on: bool = False,
+        joined: bool = False,
+    ) -> SentenceFrame:
+        """From sentences such as `<s> w </s>`, in which w stands for the words; others: marks by further names."""
+        known = {**{name: (id,) for name, id in MARKS.items()}, **(others or {})}
+        before, after = _around(source, known)
+        opens, closes = _around(target, known)
+        return cls(before, after, opens, bool(closes), goes_on, joined)
+
+    @property
+    def opens_alike(self) -> bool:
+        """Target sentences are opened by `<s>` alone, which is never said inside of one."""
+        return self.target_opens == (MARKS["<s>"],)
+
+    @property
+    def most_marks(self) -> int:
+        """The marks of a sentence on the side where it has more of them."""
+        source, target = (sum(self.marks(side)) for side in ("source", "target"))
+        return max(source, target)
+
+    def marks(self, side: Literal["source", "target"]) -> tuple[int, int]:
+        """How many marks open and close each sentence of the source, or of the decoder input."""
+        if side == "source":
+            return len(self.source_opens), len(self.source_closes)
+        return len(self.target_opens), int(self.target_closes)
+
+    def mark_of(self, start: int, length: int) -> tuple[int, int]:
+        """Start and length of the mark that stands for a missing context: the first of a sentence, or its `</s>`."""
+        return (start if self.source_opens else start + max(length - len(self.source_closes), 0)), min(length, 1)
+
+    def within_context(self, start: int, length: int, *, last: bool) -> tuple[int, int]:
+        """Start and length of what a context takes of a sentence: all of it, or of sentences that nothing opens all
+        but what closes them; only the last is closed."""
+        return start, length if self.source_opens or last else length - len(self.source_closes)
+
+
+def _around(sentence: str, known: Mapping[str, Sequence[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ids of the marks before and after the words."""
+    names = sentence.split()
+    place = names.index(WORDS)
+    before, after = (tuple(id for name in part for id in known[name]) for part in (names[:place], names[place + 1 :]))
+    return before, after

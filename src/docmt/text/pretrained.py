@@ -1,0 +1,232 @@
+"""The tokenizer of somebody else's pretrained model, whatever its family: a model of pieces, and a vocabulary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from docmt.errors import DocmtError
+from docmt.files import atomic_path, read_bytes, read_json, write_text
+from docmt.text.checks import check_text, make_directory
+from docmt.text.json_pieces import JsonPieces
+from docmt.text.pieces import Pieces
+from docmt.text.spm_pieces import SpmPieces
+from docmt.text.tokenizer import SIDES, Side, SideSentence, SpecialTokens, Tokenizer, write_config
+
+VOCABULARY_FILE = "vocabulary.json"
+# What some tokenizers do with their text at the end, in this order.
+_CLEANED = {mark: mark.lstrip() for mark in (" .", " ?", " !", " ,")} | {" ' ": "'"}
+_CLEANED |= {ending: ending.lstrip() for ending in (" n't", " 'm", " 's", " 've", " 're")}
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What every id of ours stands for; the first four and the last two are special tokens (`SpecialTokens`)."""
+
+    symbols: tuple[str | None, ...]
+    """the text of every id; None where nobody knows one"""
+    marks: frozenset[int]
+    """ids that are no special tokens of ours, but never come from text: codes of languages, <mask> and the like"""
+    rows: tuple[int, ...] = field(compare=False)
+    """for each id the row of the embeddings of the model that was converted; -1 where it has none"""
+
+    def __post_init__(self) -> None:
+        known = [symbol for symbol in self.symbols if symbol is not None]
+        sound = len(self.symbols) == len(self.rows) >= SpecialTokens.count and len(set(known)) == len(known)
+        if not sound or not self.marks <= set(range(len(self.symbols))):
+            raise ValueError("a symbol is there twice, or rows or marks are not those of its symbols")
+        "".join(known).encode()  # raises ValueError for lone surrogates
+
+    def ordered(self, order: Sequence[int]) -> Vocabulary:
+        """The vocabulary with these of its ids alone, in this order."""
+        marks = frozenset(number for number, token in enumerate(order) if token in self.marks)
+        return Vocabulary(
+            tuple(self.symbols[token] for token in order), marks, tuple(self.rows[token] for token in order)
+        )
+
+    def ending_in(self, ends: Sequence[str]) -> Vocabulary:
+        """The same with these symbols as its last ones, <eod> and <mask>, in place of ours.
+
+        Raises ValueError for a symbol that it has not.
+        """
+        last = [self.symbols.index(end) for end in ends]
+        kept = [token for token in range(len(self.symbols) - len(ends)) if token not in last]
+        found = self.ordered([*kept, *last])
+        return replace(found, symbols=(*found.symbols[: -len(ends)], *(None for _ in ends)))
+
+    def words(self) -> dict[str, int]:
+        """The ids of what text can become."""
+        first, end = SpecialTokens.first_word, len(self.symbols) - 2
+        ids = enumerate(self.symbols[first:end], first)
+        return {symbol: token for token, symbol in ids if symbol is not None and token not in self.marks}
+
+
+class PretrainedTokenizer(Tokenizer):
+    """The ids that the model's own tokenizer gives a sentence without marks, and the text that it gives for ids.
+
+    Every row of the model's embeddings but those of <s> <pad> </s> <unk> is a "word" (see `rows`): also its marks,
+    which text never becomes and which are left out of text, and rows that nobody knows a symbol for.
+    """
+
+    kind: ClassVar[str] = "pretrained"
+
+    def __init__(
+        self,
+        vocabularies: Mapping[Side, Vocabulary],
+        pieces: Mapping[Side, Pieces],
+        language_marks: Mapping[str, str],
+        clean_up: bool = False,
+    ) -> None:
+        """`pieces` have the ids of the words of the side's vocabulary; `language_marks`: see the method; `clean_up`:
+        whether blanks before punctuation and English endings ("n't") are removed from decoded text."""
+        self.vocabularies = dict(vocabularies)
+        self.pieces = dict(pieces)
+        self.clean_up = clean_up
+        self._language_marks = dict(language_marks)
+        self._ids = {
+            side: {symbol: token for token, symbol in enumerate(vocabulary.symbols) if symbol is not None}
+            for side, vocabulary in vocabularies.items()
+        }
+        self._shares = self.vocabularies["source"] == self.vocabularies["target"]
+        self.sides_alike = self._shares and self.pieces["source"].data == self.pieces["target"].data
+
+    @property
+    def word_count(self) -> int:
+        return len(self.vocabularies["target"].symbols) - SpecialTokens.count
+
+    @property
+    def source_vocabulary_size(self) -> int:
+        return len(self.vocabularies["source"].symbols)
+
+    @property
+    def shares_vocabulary(self) -> bool:
+        return self._shares
+
+    def rows(self, side: Side) -> list[int]:
+        """For each id the row of the embeddings of the model that was converted; -1 where it has none."""
+        return list(self.vocabularies[side].rows)
+
+    def id_of(self, symbol: str, side: Side) -> int | None:
+        """The id of a symbol by its text, marks such as "de_DE" included; None where the side has none."""
+        return self._ids[side].get(symbol)
+
+    def ending_in(self, eod: str, mask: str) -> PretrainedTokenizer:
+        """The same where these symbols of its vocabulary are <eod> and <mask>. Raises ValueError where it has not."""
+        vocabularies = {side: own.ending_in((eod, mask)) for side, own in self.vocabularies.items()}
+        pieces = {side: type(own)(own.data, vocabularies[side].words()) for side, own in self.pieces.items()}
+        languages = {code: mark for code, mark in self._language_marks.items() if mark != eod}
+        return PretrainedTokenizer(vocabularies, pieces, languages, self.clean_up)
+
+    def language_marks(self) -> dict[str, str]:
+        """Codes of languages as users write them, and the symbols that stand for them: "de" and "__de__"."""
+        return dict(self._language_marks)
+
+    def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
+        check_text(sentences)
+        batch = self.pieces[self._side(side)].encode(sentences)
+        return [ids if sentence else [] for sentence, ids in zip(sentences, batch, strict=True)]
+
+    def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
+        side = self._side(side)
+        first = SpecialTokens.first_word
+        texts = self.pieces[side].decode([[word + first for word in self.words(ids, side)] for ids in batch])
+        return [_clean(text) for text in texts] if self.clean_up else texts
+
+    def same_words(self, other: Tokenizer) -> bool:
+        return isinstance(other, PretrainedTokenizer) and all(
+            self.vocabularies[side] == other.vocabularies[side] and self.pieces[side].data == other.pieces[side].data
+            for side in SIDES
+        )
+
+    def save(self, directory: Path) -> None:
+        make_directory(directory)
+        files = []
+        for side in SIDES[-1:] if self.sides_alike else SIDES:
+            pieces = self.pieces[side]
+            files.append(f"{'tokenizer' if self.sides_alike else side}{pieces.suffix}")
+            with atomic_path(directory / files[-1]) as temporary:
+                temporary.write_bytes(pieces.data)
+        values = {
+            "pieces": files,
+            "language_marks": self._language_marks,
+            "clean_up": self.clean_up,
+            "vocabularies": [
+                {"symbols": vocabulary.symbols, "marks": sorted(vocabulary.marks), "rows": vocabulary.rows}
+                for vocabulary in (self.vocabularies[side] for side in (SIDES[-1:] if self._shares else SIDES))
+            ],
+        }
+        write_text(directory / VOCABULARY_FILE, json.dumps(values, ensure_ascii=False) + "\n")
+        write_config(directory, self.kind, [*files, VOCABULARY_FILE])
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        path = directory / VOCABULARY_FILE
+        values = read_json(path)
+        try:
+            vocabularies = _by_side([_vocabulary(entry) for entry in values["vocabularies"]])
+            names = _by_side([str(name) for name in values["pieces"]])
+            marks = {str(code): str(mark) for code, mark in values["language_marks"].items()}
+            clean_up = bool(values["clean_up"])
+            if any(Path(name).name != name for name in names.values()):
+                raise ValueError("it names files of another folder")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
+        pieces: dict[Side, Pieces] = {}
+        for side, name in names.items():
+            same = names["source"] == names["target"] and vocabularies["source"] is vocabularies["target"]
+            pieces[side] = (
+                pieces["source"]
+                if side == "target" and same
+                else open_pieces(directory / name, vocabularies[side].words())
+            )
+        return cls(vocabularies, pieces, marks, clean_up)
+
+    @classmethod
+    def train(
+        cls,
+        sentences: Iterable[str | SideSentence],
+        vocabulary_size: int,
+        languages: tuple[str, str] | None = None,
+    ) -> Self:
+        raise DocmtError("a tokenizer of kind pretrained comes with a converted model: choose another kind to train")
+
+    def _side(self, side: Side | None) -> Side:
+        if side is None and not self.sides_alike:
+            raise ValueError("this tokenizer has pieces for each side: say which side the sentence is on")
+        return side or "target"
+
+
+def open_pieces(path: Path, ids: Mapping[str, int]) -> Pieces:
+    """The model of pieces in a file that `save` wrote. Raises DocmtError if it is missing or damaged."""
+    kind = JsonPieces if path.suffix == JsonPieces.suffix else SpmPieces
+    try:
+        return kind(read_bytes(path, "the model of pieces", regular=True), ids)
+    except ValueError as error:
+        raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
+
+
+def _vocabulary(values: Any) -> Vocabulary:
+    symbols, marks, rows = (tuple(values[name]) for name in ("symbols", "marks", "rows"))
+    if not all(isinstance(symbol, str | None) for symbol in symbols) or not all(map(_is_int, (*marks, *rows))):
+        raise ValueError("it does not hold symbols, marks and rows")
+    return Vocabulary(symbols, frozenset(marks), rows)
+
+
+def _is_int(value: object) -> bool:
+    return type(value) is int
+
+
+def _by_side(values: Sequence[Any]) -> dict[Side, Any]:
+    """What is said once is for both sides."""
+    if not 1 <= len(values) <= len(SIDES):
+        raise ValueError(f"it has {len(values)} entries for {len(SIDES)} sides")
+    return {"source": values[0], "target": values[-1]}
+
+
+def _clean(text: str) -> str:
+    for written, cleaned in _CLEANED.items():
+        text = text.replace(written, cleaned)
+    return text

@@ -1,0 +1,49 @@
+"""Families of checkpoints: what a model of one may be, and how its sentences are marked."""
+
+import pytest
+
+from docmt.errors import DocmtError
+from docmt.model import ModelConfig
+from docmt.model.families import FAMILIES
+from docmt.model.frame import SentenceFrame
+
+
+def test_frames_by_hand():
+    marks = {"SOURCE": [7], "TARGET": [8, 9]}
+    frame = SentenceFrame.written("w </s> SOURCE", "</s> TARGET w </s>", marks)
+    assert (frame.source_opens, frame.source_closes) == ((), (2, 7))
+    assert (frame.target_opens, frame.target_closes, frame.goes_on) == ((2, 8, 9), True, False)
+    assert (frame.marks("source"), frame.marks("target"), frame.most_marks) == ((0, 2), (3, 1), 4)
+    assert not frame.opens_alike
+    assert FAMILIES["docmt"].frame(ModelConfig()) == SentenceFrame()
+    thumt = FAMILIES["thumt"].frame(ModelConfig())
+    assert (thumt.source_opens, thumt.target_opens, thumt.target_closes) == ((), (0,), False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"source_mark": [5]}, r"model\.source_mark is set, but sentences of model\.family docmt have no such mark"),
+        ({"family": "marian", "source_mark": [5]}, "source_mark is set, but"),
+        ({"family": "bart", "target_mark": [5]}, "target_mark is set, but"),
+        ({"family": "mbart", "target_mark": [-1]}, r"model\.target_mark is -1: choose a number from 0"),
+        (
+            {"family": "mbart", "source_vocabulary_size": 9},
+            "source_vocabulary_size is for model.family thumt, rfa, marian",
+        ),
+        ({"family": "marian", "system": "document"}, "is for systems that keep to the sentences of the source"),
+        ({"family": "marain"}, r"model\.family is 'marain': choose one of docmt"),
+        ({"relative_buckets": 8}, r"model\.relative_buckets is set, but model\.position_encoding is sinusoidal"),
+        ({"position_encoding": "relative", "relative_distance": 16}, r"relative_distance is 16: choose more than half"),
+        ({"activation": "swish"}, r"model\.activation is 'swish': choose one of relu, gelu"),
+        ({"output": "other"}, r"model\.output is 'other': choose one of auto, tied"),
+        ({"encoder_heads": 4}, "encoder_heads is for one of the families bert, roberta: leave it out"),
+        ({"family": "bert", "encoder_width": 24, "encoder_heads": 5}, r"encoder_width 24 must be a multiple of .* 5"),
+        ({"family": "bert", "encoder_heads": 7}, r"encoder_width 512 must be a multiple of .*encoder_heads 7"),
+        ({"family": "roberta", "system": "multihop"}, "an encoder for the source alone, but this multihop model reads"),
+        ({"head_width": -1}, r"model\.head_width is -1: choose a number from 0"),
+    ],
+)
+def test_what_a_family_does_not_have_is_refused(options, message):
+    with pytest.raises(DocmtError, match=message):
+        ModelConfig(**options)
