@@ -141,13 +141,14 @@ class Parts:
         that within sentences alone.
         """
         both = local is not None and whole is not None
+        within = None if local is None else self.attention(local)
         over_document = None
         if whole is not None:
             over_document = self.linear_attention(whole) if linear else self.attention(whole)
             if both and exact:
                 nn.init.zeros_(over_document.output.weight)
         gate = Gate(self.sizes.width, gate_bias, additive=exact) if both else None
-        return GroupAttention(None if local is None else self.attention(local), over_document, gate)
+        return GroupAttention(within, over_document, gate)
 
     def feed_forward(self) -> FeedForward:
         """The feed-forward block."""
