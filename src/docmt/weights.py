@@ -154,10 +154,10 @@ def _reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _openable(path: Path) -> Iterator[Path]:
-    """The path under a name that the library can open: it opens none that is not UTF-8."""
-    if _is_text(path):
-        yield path
-        return
+    """The file, opened, under a name by which the library opens the same one every time.
+
+    A training may put another file at `path` in the meantime; and the library opens no name that is not UTF-8.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         yield Path(f"/dev/fd/{descriptor}")
