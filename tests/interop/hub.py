@@ -181,6 +181,32 @@ def t5_spm(folder):
     return Hub(path, {"model_type": "t5"}, len(theirs) + 28, theirs)
 
 
+def madlad(folder):
+    """Its ids begin with <unk>, <s>, </s>; as no tokenizer of transformers was tried on one, its model itself."""
+    model = spm(symbols=("<2de>", "<2fr>"), size=320)
+    path = write(folder / "madlad", spiece_model=model, tokenizer_config_json={"extra_ids": 0, "pad_token": "<s>"})
+    return Hub(path, {"model_type": "t5"}, len(pieces(model)) + 4, PieceModel(model))
+
+
+class PieceModel:
+    """What is asked of transformers' tokenizers, by a SentencePiece model."""
+
+    def __init__(self, model):
+        self.library = sentencepiece.SentencePieceProcessor()
+        self.library.LoadFromSerializedProto(model)
+
+    def __call__(self, text, add_special_tokens):
+        assert not add_special_tokens
+        return {"input_ids": self.library.encode(text)}
+
+    def decode(self, rows, skip_special_tokens):
+        assert skip_special_tokens
+        return self.library.decode([row for row in rows if 2 < row < self.library.get_piece_size()])
+
+    def convert_tokens_to_ids(self, text):
+        return self.library.piece_to_id(text)
+
+
 def bert_json(folder):
     from transformers import BertTokenizer
 

@@ -61,6 +61,16 @@ VARIANTS = {
     "t5, version 1.1": ("T5", {**T5_SIZES, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
     "mt5": ("MT5", {**T5_SIZES, "feed_forward_proj": "gated-gelu"}),
     "t5, gated silu": ("T5", {**T5_SIZES, "feed_forward_proj": "gated-silu"}),
+    "madlad": (
+        "T5",
+        {
+            **T5_SIZES,
+            "pad_token_id": 1,
+            "eos_token_id": 2,
+            "feed_forward_proj": "gated-gelu",
+            "tie_word_embeddings": False,
+        },
+    ),
 }
 
 
@@ -78,6 +88,7 @@ RANDOM = {
     "t5, version 1.1": (4.0, 0.6, 1, 1.5, 2),
     "mt5": (4.0, 0.6, 1, 1.5, 2),
     "t5, gated silu": (1.0, 0.6, 1, 3, 2),
+    "madlad": (4.0, 0.6, 3, 1.5, 2),
 }
 
 
@@ -137,12 +148,15 @@ def rows_of(model, side):
         count = config.decoder_vocab_size
     begins = {"marian": [-1, config.pad_token_id, 0, 1], "t5": [-1, 0, 1, 2], "mt5": [-1, 0, 1, 2]}
     first = begins.get(config.model_type, [0, 1, 2, 3])
+    if config.model_type == "t5" and config.pad_token_id == 1:  # MADLAD
+        first = [-1, 1, 2, 0]
     return [*first, *(row for row in range(count) if row not in first), -1, -1]
 
 
 def framed(variant, words):
     """A source sentence, and the decoder input for the same words, as transformers' tokenizers mark them (its ids)."""
     family = variant.partition(",")[0]
+    unk = 0  # of MADLAD
     bos, pad, eos = {"marian": (None, 60, 0), "t5": (None, 0, 1), "mt5": (None, 0, 1)}.get(family, (0, 1, 2))
     source = {
         "bart": [bos, *words, eos],
@@ -151,4 +165,5 @@ def framed(variant, words):
         "m2m_100": [SOURCE, *words, eos],
     }.get(family, [*words, eos])
     opens = {"bart": [eos, bos], "mbart": [TARGET], "mbart50": [eos, TARGET], "m2m_100": [eos, TARGET]}
+    opens["madlad"] = [unk]
     return source, [*opens.get(family, [pad]), *words], pad, eos

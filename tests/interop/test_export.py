@@ -36,6 +36,7 @@ PAIRS = {
     "t5, version 1.1": (hub.t5_spm, {}),
     "mt5": (hub.t5_json, {}),
     "t5, gated silu": (hub.t5_spm, {}),
+    "madlad": (hub.madlad, {"target_language": "de"}),
 }
 MORE = {"m2m_100": (hub.nllb_json, NLLB), "mbart": (hub.mbart_json, {**DE, "target_language": "en_XX"})}
 assert PAIRS.keys() == VARIANTS.keys()

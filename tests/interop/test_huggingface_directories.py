@@ -29,6 +29,7 @@ LANGUAGES = {
     "nllb_json": ("eng_Latn", "deu_Latn"),
     "bart_json": ("", ""),
     "t5_json": ("", ""),
+    "madlad": ("", "de"),
 }
 KINDS = {"marian": "Marian", "m2m_100": "M2M100", "mbart": "MBart", "bart": "Bart", "t5": "T5"}
 PREFIX = "the house: "
@@ -40,7 +41,10 @@ def make(name, folder):
 
     own = getattr(hub, name)(folder)
     kind = own.config["model_type"]
-    options = dict(T5_SIZES if kind == "t5" else SIZES | {"max_position_embeddings": 80}) | {"vocab_size": own.rows}
+    own_ids = {"pad_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False} if name == "madlad" else {}
+    options = dict(T5_SIZES | own_ids if kind == "t5" else SIZES | {"max_position_embeddings": 80}) | {
+        "vocab_size": own.rows
+    }
     if kind == "marian":
         options |= MARIAN | {
             "pad_token_id": own.rows - 1,
@@ -73,6 +77,8 @@ def marked(own, name, sentence):
         return [ids(source), *words, 2], [2, ids(target)]
     if name == "bart_json":
         return [0, *words, 2], [2, 0]
+    if name == "madlad":
+        return [ids(f"<2{target}>"), *words, 2], [0]
     return [*own.encode(PREFIX, "source"), *words, 1], [0]
 
 
@@ -110,7 +116,8 @@ def made(tmp_path_factory):
 def convert(own, name, output, *options):
     """The model directory that the command makes."""
     source, target = LANGUAGES[name]
-    languages = ["--source_language", source, "--target_language", target] if source else []
+    languages = ["--source_language", source] if source else []
+    languages += ["--target_language", target] if target else []
     prefix = ["--prefix", PREFIX] if name == "t5_json" else []
     outcome = call("convert", "huggingface", own.path, "-o", output, *languages, *prefix, *options)
     assert outcome.status == 0, outcome.err

@@ -101,6 +101,8 @@ def run(arguments: Sequence[str]) -> int:
     plan, evaluation = _plan(file or options.get("name"), options)
     if options.get("dry_run"):
         trainings = plan.trainings()
+        for variant, why in plan.left_out.items():
+            tell(f"left out: {variant} ({why})")
         for run in trainings:
             print(printable(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
         if test := experiments.SpeedTest.of(plan, evaluation):
@@ -161,6 +163,8 @@ def _seeds(text: str) -> list[int]:
 def _reproduce(plan: Plan, evaluation: EvaluationConfig, jobs: int) -> int:
     if test := experiments.SpeedTest.of(plan, evaluation):
         test.documents(plan.store)  # whether there are enough, now, not after days of training
+    for variant, why in plan.left_out.items():
+        tell(f"left out: {variant} ({why})")
     failures = experiments.reproduce(
         plan, evaluation, tell, lambda failures: experiments.write_report(plan, evaluation, failures), jobs
     )

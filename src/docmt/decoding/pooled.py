@@ -68,9 +68,7 @@ class PooledSearch(ABC):
 
     def _step(self) -> None:
         documents, beam, step = self.said.shape
-        last = (
-            self.said[:, :, -1].flatten() if step else torch.full_like(self.sentences, self.marks.frame.target_opens[0])
-        )
+        last = self.said[:, :, -1].flatten() if step else torch.full_like(self.sentences, self.marks.begins)
         offsets = torch.full_like(last, step)
         states = self.decoder.read(last, offsets, step, self.sentences)
         scores = self._scores(states, step)

@@ -15,6 +15,7 @@ variants:                              # the rows of the table
     published: {s-BLEU: 25.12}         # shown beside our scores
     sees: {source: 3, target: 0}       # how many sentences before its own, as far as that is known
     scale: cpu                         # at this scale alone; at the other, what starts from it has random weights
+    own_data: true                     # store and start are those of its recipe; left out while they are not there
     line: finetune                     # of a figure of right candidates, a line of several variants,
     at: 4                              # and where on it this one lies
 over: sentences of a window            # what `at` counts
@@ -73,6 +74,8 @@ class Variant:
     """of a figure of right candidates: the line that it belongs to, or nothing"""
     at: str = ""
     """where on the line"""
+    own_data: bool = False
+    """whether `data` and `initialize_from` are those of its recipe: a pretrained model has a vocabulary of its own"""
 
     @property
     def starts(self) -> dict[str, str]:
@@ -207,6 +210,12 @@ def _read(path: Path) -> Experiment:
                 f"{path}: variant {variant.name} has a part of what a line of a figure needs: give it both line and "
                 "at, and the file `over`, which says what `at` counts"
             )
+        linked = (variant.name, *variant.starts.values()) if variant.starts else ()
+        if alone := [name for name in linked if name in variants and variants[name].own_data]:
+            raise DocmtError(
+                f"{path}: variant {variant.name} starts from another, but {alone[0]} has own_data, and so another "
+                "vocabulary: leave out one of the two"
+            )
         if variant.line and "axes" in top:
             raise DocmtError(
                 f"{path}: variant {variant.name} lies on a line of a figure, which has one point for a variant, not "
@@ -231,7 +240,7 @@ def _read(path: Path) -> Experiment:
 def _variant(name: str, values: Any, path: Path) -> Variant:
     where = f"{path}: variant {name}"
     known = {"recipe", "settings", "start_from", "start_reverse_from", "published", "sees", "scale", "line", "at"}
-    values = _group(values, where, known, {"recipe"})
+    values = _group(values, where, known | {"own_data"}, {"recipe"})
     settings = _group(values.get("settings", {}), f"{where}: settings")
     published = _numbers(values.get("published", {}), f"{where}: published")
     recipe = _text(values["recipe"], f"{where}: recipe")
@@ -240,7 +249,9 @@ def _variant(name: str, values: Any, path: Path) -> Variant:
     scale, line, at = (_text(values.get(key, ""), f"{where}: {key}") for key in ("scale", "line", "at"))
     if scale:
         one_of(f"{where}: scale", scale, SCALES)
-    return Variant(name, recipe, settings, start, start_reverse, published, sees, scale, line, at)
+    own_data = _text(values.get("own_data", "false"), f"{where}: own_data")
+    one_of(f"{where}: own_data", own_data, ("true", "false"))
+    return Variant(name, recipe, settings, start, start_reverse, published, sees, scale, line, at, own_data == "true")
 
 
 def _reach(values: Any, where: str) -> dict[str, int]:

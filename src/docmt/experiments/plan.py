@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from docmt.errors import DocmtError
 from docmt.experiments.experiment import STARTS, Experiment, Variant
 from docmt.model import ModelConfig
 from docmt.model.systems import SYSTEMS
+from docmt.model_directory import load_model_config
 from docmt.settings import flat, is_among, nested
 from docmt.training import TrainConfig
 from docmt.training.corpus import fit_model_config, in_direction
@@ -68,6 +69,8 @@ class Plan:
     """the run that would draft the store, where some variant reads drafts; None where no variant does"""
     drafts: Any = None
     """what `facts_of_drafts` said: the names of runs that read drafts are of these"""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """variants that cannot be trained here, and why"""
 
     def place(self, search: SearchConfig, ending: str) -> Path:
         """Where a table or a figure goes: of other instances or windows (`INSTANCE_OPTIONS`) another one."""
@@ -80,6 +83,10 @@ class Plan:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, store=PreparedStore.open(state["store"]))
+
+    def store_of(self, config: TrainConfig) -> PreparedStore:
+        """Of a run: that of all but pretrained models."""
+        return self.store if config.data == self.store.directory else PreparedStore.open(config.data)
 
     def trainings(self) -> list[PlannedRun]:
         """Every training once."""
@@ -102,43 +109,91 @@ def make_plan(
     store = PreparedStore.open(data)
     store.split("test")  # now, not after days of training
     output = output.resolve()
+    there, left_out = _there(experiment, scale)
+    stores = {name: _own_store(variant, recipe, store) for name, (variant, recipe) in there.items() if variant.own_data}
     runs = []
     drafter: Path | None = None  # the run whose drafts all of them read, where they do and the store has none
     for seed, axis in product(seeds or experiment.seeds, experiment.axes):
         for point, settings in axis.points[scale].items():
             configs: dict[str, TrainConfig] = {}
-            for variant in experiment.in_order(scale):
-                recipe = experiment.path.parent / variant.recipe.replace("{scale}", scale)
+            for variant, recipe in there.values():
                 layers = (experiment.settings, variant.settings, settings, overrides or {})
                 changes = {name: value for layer in layers for name, value in flat(layer).items()}
-                changes |= {"data": str(data), "run": "", "seed": seed}
+                own = stores.get(variant.name, store)
+                changes |= {"data": str(own.directory), "run": "", "seed": seed}
                 changes |= {setting: str(configs[start].run) for setting, start in variant.starts.items()}
-                where = f"{experiment.path}, variant {variant.name} with {recipe.name}"
-                settings_of_all = nested(_of_own_system({**_read_recipe(recipe), **changes}, overrides or {}), where)
+                path = _recipe_of(experiment, variant, scale)
+                where = f"{experiment.path}, variant {variant.name} with {path.name}"
+                settings_of_all = nested(_of_own_system({**recipe, **changes}, overrides or {}), where)
                 config = TrainConfig.from_dict(settings_of_all, where)
-                if variant.start_from:
-                    started = configs[variant.start_from].model
+                if variant.own_data and config.model.chosen.needs().drafts:
+                    raise DocmtError(f"{where}: own_data is not for systems that read drafts: leave it out")
+                started = _started(config, configs.get(variant.start_from))
+                if started is not None:
                     config = replace(config, model=with_architecture_of(config.model, started))
-                config = replace(config, model=fit_model_config(config.model, in_direction(store, config)))
+                config = replace(config, model=fit_model_config(config.model, in_direction(own, config)))
                 _check_directions(variant, config, configs, where)
                 drafter = drafter or (config.initialize_from if config.model.chosen.needs().drafts else None)
-                name = f"{recipe.stem}-seed{seed}-{_identity(config, store, output, drafter)}"
+                name = f"{path.stem}-seed{seed}-{_identity(config, own, output, drafter)}"
                 configs[variant.name] = replace(config, run=output / RUNS_FOLDER / name)
                 runs.append(PlannedRun(variant.name, axis.name, point, seed, configs[variant.name]))
     _check_windows(experiment, runs)
-    return Plan(
-        experiment, scale, output, store, tuple(runs), dict(overrides or {}), drafter, facts_of_drafts(store, drafter)
-    )
+    drafts = facts_of_drafts(store, drafter)
+    return Plan(experiment, scale, output, store, tuple(runs), dict(overrides or {}), drafter, drafts, left_out)
+
+
+def _recipe_of(experiment: Experiment, variant: Variant, scale: str) -> Path:
+    return experiment.path.parent / variant.recipe.replace("{scale}", scale)
+
+
+def _there(experiment: Experiment, scale: str) -> tuple[dict[str, tuple[Variant, dict[str, Any]]], dict[str, str]]:
+    """The variants that can be trained, in order, with the settings of their recipes; and why others cannot."""
+    there, left_out = {}, {}
+    for variant in experiment.in_order(scale):
+        path = _recipe_of(experiment, variant, scale)
+        recipe = _read_recipe(path)
+        wanted = [str(recipe[name]) for name in ("data", "initialize_from") if name in recipe]
+        missing = [name for name in wanted if not Path(name).exists()] if variant.own_data else []
+        if missing:
+            left_out[variant.name] = f"{' and '.join(missing)} missing here: {path} says how to make them"
+        else:
+            there[variant.name] = variant, recipe
+    return there, left_out
+
+
+def _own_store(variant: Variant, recipe: Mapping[str, Any], store: PreparedStore) -> PreparedStore:
+    """The store of a variant that has one of its own. Raises DocmtError unless it holds the documents of the others."""
+    own = PreparedStore.open(Path(str(recipe["data"])))
+    ours, theirs = (each.split("test").document_offsets.tolist() for each in (own, store))
+    if ours != theirs:
+        raise DocmtError(
+            f"{own.directory}, the store of {variant.name}, has another test split than {store.directory}: prepare "
+            "both from the same documents"
+        )
+    return own
+
+
+def _started(config: TrainConfig, start: TrainConfig | None) -> ModelConfig | None:
+    """The architecture of the model that a run starts from, if any: of a planned run, or of one that is there."""
+    if start is not None:
+        return start.model
+    return load_model_config(config.initialize_from, encoders=True) if config.initialize_from else None
 
 
 def _check_windows(experiment: Experiment, runs: Sequence[PlannedRun]) -> None:
     """Raises DocmtError where the speed of what does not translate windows would be measured."""
     compared = () if experiment.speed is None else (experiment.speed.of, experiment.speed.to)
     for run in runs:
-        if run.variant in compared and not run.config.model.chosen.needs().windows:
+        if run.variant not in compared:
+            continue
+        if not run.config.model.chosen.needs().windows:
             raise DocmtError(
                 f"{experiment.path}: speed is that of windows, which {run.variant} does not translate: name a variant "
                 "of the concat system"
+            )
+        if experiment.variants[run.variant].own_data:
+            raise DocmtError(
+                f"{experiment.path}: speed is of one store, but {run.variant} has own_data: choose another"
             )
 
 

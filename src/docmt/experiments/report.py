@@ -95,6 +95,7 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
         )
     if experiment.source:
         lines.append(f"- published: {experiment.source}")
+    lines += [f"- left out: {variant} ({why})" for variant, why in plan.left_out.items()]
     lines += [f"- failed: {run['title']}: {run['failure']}" for run in runs if run["failure"]]
     if undone := sum(run["state"] not in ("done", "failed") for run in runs):
         lines.append(f"- runs not done yet: {undone}; the same command goes on with them")
@@ -115,6 +116,7 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
         "overrides": {name: str(value) for name, value in plan.overrides.items()},
         "published_in": experiment.source,
         "signatures": signatures,
+        "left_out": dict(plan.left_out),
         "rows": rows,
     }
     if evaluation.suite is not None:

@@ -83,7 +83,7 @@ def complete(
             if run.config.model.chosen.needs().drafts:
                 _draft(plan, run.config, failures, tell)
             _train(run.config, resume=state == "resumable")
-        evaluate_run(run.config, plan.store, evaluation)
+        evaluate_run(run.config, plan.store_of(run.config), evaluation)
     except (DocmtError, MemoryError, torch.OutOfMemoryError) as error:
         return why_of(error)
     return None

@@ -65,7 +65,7 @@ def convert_huggingface(
         raise DocmtError(f"{output} exists already: choose another directory, or remove it")
     values = read_config(directory)
     family = family_of(directory, values)
-    if prefix and family != "t5":
+    if prefix and "t5" not in about_family(family).types:
         raise DocmtError("--prefix is for T5 models: leave it out")
     if layout == "published" and family != "mbart":
         raise DocmtError("--layout published is for mBART models of 25 languages: leave it out")
@@ -224,14 +224,15 @@ def family_of(directory: Path, values: Mapping[str, Any]) -> str:
         )
     path = directory / _TOKENIZER_CONFIG
     tokenizer = values.get("tokenizer_class") or (read_json(path).get("tokenizer_class") if path.is_file() else None)
-    return next((name for name in fitting if tokenizer in known[name].tokenizers), fitting[0])
+    start, pad = (_id_in_generation(directory, values, entry) for entry in (_START, "pad_token_id"))
+    pad_begins = None in (start, pad) or start == pad
+    told = [name for name in fitting if tokenizer in known[name].tokenizers or known[name].pad_begins is pad_begins]
+    return (told or fitting)[0]
 
 
 def check_start(directory: Path, values: Mapping[str, Any], family: str, tokenizer: PretrainedTokenizer) -> None:
     """Raises DocmtError where translations begin with another token than in the model's family."""
-    path = directory / "generation_config.json"
-    given = [read_json(path).get(_START) if path.is_file() else None, values.get(_START)]
-    start = next((row for row in given if row is not None), None)
+    start = _id_in_generation(directory, values, _START)
     rows, first = tokenizer.rows("target"), FAMILIES[family].target.split()[0]
     fits = start == rows[MARKS[first]] if first in MARKS else start != rows[MARKS["<s>"]]
     if start is not None and not fits:
@@ -239,6 +240,13 @@ def check_start(directory: Path, values: Mapping[str, Any], family: str, tokeniz
             f"{directory} says {_START} {shown(start)}, where models of family {family} begin with {first}: if docmt "
             "exported it, use the model that it was made from"
         )
+
+
+def _id_in_generation(directory: Path, values: Mapping[str, Any], entry: str) -> Any:
+    """An id that matters in translation: what generation_config.json says, or else config.json (`values`)."""
+    path = directory / "generation_config.json"
+    found = read_json(path).get(entry) if path.is_file() else None
+    return values.get(entry) if found is None else found
 
 
 def _types(*, encoders: bool) -> str:

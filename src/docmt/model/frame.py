@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 WORDS = "w"
-MARKS = {"<s>": 0, "<pad>": 1, "</s>": 2}
+MARKS = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
 """The ids of marks, which are the same in all vocabularies."""
 
 

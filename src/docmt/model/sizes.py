@@ -59,11 +59,11 @@ class Sizes:
     preset: Literal["tiny", "small", "base", "big", "large"] = "base"
     """published size that fills every size left at 0"""
     family: Literal[
-        "docmt", "thumt", "rfa", "bart", "mbart", "mbart50", "m2m_100", "marian", "t5", "bert", "roberta"
+        "docmt", "thumt", "rfa", "bart", "mbart", "mbart50", "m2m_100", "marian", "t5", "madlad", "bert", "roberta"
     ] = "docmt"
     """whose conventions embeddings, marks and norms follow: ours, those of THUMT checkpoints (Zhang et al. 2018), of
     the code of Wu et al. (2022), or of pretrained models, which `docmt convert` reads (BART, mBART of 25 and of 50
-    languages, M2M100 and NLLB, Marian, T5); bert, roberta: the encoder is one of those, the decoder is ours"""
+    languages, M2M100 and NLLB, Marian, T5, MADLAD-400); bert, roberta: the encoder is one of those, the decoder ours"""
     vocabulary_size: int = ranged(0, 0, 10_000_000)
     """entries of the joint vocabulary, marks included (0: that of the prepared store)"""
     source_vocabulary_size: int = ranged(0, 0, 10_000_000)

@@ -7,7 +7,7 @@ from docmt.model.families.m2m_100 import M2M_100
 from docmt.model.families.marian import MARIAN
 from docmt.model.families.mbart import MBART, MBART50
 from docmt.model.families.rfa import RFA
-from docmt.model.families.t5 import T5
+from docmt.model.families.t5 import MADLAD, T5
 from docmt.model.families.thumt import THUMT
 
 DOCMT = Family(goes_on=True)
@@ -23,6 +23,7 @@ FAMILIES: dict[str, Family] = {
     "m2m_100": M2M_100,
     "marian": MARIAN,
     "t5": T5,
+    "madlad": MADLAD,
     "bert": BERT,
     "roberta": ROBERTA,
 }

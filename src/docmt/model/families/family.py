@@ -59,6 +59,8 @@ class HuggingFace:
     """types in which states are divided by sqrt(d) before the table projects them, unless config.json unties it"""
     tokenizers: tuple[str, ...] = ()
     """where families share a type: the class of tokenizer that tells this one"""
+    pad_begins: bool | None = None
+    """where families share a type: whether the id of the first token of translations is that of `<pad>`"""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,115 @@
+"""Variants that start from a pretrained model: with a store of their own, in the same table."""
+
+import json
+import shutil
+
+import pytest
+import torch
+import yaml
+
+from docmt.data import PrepareConfig, PreparedStore, prepare
+from docmt.decoding import SearchConfig
+from docmt.errors import DocmtError
+from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, write_report
+from docmt.experiments.runner import state_of
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model_directory import load_model, save_model
+from docmt.training.corpus import fit_model_config
+
+GREEDY = EvaluationConfig(SearchConfig(beam=1))
+TEXT = """
+title: From nothing, and from a pretrained model
+variants:
+  sentence:
+    recipe: group-{scale}.yaml
+    settings: {model.system: sentence}
+  pretrained:
+    recipe: pretrained.yaml
+    own_data: true
+    published: {d-BLEU: 30}
+"""
+
+
+@pytest.fixture
+def plan_of(write_experiment, store, tmp_path):
+    """A function that plans the experiment, whose recipe names `own` and `start`, which may not be there."""
+    write_experiment()
+    recipe = yaml.safe_load((tmp_path / "group-cpu.yaml").read_text())
+    recipe |= {"data": str(tmp_path / "own"), "initialize_from": str(tmp_path / "start")}
+    recipe["model"] = {"system": "group", "instance_tokens": 64}
+    (tmp_path / "pretrained.yaml").write_text(yaml.safe_dump(recipe))
+
+    def plan(text=TEXT):
+        experiment = read_experiment(str(write_experiment(text)))
+        return make_plan(experiment, "cpu", store, tmp_path / "out")
+
+    return plan
+
+
+@pytest.fixture
+def own(store, tmp_path):
+    """Another store of the same documents, with fewer words, and a model of other sizes to start from."""
+    splits = {name: [store.parent / f"{name}.jsonl"] for name in ("train", "dev", "test")}
+    made = prepare(PrepareConfig(store=tmp_path / "own", vocabulary_size=280, **splits))
+    sizes = {"width": 8, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    torch.manual_seed(1)
+    model = TranslationModel(fit_model_config(ModelConfig(system="sentence", **sizes), made))
+    save_model(tmp_path / "start", model, made.tokenizer)
+    return made
+
+
+def test_without_them_it_is_left_out_and_told(plan_of, tmp_path):
+    plan = plan_of()
+    assert [run.variant for run in plan.runs] == ["sentence"]
+    missing = f"{tmp_path / 'own'} and {tmp_path / 'start'} missing here: {tmp_path / 'pretrained.yaml'} says how"
+    assert plan.left_out == {"pretrained": f"{missing} to make them"}
+    plan.output.mkdir()
+    text = write_report(plan, GREEDY, {})
+    assert f"- left out: pretrained ({missing}" in text
+    assert "| pretrained | 0/0 |" in text
+
+
+def test_it_has_its_own_words_and_sizes(plan_of, own, store):
+    plan = plan_of()
+    assert reproduce(plan, GREEDY) == {}
+    ordinary, pretrained = (load_model(run.config.run).config for run in plan.runs)
+    words = PreparedStore.open(store).tokenizer.vocabulary_size
+    assert (ordinary.vocabulary_size, ordinary.width) == (words, 16)
+    assert (pretrained.vocabulary_size, pretrained.width) == (own.tokenizer.vocabulary_size, 8)
+    assert own.tokenizer.vocabulary_size != words
+    again = plan_of()
+    assert [state_of(run, GREEDY) for run in again.runs] == ["done", "done"]
+    assert [run.config for run in again.runs] == [run.config for run in plan.runs]
+    write_report(again, GREEDY, {})
+    rows = json.loads((plan.output / "small-cpu.json").read_text())["rows"]
+    assert [row["runs"][0]["state"] for row in rows] == ["done", "done"]
+
+
+def test_the_documents_have_to_be_the_same(plan_of, own, store, tmp_path):
+    shutil.rmtree(own.directory)
+    splits = {"train": "train", "dev": "dev", "test": "train"}
+    prepare(
+        PrepareConfig(
+            store=tmp_path / "own",
+            vocabulary_size=280,
+            **{name: [store.parent / f"{split}.jsonl"] for name, split in splits.items()},
+        )
+    )
+    with pytest.raises(DocmtError, match=r"has another test split than .*: prepare both from the same documents"):
+        plan_of()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (TEXT + "    start_from: sentence\n", "variant pretrained starts from another, but pretrained has own_data"),
+        (
+            TEXT + "  third: {recipe: group-cpu.yaml, start_from: pretrained}\n",
+            "variant third starts from another, but pretrained has own_data",
+        ),
+        (TEXT.replace("own_data: true", "own_data: maybe"), "own_data is 'maybe': choose one of true, false"),
+    ],
+)
+def test_what_cannot_be(plan_of, own, text, message):
+    with pytest.raises(DocmtError, match=message):
+        plan_of(text)
