@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Concat, Context, Group
-from docmt.model_directory import ModelCard, load_languages, load_model, load_model_tokenizer, save_model
+from docmt.model_card import ModelCard
+from docmt.model_directory import load_languages, load_model, load_model_tokenizer, save_model
 from docmt.text import BpeTokenizer
 
 

@@ -8,7 +8,7 @@ import logging
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -21,8 +21,8 @@ from docmt.checksums import ENTRY, checksum_of, checksums, recorded
 from docmt.data.drafts import DRAFTER_FOLDER
 from docmt.errors import DocmtError
 from docmt.files import atomic_directory, check_regular, find_leftovers, read_json
-from docmt.markdown import code_cell, escaped, table
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model_card import ModelCard
 from docmt.settings import MANY, check_number
 from docmt.text import Tokenizer, load_tokenizer
 from docmt.text.tokenizer import SpecialTokens
@@ -59,51 +59,6 @@ _Arguments = ParamSpec("_Arguments")
 _Found = TypeVar("_Found")
 
 
-@dataclass(frozen=True)
-class ModelCard:
-    """What people should know about a model before they use it; becomes the README.md of its directory."""
-
-    title: str = "A docmt translation model"
-    source_language: str = ""
-    """language code, empty if not known"""
-    target_language: str = ""
-    """language code, empty if not known"""
-    data: Mapping[str, Any] = field(default_factory=dict)
-    """what it was trained on: names, sizes"""
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    """the full training configuration"""
-    training: Mapping[str, Any] = field(default_factory=dict)
-    """facts of the run: updates, epochs, time, losses"""
-    scores: Sequence[Mapping[str, Any]] = ()
-    """one mapping for each score: name, score, and the signature that makes it comparable"""
-
-    def markdown(self, config: ModelConfig, parameters: int) -> str:
-        """The card as a page, with the front matter that model hubs read."""
-        languages = [code for code in (self.source_language, self.target_language) if code]
-        front = ["---", "library_name: docmt", "pipeline_tag: translation"]
-        if languages:
-            front += ["language:", *(f"- {code}" for code in dict.fromkeys(languages))]
-        pair = " to ".join(languages) if len(languages) == 2 else "languages not recorded"
-        size = f"{parameters / 1e6:.1f} million parameters"
-        what, use = f"System `{config.system}`", "Use it with `docmt translate DIRECTORY FILE`."
-        if is_encoder(config):
-            what, use = "An encoder", "Start a training from it with `docmt train --initialize_from DIRECTORY`."
-        lines = [*front, "---", "", f"# {self.title}", "", f"{what}, {size}, {pair}.", "", use, ""]
-        for heading, facts in (("Data", self.data), ("Training", self.training)):
-            if facts:
-                lines += [f"## {heading}", "", *(f"- {_readable(key)}: {value}" for key, value in facts.items()), ""]
-        if self.scores:
-            rows = [
-                [escaped(str(score["name"])), f"{score['score']:.2f}", code_cell(str(score.get("signature", "")))]
-                for score in self.scores
-            ]
-            lines += ["## Scores", "", *table([["metric", "score", "signature"], *rows], left=3), ""]
-        if self.recipe:
-            recipe = json.dumps(self.recipe, indent=2, ensure_ascii=False)
-            lines += ["## Recipe", "", "```json", recipe, "```", ""]
-        return "\n".join(lines)
-
-
 def save_model(
     directory: Path,
     model: TranslationModel,
@@ -136,11 +91,6 @@ def save_encoder(
     with atomic_directory(directory) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, weights)
         _describe(temporary, config, sum(tensor.numel() for tensor in weights.values()), tokenizer, card)
-
-
-def is_encoder(config: ModelConfig) -> bool:
-    """Whether this is the stored config of an encoder alone."""
-    return not config.vocabulary_size and config.source_vocabulary_size > 0
 
 
 def copy_model(directory: Path, folder: Path) -> None:
@@ -302,7 +252,7 @@ def load_model_tokenizer(directory: Path | str) -> Tokenizer:
 
 @while_replaced
 def load_model_config(directory: Path | str, *, encoders: bool = False) -> ModelConfig:
-    """The architecture stored in a model directory, or if asked for in that of an encoder alone (see `is_encoder`).
+    """The architecture stored in a model directory, if asked for also in that of an encoder alone (`is_encoder`).
 
     Raises DocmtError if the file is missing or not understood.
     """
@@ -312,7 +262,7 @@ def load_model_config(directory: Path | str, *, encoders: bool = False) -> Model
         raise DocmtError(f'{path} has no entry "model": copy the model directory again')
     try:
         config = ModelConfig.from_dict(values["model"])
-        if not is_encoder(config):
+        if not config.is_encoder:
             check_number("model.vocabulary_size", config.vocabulary_size, (SpecialTokens.count, MANY))
     except (DocmtError, TypeError, ValueError) as error:
         written_by = values.get("docmt_version", "an unknown version")
@@ -326,7 +276,7 @@ def load_model_config(directory: Path | str, *, encoders: bool = False) -> Model
             f"{path} was changed after the model was written, in what its weights mean (only {', '.join(sorted(FREE))} "
             f'may be): copy it again; if it was changed on purpose, remove "{ENTRY}" from it'
         )
-    if is_encoder(config) and not encoders:
+    if config.is_encoder and not encoders:
         raise DocmtError(
             f"{directory} is an encoder alone, which translates nothing: start a training from it (`docmt train "
             f"--initialize_from {directory}`)"
@@ -440,7 +390,3 @@ def load_model_weights(directory: Path | str) -> dict[str, Tensor]:
     weights = read_weights(found / WEIGHTS_FILE)
     tell_if_unfinished(Path(directory), found)
     return weights
-
-
-def _readable(key: str) -> str:
-    return key.replace("_", " ")

@@ -13,8 +13,9 @@ from docmt.data import Words, collate, cut
 from docmt.decoding import SearchConfig
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.stream import translate_documents
-from docmt.interop.huggingface import Pretrained
+from docmt.interop.huggingface_config import family_of
 from docmt.interop.huggingface_files import read_config
+from docmt.interop.huggingface_model import Pretrained
 from docmt.model import TranslationModel
 from docmt.model.families import FAMILIES
 from docmt.model.systems import Group, Needs
@@ -35,7 +36,8 @@ def converted(tmp_path_factory):
         if (variant, random) not in made:
             theirs, directory = build(variant, random), tmp_path_factory.mktemp("model")
             theirs.save_pretrained(directory)
-            pretrained = Pretrained.of(directory, read_config(directory))
+            values = read_config(directory)
+            pretrained = Pretrained.of(directory, family_of(directory, values), values)
             rows = {side: rows_of(theirs, side) for side in ("source", "target")}
             family = FAMILIES[pretrained.family]
             marks = {}

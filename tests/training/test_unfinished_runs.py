@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 from docmt import Document, SearchConfig, Translator, weights
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
-from docmt.model_directory import ModelCard, describe_model, load_languages, load_model, load_model_tokenizer
+from docmt.model_card import ModelCard
+from docmt.model_directory import describe_model, load_languages, load_model, load_model_tokenizer
 from docmt.training import train
 from docmt.training.checkpoints import save_checkpoint
 from docmt.training.corpus import fit_model_config

@@ -123,6 +123,38 @@ def parser() -> Parser:
     )
     made.add_argument("--source_vocabulary", type=Path, metavar="FILE", help="thumt: a symbol a line, <pad> first")
     made.add_argument("--target_vocabulary", type=Path, metavar="FILE", help="thumt: a symbol a line, <pad> first")
+    _add_options_of_huggingface(made)
+    made.add_argument("-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="model directory, made new")
+    made.add_argument(
+        "--arguments",
+        type=Path,
+        metavar="FILE",
+        help="JSON file with its training arguments, where the checkpoint does not hold them (default: args.json "
+        "beside it)",
+    )
+    made.add_argument(
+        "--sentences",
+        type=bool,
+        default=DEFAULTS["sentences"],
+        help="fairseq-gtransformer: it was trained on single sentences (doc_mode full), so that it becomes a sentence "
+        "model",
+    )
+    made.add_argument(
+        "--context_sentences",
+        type=int,
+        default=DEFAULTS["context_sentences"],
+        help="thumt: sentences in a context line of its training data",
+    )
+    made.add_argument(
+        "--instance_tokens",
+        type=int,
+        default=512,
+        help="documents are translated in pieces of fewer tokens than this, as in its training",
+    )
+    return made
+
+
+def _add_options_of_huggingface(made: Parser) -> None:
     for side in ("source", "target"):
         made.add_argument(
             f"--{side}_language",
@@ -155,34 +187,6 @@ def parser() -> Parser:
         help="huggingface, mBART: mark sentences as the model does (own), or as the G-Transformer that was trained "
         "from it (published)",
     )
-    made.add_argument("-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="model directory, made new")
-    made.add_argument(
-        "--arguments",
-        type=Path,
-        metavar="FILE",
-        help="JSON file with its training arguments, where the checkpoint does not hold them (default: args.json "
-        "beside it)",
-    )
-    made.add_argument(
-        "--sentences",
-        type=bool,
-        default=DEFAULTS["sentences"],
-        help="fairseq-gtransformer: it was trained on single sentences (doc_mode full), so that it becomes a sentence "
-        "model",
-    )
-    made.add_argument(
-        "--context_sentences",
-        type=int,
-        default=DEFAULTS["context_sentences"],
-        help="thumt: sentences in a context line of its training data",
-    )
-    made.add_argument(
-        "--instance_tokens",
-        type=int,
-        default=512,
-        help="documents are translated in pieces of fewer tokens than this, as in its training",
-    )
-    return made
 
 
 def _given(options: Any) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from docmt.errors import DocmtError
 from docmt.interop.fairseq_files import renamed
-from docmt.interop.huggingface import BIAS, HEAD, SOFTMAX, about_family
+from docmt.interop.huggingface_config import about_family
+from docmt.interop.huggingface_model import BIAS, HEAD, SOFTMAX
 from docmt.model import ModelConfig
 from docmt.model.families import FAMILIES
 from docmt.model.families.family import HuggingFace

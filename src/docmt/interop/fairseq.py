@@ -25,7 +25,8 @@ from docmt.interop.fairseq_files import (
 )
 from docmt.interop.loading import load_renamed
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model_directory import ModelCard, save_model
+from docmt.model_card import ModelCard
+from docmt.model_directory import save_model
 from docmt.text import DictionaryTokenizer, SpecialTokens
 
 # Their names of parameters and ours, applied in this order.

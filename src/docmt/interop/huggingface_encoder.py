@@ -12,11 +12,13 @@ from torch import Tensor
 
 from docmt.errors import DocmtError
 from docmt.interop.fairseq_files import renamed
+from docmt.interop.huggingface_config import about_family, read_sizes
 from docmt.interop.huggingface_files import CONFIG_FILE, Weights, open_weights
 from docmt.interop.loading import check_renamed
 from docmt.model import ModelConfig
 from docmt.model.families.family import HuggingFace
-from docmt.model_directory import ModelCard, model_on_meta, save_encoder
+from docmt.model_card import ModelCard
+from docmt.model_directory import model_on_meta, save_encoder
 from docmt.text import PretrainedTokenizer, SpecialTokens
 
 _TABLE, _POSITIONS, _TYPES = "source_tokens.weight", "source_positions.table.weight", "types.weight"
@@ -35,9 +37,10 @@ class PretrainedEncoder:
     """of its weights: by ours theirs"""
 
     @classmethod
-    def of(cls, directory: Path, family: str, about: HuggingFace, sizes: Mapping[str, Any]) -> PretrainedEncoder:
-        """What the directory has; sizes: as its config.json says. Raises DocmtError for files that lack something."""
-        weights = open_weights(directory)
+    def of(cls, directory: Path, family: str, values: Mapping[str, Any]) -> PretrainedEncoder:
+        """What the directory has; values: its config.json. Raises DocmtError for files that lack something."""
+        about = about_family(family)
+        sizes, weights = read_sizes(directory, values, about), open_weights(directory)
         names = {renamed(name, about.names): name for name in weights.shapes if not re.search(about.no_weights, name)}
         if missing := [name for name in (_TABLE, _POSITIONS, _TYPES) if name not in names]:
             raise DocmtError(f"{directory} has no weights for {missing[0].partition('.')[0]}: copy it again, complete")

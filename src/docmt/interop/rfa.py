@@ -19,7 +19,8 @@ from docmt.errors import DocmtError
 from docmt.interop.loading import load_renamed
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families import FAMILIES
-from docmt.model_directory import ModelCard, save_model
+from docmt.model_card import ModelCard
+from docmt.model_directory import save_model
 from docmt.text import DictionaryTokenizer, SpecialTokens
 
 # Their names of parameters and ours, applied in this order. Keys and values of attention to the source lie with their

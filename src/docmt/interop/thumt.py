@@ -20,7 +20,8 @@ from docmt.errors import DocmtError
 from docmt.files import read_json
 from docmt.interop.loading import load_renamed, read_symbols
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model_directory import ModelCard, save_model
+from docmt.model_card import ModelCard
+from docmt.model_directory import save_model
 from docmt.text import DictionaryTokenizer, SpecialTokens
 from docmt.weights import read_tensors
 

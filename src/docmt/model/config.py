@@ -75,6 +75,11 @@ class ModelConfig(Sizes):
         self.chosen.check(filled)
         self._check_family()
 
+    @property
+    def is_encoder(self) -> bool:
+        """Whether this is the stored config of an encoder alone, which a training can start from."""
+        return not self.vocabulary_size and self.source_vocabulary_size > 0
+
     def _check_family(self) -> None:
         """Raises DocmtError for what the family does not have."""
         family, chosen = FAMILIES[self.family], self.chosen

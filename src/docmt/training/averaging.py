@@ -11,8 +11,8 @@ from torch import Tensor
 
 from docmt.decoding.drafting import same_drafts
 from docmt.errors import DocmtError
+from docmt.model_card import ModelCard
 from docmt.model_directory import (
-    ModelCard,
     find_drafter,
     load_languages,
     load_model,

@@ -17,7 +17,6 @@ from docmt.model.features import DIRECTIONS
 from docmt.model.systems import Needs, System
 from docmt.model_directory import (
     differ,
-    is_encoder,
     load_languages,
     load_model_config,
     load_model_tokenizer,
@@ -91,7 +90,7 @@ def with_architecture_of(config: ModelConfig, started: ModelConfig) -> ModelConf
     """
     theirs, usual = started.filled(), ModelConfig()
     names = [*_architecture_of(theirs), "max_positions", "source_vocabulary_size"]
-    if not is_encoder(theirs) and config.preset != usual.preset:
+    if not theirs.is_encoder and config.preset != usual.preset:
         names = [name for name in names if name not in _OF_PRESET]
     left = [name for name in names if getattr(config, name) == getattr(usual, name)]
     taken = {name: getattr(theirs, name) for name in left}
@@ -147,7 +146,7 @@ def _initialize_from_reverse(
 def _load(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Architecture and weights of a model to start from. Raises DocmtError where they cannot be a start."""
     started = load_model_config(directory, encoders=True)
-    if is_encoder(started):
+    if started.is_encoder:
         _check_vocabulary(directory, tokenizer.of("source"), "--source_tokenizer")
     else:
         _check_vocabulary(directory, tokenizer, "--tokenizer")
@@ -205,7 +204,7 @@ _GATE = ("gate", "gates")
 
 def _architecture_of(started: ModelConfig) -> Sequence[str]:
     """The settings that a model has to have as the one that it starts from, or as the encoder that it starts from."""
-    return ("family", "encoder_layers", *_OF_ENCODER) if is_encoder(started) else _ARCHITECTURE
+    return ("family", "encoder_layers", *_OF_ENCODER) if started.is_encoder else _ARCHITECTURE
 
 
 def _check_architecture(directory: Path, started: ModelConfig, wanted: ModelConfig) -> None:

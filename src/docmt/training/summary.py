@@ -11,7 +11,7 @@ from torch import nn
 from docmt.data.drafts import DRAFTER_FOLDER
 from docmt.model import ModelConfig
 from docmt.model.features import DIRECTIONS
-from docmt.model_directory import ModelCard
+from docmt.model_card import ModelCard
 from docmt.training.checkpoints import TrainingState
 from docmt.training.config import StopConfig, TrainConfig
 from docmt.training.corpus import Split, TrainingCorpus
