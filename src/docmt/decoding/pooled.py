@@ -38,7 +38,7 @@ class PooledSearch(ABC):
         device, beam = model.device, config.beam
         self.specials, self.config, self.marks = specials, config, marks_of(model, specials)
         self.decoder = Steps(model, memories, rows, beam)
-        self.says_padding = model.parts.family.says_padding
+        self.family = model.parts.family
         self.sentences = torch.tensor([row.sentences[0] for row in rows], device=device).repeat_interleave(beam)
         limits = [config.sentence_limit(row.lengths[0]) + self.marks.inner for row in rows]
         self.limits = torch.tensor(limits, device=device)  # [D] tokens
@@ -60,7 +60,7 @@ class PooledSearch(ABC):
 
     @abstractmethod
     def _settled(self) -> bool:
-        """Whether nothing better can be found."""
+        """Whether nothing better can be found; sentences that are settled may be ended here."""
 
     @abstractmethod
     def _ending(self, chosen: Tensor, length: int) -> tuple[Tensor, Tensor]:
@@ -160,7 +160,7 @@ class GenerateSearch(PooledSearch):
 
     def _scores(self, states: Sequence[Tensor], step: int) -> Tensor:
         scores = super()._scores(states, step)
-        if not self.says_padding:
+        if not self.family.says_padding:
             scores[:, self.specials.pad] = _NONE
         if self.marks.inner <= step < self.marks.inner + self.config.min_length:
             scores[:, self.specials.eos] = _NONE
