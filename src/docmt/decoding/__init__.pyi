@@ -1,8 +1,8 @@
 from .config import SearchConfig as SearchConfig
 from .document import DocumentHypothesis as DocumentHypothesis
 from .ensemble import Ensemble as Ensemble
+from .hypothesis import Hypothesis as Hypothesis
 from .scoring import score_documents as score_documents
-from .search import Hypothesis as Hypothesis
 from .search import search as search
 from .stream import translate_documents as translate_documents
 from .stream import translate_ids as translate_ids

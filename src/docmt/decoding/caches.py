@@ -7,11 +7,13 @@ L keys. All rows are at the same step: beams compete at equal length. A step's q
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from docmt.model.attention import Attention
 from docmt.model.positions import Distances
 from docmt.model.sight import Sight
 from docmt.model.spans import Spans
@@ -27,7 +29,7 @@ def attend_step(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) 
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
 
 
-def _bias(keep: Tensor, dtype: torch.dtype) -> Tensor:
+def bias_of(keep: Tensor, dtype: torch.dtype) -> Tensor:
     """[n, L] bool -> [n, 1, 1, L] with minus infinity where a key must not be seen."""
     return torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill_(~keep, -math.inf)[:, None, None, :]
 
@@ -87,7 +89,7 @@ class SentenceSelfCache(Cache):
             self.buffer = F.pad(self.buffer, (0, 0, 0, _CHUNK))
         self.rows = torch.arange(len(offsets), device=offsets.device)
         self.offsets = offsets
-        self.bias = _bias(self._positions() <= offsets[:, None], self.buffer.dtype)
+        self.bias = bias_of(self._positions() <= offsets[:, None], self.buffer.dtype)
         if self.distances is not None:
             self.bias = self.bias + self.distances(offsets[:, None], self.length).to(self.bias.dtype)
 
@@ -144,7 +146,7 @@ class DocumentSelfCache(Cache):
             self.read = -(-self.own // _CHUNK) * _CHUNK
             self.tail = _with_room(self.tail, self.read)
             positions = torch.arange(self.read, device=self.tail.device)
-            self.bias = _bias(positions[None] < self.own, self.tail.dtype)[0, 0]  # [1, read]
+            self.bias = bias_of(positions[None] < self.own, self.tail.dtype)[0, 0]  # [1, read]
         self.biases: Tensor | None = None  # [H, 1, shared + read]
         if self.distances is not None:
             place = torch.tensor([self.shared + self.own - 1], device=self.tail.device)
@@ -206,6 +208,13 @@ def _with_room(buffer: Tensor, length: int) -> Tensor:
     return F.pad(buffer, (0, 0, 0, max(length - capacity, capacity // 2, _CHUNK)))
 
 
+def keys_and_values(attentions: Sequence[Attention], states: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Of each attention, and of the states [T, d] that it looks at: [T, H, k]."""
+    pairs = list(zip(attentions, states, strict=True))
+    keys = [attention.split(attention.key(own)) for attention, own in pairs]
+    return keys, [attention.split(attention.value(own)) for attention, own in pairs]
+
+
 def with_something(keys: list[Tensor], values: list[Tensor], spans: Spans) -> tuple[list[Tensor], list[Tensor], Spans]:
     """The same [T, H, k] of each layer where every span has a key: an empty one gets one whose value is zero.
 
@@ -243,7 +252,7 @@ class SentenceCrossCache(Cache):
             self._fetch(changed, sentences[changed])
             self.held = sentences.clone()
             offsets = torch.arange(self.buffer.shape[4], device=sentences.device)
-            self.bias = _bias(offsets < self.lengths[sentences][:, None], self.buffer.dtype)
+            self.bias = bias_of(offsets < self.lengths[sentences][:, None], self.buffer.dtype)
 
     def _fetch(self, rows: Tensor, sentences: Tensor) -> None:
         offsets = torch.arange(self.buffer.shape[4], device=rows.device)
@@ -297,7 +306,7 @@ class DocumentCrossCache(Cache):
     def _make_bias(self) -> Tensor | None:
         offsets = torch.arange(self.keys[0].shape[2], device=self.lengths.device)
         keep = offsets < self.lengths[:, None]
-        return None if bool(keep.all()) else _bias(keep, self.keys[0].dtype)
+        return None if bool(keep.all()) else bias_of(keep, self.keys[0].dtype)
 
 
 class SentencesBeforeCache(Cache):
@@ -324,7 +333,7 @@ class SentencesBeforeCache(Cache):
         seen = (self.numbers[:, None] == (sentences[:, None] - back)[:, :, None]) & word[:, None]  # [R, K, L]
         self.there = seen.any(-1)
         # Attention to nothing has no numbers: it sees everything, and finds zeros all the same.
-        self.bias = _bias((seen | ~self.there[..., None]).flatten(0, 1), self.buffer.dtype)
+        self.bias = bias_of((seen | ~self.there[..., None]).flatten(0, 1), self.buffer.dtype)
         self.bias = self.bias.view(len(seen), 1, *seen.shape[1:])  # [R, 1, K, L]
 
     def store(self, layer: int, key: Tensor, value: Tensor) -> None:

@@ -60,6 +60,10 @@ class SearchConfig:
     keep: Literal["auto", "last", "prefix"] = "auto"
     """systems that translate windows (concat): every window anew, to keep its last sentence (last), or only its last
     sentence, after the document's own translations (prefix); auto: as the model says (model.concat.keep)"""
+    abreast: bool = True
+    """greedy search, systems that translate whole instances sentence for sentence (group): decode the sentences of an
+    instance at the same time, and those again whose translation would be another after those before them, until none
+    would; false: token after token, which finds the same, but for near ties"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each part that is searched (instance, window or sentence), in the order of the search,
     which is that of its scores normalised by length, `rank_score` (at most beam)"""
@@ -101,8 +105,8 @@ class SearchConfig:
 
 
 def search_facts(search: SearchConfig) -> dict[str, Any]:
-    """The settings of the search, of which how much is done together does not count."""
-    return {name: value for name, value in asdict(search).items() if name != "batch_tokens"}
+    """The settings of the search, of which what is done together does not count."""
+    return {name: value for name, value in asdict(search).items() if name not in ("batch_tokens", "abreast")}
 
 
 def asked_options(search: SearchConfig) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from docmt.decoding.config import SearchConfig
+from docmt.decoding.hypothesis import Hypothesis
 from docmt.decoding.rules import Rules
-from docmt.decoding.search import Hypothesis
 
 
 @dataclass(frozen=True)

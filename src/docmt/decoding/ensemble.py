@@ -55,6 +55,11 @@ class Ensemble:
 Model = TranslationModel | Ensemble
 
 
+def of_members(memories: Memories) -> Sequence[Mapping[str, Memory]]:
+    """What each member can look at."""
+    return [memories] if isinstance(memories, Mapping) else memories
+
+
 def members_of(model: Model) -> tuple[TranslationModel, ...]:
     """The members of an ensemble, or the one model."""
     return model.members if isinstance(model, Ensemble) else (model,)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from docmt.data.config import MARKS
 from docmt.decoding.document import Part
 from docmt.decoding.frame import Row, WordIds
-from docmt.decoding.search import Hypothesis, search
+from docmt.decoding.hypothesis import Hypothesis
+from docmt.decoding.search import search
 from docmt.decoding.task import Task, batches_of
 
 POOL = 4  # times as many tokens are read together as are searched: more sentences to find similar ones among

@@ -14,8 +14,8 @@ from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis, Part, join, ranked
 from docmt.decoding.ensemble import Model, mean_probability, members_of
 from docmt.decoding.frame import WordIds
+from docmt.decoding.hypothesis import Hypothesis, not_numbers
 from docmt.decoding.rules import marks_of, rules_of
-from docmt.decoding.search import Hypothesis, not_numbers
 from docmt.decoding.sharing import shared_batches, shared_reading
 from docmt.decoding.task import Task, drafts_at, only_at
 from docmt.model import TranslationModel

@@ -7,14 +7,15 @@ document is done when B of its hypotheses have ended, and leaves the batch at on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from docmt.decoding.abreast import Abreast, can_decode_abreast
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Memories, Model, members_of
 from docmt.decoding.frame import Progress, Row
+from docmt.decoding.hypothesis import Hypothesis, not_numbers
 from docmt.decoding.pooled import GenerateSearch, PooledSearch, ThumtSearch
 from docmt.decoding.rules import marks_of, rules_of
 from docmt.decoding.step import Steps
@@ -23,40 +24,6 @@ from docmt.text import SpecialTokens
 
 _POOLED: dict[str, type[PooledSearch]] = {"thumt": ThumtSearch, "huggingface": GenerateSearch}
 _SHARE_EVERY = 16  # steps between two looks for positions that all beams have in common, which move by as many
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One translation of one document (or of one piece of it)."""
-
-    sentences: list[list[int]]
-    """word ids of each target sentence, marks not included"""
-    sentence_scores: list[float]
-    """log-probability (nats) of each sentence: its words and marks as far as they were chosen, not forced"""
-    sentence_tokens: list[int]
-    """how many tokens of each these are"""
-    score: float
-    """log-probability divided by (number of free tokens ** length_penalty)"""
-    free_tokens: int
-    """tokens that count in the length: those chosen rather than forced (in the published search of G-Transformer all
-    but those of translations that were given, in that of RFA all)"""
-
-    def after(self, count: int, *, alone: bool = False) -> Hypothesis:
-        """Its sentences but the first `count`; score and free tokens are those of the whole, in which a prefix that was
-        given has no part.
-
-        alone: of what follows the next sentence only, whatever comes after, and its tokens (the published search of
-        RFA).
-        """
-        last = count + 1 if alone else None
-        tokens = self.sentence_tokens[count:last] or [0]
-        return replace(
-            self,
-            sentences=self.sentences[count:last] or [[]],
-            sentence_scores=self.sentence_scores[count:last] or [0.0],
-            sentence_tokens=tokens,
-            free_tokens=sum(tokens) if alone else self.free_tokens,
-        )
 
 
 @torch.inference_mode()
@@ -74,6 +41,10 @@ def search(
     """
     if config.compatibility in _POOLED:
         return _pooled_search(model, memories, rows, specials, config)
+    if config.abreast and can_decode_abreast(model, rows, config):
+        abreast = Abreast(model, memories, rows, specials, config)
+        if abreast.run():
+            return abreast.hypotheses()
     beams = _Beams(model, memories, rows, specials, config)
     while beams.documents:
         beams.step()
@@ -275,14 +246,6 @@ class _Beams:
         self.counts, self.numbers = self.counts[documents], self.numbers[documents]
         self.rules.keep(documents)
         self.decoder.keep(rows, documents)
-
-
-def not_numbers() -> DocmtError:
-    """The error for a model whose scores are no numbers."""
-    return DocmtError(
-        "the model's weights or scores are not numbers: train it again with a lower optimizer.learning_rate, or set "
-        "search.temperature nearer to 1"
-    )
 
 
 def _offsets(index: Tensor) -> Tensor:

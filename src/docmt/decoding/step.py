@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from docmt.decoding.abreast_caches import Past
 from docmt.decoding.caches import (
     Cache,
     DocumentCrossCache,
@@ -14,9 +15,10 @@ from docmt.decoding.caches import (
     SentenceCrossCache,
     SentencesBeforeCache,
     SentenceSelfCache,
+    keys_and_values,
     with_something,
 )
-from docmt.decoding.ensemble import Memories, Model, mean_probability, members_of
+from docmt.decoding.ensemble import Memories, Model, mean_probability, members_of, of_members
 from docmt.decoding.frame import Row
 from docmt.decoding.linear_caches import LinearCrossCache, LinearSelfCache
 from docmt.model.attention import Attention
@@ -31,29 +33,42 @@ from docmt.model.view import Memory, seen_spans
 class Steps:
     """A model, or every member of an ensemble, that reads one token of R = D * B hypotheses at a time."""
 
-    def __init__(self, model: Model, memories: Memories, rows: Sequence[Row], beams: int) -> None:
-        """memories: as `model.memories` gives them; rows: one for each of the D documents of the search."""
-        self.members = members_of(model)
-        own = [memories] if isinstance(memories, Mapping) else memories
-        self.views = [StepView(member, seen, rows, beams) for member, seen in zip(self.members, own, strict=True)]
+    def __init__(
+        self,
+        model: Model,
+        memories: Memories,
+        rows: Sequence[Row],
+        beams: int,
+        pasts: Sequence[Past] | None = None,
+    ) -> None:
+        """memories: as `model.memories` gives them; rows: one for each of the D documents of the search.
 
-    def read(self, tokens: Tensor, offsets: Tensor, step: int, sentences: Tensor) -> list[Tensor]:
+        pasts: of rows of a sentence each, what each member sees of the sentences before.
+        """
+        self.members = members_of(model)
+        seen = of_members(memories)
+        given = pasts or [None] * len(seen)
+        self.views = [
+            StepView(member, own, rows, beams, past)
+            for member, own, past in zip(self.members, seen, given, strict=True)
+        ]
+
+    def read(self, tokens: Tensor, offsets: Tensor, places: Tensor | int, sentences: Tensor) -> list[Tensor]:
         """Decoder states [R, d] of each member after tokens [R].
 
-        offsets [R]: position of the token in its sentence; step: in all that was said; sentences [R]: number of its
+        offsets [R]: position of the token in its sentence; places: in all that was said; sentences [R]: number of its
         source sentence in the packed source.
         """
         states = []
         for member, view in zip(self.members, self.views, strict=True):
             view.begin(offsets, sentences)
-            positions = offsets if member.config.restarts else torch.full_like(offsets, step)
+            positions = offsets if member.config.restarts else torch.zeros_like(offsets) + places
             states.append(member.decode(member.embed_step(tokens, positions), view))
         return states
 
     def logits(self, states: Sequence[Tensor], temperature: float) -> Tensor:
         """[n, V] float32, whose softmax are the probabilities of the next token after states [n, d] of each member."""
-        logits = [member.project(own).float() / temperature for member, own in zip(self.members, states, strict=True)]
-        return logits[0] if len(logits) == 1 else mean_probability([own.log_softmax(-1) for own in logits])
+        return next_logits(self.members, states, temperature)
 
     def reorder(self, rows: Tensor) -> None:
         """Row i goes on from hypothesis rows[i], one of the same document."""
@@ -71,6 +86,12 @@ class Steps:
             view.keep(rows, documents)
 
 
+def next_logits(members: Sequence[TranslationModel], states: Sequence[Tensor], temperature: float) -> Tensor:
+    """[n, V] float32, whose softmax are the probabilities of the next token after states [n, d] of each member."""
+    logits = [member.project(own).float() / temperature for member, own in zip(members, states, strict=True)]
+    return logits[0] if len(logits) == 1 else mean_probability([own.log_softmax(-1) for own in logits])
+
+
 class StepView:
     """What attentions see when R = D * B hypotheses read one token each, equal to what they see in the full pass.
 
@@ -79,9 +100,14 @@ class StepView:
     """
 
     def __init__(
-        self, model: TranslationModel, memories: Mapping[str, Memory], rows: Sequence[Row], beams: int
+        self,
+        model: TranslationModel,
+        memories: Mapping[str, Memory],
+        rows: Sequence[Row],
+        beams: int,
+        past: Past | None = None,
     ) -> None:
-        """rows: one for each of the D documents of the search."""
+        """rows: one for each of the D documents of the search; past: see `Steps`."""
         by_kind: dict[tuple[type[Attention], Sight], list[Attention]] = {}
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
@@ -94,9 +120,16 @@ class StepView:
                 like = torch.empty(
                     model.config.attention_width, dtype=_projected_dtype(attentions[0]), device=model.device
                 )
-                self.caches.append(_own_cache(sight, attentions, like, len(rows), beams, single))
+                if past is None:
+                    self.caches.append(_own_cache(sight, attentions, like, len(rows), beams, single))
+                else:
+                    self.caches.append(past.cache(attentions, like))
             else:
-                self.caches.append(_memory_cache(sight, attentions, memories[sight.memory], rows, beams, single))
+                memory = memories[sight.memory]
+                if past is not None and sight.part == "document":
+                    self.caches.append(past.cross_cache(attentions, memory))
+                else:
+                    self.caches.append(_memory_cache(sight, attentions, memory, rows, beams, single))
             self.places |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
 
     def begin(self, offsets: Tensor, sentences: Tensor) -> None:
@@ -180,9 +213,7 @@ def _memory_cache(
     if isinstance(attentions[0], LinearAttention):
         found = [_states(*each, spans) for each in zip(attentions, states, strict=True)]
         return LinearCrossCache(found, beams, attentions[0].features.floor)
-    keys = [attention.split(attention.key(own)) for attention, own in zip(attentions, states, strict=True)]
-    values = [attention.split(attention.value(own)) for attention, own in zip(attentions, states, strict=True)]
-    keys, values, spans = with_something(keys, values, spans)
+    keys, values, spans = with_something(*keys_and_values(attentions, states), spans)
     if single or sight.part == "document":
         return DocumentCrossCache(keys, values, spans, beams)
     return SentenceCrossCache(keys, values, spans, len(rows) * beams)

@@ -1,0 +1,147 @@
+"""Sentences that are decoded at the same time say what a search token after token says."""
+
+import random
+
+import pytest
+import torch
+
+from docmt.decoding import SearchConfig, translate_documents
+from docmt.decoding.abreast import Abreast
+from docmt.decoding.ensemble import Ensemble
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model.systems import Group
+from docmt.text import SpecialTokens
+from variants import CONVENTIONS
+
+VOCABULARY = 60
+SIZES = {"vocabulary_size": VOCABULARY, "width": 16, "feed_forward": 32, "heads": 2, "instance_tokens": 100}
+LAYERS = {"encoder_layers": 2, "decoder_layers": 2}
+VARIANTS = {
+    "positions by sentence": {"positions": "sentence"},
+    "positions through the document": {"positions": "document"},
+    "one layer over the document": {"group": Group(decoder_layers=1, cross_layers=1)},
+    "the document alone": {"group": Group(top="global"), "normalization": "pre"},
+    "the document in all layers": {"group": Group(self_locality=False, cross_locality=False)},
+    "learned positions": {"position_encoding": "learned", "max_positions": 400, "positions": "document"},
+    **{name: own for name, own in CONVENTIONS.items() if own.get("system", "group") == "group"},
+}
+
+
+def build(seed, **settings):
+    """A random model in float64 whose weights are so large that sentences matter to each other."""
+    torch.manual_seed(seed)
+    model = TranslationModel(ModelConfig(**{"system": "group", **SIZES, **LAYERS, **settings})).double().eval()
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            weights.mul_(random.Random(seed).choice([1.0, 2.0, 3.0]))
+            if "distances" in name or name.endswith("whole.output.weight"):  # which begin at zero
+                weights.normal_(std=0.5)
+    return model
+
+
+def documents(seed, count=3, sentences=7, words=8):
+    generator = random.Random(seed)
+    return [
+        [
+            [generator.randrange(5, VOCABULARY - 2) for _ in range(generator.randint(1, words))]
+            for _ in range(generator.randint(1, sentences))
+        ]
+        for _ in range(count)
+    ]
+
+
+@pytest.fixture
+def searched(monkeypatch):
+    """What every search with sentences abreast took; it never gives up."""
+    monkeypatch.setattr(Abreast, "_is_behind", lambda self: False)
+    done, run = [], Abreast.run
+
+    def recorded(self):
+        found = run(self)
+        done.append(self.work)
+        return found
+
+    monkeypatch.setattr(Abreast, "run", recorded)
+    return done
+
+
+def both(model, given, **settings):
+    """Translations abreast and token after token."""
+    specials = SpecialTokens(VOCABULARY)
+    configs = [SearchConfig(beam=1, abreast=abreast, **settings) for abreast in (True, False)]
+    return [[ranks[0] for ranks in translate_documents(model, given, specials, config)] for config in configs]
+
+
+def same(found, expected):
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.sentences == theirs.sentences
+        assert ours.sentence_tokens == theirs.sentence_tokens
+        assert ours.sentence_scores == pytest.approx(theirs.sentence_scores, abs=1e-5)
+        assert ours.score == pytest.approx(theirs.score, abs=1e-5)
+        assert ours.at_limit == theirs.at_limit
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_token_for_token(variant, searched):
+    for seed in range(4):
+        same(*both(build(seed, **VARIANTS[variant]), documents(seed)))
+    assert max(work.rounds for work in searched) > 2, "sentences did not matter to each other"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"min_length": 4},
+        {"max_length_ratio": 0, "max_length_extra": 3},
+        {"temperature": 3.0},
+        {"carry": 2, "instance_tokens": 40},
+        {"batch_tokens": 1},
+    ],
+    ids=str,
+)
+def test_with_settings_of_the_search(settings, searched):
+    for seed in range(4):
+        same(*both(build(seed), documents(seed), **settings))
+    assert searched
+
+
+def test_an_ensemble(searched):
+    for seed in range(3):
+        members = [build(seed), build(seed + 10, positions="document", decoder_layers=1)]
+        same(*both(Ensemble(members), documents(seed)))
+    assert searched
+
+
+def test_empty_sentences_and_documents_of_one(searched):
+    given = [[[7, 8], [], [9]], [[10, 11, 12]], [[], []]]
+    same(*both(build(1), given))
+    assert len(searched) == 1
+
+
+def test_what_does_not_matter_is_not_done_again(searched):
+    """Where the document is not seen, one pass confirms everything."""
+    model = build(1, group=Group(decoder_layers=0, cross_layers=0))
+    same(*both(model, documents(1)))
+    assert [work.rounds for work in searched] == [1]
+
+
+def test_it_gives_up_where_little_is_kept():
+    """Random models change their mind all the time: a search token after token takes over."""
+    for seed in range(4):
+        same(*both(build(seed), documents(seed, sentences=20)))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"group": Group(global_attention="linear")}, {"system": "document"}, {"system": "sentence"}], ids=str
+)
+def test_systems_that_cannot(settings, searched):
+    same(*both(build(1, **settings), documents(1)))
+    assert not searched
+
+
+def test_numbers_that_are_none():
+    model = build(1)
+    with torch.no_grad():
+        model.decoder[0].attention.whole.output.bias[0] = torch.nan
+    with pytest.raises(Exception, match="not numbers"):
+        both(model, documents(1))
