@@ -376,6 +376,18 @@ def cannot_read(
     return DocmtError(f"cannot read {_named(path, what)}: {reason}; {advice}")
 
 
+def refuse_unconverted(directory: Path) -> None:
+    """Raises DocmtError for a directory of the library transformers, which somebody takes for one of docmt's."""
+    path, values = directory / "config.json", dict[str, Any]()
+    with suppress(DocmtError):
+        values = read_json(path)
+    if "model_type" in values:
+        raise DocmtError(
+            f"{directory} is a directory of transformers: make a model of it first (docmt convert huggingface "
+            f"{directory} -o MODEL), and give that"
+        )
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file of ours. Raises DocmtError if it is missing or damaged."""
     try:

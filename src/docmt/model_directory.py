@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from docmt.checksums import ENTRY, checksum_of, checksums, recorded
 from docmt.data.drafts import DRAFTER_FOLDER
 from docmt.errors import DocmtError
-from docmt.files import atomic_directory, check_regular, find_leftovers, read_json
+from docmt.files import atomic_directory, check_regular, find_leftovers, read_json, refuse_unconverted
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model_card import ModelCard
 from docmt.settings import MANY, check_number
@@ -259,6 +259,7 @@ def load_model_config(directory: Path | str, *, encoders: bool = False) -> Model
     path = find_model(directory) / CONFIG_FILE
     values = read_json(path)
     if not isinstance(values.get("model"), dict):
+        refuse_unconverted(path.parent)
         raise DocmtError(f'{path} has no entry "model": copy the model directory again')
     try:
         config = ModelConfig.from_dict(values["model"])

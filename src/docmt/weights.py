@@ -38,14 +38,16 @@ def load_weights(model: nn.Module, path: Path, assign: bool = False) -> None:
     model.load_state_dict(tensors, assign=assign)
 
 
-def read_shapes(path: Path) -> dict[str, list[int]]:
+def read_shapes(path: Path, skipped: Sequence[str] = ()) -> dict[str, list[int]]:
     """The shape of every tensor of a safetensors file, without reading the tensors.
 
-    Raises DocmtError if it is missing or damaged, or holds anything but numbers with a fraction.
+    skipped: kinds that are no weights, in the words of safetensors, and are left out. Raises DocmtError if the file is
+    missing or damaged, or holds anything else but numbers with a fraction.
     """
     check_regular(path)
     with _reading(path), _openable(path) as name, safe_open(name, framework="pt") as file:
         found = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - it is no mapping
+        found = {key: tensor for key, tensor in found.items() if tensor.get_dtype() not in skipped}
         for name, tensor in found.items():
             if tensor.get_dtype() not in _NUMBERS:
                 raise DocmtError(

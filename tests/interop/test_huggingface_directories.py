@@ -17,7 +17,7 @@ from pretrained import MARIAN, SIZES, T5_SIZES
 
 from docmt import Document, SearchConfig, Translator, load_model
 from docmt.model import pack
-from docmt.model_directory import load_model_tokenizer
+from docmt.model_directory import load_languages, load_model_tokenizer
 
 NEW = 12  # tokens that are said at most
 SENTENCES = ["The house is big.", "She sees the old dog near the river, and it is cheap.", "Yes.", "It was closed."]
@@ -172,8 +172,10 @@ def test_a_document_model_is_trained_from_a_converted_one(name, made, tmp_path):
     assert made_store.status == 0, made_store.err
     options = ["--model.system", "group", "--dropout", 0, "--max_steps", 6, "--validation.every", 3]
     options += ["--learning_rate", 0.003, "--warmup", 1, "--batch_tokens", 512, "--freeze", "embeddings"]
+    assert f"--system group --initialize_from {model}" in made_store.err
     trained = call("train", "--store", store, "--run", run, "--initialize_from", model, *options)
     assert trained.status == 0, trained.err
+    assert load_languages(run) == load_languages(model) == LANGUAGES[name]
     start, own = load_model(model), load_model(run)
     assert (own.config.family, own.config.system) == (start.config.family, "group")
     for entry in ("width", "heads", "encoder_layers", "source_mark", "target_mark", "output", "activation"):
@@ -288,7 +290,7 @@ FAULTS = {
         entries(decoder_ffn_dim=99),
         "encoder_ffn_dim = 24 and decoder_ffn_dim = 99: docmt's model has one setting for both",
     ),
-    "norms before": (entries(normalize_before=True), "normalize_before = True, which docmt's model does not have"),
+    "norms before": (entries(normalize_before=True), "normalize_before = True, where docmt's model has False"),
     "other sizes": (entries(d_model=32), "asks? for"),
     "heads that do not fit": (entries(encoder_attention_heads=5, decoder_attention_heads=5), "heads 5"),
     "more layers": (entries(encoder_layers=4), "3 layers of the encoder where its arguments ask for 4"),
@@ -305,6 +307,22 @@ FAULTS = {
         weights(lambda tensors: tensors.update(extra=torch.zeros(2))),
         "weights extra, for which docmt's model has no place",
     ),
+    "a bare model": (
+        lambda path: save_file(
+            {
+                name.removeprefix("model."): tensor
+                for name, tensor in load_file(path / "model.safetensors").items()
+                if name.startswith("model.")
+            },
+            path / "model.safetensors",
+        ),
+        "no weights for model.shared: save a whole MarianMTModel",
+    ),
+    "a pointer of git-lfs": (
+        lambda path: (path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\nsize 9\n"),
+        "only says where git-lfs has the weights: run `git lfs pull`",
+    ),
+    "a folder of a cache": (lambda path: (path / "snapshots").mkdir(), "give the directory in its folder snapshots"),
     "weights that are no numbers": (
         weights(lambda tensors: tensors["model.decoder.layers.1.fc1.weight"].fill_(torch.nan)),
         "weights that are no numbers",
@@ -342,14 +360,37 @@ def test_languages_that_a_model_does_not_know_are_refused(name, languages, messa
 
 
 def test_options_of_other_families_are_refused(made, tmp_path):
-    path = made("bart_json")[0].path
+    path, empty = made("bart_json")[0].path, tmp_path / "empty.txt"
+    empty.write_text("\n")
     for options, message in (
         (["--prefix", "translate:"], "prefix is for T5 models"),
         (["--arguments", path / "config.json"], "arguments is not for huggingface"),
         (["--dictionary", path / "vocab.json"], "dictionary is for fairseq-gtransformer"),
         (["--keep_vocabulary", path / "none.txt", path / "none.txt"], r"none\.txt"),
+        (["--keep_vocabulary", empty, empty], r"empty\.txt has no text"),
     ):
         fails("convert", "huggingface", path, "-o", tmp_path / "model", *options, message=message)
+
+
+def test_positions_beside_the_weights_are_left_out(made, tmp_path):
+    """Some directories have them as whole numbers, in an index of shards as well."""
+    copy = damaged(made("marian")[0], tmp_path, weights(lambda own: own.update(position_ids=torch.arange(3)[None])))
+    names = load_file(copy / "model.safetensors")
+    (copy / "model.safetensors").rename(copy / "model-1.safetensors")
+    index = {"weight_map": dict.fromkeys(names, "model-1.safetensors")}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    made_model = call("convert", "huggingface", copy, "-o", tmp_path / "model", "--target_language", "fra")
+    assert made_model.status == 0, made_model.err
+
+
+def test_a_directory_that_was_not_converted_is_told(made, tmp_path):
+    path = made("nllb_json")[0].path
+    message = "is a directory of transformers: make a model of it first .docmt convert huggingface"
+    text = tmp_path / "text.txt"
+    text.write_text("It is cheap.\n")
+    fails("translate", path, text, message=message)
+    fails("prepare", "--store", tmp_path / "s", "--tokenizer", path, "--train", text, text, message=message)
+    fails("export", "huggingface", path, "-o", tmp_path / "out", message=message)
 
 
 def test_a_converted_model_is_used_without_transformers(made, tmp_path):

@@ -156,11 +156,11 @@ def test_a_smaller_vocabulary_gives_the_same_states(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key', which docmt's model"),
-        ({"is_decoder": True}, "is_decoder = True, which docmt's model does not have"),
-        ({"add_cross_attention": True}, "add_cross_attention = True, which docmt's model does not have"),
-        ({"hidden_act": "relu"}, "hidden_act = 'relu', which docmt's model does not have"),
-        ({"layer_norm_eps": 1e-5}, "layer_norm_eps = 1e-05, which docmt's model does not have"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key', where docmt's model"),
+        ({"is_decoder": True}, "is_decoder = True, where docmt's model has False"),
+        ({"add_cross_attention": True}, "add_cross_attention = True, where docmt's model has False"),
+        ({"hidden_act": "relu"}, "hidden_act = 'relu', where docmt's model has 'gelu'"),
+        ({"layer_norm_eps": 1e-5}, "layer_norm_eps = 1e-05, where docmt's model has 1e-12"),
         ({"model_type": "deberta"}, "model_type 'deberta', .* encoders of the types bert, roberta, xlm-roberta"),
         ({"vocab_size": 3}, "rows in embeddings.word_embeddings.weight, but config.json says vocab_size = 3"),
         ({"num_hidden_layers": 2}, "has 3 layers of the encoder where its config.json asks for 2"),

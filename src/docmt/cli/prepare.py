@@ -76,7 +76,15 @@ def parser() -> Parser:
 
 def run(arguments: Sequence[str]) -> int:
     """Writes a prepared store and prints its statistics."""
-    store = data.prepare(parse(parser(), arguments, PrepareConfig).settings)
+    settings = parse(parser(), arguments, PrepareConfig).settings
+    store = data.prepare(settings)
     print(printable(data.format_statistics(store.statistics), kept="\n"))
-    tell(f"try: docmt train --store {shlex.quote(str(store.directory))} --run RUN --system group --preset base")
+    start = next((path for path in (settings.source_tokenizer, settings.ready_tokenizer) if _is_model(path)), None)
+    model = "--preset base" if start is None else f"--initialize_from {shlex.quote(str(start))}"
+    tell(f"try: docmt train --store {shlex.quote(str(store.directory))} --run RUN --system group {model}")
     return 0
+
+
+def _is_model(path: Path | None) -> bool:
+    """Whether a training can start from what a tokenizer was taken from."""
+    return path is not None and (path / "model.safetensors").is_file()

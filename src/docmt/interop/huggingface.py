@@ -6,6 +6,7 @@ What there is to know about a family is in `docmt.model.families`; here is what 
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +29,7 @@ from docmt.text.pruning import kept
 from docmt.text.tokenizer import SIDES, Side, SideSentence
 
 _MASK = "<mask>"
+_log = logging.getLogger(__name__)
 
 
 def convert_huggingface(
@@ -66,6 +68,8 @@ def convert_huggingface(
         check_start(directory, values, family, tokenizer)
     if keep_vocabulary:
         tokenizer = kept(whole, _sentences(keep_vocabulary, prefix))
+        counts = [sum(row >= 0 for row in own.rows("target")) for own in (tokenizer, whole)]
+        _log.info("kept %s of %s tokens", *(f"{count:,}" for count in counts))
     card = ModelCard(
         source_language=source_language,
         target_language=target_language,
@@ -96,8 +100,12 @@ def _sentences(paths: Sequence[Path], prefix: str) -> Iterator[SideSentence]:
     """All that a source and a target text ask a tokenizer for. Raises DocmtError for what cannot be read."""
     yield "source", prefix
     for side, path in zip(SIDES, paths, strict=True):
+        empty = True
         for _, sentences in read_documents(path, side):
             yield from ((side, sentence) for sentence in sentences)
+            empty = False
+        if empty:
+            raise DocmtError(f"{path} has no text: give a corpus whose tokens are to be kept")
 
 
 def check_start(directory: Path, values: Mapping[str, Any], family: str, tokenizer: PretrainedTokenizer) -> None:
@@ -126,11 +134,16 @@ def marks_of(
             )
         if language not in known:
             near = difflib.get_close_matches(language, known, n=1, cutoff=0.0)[0]
-            raise DocmtError(f"--{side}_language is {language!r}, which this model does not know: did you mean {near}?")
+            raise DocmtError(
+                f"--{side}_language is {language!r}, which this model does not know: did you mean {near}? "
+                f"It knows {_some(known)}"
+            )
         stands: Side = "source" if side.upper() in FAMILIES[family].source.split() else "target"
         mark = tokenizer.id_of(known[language], stands)
         assert mark is not None
         marks[f"{side}_mark"] = [mark]
+    if family == "t5" and not prefix and not marks:
+        _log.warning("a T5 model is told what to do before each sentence, if it is not trained otherwise: see --prefix")
     if prefix:
         marks["target_mark"] = tokenizer.encode(prefix, "source")
     return marks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ def read_sizes(directory: Path, values: Mapping[str, Any], about: HuggingFace) -
     path = directory / CONFIG_FILE
     for entry, allowed in about.fixed.items():
         if (found := values.get(entry, about.usual.get(entry, allowed[0]))) not in allowed:
-            raise DocmtError(f"{path} has {entry} = {shown(found)}, which docmt's model does not have")
+            raise DocmtError(f"{path} has {entry} = {shown(found)}, where docmt's model has {_among(allowed)}")
     sizes = dict(about.sizes)
     for name, entries in about.entries.items():
         found = {entry: _entry(path, values, entry, about) for entry in entries}
@@ -84,6 +84,10 @@ def id_in_generation(directory: Path, values: Mapping[str, Any], entry: str) -> 
     path = directory / "generation_config.json"
     found = read_json(path).get(entry) if path.is_file() else None
     return values.get(entry) if found is None else found
+
+
+def _among(values: Sequence[object]) -> str:
+    return " or ".join(map(shown, values))
 
 
 def _types(*, encoders: bool) -> str:

@@ -22,6 +22,8 @@ from docmt.weights import WEIGHTS_FILE, read_shapes
 CONFIG_FILE = "config.json"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
+_NO_WEIGHTS, _BUFFER = ("I64",), "position_ids"  # some have numbers of positions beside their weights
+_POINTER = b"version https://git-lfs"
 _ROWS = 16_384  # of a table, read and moved at a time
 
 
@@ -76,7 +78,12 @@ class Weights:
 def read_config(directory: Path) -> dict[str, Any]:
     """What config.json says. Raises DocmtError where there is none."""
     if not directory.is_dir():
-        raise DocmtError(f"there is no directory {directory}: give one with {CONFIG_FILE}, weights and tokenizer files")
+        raise DocmtError(
+            f"there is no directory {directory}: give one with {CONFIG_FILE}, weights and tokenizer files (nothing is "
+            "downloaded)"
+        )
+    if (directory / "snapshots").is_dir():
+        raise DocmtError(f"{directory} is the folder of a cache: give the directory in its folder snapshots")
     if not (directory / CONFIG_FILE).is_file():
         raise DocmtError(
             f"{directory} has no {CONFIG_FILE}: give a directory of a pretrained model, as `save_pretrained` writes it"
@@ -96,7 +103,7 @@ def open_weights(directory: Path) -> Weights:
         if outside := [name for name in names if Path(name).name != name]:
             raise DocmtError(f"{directory / INDEX_FILE} names a file elsewhere ({outside[0]}): copy it again")
         found = _weights(directory, [directory / name for name in names])
-        if missing := sorted(set(table) - set(found.shapes)):
+        if missing := sorted(name for name in set(table) - set(found.shapes) if not name.endswith(_BUFFER)):
             raise DocmtError(f"{directory} lacks weights for {missing[0]}, which {INDEX_FILE} names: copy it again")
         return found
     for name in _PICKLED:
@@ -108,11 +115,22 @@ def open_weights(directory: Path) -> Weights:
     raise DocmtError(f"{directory} has neither {WEIGHTS_FILE} nor {INDEX_FILE}: copy it again, complete")
 
 
+def _is_pointer(path: Path) -> bool:
+    """Whether the file stands for one that was not fetched with the rest of a repository."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_POINTER)) == _POINTER
+    except OSError:
+        return False  # as whoever reads it will say
+
+
 def _weights(directory: Path, files: Sequence[Path]) -> Weights:
     shapes: dict[str, Sequence[int]] = {}
     places: dict[str, Path] = {}
     for path in files:
-        own = read_shapes(path)
+        if _is_pointer(path):
+            raise DocmtError(f"{path} only says where git-lfs has the weights: run `git lfs pull` in that directory")
+        own = read_shapes(path, skipped=_NO_WEIGHTS)
         shapes |= own
         places |= dict.fromkeys(own, path)
     return Weights(directory, shapes, places)

@@ -137,7 +137,8 @@ def find_tables(weights: Weights, about: HuggingFace, *, tied: bool) -> dict[str
     there = {ours: [name for name in names if name in weights.shapes] for ours, names in there.items()}
     own = [name for name in there["tokens"] if not name.startswith(HEAD)]
     if not own:
-        raise DocmtError(f"{weights.directory} has no weights for {about.tables['tokens'][0]}: copy it again, complete")
+        name = about.tables["tokens"][0]
+        raise DocmtError(f"{weights.directory} has no weights for {name}: save a whole {about.architecture}")
     apart = len(about.tables) > 1 and not all(weights.same(own[0], name) for name in own[1:])
     for ours, names in there.items():
         if (ours == "tokens") == apart:

@@ -103,10 +103,11 @@ class ModelConfig(Sizes):
             "windows": (chosen.needs().windows, "of windows (concat)"),
         }[family.order]
         if not fits or (self.embedding_normalization and family.order != "any"):
-            without = "" if family.order == "any" else ", without model.embedding_normalization,"
+            without = "" if family.order == "any" else ", without model.embedding_normalization"
+            choice = "another system" if family.pretrained else "docmt"
             raise DocmtError(
-                f"model.family {self.family} is for systems {systems}{without} not for this {self.system} model: "
-                "choose docmt"
+                f"model.family {self.family} is for systems {systems}{without}, not for this {self.system} model: "
+                f"choose {choice}"
             )
         if self.position_encoding == "relative" and chosen.linear:
             raise DocmtError(

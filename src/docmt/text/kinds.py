@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from docmt.checksums import changed, matches, recorded
 from docmt.errors import DocmtError
-from docmt.files import parse_json, read_bytes
+from docmt.files import parse_json, read_bytes, refuse_unconverted
 from docmt.text.bpe import BpeTokenizer
 from docmt.text.checks import make_directory
 from docmt.text.dictionary import DictionaryTokenizer
@@ -93,6 +93,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     Raises DocmtError if there is none, or if its files are damaged.
     """
     path = directory / CONFIG_FILE
+    refuse_unconverted(directory)
     try:
         data = read_bytes(path, regular=True)
     except DocmtError as error:

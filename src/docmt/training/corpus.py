@@ -39,7 +39,7 @@ class Split:
         a part may be left out; drafts: of every source sentence, where the system reads them."""
         self.store, self.specials, self.drafts = store, specials, drafts
         documents = max(round(share * len(store.document_ids)), 1)
-        model = config.model
+        model, self.started = config.model, config.initialize_from is not None
         self.predicts, self.frame = model.chosen.predicts, FAMILIES[model.family].frame(model)
         self.references = training and model.chosen.needs().references
         self.source = Words(store.source_tokens, store.source_offsets)
@@ -101,11 +101,11 @@ class Split:
         longest = int(sizes.argmax())
         if sizes[longest] > limit:
             document, place = place_of(int(sentences[longest]), self.store.document_offsets)
+            new = "" if self.started else "raise it, choose model.position_encoding sinusoidal, "
             raise DocmtError(
                 f"the {what} {place + 1} of document {self.store.document_ids[document]!r} in {self.store.directory} "
-                f"has {sizes[longest]} tokens, but model.max_positions is {limit}: raise it if the "
-                "model is new, lower model.instance_tokens, leave out longer sentences, or choose "
-                "model.position_encoding sinusoidal"
+                f"has {sizes[longest]} tokens, but model.max_positions is {limit}: {new}lower "
+                "model.instance_tokens, or leave out longer sentences"
             )
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from torch import nn
 
 from docmt.data.drafts import DRAFTER_FOLDER
+from docmt.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.features import DIRECTIONS
 from docmt.model_card import ModelCard
+from docmt.model_directory import load_languages
 from docmt.training.checkpoints import TrainingState
 from docmt.training.config import StopConfig, TrainConfig
 from docmt.training.corpus import Split, TrainingCorpus
@@ -49,8 +52,10 @@ def opening(
 
 def _architecture(model: ModelConfig) -> str:
     encoder = f"{model.encoder_width} and " if model.encoder_width else ""
+    family = "" if model.family == "docmt" else f"of family {model.family} ({model.normalization}-norm), "
     return (
-        f"{model.system} model of {model.encoder_layers}+{model.decoder_layers} layers, width {encoder}{model.width}, "
+        f"{model.system} model {family}of {model.encoder_layers}+{model.decoder_layers} layers, "
+        f"width {encoder}{model.width}, "
         f"feed-forward width {model.feed_forward}, {model.heads} heads, vocabulary of {model.vocabulary_size:,}"
     )
 
@@ -122,10 +127,14 @@ def card_of(
         data["drafts"] = (
             f"first translations, which it reads, by the {corpus.drafts.system} model in `{DRAFTER_FOLDER}`"
         )
+    languages = statistics.source_language, statistics.target_language
+    if not any(languages) and config.initialize_from is not None:
+        with suppress(DocmtError):  # it may be gone since the training began
+            languages = load_languages(config.initialize_from)
     return ModelCard(
         title=config.run.resolve().name,
-        source_language=statistics.source_language,
-        target_language=statistics.target_language,
+        source_language=languages[0],
+        target_language=languages[1],
         data=data,
         recipe=config.to_dict(),
         training=facts,
