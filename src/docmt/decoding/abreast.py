@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -57,10 +58,7 @@ class Work:
     rounds: int = 0
     steps: int = 0
     passes: int = 0
-    said: int = 0
-    """tokens that were chosen in steps"""
-    kept: int = 0
-    """tokens that are in the result"""
+    """tokens that were read in full passes"""
     gave_up: bool = False
     """whether a search token after token took over"""
 
@@ -100,12 +98,10 @@ class Abreast:
         for first, row in zip(firsts[:-1], rows, strict=True):
             for own, words in zip(self.sentences[first:], row.prefix, strict=False):
                 own.words, own.final, own.given = [*words, eos], True, True
-        units = [Row([own.source], [length]) for own, length in zip(self.sentences, lengths, strict=True)]
-        self.units = units
-        self.rules = Frame(units, config, self.marks, self.device)
+        self.units = [Row([own.source], [length]) for own, length in zip(self.sentences, lengths, strict=True)]
+        self.rules = Frame(self.units, config, self.marks, self.device)
         # As long as a search token after token would take: the longest of the documents, by its source.
         self.usual = max(sum(row.lengths) + 2 * len(row.lengths) for row in rows)
-        self.source_lengths = lengths
 
     def run(self) -> bool:
         """Decodes; False where it was not worth going on, so that nothing is found."""
@@ -114,27 +110,20 @@ class Abreast:
         while True:
             self.work.rounds += 1
             differs, pasts = self._verify()
-            going = sorted(differs)
-            for first, last in zip(self.firsts, self.firsts[1:], strict=False):
-                for own, number in zip(self.sentences[first:last], range(first, last), strict=True):
-                    if number in differs:
-                        own.final = True  # what it sees is final, and it goes on from there
-                        break
+            for first, last in pairwise(self.firsts):
+                changed = next((number for number in range(first, last) if number in differs), last - 1)
+                for own in self.sentences[first : changed + 1]:  # one that goes on from here sees what is final
                     own.final = True
-            if not going:
+            if not differs:
                 return True
             if self._is_behind():
                 self.work.gave_up = True
                 return False
-            places = [differs[number][0] for number in going]
-            for number in going:
-                place, token = differs[number]
-                own = self.sentences[number]
-                own.words = [*own.words[:place], token]
-            left = [n for n, number in enumerate(going) if self.sentences[number].words[-1] != self.specials.eos]
-            if left:
-                limits = pasts[0].limit.tolist()
-                self._step([going[n] for n in left], [places[n] + 1 for n in left], limits, pasts)
+            for number, (place, token) in differs.items():
+                self.sentences[number].words[place:] = [token]
+            if going := [number for number in differs if self.sentences[number].words[-1] != self.specials.eos]:
+                lengths = [len(self.sentences[number].words) for number in going]
+                self._step(going, lengths, pasts[0].limit.tolist(), pasts)
 
     def _is_behind(self) -> bool:
         """Whether a search token after token would be further by now."""
@@ -181,10 +170,9 @@ class Abreast:
         alive = list(range(len(numbers)))
         while alive:
             self.work.steps += 1
-            self.work.said += len(alive)
             states = decoder.read(last, offset, begin + offset, sources)
             progress = Progress(last, torch.zeros_like(last), offset, torch.zeros_like(last))
-            token, _ = self._choose(states, progress, unit)
+            token, _, _ = self._choose(states, progress, unit)
             closes = (token == self.specials.eos) & (offset >= marks.inner)
             opened = (offset >= marks.inner).tolist()
             for place, said, is_word in zip(alive, token.tolist(), opened, strict=True):
@@ -198,62 +186,67 @@ class Abreast:
                     last, offset, begin, unit, sources = (x[kept] for x in (last, offset, begin, unit, sources))
                     decoder.keep(kept, kept)
 
-    def _choose(self, states: Sequence[Tensor], progress: Progress, unit: Tensor) -> tuple[Tensor, Tensor]:
-        """The best next token after states [n, d] of each member, and its log-probability (forced: 0)."""
+    def _choose(
+        self, states: Sequence[Tensor], progress: Progress, unit: Tensor, labels: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The next token [n] after states [n, d] of each member, the log-probability of it (or of labels [n]), and
+        whether there was no choice [n], where it is 0."""
         forced = self.rules.forced(progress, unit, 0)
         logits = next_logits(self.members, states, self.config.temperature)
         normalizer = logits.logsumexp(-1)
         self.rules.restrict(logits, progress, unit)
         best, token = logits.max(-1)
+        worth = best if labels is None else logits.gather(1, labels[:, None])[:, 0]
         free = forced < 0
-        return torch.where(free, token, forced), torch.where(free, best - normalizer, 0.0)
+        return torch.where(free, token, forced), torch.where(free, worth - normalizer, 0.0), ~free
 
     def _verify(self) -> tuple[dict[int, tuple[int, int]], list[Past]]:
-        """For each sentence that would be another after the drafts before it: the place and the token, in words; and
-        what those that go on see."""
-        frame, opens = self.marks.frame, self.marks.frame.target_opens
+        """For each sentence that would be another after the drafts before it: where, in words, and its token there; and
+        what those see that go on from there."""
+        target, states, kept = self._read_drafts()
+        drafted = [own for own in self.sentences if not own.given]
+        counts = torch.tensor([0 if own.given else len(own.words) for own in self.sentences])
+        number = torch.arange(len(counts)).repeat_interleave(counts)
+        offset = Spans.tile(counts).positions() + self.marks.inner
+        index = (target.sentences.starts[number] + offset).to(self.device)
+        labels = torch.tensor([word for own in drafted for word in own.words], device=self.device)
+        number, offset = number.to(self.device), offset.to(self.device)
+        found: list[tuple[list[int], list[float], list[bool]]] = []
+        for part in torch.arange(len(index), device=self.device).split(_CHUNK):
+            zeros, chosen = torch.zeros_like(part), [own[index[part]] for own in states]
+            progress = Progress(target.tokens[index[part]], zeros, offset[part], zeros)
+            token, worth, forced = self._choose(chosen, progress, number[part], labels[part])
+            found.append((token.tolist(), worth.tolist(), forced.tolist()))
+        said, scores, fixed = ([each for part in column for each in part] for column in zip(*found, strict=True))
+        differs, reached = {}, 0
+        for place, own in enumerate(self.sentences):
+            if own.given:
+                continue
+            mine = slice(reached, reached + len(own.words))
+            reached = mine.stop
+            own.scores, own.forced = scores[mine], fixed[mine]
+            if not own.final and said[mine] != own.words:
+                first = next(n for n, pair in enumerate(zip(said[mine], own.words, strict=True)) if pair[0] != pair[1])
+                differs[place] = first, said[mine][first]
+        going = [place for place, (_, token) in sorted(differs.items()) if token != self.specials.eos]
+        return differs, self._pasts(kept, target, going, [differs[place][0] for place in going])
+
+    def _read_drafts(self) -> tuple[Packed, list[Tensor], list[Mapping[Attention, tuple[Tensor, Tensor]]]]:
+        """The drafts as decoder input, what each member makes of them [T, d], and what its attentions kept."""
+        frame = self.marks.frame
         closing = [self.specials.eos] if frame.target_closes else []
-        documents = [[[*opens, *own.words[:-1], *closing] for own in self._of(row)] for row in range(len(self.rows))]
-        target = pack(documents).to(self.device)
+        drafts = [
+            [[*frame.target_opens, *own.words[:-1], *closing] for own in self._of(row)] for row in range(len(self.rows))
+        ]
+        target = pack(drafts).to(self.device)
         self.work.passes += len(target.tokens)
         aligned = torch.tensor([own.source for own in self.sentences])
-        kept, states = [], []
+        states, kept = [], list[Mapping[Attention, tuple[Tensor, Tensor]]]()
         for member, memories in zip(self.members, of_members(self.memories), strict=True):
             view = RecordingView(target, memories, aligned, self._documents())
             states.append(member.decode(member.embed("target", target), view))
             kept.append(view.kept)
-        starts = target.sentences.starts
-        counts = torch.tensor([0 if own.given else len(own.words) for own in self.sentences])
-        number = torch.arange(len(self.sentences)).repeat_interleave(counts)
-        place = Spans.tile(counts).positions()
-        offset = place + self.marks.inner
-        index = (starts[number] + offset).to(self.device)
-        unit, offset = number.to(self.device), offset.to(self.device)
-        zeros = torch.zeros_like(offset)
-        tokens, scores, forced = [], [], []
-        for part in range(0, len(index), _CHUNK):
-            own = slice(part, part + _CHUNK)
-            progress = Progress(target.tokens[index[own]], zeros[own], offset[own], zeros[own])
-            found, worth = self._choose([each[index[own]] for each in states], progress, unit[own])
-            tokens.append(found)
-            scores.append(worth)
-            forced.append(self.rules.forced(progress, unit[own], 0) >= 0)
-        best, worth = torch.cat(tokens).tolist(), torch.cat(scores).tolist()
-        is_forced = torch.cat(forced).tolist()
-        differs: dict[int, tuple[int, int]] = {}
-        reached = 0
-        for number_, own in enumerate(self.sentences):
-            if own.given:
-                continue
-            count = len(own.words)
-            said = best[reached : reached + count]
-            own.scores, own.forced = worth[reached : reached + count], is_forced[reached : reached + count]
-            reached += count
-            if not own.final and said != own.words:
-                first = next(n for n, (a, b) in enumerate(zip(said, own.words, strict=True)) if a != b)
-                differs[number_] = first, said[first]
-        going = [n for n in sorted(differs) if differs[n][1] != self.specials.eos]
-        return differs, self._pasts(kept, target, going, [differs[n][0] for n in going])
+        return target, states, kept
 
     def _documents(self) -> Tensor:
         """[D] the number in the memories of the document that each row is of."""

@@ -47,7 +47,7 @@ class Steps:
         """
         self.members = members_of(model)
         seen = of_members(memories)
-        given = pasts or [None] * len(seen)
+        given: Sequence[Past | None] = pasts or [None] * len(seen)
         self.views = [
             StepView(member, own, rows, beams, past)
             for member, own, past in zip(self.members, seen, given, strict=True)
