@@ -19,6 +19,7 @@ import torch
 from benchmarks.decoding import never_ending
 from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import Sentences, parallel_lengths, random_words
+from docmt.allocator import keep_freed_memory
 from docmt.data import ParallelStore, Words
 from docmt.data.store import StoreWriter
 from docmt.decoding import SearchConfig, translate_documents
@@ -27,7 +28,6 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Concat, Hierarchical
 from docmt.text import SpecialTokens
 from docmt.training import BatchConfig, TrainConfig
-from docmt.training.allocator import keep_freed_memory
 from docmt.training.corpus import Split, TrainingCorpus, UpdatePlan
 from docmt.training.fabric import start_fabric
 from docmt.training.update import Updater

@@ -14,12 +14,12 @@ import torch
 
 from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import parallel_lengths, random_words
+from docmt.allocator import keep_freed_memory
 from docmt.data import ParallelStore
 from docmt.data.store import StoreWriter
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
 from docmt.training import BatchConfig, TrainConfig
-from docmt.training.allocator import keep_freed_memory
 from docmt.training.corpus import Split, TrainingCorpus, UpdatePlan
 from docmt.training.fabric import start_fabric
 from docmt.training.update import Updater

@@ -161,8 +161,9 @@ def _openable(path: Path) -> Iterator[Path]:
     A training may put another file at `path` in the meantime; and the library opens no name that is not UTF-8.
     """
     descriptor = os.open(path, os.O_RDONLY)
+    opened = Path(f"/dev/fd/{descriptor}")
     try:
-        yield Path(f"/dev/fd/{descriptor}")
+        yield opened if opened.exists() else path  # not every system has such names
     finally:
         os.close(descriptor)
 

@@ -69,7 +69,7 @@ def test_without_them_it_is_left_out_and_told(plan_of, tmp_path):
     assert "| pretrained | 0/0 |" in text
 
 
-def test_it_has_its_own_words_and_sizes(plan_of, own, store):
+def test_it_has_its_own_words_and_sizes(plan_of, own, store, tmp_path):
     plan = plan_of()
     assert reproduce(plan, GREEDY) == {}
     ordinary, pretrained = (load_model(run.config.run).config for run in plan.runs)
@@ -80,6 +80,11 @@ def test_it_has_its_own_words_and_sizes(plan_of, own, store):
     again = plan_of()
     assert [state_of(run, GREEDY) for run in again.runs] == ["done", "done"]
     assert [run.config for run in again.runs] == [run.config for run in plan.runs]
+    model = load_model(tmp_path / "start")
+    with torch.no_grad():
+        model.decoder[0].feed_forward.inner.bias += 1
+    save_model(tmp_path / "start", model, own.tokenizer)
+    assert [state_of(run, GREEDY) for run in plan_of().runs] == ["done", "missing"], "another model is another run"
     write_report(again, GREEDY, {})
     rows = json.loads((plan.output / "small-cpu.json").read_text())["rows"]
     assert [row["runs"][0]["state"] for row in rows] == ["done", "done"]
@@ -96,6 +101,13 @@ def test_the_documents_have_to_be_the_same(plan_of, own, store, tmp_path):
         )
     )
     with pytest.raises(DocmtError, match=r"has another test split than .*: prepare both from the same documents"):
+        plan_of()
+
+
+def test_a_recipe_has_to_name_the_store(plan_of, own, tmp_path):
+    path = tmp_path / "pretrained.yaml"
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if not line.startswith("data:")))
+    with pytest.raises(DocmtError, match="has own_data, but its recipe names no store"):
         plan_of()
 
 

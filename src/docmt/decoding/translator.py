@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 
 import torch
 
+from docmt.allocator import keep_freed_memory
 from docmt.checksums import checksum_of_file
 from docmt.data.config import MARKS
 from docmt.decoding.alone import each_or_error
@@ -65,6 +66,7 @@ class Translator:
         `beam=3`, which replace those of `search`. Raises DocmtError when a directory is missing, incomplete or
         damaged, and for options that there are not or that have no such value.
         """
+        keep_freed_memory()
         self.search = _with_options(search or SearchConfig(), options)
         self.precision = precision
         self._paths = model_paths(model)

@@ -6,23 +6,27 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from docmt.checksums import recorded
 from docmt.data import PreparedStore
 from docmt.data.statistics import STATISTICS_FILE
 from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig, asked_options, search_facts
 from docmt.errors import DocmtError
 from docmt.experiments.experiment import STARTS, Experiment, Variant
+from docmt.files import read_json
 from docmt.model import ModelConfig
 from docmt.model.systems import SYSTEMS
-from docmt.model_directory import load_model_config
+from docmt.model_directory import find_model, load_model_config
 from docmt.settings import flat, is_among, nested
 from docmt.training import TrainConfig
 from docmt.training.corpus import fit_model_config, in_direction
 from docmt.training.initialize import with_architecture_of
+from docmt.weights import CONFIG_FILE
 from docmt.yaml_files import read_yaml
 
 RUNS_FOLDER = "runs"
@@ -163,6 +167,8 @@ def _there(experiment: Experiment, scale: str) -> tuple[dict[str, tuple[Variant,
 
 def _own_store(variant: Variant, recipe: Mapping[str, Any], store: PreparedStore) -> PreparedStore:
     """The store of a variant that has one of its own. Raises DocmtError unless it holds the documents of the others."""
+    if "data" not in recipe:
+        raise DocmtError(f"variant {variant.name} has own_data, but its recipe names no store: add `data`")
     own = PreparedStore.open(Path(str(recipe["data"])))
     ours, theirs = (each.split("test").document_offsets.tolist() for each in (own, store))
     if ours != theirs:
@@ -242,7 +248,12 @@ def _identity(config: TrainConfig, store: PreparedStore, output: Path, drafter: 
 
 def _start(start: Path | None, output: Path) -> str:
     """A run to start from. The directory of everything may move; in the name of the run is an identity of its own."""
-    return start.name if start and start.parent == output / RUNS_FOLDER else str(start)
+    if start is None or start.parent == output / RUNS_FOLDER:
+        return str(start and start.name)
+    with suppress(DocmtError):  # of another model in the same place the run is another
+        path = find_model(start) / CONFIG_FILE
+        return f"{start} {recorded(read_json(path), path)}"
+    return str(start)
 
 
 def facts_of_drafts(store: PreparedStore, drafter: Path | None) -> Any:

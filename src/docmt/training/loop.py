@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
+from docmt.allocator import keep_freed_memory
 from docmt.data import PreparedStore
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model_directory import describe_model, load_model_config, save_model
 from docmt.progress import progress
 from docmt.streams import hush
-from docmt.training.allocator import keep_freed_memory
 from docmt.training.averaging import load_average, updates_to_average
 from docmt.training.checkpoints import TrainingState, read_state, save_checkpoint, state_values
 from docmt.training.config import TrainConfig
