@@ -131,6 +131,13 @@ def test_it_gives_up_where_little_is_kept():
         same(*both(build(seed), documents(seed, sentences=20)))
 
 
+def test_one_long_sentence_does_not_make_all_others_as_long(searched):
+    """All sentences would be filled up to it: rather token after token."""
+    given = [[[7] * 60, *[[8, 9]] * 12]]
+    same(*both(build(1), given, instance_tokens=200))
+    assert not searched
+
+
 @pytest.mark.parametrize(
     "settings", [{"group": Group(global_attention="linear")}, {"system": "document"}, {"system": "sentence"}], ids=str
 )

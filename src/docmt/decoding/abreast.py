@@ -32,12 +32,17 @@ from docmt.text import SpecialTokens
 
 _CHUNK = 256  # states that are projected to the vocabulary at a time
 _PASS = 100  # tokens of a full pass that take about as long as one step
-_LOSS = 0.1  # of the steps of a search token after token: so many more may be lost before it takes over
+_ROWS = 60  # rows that make a step take twice as long as one row does
+_LOSS = 0.1  # of the time of a search token after token: so much more may be lost before it takes over
+_PADDING = 8  # times the tokens of the source: so many, with those that fill up short sentences, are looked at
 
 
 def can_decode_abreast(model: Model, rows: Sequence[Row], config: SearchConfig) -> bool:
     """Whether the sentences of these rows can be decoded at the same time."""
-    if config.beam > 1 or config.compatibility != "none" or all(len(row.sentences) == 1 for row in rows):
+    if not config.abreast or config.beam > 1 or config.compatibility != "none":
+        return False
+    lengths = [length for row in rows for length in row.lengths]
+    if len(lengths) == len(rows) or len(lengths) * max(lengths) > _PADDING * sum(lengths):
         return False
     return all(_fits(member) for member in members_of(model))
 
@@ -57,6 +62,8 @@ class Work:
 
     rounds: int = 0
     steps: int = 0
+    cost: float = 0.0
+    """as many steps of one row"""
     passes: int = 0
     """tokens that were read in full passes"""
     gave_up: bool = False
@@ -128,8 +135,8 @@ class Abreast:
     def _is_behind(self) -> bool:
         """Whether a search token after token would be further by now."""
         final = [sum(len(own.words) + 1 for own in self._of(row) if own.final) for row in range(len(self.rows))]
-        spent = self.work.steps + self.work.passes / _PASS
-        return spent > min(final) + _LOSS * self.usual
+        one = _cost(len(self.rows))
+        return self.work.cost + self.work.passes / _PASS > one * (min(final) + _LOSS * self.usual)
 
     def _of(self, row: int) -> list[_Sentence]:
         return self.sentences[self.firsts[row] : self.firsts[row + 1]]
@@ -167,38 +174,44 @@ class Abreast:
         last = torch.tensor(
             [own.words[-1] if place else marks.begins for own, place in zip(chosen, places, strict=True)], device=device
         )
-        alive = list(range(len(numbers)))
-        while alive:
+        rows_of, done = list(range(len(numbers))), torch.zeros_like(last, dtype=torch.bool)
+        while not bool(done.all()):
             self.work.steps += 1
+            self.work.cost += _cost(len(rows_of))
             states = decoder.read(last, offset, begin + offset, sources)
             progress = Progress(last, torch.zeros_like(last), offset, torch.zeros_like(last))
             token, _, _ = self._choose(states, progress, unit)
-            closes = (token == self.specials.eos) & (offset >= marks.inner)
-            opened = (offset >= marks.inner).tolist()
-            for place, said, is_word in zip(alive, token.tolist(), opened, strict=True):
-                if is_word:
-                    chosen[place].words.append(said)
-            last, offset = token, offset + 1
-            if bool(closes.any()):
-                kept = (~closes).nonzero().flatten()
-                alive = [alive[n] for n in kept.tolist()]
-                if alive:
-                    last, offset, begin, unit, sources = (x[kept] for x in (last, offset, begin, unit, sources))
-                    decoder.keep(kept, kept)
+            said = ~done & (offset >= marks.inner)
+            for place, word, is_said in zip(rows_of, token.tolist(), said.tolist(), strict=True):
+                if is_said:
+                    chosen[place].words.append(word)
+            done = done | (said & (token == self.specials.eos))
+            # What is closed stays for a while, as leaving copies what all others see.
+            last, offset = torch.where(done, last, token), torch.where(done, offset, offset + 1)
+            if len(rows_of) <= 4 * int(done.sum()) and not bool(done.all()):
+                kept = (~done).nonzero().flatten()
+                rows_of = [rows_of[n] for n in kept.tolist()]
+                last, offset, begin, unit, sources, done = (x[kept] for x in (last, offset, begin, unit, sources, done))
+                decoder.keep(kept, kept)
 
     def _choose(
         self, states: Sequence[Tensor], progress: Progress, unit: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The next token [n] after states [n, d] of each member, the log-probability of it (or of labels [n]), and
         whether there was no choice [n], where it is 0."""
-        forced = self.rules.forced(progress, unit, 0)
-        logits = next_logits(self.members, states, self.config.temperature)
-        normalizer = logits.logsumexp(-1)
-        self.rules.restrict(logits, progress, unit)
-        best, token = logits.max(-1)
-        worth = best if labels is None else logits.gather(1, labels[:, None])[:, 0]
-        free = forced < 0
-        return torch.where(free, token, forced), torch.where(free, worth - normalizer, 0.0), ~free
+        found = []
+        for part in torch.arange(len(unit), device=self.device).split(_CHUNK):
+            own = progress.select(part)
+            forced = self.rules.forced(own, unit[part], 0)
+            logits = next_logits(self.members, [each[part] for each in states], self.config.temperature)
+            normalizer = logits.logsumexp(-1)
+            self.rules.restrict(logits, own, unit[part])
+            best, token = logits.max(-1)
+            worth = best if labels is None else logits.gather(1, labels[part, None])[:, 0]
+            free = forced < 0
+            found.append((torch.where(free, token, forced), torch.where(free, worth - normalizer, 0.0), ~free))
+        tokens, scores, fixed = (torch.cat(column) for column in zip(*found, strict=True))
+        return tokens, scores, fixed
 
     def _verify(self) -> tuple[dict[int, tuple[int, int]], list[Past]]:
         """For each sentence that would be another after the drafts before it: where, in words, and its token there; and
@@ -211,13 +224,10 @@ class Abreast:
         index = (target.sentences.starts[number] + offset).to(self.device)
         labels = torch.tensor([word for own in drafted for word in own.words], device=self.device)
         number, offset = number.to(self.device), offset.to(self.device)
-        found: list[tuple[list[int], list[float], list[bool]]] = []
-        for part in torch.arange(len(index), device=self.device).split(_CHUNK):
-            zeros, chosen = torch.zeros_like(part), [own[index[part]] for own in states]
-            progress = Progress(target.tokens[index[part]], zeros, offset[part], zeros)
-            token, worth, forced = self._choose(chosen, progress, number[part], labels[part])
-            found.append((token.tolist(), worth.tolist(), forced.tolist()))
-        said, scores, fixed = ([each for part in column for each in part] for column in zip(*found, strict=True))
+        zeros = torch.zeros_like(offset)
+        progress = Progress(target.tokens[index], zeros, offset, zeros)
+        found = self._choose([own[index] for own in states], progress, number, labels)
+        said, scores, fixed = (each.tolist() for each in found)
         differs, reached = {}, 0
         for place, own in enumerate(self.sentences):
             if own.given:
@@ -288,3 +298,8 @@ class Abreast:
             score = self.config.normalized(sum(scores), sum(counts))
             found.append([Hypothesis([sentence.words[:-1] for sentence in own], scores, counts, score, sum(counts))])
         return found
+
+
+def _cost(rows: int) -> float:
+    """How long a step of so many rows takes, in steps of one."""
+    return 1 + rows / _ROWS

@@ -60,10 +60,11 @@ class SearchConfig:
     keep: Literal["auto", "last", "prefix"] = "auto"
     """systems that translate windows (concat): every window anew, to keep its last sentence (last), or only its last
     sentence, after the document's own translations (prefix); auto: as the model says (model.concat.keep)"""
-    abreast: bool = True
+    abreast: bool = False
     """greedy search, systems that translate whole instances sentence for sentence (group): decode the sentences of an
     instance at the same time, and those again whose translation would be another after those before them, until none
-    would; false: token after token, which finds the same, but for near ties"""
+    would. It finds what a search token after token finds, but for near ties, and takes over from it where too little
+    stays"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each part that is searched (instance, window or sentence), in the order of the search,
     which is that of its scores normalised by length, `rank_score` (at most beam)"""

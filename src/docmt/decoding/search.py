@@ -41,7 +41,7 @@ def search(
     """
     if config.compatibility in _POOLED:
         return _pooled_search(model, memories, rows, specials, config)
-    if config.abreast and can_decode_abreast(model, rows, config):
+    if can_decode_abreast(model, rows, config):
         abreast = Abreast(model, memories, rows, specials, config)
         if abreast.run():
             return abreast.hypotheses()

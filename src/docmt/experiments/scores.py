@@ -71,7 +71,8 @@ class EvaluationConfig:
     @property
     def facts(self) -> dict[str, Any]:
         """What scores of translations depend on."""
-        return {"search": asdict(self.search), "metrics": asdict(self.metrics)}
+        search = {name: value for name, value in asdict(self.search).items() if name != "abreast"}
+        return {"search": search, "metrics": asdict(self.metrics)}
 
     @property
     def asked(self) -> dict[str, Any] | None:
