@@ -30,7 +30,7 @@ def random_options(chance):
                 chance.choice([least, most, field.default, chance.uniform(least, most)])
             )
         else:
-            options[field.name] = chance.choice(typing.get_args(kinds[field.name]))
+            options[field.name] = chance.choice(typing.get_args(kinds[field.name]) or (True, False))
     return {**options, "max_length_extra": options.get("max_length_extra", 3)}
 
 
