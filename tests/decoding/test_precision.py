@@ -6,8 +6,11 @@ import pytest
 import torch
 
 from docmt.decoding import SearchConfig, score_documents, translate_documents
-from docmt.decoding.precision import PackedLinear, computing_in, lower_precision
+from docmt.decoding.precision import FloatLinear, Int8Linear, PackedLinear, computing_in, lower_precision
+from docmt.decoding.step import likeliest, normalizers
+from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.attention import Attention
 from docmt.text import SpecialTokens
 
 SPECIALS = SpecialTokens(vocabulary_size=40)
@@ -43,10 +46,105 @@ def test_bfloat16_scores_are_near_those_of_float32(system):
             assert own.score == pytest.approx(wanted.score, abs=0.05)
 
 
-def test_float32_is_left_alone():
+def test_float32_keeps_its_weights():
     model = TranslationModel(ModelConfig(preset="tiny", vocabulary_size=40))
+    before = dict(model.named_parameters())
     assert lower_precision(model, "float32") is model
-    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+    after = dict(model.named_parameters())
+    assert after.keys() == before.keys() and all(after[name] is before[name] for name in before)
+
+
+needs_integers = pytest.mark.skipif(
+    not Int8Linear.available(torch.device("cpu")), reason="no products of 8-bit integers on this processor"
+)
+
+
+@pytest.mark.skipif(not FloatLinear.available(torch.device("cpu")), reason="torch was built without oneDNN")
+@pytest.mark.parametrize("shape", [(1, 48), (3, 48), (4, 48), (256, 48), (257, 48), (2, 3, 48)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_of_float32_are_the_same(shape, bias):
+    torch.manual_seed(1)
+    linear = torch.nn.Linear(48, 2048, bias=bias)
+    x = torch.randn(shape)
+    product = FloatLinear(linear.weight, linear.bias)
+    with torch.inference_mode():
+        assert torch.allclose(product(x), linear(x), rtol=1e-5, atol=1e-5)
+        assert torch.allclose(product.double()(x.double()), linear.double()(x.double()))
+
+
+def test_products_of_float32_have_gradients():
+    linear = torch.nn.Linear(48, 2048)
+    FloatLinear(linear.weight, linear.bias)(torch.randn(8, 48)).sum().backward()
+    assert linear.weight.grad is not None and bool(linear.weight.grad.any())
+
+
+@needs_integers
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_row_in_integers_does_not_depend_on_the_others(bias):
+    torch.manual_seed(1)
+    linear = torch.nn.Linear(48, 31, bias=bias)
+    x = torch.randn(70, 48) * torch.logspace(-4, 4, 70)[:, None]
+    x[3] = 0
+    product = Int8Linear(linear.weight, linear.bias)
+    with torch.inference_mode():
+        result, wanted = product(x), linear(x)
+        assert result.dtype == torch.float32
+        assert torch.equal(result, torch.cat([product(row[None]) for row in x]))
+        assert torch.equal(result.view(2, 35, 31), product(x.view(2, 35, 48)))
+        # Of 127 steps, rounded on both sides.
+        assert bool(((result - wanted).norm(dim=-1) <= 0.02 * wanted.norm(dim=-1)).all())
+        assert torch.equal(result[3], wanted[3])
+        x[5, 7] = torch.nan
+        assert bool(product(x)[5].isnan().all()) and torch.equal(product(x)[6], result[6])
+
+
+@needs_integers
+@pytest.mark.parametrize("output", ["tied", "own"])
+def test_scores_in_int8_are_near_those_of_float32(output):
+    torch.manual_seed(0)
+    sizes = {"width": 64, "feed_forward": 128, "heads": 4, "encoder_layers": 2, "decoder_layers": 2}
+    config = ModelConfig(system="group", vocabulary_size=40, dropout=0.0, output=output, **sizes)
+    exact = TranslationModel(config).eval()
+    lowered = lower_precision(copy.deepcopy(exact), "int8")
+    assert not any(isinstance(module, torch.nn.Linear) for module in lowered.modules())
+    search = SearchConfig(beam=3)
+    with computing_in(lowered, "int8"):
+        translated = [found[0] for found in translate_documents(lowered, DOCUMENTS, SPECIALS, search)]
+        targets = [hypothesis.sentences for hypothesis in translated]
+        own = score_documents(lowered, DOCUMENTS, targets, SPECIALS, search)
+    exactly = score_documents(exact, DOCUMENTS, targets, SPECIALS, search)
+    for found, again, wanted in zip(translated, own, exactly, strict=True):
+        assert found.score == pytest.approx(again.score, abs=1e-5)
+        assert found.score == pytest.approx(wanted.score, abs=0.05)
+
+
+def test_int8_is_refused_where_there_is_none(monkeypatch):
+    monkeypatch.setattr(Int8Linear, "available", staticmethod(lambda device: False))
+    model = TranslationModel(ModelConfig(preset="tiny", vocabulary_size=40))
+    with pytest.raises(DocmtError, match=r"precision int8 is not for this processor, .*: choose bfloat16 or float32"):
+        lower_precision(model, "int8")
+
+
+@pytest.mark.parametrize("options", [{}, {"family": "t5"}, {"system": "hierarchical"}, {"system": "context"}])
+def test_joined_projections_give_the_same(options):
+    torch.manual_seed(0)
+    sizes = {"width": 32, "feed_forward": 64, "heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+    model = TranslationModel(ModelConfig(**{"system": "group", "vocabulary_size": 40, **sizes, **options})).double()
+    joined = copy.deepcopy(model)
+    count = 0
+    for module in list(joined.modules()):
+        if type(module) is Attention:
+            module.join_projections()
+            count += module.joint is not None
+    assert count
+    search = SearchConfig(beam=2)
+    for one, other in zip(
+        translate_documents(model.eval(), DOCUMENTS, SPECIALS, search),
+        translate_documents(joined.eval(), DOCUMENTS, SPECIALS, search),
+        strict=True,
+    ):
+        assert one[0].sentences == other[0].sentences
+        assert one[0].score == pytest.approx(other[0].score, abs=1e-12)
 
 
 @pytest.mark.skipif(not PackedLinear.available(torch.device("cpu")), reason="no bfloat16 products on this processor")
@@ -63,3 +161,35 @@ def test_packed_weights_give_the_same_product(shape, bias):
         )
     assert result.dtype == torch.bfloat16 and result.shape == (*shape[:-1], 31)
     assert torch.allclose(result.double(), wanted, rtol=2**-8, atol=2**-8)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("family", ["docmt", "m2m_100", "t5", "thumt"])
+def test_what_has_no_logit_is_never_said(family, precision):
+    if precision == "int8" and not Int8Linear.available(torch.device("cpu")):
+        pytest.skip("no products of 8-bit integers on this processor")
+    torch.manual_seed(0)
+    sizes = {"width": 32, "feed_forward": 64, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+    exact = TranslationModel(ModelConfig(system="sentence", family=family, vocabulary_size=40, **sizes)).eval()
+    lowered = lower_precision(copy.deepcopy(exact), precision)
+    states = torch.randn(5, 32)
+    with torch.inference_mode(), computing_in(lowered, precision):
+        wanted, found = exact.project(states).float(), lowered.project(states).float()
+    assert torch.equal(found.isneginf(), wanted.isneginf())
+    there = ~wanted.isneginf()
+    assert torch.allclose(found[there], wanted[there], atol=0.05)
+
+
+@pytest.mark.parametrize("size", [40, 640, 1280, 3000, 70001])
+@pytest.mark.parametrize("count", [1, 2, 10])
+def test_the_likeliest_of_many(size, count):
+    torch.manual_seed(3)
+    logits = torch.randn(30, size)
+    logits[2] = -torch.inf
+    logits[2, 7] = 1.0
+    logits[4, -1] = 9.0
+    values, places = likeliest(logits, count)
+    assert torch.equal(values, logits.topk(count, dim=-1).values)
+    assert torch.equal(logits.gather(1, places), values)
+    assert all(len(set(row)) == count for row in places.tolist())
+    assert torch.allclose(normalizers(logits), logits.double().logsumexp(-1, keepdim=True).float())

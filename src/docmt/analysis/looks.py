@@ -91,10 +91,9 @@ class TokenLook(Look):
             weighing = self.attention.weighing(self.memory, key, pattern)
             query, key = self.attention.asked_and_shown(self.asks, self.memory)
             return weight_blocks(query, key, pattern.queries, pattern.keys, pattern.causal, linear=weighing)
-        query = self.attention.split(self.attention.query(self.asks))
+        query, key, _ = self.attention.projected(self.asks, self.memory)
         if (times := self.pattern.query_total // max(len(query), 1)) > 1:
             query = query.repeat(times, 1, 1)
-        key = self.attention.split(self.attention.key(self.memory))
         return weight_blocks(query, key, pattern.queries, pattern.keys, pattern.causal)
 
     def left(self) -> Tensor:

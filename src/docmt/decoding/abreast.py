@@ -23,7 +23,7 @@ from docmt.decoding.ensemble import Memories, Model, members_of, of_members
 from docmt.decoding.frame import Frame, Progress, Row
 from docmt.decoding.hypothesis import Hypothesis, not_numbers
 from docmt.decoding.rules import marks_of
-from docmt.decoding.step import Steps, next_logits
+from docmt.decoding.step import Steps, likeliest, next_logits, normalizers
 from docmt.model import Packed, TranslationModel, pack
 from docmt.model.attention import Attention
 from docmt.model.linear_attention import LinearAttention
@@ -204,9 +204,9 @@ class Abreast:
             own = progress.select(part)
             forced = self.rules.forced(own, unit[part], 0)
             logits = next_logits(self.members, [each[part] for each in states], self.config.temperature)
-            normalizer = logits.logsumexp(-1)
+            normalizer = normalizers(logits)[:, 0]
             self.rules.restrict(logits, own, unit[part])
-            best, token = logits.max(-1)
+            best, token = (x[:, 0] for x in likeliest(logits, 1))
             worth = best if labels is None else logits.gather(1, labels[part, None])[:, 0]
             free = forced < 0
             found.append((torch.where(free, token, forced), torch.where(free, worth - normalizer, 0.0), ~free))

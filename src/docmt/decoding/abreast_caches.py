@@ -39,9 +39,9 @@ class RecordingView(FullView):
         if attention.sight.memory != "self":
             return super().attend(attention, x)
         memory, pattern = self.seen(attention.sight, x)
-        key, value = attention.split(attention.key(memory)), attention.split(attention.value(memory))
+        query, key, value = attention.projected(x, memory)
         self.kept[attention] = key, value
-        found = attend_pattern(attention.asked(x), key, value, pattern, distances=attention.distances)
+        found = attend_pattern(query, key, value, pattern, distances=attention.distances)
         return found.flatten(-2)
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 
 from docmt.decoding.ensemble import Ensemble, Model
-from docmt.decoding.precision import Precision, lower_precision
+from docmt.decoding.precision import Precision, check_precision, lower_precision
 from docmt.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model_directory import choose_device, load_languages, load_model, load_model_tokenizer
-from docmt.settings import one_of
 from docmt.text import Tokenizer
 
 
@@ -49,8 +48,8 @@ def load_members(paths: Sequence[Path], device: torch.device | str, precision: P
     Raises DocmtError for directories that are missing, incomplete or damaged, and for models that do not belong
     together: of other tokenizers, other languages, or another way of decoding.
     """
-    one_of("precision", precision, get_args(Precision))
     device = choose_device(device)
+    check_precision(precision, device)
     tokenizer, languages = load_model_tokenizer(paths[0]), load_languages(paths[0])
     for number, path in enumerate(paths[1:], 1):
         languages = _check_same(paths[:number], path, tokenizer, languages)

@@ -17,7 +17,7 @@ from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Memories, Model
 from docmt.decoding.frame import Row
 from docmt.decoding.rules import marks_of
-from docmt.decoding.step import Steps
+from docmt.decoding.step import Steps, likeliest
 from docmt.text import SpecialTokens
 
 _NONE = -torch.inf
@@ -73,7 +73,7 @@ class PooledSearch(ABC):
         states = self.decoder.read(last, offsets, step, self.sentences)
         scores = self._scores(states, step)
         totals = (self.total.flatten()[:, None] + scores).view(documents, -1)  # [D, B * V]
-        best, index = totals.topk(min(2 * beam, totals.shape[1]), dim=1)  # [D, 2 B]
+        best, index = likeliest(totals, min(2 * beam, totals.shape[1]))  # [D, 2 B]
         parents, chosen = index // scores.shape[1], index % scores.shape[1]
         said = torch.cat((self.said.gather(1, parents[:, :, None].expand(-1, -1, step)), chosen[:, :, None]), dim=2)
         stop, ended = self._ending(chosen, step + 1)
@@ -85,7 +85,7 @@ class PooledSearch(ABC):
 
     def _scores(self, states: Sequence[Tensor], step: int) -> Tensor:
         """[R, V] log-probabilities of the next token; of a mark that opens the sentence, which is given, 0."""
-        scores = self.decoder.logits(states, self.config.temperature).log_softmax(-1)
+        scores = self.decoder.logits(states, self.config.temperature).float().log_softmax(-1)
         if step < self.marks.inner:
             scores = torch.full_like(scores, _NONE)
             scores[:, self.marks.frame.target_opens[step + 1]] = 0.0

@@ -18,7 +18,7 @@ from docmt.decoding.frame import Progress, Row
 from docmt.decoding.hypothesis import Hypothesis, not_numbers
 from docmt.decoding.pooled import GenerateSearch, PooledSearch, ThumtSearch
 from docmt.decoding.rules import marks_of, rules_of
-from docmt.decoding.step import Steps
+from docmt.decoding.step import Steps, likeliest, normalizers
 from docmt.errors import DocmtError
 from docmt.text import SpecialTokens
 
@@ -176,9 +176,9 @@ class _Beams:
         free = (~forced).nonzero().flatten()
         if len(free):  # forced rows need no projection to the vocabulary
             logits = self.decoder.logits([own[free] for own in states], self.config.temperature)
-            normalizer = logits.logsumexp(-1, keepdim=True)
+            normalizer = normalizers(logits)
             self.rules.restrict(logits, progress.select(free), document[free])
-            values, tokens[free] = logits.topk(count, dim=-1) if count > 1 else logits.max(-1, keepdim=True)
+            values, tokens[free] = likeliest(logits, count)
             scores[free] = values - normalizer
         return scores, tokens, forced
 

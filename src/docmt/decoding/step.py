@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -28,6 +28,9 @@ from docmt.model.sight import Sight
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
 from docmt.model.view import Memory, seen_spans
+
+_NUMBERS_AT_ONCE = 2**19
+_BLOCK = 64
 
 
 class Steps:
@@ -67,7 +70,7 @@ class Steps:
         return states
 
     def logits(self, states: Sequence[Tensor], temperature: float) -> Tensor:
-        """[n, V] float32, whose softmax are the probabilities of the next token after states [n, d] of each member."""
+        """See `next_logits`."""
         return next_logits(self.members, states, temperature)
 
     def reorder(self, rows: Tensor) -> None:
@@ -87,9 +90,46 @@ class Steps:
 
 
 def next_logits(members: Sequence[TranslationModel], states: Sequence[Tensor], temperature: float) -> Tensor:
-    """[n, V] float32, whose softmax are the probabilities of the next token after states [n, d] of each member."""
-    logits = [member.project(own).float() / temperature for member, own in zip(members, states, strict=True)]
-    return logits[0] if len(logits) == 1 else mean_probability([own.log_softmax(-1) for own in logits])
+    """[n, V], whose softmax are the probabilities of the next token after states [n, d] of each member.
+
+    Of several members in float32, of one as its product gives them.
+    """
+    logits = [member.project(own) for member, own in zip(members, states, strict=True)]
+    if temperature != 1.0:
+        logits = [own.float() / temperature for own in logits]
+    return logits[0] if len(logits) == 1 else mean_probability([own.float().log_softmax(-1) for own in logits])
+
+
+def normalizers(logits: Tensor) -> Tensor:
+    """[n, V] -> [n, 1] float32: the logarithm of the sum of exponentials."""
+    return torch.cat([own.logsumexp(-1, keepdim=True) for own in _in_parts(logits)])
+
+
+def likeliest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """[n, V] -> the `count` largest of each row, largest first, float32, and their places: [n, count] each."""
+    values, places = zip(*(_largest(own, count) for own in _in_parts(logits)), strict=True)
+    return torch.cat(values), torch.cat(places)
+
+
+def _in_parts(logits: Tensor) -> Iterator[Tensor]:
+    """In float32, a few rows at a time, which stay in the processor's cache."""
+    for own in logits.split(max(1, _NUMBERS_AT_ONCE // logits.shape[1])):
+        yield own.float()
+
+
+def _largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """`x.topk`, several times as fast on CPU: only the blocks with the largest maxima can hold the largest numbers."""
+    if count == 1:
+        return x.max(-1, keepdim=True)
+    whole = x.shape[1] // _BLOCK * _BLOCK
+    if whole < 8 * count * _BLOCK or x.device.type != "cpu":
+        return x.topk(count, dim=-1)
+    blocks = x[:, :whole].unflatten(1, (-1, _BLOCK))
+    chosen = blocks.amax(-1).topk(count, dim=-1).indices.sort(-1).values[:, :, None]  # [n, count, 1]
+    rest = torch.arange(whole, x.shape[1]).expand(len(x), -1)
+    places = torch.cat(((chosen * _BLOCK + torch.arange(_BLOCK)).flatten(1), rest), dim=1)
+    values, index = x.gather(1, places).topk(count, dim=-1)
+    return values, places.gather(1, index)
 
 
 class StepView:
@@ -117,9 +157,7 @@ class StepView:
         single = all(len(row.sentences) == 1 for row in rows)
         for (_, sight), attentions in by_kind.items():
             if sight.memory == "self":
-                like = torch.empty(
-                    model.config.attention_width, dtype=_projected_dtype(attentions[0]), device=model.device
-                )
+                like = torch.empty(model.config.attention_width, dtype=_projected_dtype(model), device=model.device)
                 if past is None:
                     self.caches.append(_own_cache(sight, attentions, like, len(rows), beams, single))
                 else:
@@ -149,9 +187,11 @@ class StepView:
             else:
                 asked = attention.asked_features(x)
             return cache.attend(number, asked).to(x.dtype).flatten(-2)
-        query = attention.asked(x)
         if attention.sight.memory == "self":
-            cache.store(number, attention.split(attention.key(x)), attention.split(attention.value(x)))
+            query, key, value = attention.projected(x, x)
+            cache.store(number, key, value)
+        else:
+            query = attention.asked(x)
         return cache.attend(number, query).flatten(-2)
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
@@ -177,10 +217,10 @@ class StepView:
             cache.keep(rows, documents)
 
 
-def _projected_dtype(attention: Attention) -> torch.dtype:
-    """That of what projections give: their weights', or under autocast (a validation while training) its own."""
-    device = attention.key.weight.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else attention.key.weight.dtype
+def _projected_dtype(model: TranslationModel) -> torch.dtype:
+    """That of what projections give: that of autocast, or the model's own, which its tables have."""
+    device = model.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else next(model.parameters()).dtype
 
 
 def _own_cache(

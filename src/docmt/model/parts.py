@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.model.attention import Attention, Gate, GroupAttention
@@ -254,9 +255,20 @@ class Parts:
         bias = model.get_buffer("head_bias.vector") if self.family.head_bias else None
         if self.own_head:
             return Head(model.get_submodule("softmax").get_parameter("weight"), first, bias)
-        table = model.get_submodule(self._table("target")).get_parameter("weight")
+        table = self._target_table(model)
         scale = self.sizes.width**-0.5 if self.sizes.output == "scaled" else 1.0
         return Head(table[first : len(table) - last] if first or last else table, first, bias, scale)
+
+    def whole_head(self, model: nn.Module) -> Head:
+        """The same, but of a table all rows, with a bias of minus infinity where the id has no logit."""
+        head, table = self.head(model), self._target_table(model)
+        if self.own_head or len(head.weight) == len(table):
+            return head
+        bias = head.weight.new_zeros(len(head.weight)) if head.bias is None else head.bias
+        return Head(table, 0, F.pad(bias.detach(), self.family.unpredicted, value=-torch.inf), head.scale)
+
+    def _target_table(self, model: nn.Module) -> Tensor:
+        return model.get_submodule(self._table("target")).get_parameter("weight")
 
     def tables(self) -> Sequence[str]:
         """The names of the token embeddings, whose rows are looked up in lower precision where that is asked for."""

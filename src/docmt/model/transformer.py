@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -42,7 +43,7 @@ class TranslationModel(nn.Module):
         for name, module in self.system.modules(self.parts).items():
             self.add_module(name, module)
         self.dropout = Dropout(config.dropout)
-        # Stands in for the product with the head where a translator has rearranged its weights.
+        # Stands in for the product with the head, or with the whole one, where a translator has rearranged its weights.
         self.projection: nn.Module | None = None
 
     def __repr__(self) -> str:
@@ -125,11 +126,10 @@ class TranslationModel(nn.Module):
         head = self.head()
         if head.scale != 1.0:
             states = states * head.scale
-        logits: Tensor = (
-            F.linear(states, head.weight, head.bias) if self.projection is None else self.projection(states)
-        )
-        missing = self.config.vocabulary_size - head.first - logits.shape[-1]
-        return F.pad(logits, (head.first, missing), value=-torch.inf) if head.first or missing else logits
+        product = partial(F.linear, weight=head.weight, bias=head.bias) if self.projection is None else self.projection
+        logits: Tensor = product(states)
+        missing = self.config.vocabulary_size - logits.shape[-1]
+        return F.pad(logits, (head.first, missing - head.first), value=-torch.inf) if missing else logits
 
     @torch.no_grad()
     def logits(
