@@ -23,7 +23,7 @@ from docmt.text import DictionaryTokenizer, SpecialTokens, load_tokenizer, train
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 (the extra ctranslate2) is not installed")
 
 TEXTS = [SENTENCES[0], "the clock", *SENTENCES[7:14], SENTENCES[0] + SENTENCES[3] + SENTENCES[5]]  # of unequal lengths
-LIMIT = 12
+LIMIT = 40
 SIZES = {"width": 16, "heads": 4, "feed_forward": 24, "encoder_layers": 3, "decoder_layers": 2, "max_positions": 128}
 PRE = {"normalization": "pre", "embedding_normalization": False}
 MBART = {"normalization": "pre", "embedding_normalization": True, "position_encoding": "learned"}
@@ -53,25 +53,25 @@ VARIANTS = {
 # Noise of weights, how much larger the row of </s> is, what its logit has besides, and the seed: found by trying, so
 # that translations are of several lengths.
 RANDOM = {
-    "post": (1.0, 2.0, 2.0, 1),
-    "pre": (1.0, 4.0, 2.0, 1),
-    "learned": (0.5, 4.0, 4.0, 1),
-    "own matrix": (0.5, 4.0, 2.0, 1),
-    "embedding normalization": (0.5, 2.0, 2.0, 2),
-    "relative, gated": (0.5, 4.0, 0.0, 1),
-    "head width": (1.0, 4.0, 0.0, 1),
-    "thumt": (1.0, 2.0, 0.0, 3),
-    "roberta": (1.0, 4.0, 4.0, 3),
-    "marian": (0.5, 4.0, 2.0, 3),
-    "bart": (0.5, 2.0, 2.0, 2),
-    "mbart": (1.0, 2.0, 0.0, 2),
-    "mbart50": (1.0, 4.0, 2.0, 3),
-    "m2m_100": (1.0, 4.0, 2.0, 1),
-    "t5": (1.0, 2.0, 0.0, 2),
-    "t5, gated": (0.5, 4.0, 0.0, 3),
-    "madlad": (0.5, 4.0, 0.0, 2),
+    "post": (0.5, 6.0, 1.0, 1),
+    "pre": (0.3, 6.0, 1.0, 1),
+    "learned": (0.5, 6.0, 3.0, 1),
+    "own matrix": (0.5, 6.0, 1.0, 1),
+    "embedding normalization": (0.5, 6.0, 3.0, 2),
+    "relative, gated": (0.5, 3.0, 1.0, 1),
+    "head width": (0.5, 3.0, 1.0, 1),
+    "thumt": (0.3, 6.0, 1.0, 4),
+    "roberta": (0.3, 3.0, 3.0, 2),
+    "marian": (0.3, 6.0, 3.0, 3),
+    "bart": (0.3, 6.0, 3.0, 2),
+    "mbart": (0.3, 3.0, 1.0, 1),
+    "mbart50": (0.5, 6.0, 3.0, 3),
+    "m2m_100": (0.5, 3.0, 1.0, 1),
+    "t5": (0.5, 3.0, 1.0, 3),
+    "t5, gated": (0.3, 3.0, 1.0, 3),
+    "madlad": (0.3, 3.0, 1.0, 2),
 }
-RMS = [name for name in VARIANTS if "t5" in name or name == "madlad"]
+PLAIN = (0.3, 1.0, 0.0, 1)
 PREFIXED = ("bart", "mbart50", "m2m_100")
 
 
@@ -81,12 +81,12 @@ def tokenizer():
     return train_tokenizer("bpe", sentences, 400)
 
 
-def new_model(directory, tokenizer, variant="post", **options):
+def new_model(directory, tokenizer, variant="post", random=None, **options):
     """A model with random weights whose translations end by themselves, in a directory.
 
     What docmt's search never says is as improbable as in a model that was trained: other searches do not know that.
     """
-    noise, larger, ends, seed = RANDOM[variant]
+    noise, larger, ends, seed = random or RANDOM[variant]
     options = {**VARIANTS[variant], **options}
     torch.manual_seed(seed)
     config = {"system": "sentence", **SIZES, "vocabulary_size": tokenizer.vocabulary_size, **options}
@@ -165,19 +165,19 @@ def exported(tokenizer, tmp_path_factory):
     """Models by their variants, made once."""
     made = {}
 
-    def get(variant):
-        if variant not in made:
+    def get(variant, random=None):
+        if (variant, random) not in made:
             folder = tmp_path_factory.mktemp("model")
-            new_model(folder / "own", tokenizer, variant)
-            made[variant] = Exported(folder)
-        return made[variant]
+            new_model(folder / "own", tokenizer, variant, random)
+            made[variant, random] = Exported(folder)
+        return made[variant, random]
 
     return get
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_given_translations_have_the_same_probability_there(variant, exported, tokenizer):
-    model = exported(variant)
+    model = exported(variant, PLAIN)  # with others float32 is not exact enough, neither there nor here
     targets = [tokenizer.encode(text, "target") for text in hub.TARGET[5 : 5 + len(TEXTS)]]
     words = [[model.texts["target"][token] for token in ids] for ids in targets]
     found = model.theirs.score_batch(
@@ -198,31 +198,30 @@ def test_greedy_search_finds_the_same(variant, exported):
     expected, worth = model.search(beam=1, compatibility="huggingface")  # in which what is given counts in the length
     assert said == expected
     assert len(set(map(len, said))) > 1
-    assert scores == pytest.approx(worth, abs=1e-4)
+    assert scores == pytest.approx(worth, abs=1e-3)
 
 
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if name not in RMS])
-@pytest.mark.parametrize(("beam", "penalty"), [(4, 1.0), (5, 0.6), (3, 0.0)])
-def test_beam_search_finds_the_same(beam, penalty, variant, exported):
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("beam", [3, 5])
+def test_beam_search_without_a_length_penalty_finds_what_that_of_transformers_finds(beam, variant, exported):
     model = exported(variant)
-    # There a prefix counts in the length, and a translation that ends after it at once is not found.
-    prefixed = variant in PREFIXED
-    penalty, least = (0.0, 1) if prefixed else (penalty, 0)
-    said, scores = model.translate(least, beam_size=beam, length_penalty=penalty)
-    expected, worth = model.search(beam=beam, length_penalty=penalty, min_length=least)
+    least = int(variant in PREFIXED)  # a translation that ends at once is not always found there
+    said, scores = model.translate(least, beam_size=beam, length_penalty=0)
+    expected, worth = model.search(beam=beam, length_penalty=0, min_length=least, compatibility="huggingface")
     assert said == expected
     assert len(set(map(len, said))) > 1
-    if not prefixed:  # otherwise the first word is one of fewer choices there
+    if not least:  # what may not come first has no share of the probability there
         assert scores == pytest.approx(worth, abs=1e-3)
 
 
-@pytest.mark.parametrize("variant", [*RMS, "post", "relative, gated"])
-def test_a_patient_beam_search_finds_what_that_of_transformers_finds(variant, exported):
-    """Also where marks are probable, which docmt's own rules forbid."""
+@pytest.mark.parametrize("variant", ["thumt", "marian", "mbart"])  # whose last mark is that of the sentence
+@pytest.mark.parametrize(("beam", "penalty"), [(4, 1.0), (5, 0.6)])
+def test_beam_search_with_a_length_penalty_finds_what_that_of_docmt_finds(beam, penalty, variant, exported):
     model = exported(variant)
-    said, scores = model.translate(beam_size=4, length_penalty=0, patience=100)
-    expected, worth = model.search(beam=4, length_penalty=0, compatibility="huggingface")
+    said, scores = model.translate(beam_size=beam, length_penalty=penalty)
+    expected, worth = model.search(beam=beam, length_penalty=penalty)
     assert said == expected
+    assert len(set(map(len, said))) > 1
     assert scores == pytest.approx(worth, abs=1e-3)
 
 
@@ -285,18 +284,25 @@ def test_other_tokenizers_are_written_as_docmt_has_them(tmp_path):
 
 @pytest.mark.parametrize("variant", ["m2m_100", "marian, apart", "t5, version 1.1"])
 def test_a_converted_model_finds_the_same(variant, tmp_path):
-    pytest.importorskip("transformers", reason="transformers (the extra bench) is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers (the extra bench) is not installed")
     from test_export import PAIRS, pretrained
 
     _, directory, _ = pretrained(tmp_path, variant, *PAIRS[variant])
     model = Exported(tmp_path, directory.name)
     assert model.given["tokenizer"] == ("MarianTokenizer" if "marian" in variant else "tokenizer.json")
     assert model.translate(beam_size=1)[0] == model.search(beam=1, compatibility="huggingface")[0]
-    said = model.translate(1, beam_size=3, length_penalty=0, patience=100)[0]
+    said = model.translate(1, beam_size=3, length_penalty=0)[0]
     assert said == model.search(beam=3, length_penalty=0, min_length=1, compatibility="huggingface")[0]
     if "marian" not in variant:
         library = Library.from_file(str(tmp_path / "exported" / "tokenizer.json"))
-        assert [library.encode(text).tokens for text in TEXTS] == [model.framed(ids) for ids in model.sources]
+        tokens = [library.encode(text).tokens for text in TEXTS]
+    else:
+        library = transformers.MarianTokenizer.from_pretrained(tmp_path / "exported")
+        vocabulary = json.loads((tmp_path / "exported" / "source_vocabulary.json").read_text())
+        tokens = [[vocabulary[token] for token in library(text)["input_ids"]] for text in TEXTS]
+        mark = [model.texts["source"][token] for token in model.ours.config.target_mark]
+        tokens = [[*mark, *own] for own in tokens]  # which a caller writes before the text
+    assert tokens == [model.framed(ids) for ids in model.sources]
 
 
 def test_weights_are_in_the_file_once_and_smaller_if_asked(tokenizer, tmp_path):
