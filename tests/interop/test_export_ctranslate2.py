@@ -225,6 +225,16 @@ def test_beam_search_with_a_length_penalty_finds_what_that_of_docmt_finds(beam, 
     assert scores == pytest.approx(worth, abs=1e-3)
 
 
+def test_padding_that_a_family_never_says_is_not_said_there(tokenizer, tmp_path):
+    model = new_model(tmp_path / "likely", tokenizer, "marian")
+    model.head_bias.vector[SpecialTokens.pad - 1] = 50.0  # <s> has no logit
+    save_model(tmp_path / "own", model, tokenizer)
+    both = Exported(tmp_path)
+    said = both.translate(beam_size=1)[0]
+    assert said == both.search(beam=1, compatibility="huggingface")[0]
+    assert not any(SpecialTokens.pad in own for own in said)
+
+
 def test_what_families_need_is_told(exported):
     told = {name: exported(name).given for name in ("post", "bart", "mbart", "m2m_100", "t5", "thumt")}
     assert told["post"] == {
