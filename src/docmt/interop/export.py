@@ -12,6 +12,7 @@ from docmt.files import atomic_directory
 from docmt.interop.export_tokenizer import Framed, write_tokenizer
 from docmt.interop.export_weights import Form
 from docmt.interop.huggingface_files import CONFIG_FILE
+from docmt.model import TranslationModel
 from docmt.model.families import FAMILIES
 from docmt.model.systems import Needs
 from docmt.model_directory import load_model, load_model_tokenizer
@@ -32,15 +33,8 @@ def export_huggingface(model_directory: Path | str, output: Path) -> dict[str, A
     finds with `search.compatibility huggingface`. Raises DocmtError, naming the setting, for a model that no type of
     transformers is, and for a tokenizer that it cannot have. The directory is complete or not there.
     """
-    if output.exists():
-        raise DocmtError(f"{output} exists already: choose another directory, or remove it")
-    model, tokenizer = load_model(model_directory), load_model_tokenizer(model_directory)
+    model, tokenizer = load_sentence_model(model_directory, output, "transformers")
     config = model.config
-    if config.chosen.needs() != Needs(sentences=1):
-        raise DocmtError(
-            f"{model_directory} is a model of system {config.system}: only a sentence model, which reads nothing but "
-            "one sentence, has a form in transformers"
-        )
     form = Form.of(config)
     rows = _rows(form, tokenizer)
     _check_marks(form, rows)
@@ -61,6 +55,29 @@ def export_huggingface(model_directory: Path | str, output: Path) -> dict[str, A
     return values
 
 
+def load_sentence_model(model_directory: Path | str, output: Path, toolkit: str) -> tuple[TranslationModel, Tokenizer]:
+    """The model in a model directory, and its tokenizer, to be written to `output` for a toolkit.
+
+    Raises DocmtError where the output is there already, and for a model that is no sentence model or does not fit its
+    tokenizer.
+    """
+    if output.exists():
+        raise DocmtError(f"{output} exists already: choose another directory, or remove it")
+    model, tokenizer = load_model(model_directory), load_model_tokenizer(model_directory)
+    config = model.config
+    if config.chosen.needs() != Needs(sentences=1):
+        raise DocmtError(
+            f"{model_directory} is a model of system {config.system}: only a sentence model, which reads nothing but "
+            f"one sentence, has a form in {toolkit}"
+        )
+    sizes = config.vocabulary_size, config.source_vocabulary_size or config.vocabulary_size
+    if sizes != (tokenizer.vocabulary_size, tokenizer.source_vocabulary_size):
+        raise DocmtError(
+            "the model's tokenizer has another number of tokens than the model: copy the tokenizer's files again"
+        )
+    return model, tokenizer
+
+
 def _rows(form: Form, tokenizer: Tokenizer) -> dict[Side, list[int]]:
     """For each id of a side the row that it gets, or -1: in the order of the directory that it came from, if any."""
     config = form.config
@@ -78,10 +95,6 @@ def _rows(form: Form, tokenizer: Tokenizer) -> dict[Side, list[int]]:
         if len(place) != sum(row >= 0 for row in own):
             raise DocmtError("the model's tokenizer has one row for several tokens: copy the tokenizer's files again")
     target = found["target"]
-    if config.vocabulary_size != len(target) or (config.source_vocabulary_size or len(target)) != len(found["source"]):
-        raise DocmtError(
-            "the model's tokenizer has another number of tokens than the model: copy the tokenizer's files again"
-        )
     if any(row >= 0 for row in (*target[:first], *target[len(target) - last :])):
         raise DocmtError(
             f"the model has rows for tokens that models of family {config.family} never say: it cannot be exported"

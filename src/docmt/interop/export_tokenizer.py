@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from docmt.errors import DocmtError
-from docmt.files import parse_json
-from docmt.text import BpeTokenizer, PretrainedTokenizer, SentencePieceTokenizer, Tokenizer
+from docmt.files import parse_json, read_json
+from docmt.text import BpeTokenizer, DictionaryTokenizer, PretrainedTokenizer, SentencePieceTokenizer, Tokenizer
 from docmt.text.checks import parse_library
 from docmt.text.json_pieces import JsonPieces
 from docmt.text.spm_json import spm_to_json
@@ -55,7 +56,7 @@ def write_tokenizer(folder: Path, framed: Framed, most_tokens: int | None) -> No
         _write_marian(folder, framed, tokenizer, settings)
         return
     described = _described(tokenizer)
-    texts, words = _texts(tokenizer), _words(tokenizer)
+    texts, words = token_texts(tokenizer, "target"), _words(tokenizer)
     symbols = {row: texts[token] for token, row in enumerate(framed.rows["target"]) if row >= 0}
     placed = {texts[token]: framed.rows["target"][token] for token in words}
     values = _placed(described, symbols, placed, framed.rows["target"][SpecialTokens.unk])
@@ -126,22 +127,30 @@ def _words(tokenizer: Tokenizer) -> range | list[int]:
     return range(SpecialTokens.first_word, tokenizer.specials.eod)
 
 
-def _texts(tokenizer: Tokenizer) -> list[str]:
-    """What is written for each id, each another text."""
+def token_texts(tokenizer: Tokenizer, side: Side) -> list[str]:
+    """What is written for each id of a side, each another text."""
+    tokenizer = tokenizer.of(side)
     if isinstance(tokenizer, PretrainedTokenizer):
-        symbols = list(tokenizer.vocabularies["target"].symbols)
+        symbols = list(tokenizer.vocabularies[side].symbols)
     else:
-        words: list[str] = []
-        if isinstance(tokenizer, SentencePieceTokenizer):
-            words = tokenizer.pieces()
-        elif isinstance(tokenizer, BpeTokenizer):
-            vocabulary = parse_json(tokenizer.to_json().encode())["model"]["vocab"]
-            words = sorted(vocabulary, key=vocabulary.__getitem__)
+        words = _word_texts(tokenizer, side)
         known = set(words)
         marks = [next(name for name in _names(mark) if name not in known) for mark in _SPECIALS]
         symbols = [*marks[:4], *words, *marks[4:]]
     # What nobody has a text for has one with a blank in it, as no piece has.
     return [f"<unused {token}>" if text is None else text for token, text in enumerate(symbols)]
+
+
+def _word_texts(tokenizer: Tokenizer, side: Side) -> list[str]:
+    """The text of every id that is a word."""
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        return tokenizer.pieces()
+    if isinstance(tokenizer, DictionaryTokenizer):
+        return list(tokenizer.source_symbols if side == "source" else tokenizer.symbols)
+    with TemporaryDirectory() as folder:  # bpe and moses-bpe, which are what their library writes of them
+        tokenizer.save(Path(folder))
+        vocabulary = read_json(Path(folder, TOKENIZER_FILE))["model"]["vocab"]
+    return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
 def _names(mark: str) -> Iterator[str]:

@@ -42,7 +42,7 @@ class Form:
         own = config.family == "docmt"
         family = OWN_FORMS[config.normalization, config.embedding_normalization] if own else config.family
         if FAMILIES[family].huggingface is None or FAMILIES[family].encoder is not None:
-            raise _no_form(config, "family")
+            raise no_form(config, "family")
         form = cls(config, about_family(family), own)
         form._check()
         return form
@@ -51,18 +51,18 @@ class Form:
         config, about = self.config, self.about
         for name, wanted in about.sizes.items():
             if getattr(config, name) != wanted and not (self.own and name == "position_encoding"):
-                raise _no_form(config, name)
+                raise no_form(config, name)
         kinds = ("sinusoidal",) if about.any_length else ("sinusoidal", "learned")
         if self.own and config.position_encoding not in kinds:
-            raise _no_form(config, "position_encoding")
+            raise no_form(config, "position_encoding")
         if "head_width" not in about.entries and config.attention_width != config.width:
-            raise _no_form(config, "head_width")
+            raise no_form(config, "head_width")
         if config.output == "scaled" and not about.scaled_types:
-            raise _no_form(config, "output")
+            raise no_form(config, "output")
         for name, (entry, *_) in about.entries.items():
             known = about.values.get(entry)
             if known is not None and getattr(config, name) not in known.values():
-                raise _no_form(config, name)
+                raise no_form(config, name)
 
     @property
     def begins_with_pad(self) -> bool:
@@ -124,7 +124,7 @@ class Form:
                 tensor = torch.cat((torch.zeros(about.first_position, tensor.shape[1]), tensor))
             name = renamed(ours, names)
             if renamed(name, about.names) != ours:
-                raise _no_form(config, "system")
+                raise no_form(config, "system")
             found[name] = tensor
         return found
 
@@ -148,8 +148,9 @@ def _placed(table: Tensor, rows: Sequence[int]) -> Tensor:
     return made
 
 
-def _no_form(config: ModelConfig, name: str) -> DocmtError:
+def no_form(config: ModelConfig, name: str, toolkit: str = "transformers") -> DocmtError:
+    """The error for a setting that a toolkit has no model for."""
     return DocmtError(
         f"the model has model.{name} {shown(getattr(config, name))}: with its other settings, that is no model of "
-        "transformers that docmt can write"
+        f"{toolkit} that docmt can write"
     )
