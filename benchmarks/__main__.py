@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import attention, books, decoding, linear, systems, training
+from benchmarks import attention, books, decoding, linear, peers, systems, training
 from benchmarks.measure import machine
 from docmt.errors import DocmtError
 from docmt.files import write_text
@@ -25,13 +25,18 @@ BENCHMARKS: dict[str, Any] = {
     "training": training,
     "systems": systems,
     "books": books,
+    "peers": peers,
 }
+BY_NAME = ("peers",)
+"""Those that need other packages, and run where they are named."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the named benchmarks, prints a table and the findings of each, and writes everything as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed and memory, as ratios in one run.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default: all but {', '.join(BY_NAME)})"
+    )
     parser.add_argument("--quick", action="store_true", help="tiny sizes, seconds: whether they run, not how fast")
     parser.add_argument("--output", type=Path, default=Path("runs/benchmarks.json"), help="default: %(default)s")
     parser.add_argument("--threads", type=int, help="of PyTorch (default: its own choice)")
@@ -45,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         torch.set_num_threads(options.threads)
     try:
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        report = run([name for name in BENCHMARKS if name in options.names or not options.names], options.quick)
+        names = options.names or [name for name in BENCHMARKS if name not in BY_NAME]
+        report = run([name for name in BENCHMARKS if name in names], options.quick)
         write_text(options.output, json.dumps(report, indent=1) + "\n")
     except (DocmtError, OSError) as error:
         print(f"benchmarks: error: {error}", file=sys.stderr)
