@@ -69,6 +69,16 @@ def test_report_of_all_benchmarks(report):
             assert finding["what"] in printed
 
 
+def test_peers(tmp_path, capsys):
+    for package in ("ctranslate2", "transformers"):
+        pytest.importorskip(package, reason="the extra bench is not installed")
+    assert command.main(["peers", "--quick", "--output", str(tmp_path / "report.json")]) == 0
+    found = json.loads((tmp_path / "report.json").read_text())["benchmarks"]["peers"]
+    assert {row["by"] for row in found["measurements"] if row["beam"] == 2} == {"docmt", "CTranslate2", "transformers"}
+    assert all(row["tokens"] == 3 * 6 * (2 if "documents" in row["translated"] else 1) for row in found["measurements"])
+    assert all(finding["value"] > 0 and finding["met"] is None for finding in found["findings"])
+
+
 def test_attention_findings(report):
     found = report[0]["benchmarks"]["attention"]
     timed = [row for row in found["measurements"] if "seconds" in row]

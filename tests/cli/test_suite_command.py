@@ -79,7 +79,7 @@ OTHER_VALUES = {
     **{"significance.samples": 500, "significance.seed": 3, "search.beam": 3, "search.length_penalty": 0.5},
     **{"search.max_length_ratio": 2, "search.max_length_extra": 5, "search.min_length": 2, "search.temperature": 2},
     **{"search.compatibility": "gtransformer", "search.batch_tokens": 64, "search.carry": 2},
-    **{"search.instance_tokens": 64, "search.abreast": True, "search.keep": "prefix"},
+    **{"search.instance_tokens": 64, "search.abreast": True, "search.keep": "prefix", "search.commit": "sentence"},
     **{"device": "cpu", "precision": "bfloat16"},
     **{"candidates.normalization": "mean", "candidates.sentences": "deciding", "json": "a", "markdown": "b"},
 }

@@ -53,7 +53,7 @@ def documents(seed, count=3, sentences=7, words=8):
 @pytest.fixture
 def searched(monkeypatch):
     """What every search with sentences abreast took; it never gives up."""
-    monkeypatch.setattr(Abreast, "_is_behind", lambda self: False)
+    monkeypatch.setattr(Abreast, "is_behind", lambda self: False)
     done, run = [], Abreast.run
 
     def recorded(self):

@@ -16,6 +16,7 @@ USUAL_DRAFT_BEAM = 4
 Number = TypeVar("Number", float, "Tensor")
 INSTANCE_OPTIONS: dict[str, str] = {
     "carry": "translate whole instances sentence for sentence (group)",
+    "commit": "translate whole instances sentence for sentence (group)",
     "instance_tokens": "see whole instances (group, document, concat)",
     "keep": "translate windows (concat)",
 }
@@ -60,11 +61,15 @@ class SearchConfig:
     keep: Literal["auto", "last", "prefix"] = "auto"
     """systems that translate windows (concat): every window anew, to keep its last sentence (last), or only its last
     sentence, after the document's own translations (prefix); auto: as the model says (model.concat.keep)"""
+    commit: Literal["document", "sentence"] = "document"
+    """systems that translate whole instances sentence for sentence (group): what beams hold. sentence: the best
+    translation of a sentence is committed before the next begins, as context-aware systems of sentences do; document:
+    beams are of all that was said. The same for greedy search"""
     abreast: bool = False
-    """greedy search, systems that translate whole instances sentence for sentence (group): decode the sentences of an
-    instance at the same time, and those again whose translation would be another after those before them, until none
-    would. It finds what a search token after token finds, but for near ties, and takes over from it where too little
-    stays"""
+    """greedy search, or commit sentence, of systems that translate whole instances sentence for sentence (group):
+    decode the sentences of an instance at the same time, and those again whose translation would be another after
+    those before them, until none would. It finds what is found one sentence after the other, but for near ties, which
+    takes over where too little stays"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each part that is searched (instance, window or sentence), in the order of the search,
     which is that of its scores normalised by length, `rank_score` (at most beam)"""
@@ -75,6 +80,15 @@ class SearchConfig:
         check_fields(self, "search.")
         if self.compatibility == "thumt" and self.min_length > 1:
             raise DocmtError("search.min_length has no effect with search.compatibility thumt: leave it out")
+        if self.commit == "sentence" and self.n_best > 1:
+            raise DocmtError(
+                f"search.n_best is {self.n_best}, but search.commit sentence leaves one translation of a document: "
+                "choose 1, or commit document"
+            )
+        if self.commit == "sentence" and self.compatibility != "none":
+            raise DocmtError(
+                f"search.commit sentence has no meaning with search.compatibility {self.compatibility}: leave one out"
+            )
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best}: choose at most the beam of {self.beam}")
         if self.compatibility != "thumt" and self.max_length_extra < max(self.min_length, 1):

@@ -1,0 +1,178 @@
+"""Drafts of all sentences of some documents, and what a full pass over them tells.
+
+What searches have in common that find sentences of a document at the same time, or one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from docmt.decoding.abreast_caches import Past, RecordingView
+from docmt.decoding.config import SearchConfig
+from docmt.decoding.ensemble import Memories, Model, members_of, of_members
+from docmt.decoding.frame import Row
+from docmt.decoding.hypothesis import Hypothesis, not_numbers
+from docmt.decoding.rules import marks_of
+from docmt.model import Packed, TranslationModel, pack
+from docmt.model.attention import Attention
+from docmt.model.linear_attention import LinearAttention
+from docmt.model.spans import Spans
+from docmt.text import SpecialTokens
+
+_PASS = 100  # tokens of a full pass that take about as long as one step
+_LOSS = 0.1  # of the time of a search token after token: so much more may be lost before it takes over
+_ROWS = 60  # rows that make a step take twice as long as one row does
+Kept = Sequence[Mapping[Attention, tuple[Tensor, Tensor]]]
+"""Of each member the keys and values [T, H, k] that its attentions had in a pass."""
+
+
+def has_pasts(model: TranslationModel) -> bool:
+    """Whether what is said is seen by softmax attention to whole documents, and not otherwise."""
+    if model.system.rules != "frame" or model.system.order != "documents" or model.parts.frame.joined:
+        return False
+    decoder = [*model.decoder.modules(), *model.above_decoder.modules()]
+    attentions = [module for module in decoder if isinstance(module, Attention)]
+    return not any(isinstance(own, LinearAttention) or own.sight.part == "before" for own in attentions)
+
+
+def cost_of(rows: int) -> float:
+    """How long a step of so many rows takes, in steps of one."""
+    return 1 + rows / _ROWS
+
+
+@dataclass
+class Work:
+    """What decoding took."""
+
+    rounds: int = 0
+    steps: int = 0
+    cost: float = 0.0
+    """as many steps of one row"""
+    passes: int = 0
+    """tokens that were read in full passes"""
+    gave_up: bool = False
+    """whether a search token after token took over"""
+
+
+@dataclass
+class DraftedSentence:
+    """One sentence of one of the rows."""
+
+    row: int
+    source: int
+    """number in the packed source"""
+    words: list[int] = field(default_factory=list)
+    """its draft, and `</s>`"""
+    final: bool = False
+    """whether it is what a search of one sentence after the other finds"""
+    given: bool = False
+    score: float = 0.0
+    """log-probability (nats) of what was chosen of it"""
+    tokens: int = 0
+    """how many tokens were"""
+
+
+class Drafts:
+    """The sentences of D documents, the rows of a search, with drafts of their translations."""
+
+    def __init__(
+        self, model: Model, memories: Memories, rows: Sequence[Row], specials: SpecialTokens, config: SearchConfig
+    ) -> None:
+        """See `search.search`."""
+        self.model, self.memories, self.config, self.specials = model, memories, config, specials
+        self.members, self.marks, self.device = members_of(model), marks_of(model, specials), model.device
+        self.rows, self.work = rows, Work()
+        eos = specials.eos
+        self.sentences = [
+            DraftedSentence(number, source) for number, row in enumerate(rows) for source in row.sentences
+        ]
+        lengths = [length for row in rows for length in row.lengths]
+        firsts = [0]
+        for row in rows:
+            firsts.append(firsts[-1] + len(row.sentences))
+        self.firsts = firsts
+        for first, row in zip(firsts[:-1], rows, strict=True):
+            for own, words in zip(self.sentences[first:], row.prefix, strict=False):
+                own.words, own.final, own.given = [*words, eos], True, True
+        self.units = [Row([own.source], [length]) for own, length in zip(self.sentences, lengths, strict=True)]
+        # As long as a search token after token would take: the longest of the documents, by its source.
+        self.usual = max(sum(row.lengths) + 2 * len(row.lengths) for row in rows)
+
+    def of_row(self, row: int) -> list[DraftedSentence]:
+        """Its sentences."""
+        return self.sentences[self.firsts[row] : self.firsts[row + 1]]
+
+    def guessed_starts(self) -> list[int]:
+        """Of each sentence that is not given how many tokens are before it in its document, if all are as long as
+        their sources."""
+        frame, starts = self.marks.frame, []
+        for number, row in enumerate(self.rows):
+            reached = 0
+            for own, length in zip(self.of_row(number), row.lengths, strict=True):
+                if not own.given:
+                    starts.append(reached)
+                words = len(own.words) - 1 if own.given else length
+                reached += len(frame.target_opens) + words + frame.target_closes
+        return starts
+
+    def read_drafts(self) -> tuple[Packed, list[Tensor], Kept]:
+        """The drafts as decoder input, what each member makes of them [T, d], and what its attentions kept."""
+        frame = self.marks.frame
+        closing = [self.specials.eos] if frame.target_closes else []
+        drafts = [
+            [[*frame.target_opens, *own.words[:-1], *closing] for own in self.of_row(row)]
+            for row in range(len(self.rows))
+        ]
+        target = pack(drafts).to(self.device)
+        self.work.passes += len(target.tokens)
+        aligned = torch.tensor([own.source for own in self.sentences])
+        states, kept = [], list[Mapping[Attention, tuple[Tensor, Tensor]]]()
+        for member, memories in zip(self.members, of_members(self.memories), strict=True):
+            view = RecordingView(target, memories, aligned, self._documents())
+            states.append(member.decode(member.embed("target", target), view))
+            kept.append(view.kept)
+        return target, states, kept
+
+    def _documents(self) -> Tensor:
+        """[D] the number in the memories of the document that each row is of."""
+        for memory in of_members(self.memories)[0].values():
+            if memory.documents is not None:
+                starts = memory.sentences.starts[torch.tensor([row.sentences[0] for row in self.rows])]
+                return memory.documents.holding(starts)
+        return torch.arange(len(self.rows))
+
+    def nothing(self, numbers: Sequence[int]) -> Past:
+        """What the first drafts see of other sentences."""
+        none, rows = Spans.tile([0] * len(self.rows)), torch.tensor([self.sentences[number].row for number in numbers])
+        empty = Spans.tile([0] * len(numbers))
+        return Past({}, none, rows, torch.zeros_like(rows), empty, self._documents())
+
+    def pasts(self, kept: Kept, target: Packed, going: Sequence[int], read: Sequence[int]) -> list[Past]:
+        """What these sentences see, which go on after so many of their own tokens, read in the pass."""
+        rows = torch.tensor([self.sentences[number].row for number in going], dtype=torch.int64)
+        starts = target.sentences.starts[torch.tensor(going, dtype=torch.int64)]
+        own, limit = Spans(starts, torch.tensor(read, dtype=torch.int64)), starts - target.documents.starts[rows]
+        return [Past(each, target.documents, rows, limit, own, self._documents()) for each in kept]
+
+    def is_behind(self) -> bool:
+        """Whether a search token after token would be further by now."""
+        final = [sum(len(own.words) + 1 for own in self.of_row(row) if own.final) for row in range(len(self.rows))]
+        one = cost_of(len(self.rows) * self.config.beam)
+        return self.work.cost + self.work.passes / _PASS > one * (min(final) + _LOSS * self.usual)
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """What `run` found, as `search.search` has it. Raises DocmtError where the model's scores are no numbers."""
+        found = []
+        for row in range(len(self.rows)):
+            own = self.of_row(row)
+            scores, counts = [sentence.score for sentence in own], [sentence.tokens for sentence in own]
+            if not all(map(math.isfinite, scores)):
+                raise not_numbers()
+            score = self.config.normalized(sum(scores), sum(counts))
+            found.append([Hypothesis([sentence.words[:-1] for sentence in own], scores, counts, score, sum(counts))])
+        return found
