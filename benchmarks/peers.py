@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +21,11 @@ import numpy as np
 import torch
 
 from benchmarks.measure import Case, Finding, Result, interleave
+from docmt.allocator import keep_freed_memory
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.decoding.precision import Int8Linear, Precision, computing_in, lower_precision
 from docmt.errors import DocmtError
+from docmt.interop import export_ctranslate2
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Gate
 from docmt.model_directory import save_model
@@ -28,6 +34,9 @@ from docmt.text import DictionaryTokenizer, SpecialTokens
 Sentences = list[list[int]]
 Key = tuple[str, str, str, int]
 """what is translated, by what, in which precision, with which beam"""
+Work = Callable[[], int]
+ABREAST = "docmt abreast, gates closed"
+"""Sentences at the same time, and nothing of the document is let through, so that every draft stays: the best case."""
 _MARKS = 2  # of a sentence of docmt, in its tokens
 
 
@@ -44,7 +53,7 @@ class Settings:
     documents: int = 16
     """that are translated together"""
     beams: tuple[int, ...] = (1, 5)
-    rounds: int = 3
+    rounds: int = 2
     aims: bool = True
 
 
@@ -71,36 +80,67 @@ QUICK = Settings(
 
 def run(settings: Settings) -> Result:
     """Tokens a second (marks included) of each, and ratios."""
-    torch.manual_seed(1)
-    sentence = TranslationModel(settings.model).eval()
-    torch.manual_seed(1)
-    config = replace(settings.model, system="group", instance_tokens=4096, positions="sentence")
-    group, gates_closed = TranslationModel(config).eval(), _close_gates(TranslationModel(config)).eval()
     cases: dict[Key, Case] = {}
-
-    def add(what: str, engine: str, precision: str, beam: int, work: Callable[[], int]) -> None:
-        labels = {"translated": what, "by": engine, "precision": precision, "beam": beam}
-        cases[what, engine, precision, beam] = Case(labels, work, settings.rounds)
-
-    with tempfile.TemporaryDirectory() as folder:
-        many = f"{settings.documents} documents"
-        for precision in _precisions():
-            alone, together, closed = (_lowered(model, precision) for model in (sentence, group, gates_closed))
-            for beam in settings.beams:
-                add("sentences", "docmt", precision, beam, _ours(alone, precision, settings, beam))
-                add("a document", "docmt", precision, beam, _ours(together, precision, settings, beam))
-            for abreast, (count, what) in product((False, True), ((1, "a document"), (settings.documents, many))):
-                work = _ours(closed, precision, settings, 1, count, abreast)
-                add(what, "docmt abreast, gates closed" if abreast else "docmt, gates closed", precision, 1, work)
-        for precision, translator in _ctranslate2(sentence, Path(folder)).items():
-            for beam, (joined, what) in product(settings.beams, ((1, "sentences"), (settings.sentences, "a document"))):
-                add(what, "CTranslate2", precision, beam, _theirs_ct2(translator, settings, beam, joined))
-        for precision, model in _transformers(settings.model).items():
-            for beam, (joined, what) in product(settings.beams, ((1, "sentences"), (settings.sentences, "a document"))):
-                add(what, "transformers", precision, beam, _theirs_hf(model, settings, beam, joined))
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        sentence = _sentence_model(settings)
+        _export(sentence, Path(folder))
+        for made in (_docmt, _ctranslate2, _transformers):
+            # Each in a process of its own: threads of one engine slow down the products of another.
+            pool = stack.enter_context(ProcessPoolExecutor(1, get_context("spawn"), _begin, (torch.get_num_threads(),)))
+            for key in pool.submit(_prepare, made, settings, Path(folder)).result():
+                labels = dict(zip(("translated", "by", "precision", "beam"), key, strict=True))
+                cases[key] = Case(labels, partial(_in_process, pool, key), settings.rounds)
         interleave("peers (translations)", list(cases.values()))
     described = {**asdict(settings), "model": asdict(settings.model.filled())}
     return Result(described, [case.to_row() for case in cases.values()], _findings(settings, cases))
+
+
+_works: dict[Key, Work] = {}
+"""What the process of an engine can do."""
+
+
+def _begin(threads: int) -> None:
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+
+
+def _prepare(made: Callable[[Settings, Path], dict[Key, Work]], settings: Settings, folder: Path) -> list[Key]:
+    _works.update(made(settings, folder))
+    return list(_works)
+
+
+def _work(key: Key) -> int:
+    return _works[key]()
+
+
+def _in_process(pool: ProcessPoolExecutor, key: Key) -> int:
+    return pool.submit(_work, key).result()
+
+
+def _sentence_model(settings: Settings) -> TranslationModel:
+    torch.manual_seed(1)
+    return TranslationModel(settings.model).eval()
+
+
+def _docmt(settings: Settings, folder: Path) -> dict[Key, Work]:
+    config = replace(settings.model, system="group", instance_tokens=4096, positions="sentence")
+    torch.manual_seed(1)
+    group, gates_closed = TranslationModel(config).eval(), _close_gates(TranslationModel(config)).eval()
+    found: dict[Key, Work] = {}
+    many = f"{settings.documents} documents"
+    for precision in _precisions():
+        alone, together, closed = (
+            _lowered(model, precision) for model in (_sentence_model(settings), group, gates_closed)
+        )
+        for beam in settings.beams:
+            found["sentences", "docmt", precision, beam] = _ours(alone, precision, settings, beam)
+            found["a document", "docmt", precision, beam] = _ours(together, precision, settings, beam)
+            commits = {"commit": "sentence"} if beam > 1 else {}
+            for abreast, (count, what) in product((False, True), ((1, "a document"), (settings.documents, many))):
+                work = _ours(closed, precision, settings, beam, count, abreast=abreast, **commits)
+                if abreast or not commits:
+                    found[what, ABREAST if abreast else "docmt, gates closed", precision, beam] = work
+    return found
 
 
 def _precisions() -> tuple[Precision, ...]:
@@ -130,13 +170,13 @@ def _random(vocabulary: int, count: int, words: int) -> Sentences:
 
 
 def _ours(
-    model: TranslationModel, precision: Precision, settings: Settings, beam: int, count: int = 1, abreast: bool = False
-) -> Callable[[], int]:
+    model: TranslationModel, precision: Precision, settings: Settings, beam: int, count: int = 1, **options: Any
+) -> Work:
     """docmt's search for the translations of so many documents; a sentence model translates them as one batch."""
     vocabulary, words = model.config.vocabulary_size, settings.words
     # Every sentence is as long as it may be, and no shorter.
     lengths = {"max_length_ratio": 0.0, "max_length_extra": float(words), "min_length": words}
-    search = SearchConfig(beam=beam, batch_tokens=1_000_000, abreast=abreast, **lengths)
+    search = SearchConfig(beam=beam, batch_tokens=1_000_000, **lengths, **options)
     documents = [_random(vocabulary, settings.sentences, words) for _ in range(count)]
 
     def work() -> int:
@@ -148,7 +188,7 @@ def _ours(
     return work
 
 
-def _theirs_ct2(translator: Any, settings: Settings, beam: int, joined: int) -> Callable[[], int]:
+def _theirs_ct2(translator: Any, settings: Settings, beam: int, joined: int) -> Work:
     """CTranslate2's search for the same number of tokens; joined: how many sentences are given to it as one."""
     length = joined * (settings.words + _MARKS)
     ids = _random(settings.model.vocabulary_size, settings.sentences // joined, length)
@@ -162,7 +202,7 @@ def _theirs_ct2(translator: Any, settings: Settings, beam: int, joined: int) -> 
     return work
 
 
-def _theirs_hf(model: Any, settings: Settings, beam: int, joined: int) -> Callable[[], int]:
+def _theirs_hf(model: Any, settings: Settings, beam: int, joined: int) -> Work:
     """The same by `generate` of transformers."""
     length = joined * (settings.words + _MARKS)
     tokens = torch.tensor(_random(settings.model.vocabulary_size, settings.sentences // joined, length))
@@ -182,32 +222,39 @@ def _checked(made: int, wanted: int) -> int:
     return made
 
 
-def _ctranslate2(model: TranslationModel, folder: Path) -> dict[str, Any]:
-    """The model as CTranslate2 translates with it, by precision. Raises DocmtError where that is not installed."""
-    from docmt.interop import export_ctranslate2
-
+def _export(model: TranslationModel, folder: Path) -> None:
+    """Writes the model for CTranslate2. Raises DocmtError where that is not installed."""
     specials = SpecialTokens(model.config.vocabulary_size)
     tokenizer = DictionaryTokenizer([f"w{number}" for number in range(specials.eod - specials.first_word)])
     save_model(folder / "model", model, tokenizer)
     export_ctranslate2(folder / "model", folder / "exported")
+
+
+def _ctranslate2(settings: Settings, folder: Path) -> dict[Key, Work]:
     import ctranslate2
 
-    threads = {"inter_threads": 1, "intra_threads": torch.get_num_threads()}
-    exported = str(folder / "exported")
-    return {
-        kind: ctranslate2.Translator(exported, device="cpu", compute_type=kind, **threads)
-        for kind in ("float32", "int8")
-    }
+    found: dict[Key, Work] = {}
+    for kind in ("float32", "int8"):
+        translator = ctranslate2.Translator(
+            str(folder / "exported"),
+            device="cpu",
+            compute_type=kind,
+            inter_threads=1,
+            intra_threads=torch.get_num_threads(),
+        )
+        for beam, (joined, what) in product(settings.beams, ((1, "sentences"), (settings.sentences, "a document"))):
+            found[what, "CTranslate2", kind, beam] = _theirs_ct2(translator, settings, beam, joined)
+    return found
 
 
-def _transformers(config: ModelConfig) -> dict[str, Any]:
-    """A Marian model of these sizes, by precision. Raises DocmtError where transformers is not installed."""
+def _transformers(settings: Settings, folder: Path) -> dict[Key, Work]:
+    """A Marian model of these sizes. Raises DocmtError where transformers is not installed."""
     try:
         import transformers
     except ImportError as error:
         raise DocmtError("the benchmark peers needs transformers, which is missing: pip install .[bench]") from error
-    sizes = config.filled()
-    made = transformers.MarianConfig(
+    sizes = settings.model.filled()
+    config = transformers.MarianConfig(
         vocab_size=sizes.vocabulary_size,
         d_model=sizes.width,
         encoder_layers=sizes.encoder_layers,
@@ -224,9 +271,12 @@ def _transformers(config: ModelConfig) -> dict[str, Any]:
         forced_eos_token_id=None,
     )
     torch.manual_seed(1)
-    model = transformers.MarianMTModel(made).eval()
-    lowered = transformers.MarianMTModel(made).eval().to(torch.bfloat16)
-    return {"float32": model, "bfloat16": lowered}
+    found: dict[Key, Work] = {}
+    for kind, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        model = transformers.MarianMTModel(config).eval().to(dtype)
+        for beam, (joined, what) in product(settings.beams, ((1, "sentences"), (settings.sentences, "a document"))):
+            found[what, "transformers", kind, beam] = _theirs_hf(model, settings, beam, joined)
+    return found
 
 
 def _findings(settings: Settings, cases: dict[Key, Case]) -> list[Finding]:
@@ -241,30 +291,26 @@ def _findings(settings: Settings, cases: dict[Key, Case]) -> list[Finding]:
         aim = at_least if settings.aims else None
         return Finding(f"{text}, {names}: speed", one.tokens_per_second / other.tokens_per_second, at_least=aim)
 
+    many = f"{settings.documents} documents"
     findings = []
     for beam in settings.beams:
         size, greedy = f"beam {beam}", beam == 1
-        ours, ct2 = best("sentences", "docmt", beam), best("sentences", "CTranslate2", beam)
+        ours, one, abreast = (
+            best(what, engine, beam)
+            for what, engine in (("sentences", "docmt"), ("a document", "docmt"), ("a document", ABREAST))
+        )
+        for what, own in (("sentences", ours), ("a document", one)):
+            aim = (1.0 if greedy else 1.2) if own is ours else None
+            findings += [
+                finding(f"{what}, {size}", own, best(what, "CTranslate2", beam), aim),
+                finding(f"{what}, {size}", own, best(what, "transformers", beam)),
+            ]
         findings += [
-            finding(f"{settings.sentences} sentences, {size}", ours, ct2, 1.0 if greedy else 1.2),
-            finding(f"{settings.sentences} sentences, {size}", ours, best("sentences", "transformers", beam)),
-        ]
-        one, ct2 = best("a document", "docmt", beam), best("a document", "CTranslate2", beam)
-        findings += [
-            finding(f"a document, {size}", one, ct2, None if greedy else 6.0),
-            finding(f"a document, {size}", one, best("a document", "transformers", beam)),
+            finding(f"a document, {size}", abreast, best("a document", "CTranslate2", beam), 9.0 if greedy else 6.0),
+            finding(f"a document against its sentences as a batch, {size}", abreast, ours, 1 / 1.3 if greedy else None),
         ]
         if greedy:
-            many = f"{settings.documents} documents"
-            abreast = best("a document", "docmt abreast, gates closed", beam)
-            findings += [
-                finding(f"a document, {size}, at best", abreast, ct2, 9.0),
-                finding(f"a document against its sentences as a batch, {size}, at best", abreast, ours, 1 / 1.3),
-                finding(
-                    f"{many}, {size}, at best",
-                    best(many, "docmt abreast, gates closed", beam),
-                    best(many, "docmt, gates closed", beam),
-                    3.0,
-                ),
-            ]
+            findings.append(
+                finding(f"{many}, {size}", best(many, ABREAST, beam), best(many, "docmt, gates closed", beam), 3.0)
+            )
     return findings

@@ -84,6 +84,8 @@ OTHER_VALUES = {
     **{"candidates.normalization": "mean", "candidates.sentences": "deciding", "json": "a", "markdown": "b"},
 }
 """A value of every option that is not the usual one."""
+NEEDED = {"search.abreast": {"commit": "sentence"}}
+"""Options without which another means nothing."""
 TAKEN = {"json", "markdown", "device", "precision", "quiet"}
 OF_CANDIDATES = {
     *("candidates.normalization", "candidates.sentences", "search.temperature", "search.batch_tokens"),
@@ -104,7 +106,7 @@ def test_every_option_has_an_effect_or_is_refused(generative, run, suite, asked,
 
     def outcome(name, value):
         options, (group, _, entry) = usual.clone(), name.rpartition(".")
-        options[group or name] = type(usual[group])(**{entry: value}) if group else value
+        options[group or name] = type(usual[group])(**{entry: value, **NEEDED.get(name, {})}) if group else value
         monkeypatch.setattr(evaluate, "parse", lambda *given: options)
         return call("evaluate")
 

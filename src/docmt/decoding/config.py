@@ -89,6 +89,11 @@ class SearchConfig:
             raise DocmtError(
                 f"search.commit sentence has no meaning with search.compatibility {self.compatibility}: leave one out"
             )
+        if self.abreast and self.beam > 1 and self.commit == "document":
+            raise DocmtError(
+                f"search.abreast is for greedy search or search.commit sentence, and search.beam is {self.beam}: "
+                "choose beam 1, or commit sentence as well"
+            )
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best}: choose at most the beam of {self.beam}")
         if self.compatibility != "thumt" and self.max_length_extra < max(self.min_length, 1):
