@@ -1,7 +1,8 @@
 """docmt beside CTranslate2 and transformers: random weights of one size, translations of one length, in turn.
 
 CTranslate2 and transformers know no documents: they translate one as a single long sentence, which is what a plain
-document model does. Sentences of a batch are of one length for all.
+document model does. What counts is words: to a sentence of n belong n + 1 steps of theirs, each of them searched, and
+n + 2 of docmt, of which the last two (`</s>` at the limit, and what follows) are given.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ Key = tuple[str, str, str, int]
 Work = Callable[[], int]
 ABREAST = "docmt abreast, gates closed"
 """Sentences at the same time, and nothing of the document is let through, so that every draft stays: the best case."""
-_MARKS = 2  # of a sentence of docmt, in its tokens
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ QUICK = Settings(
 
 
 def run(settings: Settings) -> Result:
-    """Tokens a second (marks included) of each, and ratios."""
+    """Words a second of each, and ratios."""
     cases: dict[Key, Case] = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         sentence = _sentence_model(settings)
@@ -182,44 +182,46 @@ def _ours(
     def work() -> int:
         with computing_in(model, precision), torch.inference_mode():
             found = translate_documents(model, documents, SpecialTokens(vocabulary), search)
-        made = sum(len(sentence) + _MARKS for best, *_ in found for sentence in best.sentences)
-        return _checked(made, count * settings.sentences * (words + _MARKS))
+        made = sum(len(sentence) for best, *_ in found for sentence in best.sentences)
+        _check(made, count * settings.sentences * words)
+        return made
 
     return work
 
 
 def _theirs_ct2(translator: Any, settings: Settings, beam: int, joined: int) -> Work:
     """CTranslate2's search for the same number of tokens; joined: how many sentences are given to it as one."""
-    length = joined * (settings.words + _MARKS)
+    length = joined * (settings.words + 1)
     ids = _random(settings.model.vocabulary_size, settings.sentences // joined, length)
     texts = [[f"w{number - SpecialTokens.first_word}" for number in own] for own in ids]
     limits = {"min_decoding_length": length, "max_decoding_length": length, "max_input_length": 0}
 
     def work() -> int:
         found = translator.translate_batch(texts, beam_size=beam, max_batch_size=0, **limits)
-        return _checked(sum(len(own.hypotheses[0]) for own in found), len(texts) * length)
+        _check(sum(len(own.hypotheses[0]) for own in found), len(texts) * length)
+        return settings.sentences * settings.words
 
     return work
 
 
 def _theirs_hf(model: Any, settings: Settings, beam: int, joined: int) -> Work:
     """The same by `generate` of transformers."""
-    length = joined * (settings.words + _MARKS)
+    length = joined * (settings.words + 1)
     tokens = torch.tensor(_random(settings.model.vocabulary_size, settings.sentences // joined, length))
     limits = {"min_new_tokens": length, "max_new_tokens": length}
 
     def work() -> int:
         with torch.inference_mode():
             found = model.generate(tokens, attention_mask=torch.ones_like(tokens), num_beams=beam, **limits)
-        return _checked(found[:, 1:].numel(), tokens.numel())
+        _check(found[:, 1:].numel(), tokens.numel())
+        return settings.sentences * settings.words
 
     return work
 
 
-def _checked(made: int, wanted: int) -> int:
+def _check(made: int, wanted: int) -> None:
     if made != wanted:
         raise RuntimeError(f"the search gave {made} tokens instead of {wanted}")
-    return made
 
 
 def _export(model: TranslationModel, folder: Path) -> None:

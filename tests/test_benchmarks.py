@@ -79,7 +79,7 @@ def test_peers(tmp_path, capsys):
         "CTranslate2",
         "transformers",
     }
-    assert all(row["tokens"] == 3 * 6 * (2 if "documents" in row["translated"] else 1) for row in found["measurements"])
+    assert all(row["tokens"] == 3 * 4 * (2 if "documents" in row["translated"] else 1) for row in found["measurements"])
     assert all(finding["value"] > 0 and finding["met"] is None for finding in found["findings"])
 
 

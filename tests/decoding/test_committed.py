@@ -106,9 +106,12 @@ def test_an_ensemble(searched):
 
 
 def test_it_goes_on_one_by_one_where_too_little_stays(monkeypatch):
+    done, run = [], Committed.run
     monkeypatch.setattr(Committed, "is_behind", lambda self: self.work.rounds > 1)
+    monkeypatch.setattr(Committed, "run", lambda self: (run(self), done.append(self.work))[0])
     for seed in range(3):
         same(committed(build(seed), documents(seed), abreast=True), committed(build(seed), documents(seed)))
+    assert any(work.gave_up for work in done)
 
 
 def test_greedy_search_commits_anyway():
@@ -132,7 +135,7 @@ def test_refused():
         "sentence": r"search\.commit is for systems that translate whole instances",
         "document": r"search\.commit is for systems that translate whole instances",
         "concat": r"search\.commit is for systems that translate whole instances",
-        "group, linear over the document": r"search\.commit sentence is not for this group model",
+        "group, linear over the document": r"search\.commit is for systems that translate whole instances",
     }.items():
         with pytest.raises(DocmtError, match=message):
             committed(build(1, **SYSTEMS.get(name, {"system": name})).eval(), [[[7, 8], [9]]])

@@ -114,7 +114,7 @@ def test_scores_in_int8_are_near_those_of_float32(output):
         own = score_documents(lowered, DOCUMENTS, targets, SPECIALS, search)
     exactly = score_documents(exact, DOCUMENTS, targets, SPECIALS, search)
     for found, again, wanted in zip(translated, own, exactly, strict=True):
-        assert found.score == pytest.approx(again.score, abs=1e-5)
+        assert found.score == pytest.approx(again.score, abs=1e-3)  # a value may lie on a border of rounding
         assert found.score == pytest.approx(wanted.score, abs=0.05)
 
 

@@ -369,3 +369,23 @@ def test_the_command_says_what_to_give_and_writes_nothing_twice(tokenizer, tmp_p
     other = ["export", "huggingface", str(tmp_path / "own"), "-o", str(tmp_path / "other"), "--quantization", "int8"]
     assert main(other) == 2
     assert "--quantization is for ctranslate2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("named", [("source",), ("target",), ("source", "target")], ids=str)
+def test_unknown_words_are_unknown_there(named, tmp_path):
+    words = {side: [f"{side[0]}{number}" for number in range(9)] for side in ("source", "target")}
+    for side in named:
+        words[side][3] = "<unk>"  # a word of that dictionary
+    tokenizer = DictionaryTokenizer(words["target"], words["source"])
+    torch.manual_seed(2)
+    sizes = {"vocabulary_size": tokenizer.vocabulary_size, "source_vocabulary_size": tokenizer.source_vocabulary_size}
+    model = TranslationModel(ModelConfig(system="sentence", family="thumt", **SIZES, **sizes)).eval()
+    save_model(tmp_path / "own", model, tokenizer)
+    given = export_ctranslate2(tmp_path / "own", tmp_path / "exported")["docmt"]
+    theirs = ctranslate2.Translator(str(tmp_path / "exported"), compute_type="float32", intra_threads=1)
+    source, target = tokenizer.encode("s1 s2 nowhere s7", "source"), tokenizer.encode("t5 t1", "target")
+    assert SpecialTokens.unk in source
+    framed = [*given["source_opens"], "s1", "s2", "nowhere", "s7", *given["source_closes"]]
+    (found,) = theirs.score_batch([framed], [["t5", "t1"]])
+    (ours,) = score_documents(model, [[source]], [[target]], tokenizer.specials, SearchConfig())
+    assert sum(found.log_probs) == pytest.approx(ours.sentence_scores[0], abs=1e-4)

@@ -51,7 +51,7 @@ class Committed(Drafts):
             if not abreast:
                 going = self._next()
             before = {number: self.sentences[number].words for number in going}
-            self._search(going, self.read_drafts())
+            self._search(going, self.read_drafts(of_all=False))
             changed = set[int]()  # documents
             for number, words in before.items():
                 own = self.sentences[number]

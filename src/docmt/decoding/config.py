@@ -126,7 +126,10 @@ class SearchConfig:
 
 def search_facts(search: SearchConfig) -> dict[str, Any]:
     """The settings of the search, of which what is done together does not count."""
-    return {name: value for name, value in asdict(search).items() if name not in ("batch_tokens", "abreast")}
+    facts = {name: value for name, value in asdict(search).items() if name not in ("batch_tokens", "abreast")}
+    if search.commit == SearchConfig.commit:  # which earlier versions did not know
+        del facts["commit"]
+    return facts
 
 
 def asked_options(search: SearchConfig) -> dict[str, Any]:

@@ -120,12 +120,16 @@ class Drafts:
                 reached += len(frame.target_opens) + words + frame.target_closes
         return starts
 
-    def read_drafts(self) -> tuple[Packed, list[Tensor], Kept]:
-        """The drafts as decoder input, what each member makes of them [T, d], and what its attentions kept."""
+    def read_drafts(self, of_all: bool = True) -> tuple[Packed, list[Tensor], Kept]:
+        """The drafts as decoder input, what each member makes of them [T, d], and what its attentions kept.
+
+        of_all: also those of documents that are finished.
+        """
         frame = self.marks.frame
         closing = [self.specials.eos] if frame.target_closes else []
+        going = {own.row for own in self.sentences if of_all or not own.final}
         drafts = [
-            [[*frame.target_opens, *own.words[:-1], *closing] for own in self.of_row(row)]
+            [[*frame.target_opens, *(own.words[:-1] if row in going else ()), *closing] for own in self.of_row(row)]
             for row in range(len(self.rows))
         ]
         target = pack(drafts).to(self.device)

@@ -206,7 +206,12 @@ def instance_options(system: System) -> set[str]:
     """Those of INSTANCE_OPTIONS that this system has."""
     carries = system.order == "documents" and system.rules == "frame"
     sees = system.order != "sentences" and not system.needs().shown
-    has = {"carry": carries, "commit": carries, "instance_tokens": sees, "keep": bool(system.orders)}
+    has = {
+        "carry": carries,
+        "commit": carries and not system.linear,
+        "instance_tokens": sees,
+        "keep": bool(system.orders),
+    }
     return {name for name, own in has.items() if own}
 
 

@@ -13,7 +13,7 @@ import torch
 from docmt.checksums import checksum_of_file
 from docmt.data import ParallelStore, PreparedStore
 from docmt.decoding import SearchConfig, Translator, translate_documents
-from docmt.decoding.config import INSTANCE_OPTIONS, check_published_units
+from docmt.decoding.config import INSTANCE_OPTIONS, check_published_units, search_facts
 from docmt.decoding.precision import computing_in
 from docmt.decoding.task import instance_options, packed_units
 from docmt.errors import DocmtError
@@ -71,7 +71,7 @@ class EvaluationConfig:
     @property
     def facts(self) -> dict[str, Any]:
         """What scores of translations depend on."""
-        search = {name: value for name, value in asdict(self.search).items() if name != "abreast"}
+        search = search_facts(self.search) | {"batch_tokens": self.search.batch_tokens}
         return {"search": search, "metrics": asdict(self.metrics)}
 
     @property

@@ -10,7 +10,7 @@ from docmt.errors import DocmtError
 from docmt.files import atomic_directory
 from docmt.interop.ctranslate2_weights import fill, no_form
 from docmt.interop.export import load_sentence_model
-from docmt.interop.export_tokenizer import TOKENIZER_FILE, Framed, token_texts, write_tokenizer
+from docmt.interop.export_tokenizer import TOKENIZER_FILE, Framed, mark_names, token_texts, write_tokenizer
 from docmt.model import TranslationModel
 from docmt.model.layers import GATED
 from docmt.model.parts import Parts
@@ -36,6 +36,7 @@ def export_ctranslate2(model_directory: Path | str, output: Path, quantization: 
     model, tokenizer = load_sentence_model(model_directory, output, "CTranslate2")
     spec = _spec(specs, model)
     texts = {side: token_texts(tokenizer, side) for side in SIDES}
+    _name_unknown(texts)
     spec.register_source_vocabulary(texts["source"])
     spec.register_target_vocabulary(texts["target"])
     config, frame, target = spec.config, model.parts.frame, texts["target"]
@@ -64,6 +65,15 @@ def _library() -> Any:
             "models of CTranslate2 are written by its package, which is missing here: pip install docmt[ctranslate2]"
         ) from error
     return specs
+
+
+def _name_unknown(texts: Mapping[Side, list[str]]) -> None:
+    """Gives the token for what is not in a vocabulary one text on both sides, in place: there is one entry for it."""
+    unk = SpecialTokens.unk
+    taken = {text for own in texts.values() for token, text in enumerate(own) if token != unk}
+    name = next(name for name in mark_names("<unk>") if name not in taken)
+    for own in texts.values():
+        own[unk] = name
 
 
 def _spec(specs: Any, model: TranslationModel) -> Any:

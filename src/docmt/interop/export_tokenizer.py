@@ -135,7 +135,7 @@ def token_texts(tokenizer: Tokenizer, side: Side) -> list[str]:
     else:
         words = _word_texts(tokenizer, side)
         known = set(words)
-        marks = [next(name for name in _names(mark) if name not in known) for mark in _SPECIALS]
+        marks = [next(name for name in mark_names(mark) if name not in known) for mark in _SPECIALS]
         symbols = [*marks[:4], *words, *marks[4:]]
     # What nobody has a text for has one with a blank in it, as no piece has.
     return [f"<unused {token}>" if text is None else text for token, text in enumerate(symbols)]
@@ -153,7 +153,7 @@ def _word_texts(tokenizer: Tokenizer, side: Side) -> list[str]:
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
-def _names(mark: str) -> Iterator[str]:
+def mark_names(mark: str) -> Iterator[str]:
     """Names for a mark, the usual one first: text of the training corpus may have become a word like it."""
     yield mark
     yield from (f"{mark[:-1]}_{number}>" for number in count(1))
