@@ -347,8 +347,8 @@ def add_model_options(parser: Parser) -> None:
         "--precision",
         type=Literal["float32", "bfloat16", "int8"],
         default="float32",
-        help="number format of products; bfloat16 is faster where the processor has it, int8 faster yet on CPUs, and "
-        "less exact",
+        help="number format of products; bfloat16 is faster where the processor has it, int8, on CPUs with "
+        "VNNI, mostly faster yet, and less exact",
     )
 
 

@@ -64,7 +64,7 @@ class SearchConfig:
     commit: Literal["document", "sentence"] = "document"
     """systems that translate whole instances sentence for sentence (group): what beams hold. sentence: the best
     translation of a sentence is committed before the next begins, as context-aware systems of sentences do; document:
-    beams are of all that was said. The same for greedy search"""
+    beams are of all that was said. Greedy search knows no difference"""
     abreast: bool = False
     """greedy search, or commit sentence, of systems that translate whole instances sentence for sentence (group):
     decode the sentences of an instance at the same time, and those again whose translation would be another after

@@ -25,7 +25,7 @@ from docmt.model.spans import Spans
 from docmt.text import SpecialTokens
 
 _PASS = 100  # tokens of a full pass that take about as long as one step
-_LOSS = 0.1  # of the time of a search token after token: so much more may be lost before it takes over
+_LOSS = 0.5  # of the time of a search token after token: so much more may be lost before it takes over
 _ROWS = 60  # rows that make a step take twice as long as one row does
 Kept = Sequence[Mapping[Attention, tuple[Tensor, Tensor]]]
 """Of each member the keys and values [T, H, k] that its attentions had in a pass."""
