@@ -127,7 +127,6 @@ def _docmt(settings: Settings, folder: Path) -> dict[Key, Work]:
     torch.manual_seed(1)
     group, gates_closed = TranslationModel(config).eval(), _close_gates(TranslationModel(config)).eval()
     found: dict[Key, Work] = {}
-    many = f"{settings.documents} documents"
     for precision in _precisions():
         alone, together, closed = (
             _lowered(model, precision) for model in (_sentence_model(settings), group, gates_closed)
@@ -136,10 +135,11 @@ def _docmt(settings: Settings, folder: Path) -> dict[Key, Work]:
             found["sentences", "docmt", precision, beam] = _ours(alone, precision, settings, beam)
             found["a document", "docmt", precision, beam] = _ours(together, precision, settings, beam)
             commits = {"commit": "sentence"} if beam > 1 else {}
-            for abreast, (count, what) in product((False, True), ((1, "a document"), (settings.documents, many))):
-                work = _ours(closed, precision, settings, beam, count, abreast=abreast, **commits)
-                if abreast or not commits:
-                    found[what, ABREAST if abreast else "docmt, gates closed", precision, beam] = work
+            work = _ours(closed, precision, settings, beam, abreast=True, **commits)
+            found["a document", ABREAST, precision, beam] = work
+        for abreast, name in ((False, "docmt, gates closed"), (True, ABREAST)):
+            work = _ours(closed, precision, settings, 1, settings.documents, abreast=abreast)
+            found[f"{settings.documents} documents", name, precision, 1] = work
     return found
 
 

@@ -48,9 +48,10 @@ def test_bfloat16_scores_are_near_those_of_float32(system):
 
 def test_float32_keeps_its_weights():
     model = TranslationModel(ModelConfig(preset="tiny", vocabulary_size=40))
-    before = dict(model.named_parameters())
+    before, stored = dict(model.named_parameters()), model.state_dict().keys()
     assert lower_precision(model, "float32") is model
     after = dict(model.named_parameters())
+    assert model.state_dict().keys() == stored  # so that a translator's model can be saved
     assert after.keys() == before.keys() and all(after[name] is before[name] for name in before)
 
 

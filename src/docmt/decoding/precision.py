@@ -154,7 +154,7 @@ def lower_precision(model: TranslationModel, precision: Precision) -> Translatio
             if isinstance(module, nn.Linear):
                 setattr(parent, name, made(module.weight, module.bias))
     head = model.parts.whole_head(model)
-    model.projection = made(head.weight, head.bias)
+    model.projection = made(head.weight.detach(), head.bias)  # (not a parameter once more)
     return model
 
 
