@@ -50,19 +50,24 @@ def documents(seed, count=3, sentences=7, words=8):
     ]
 
 
-@pytest.fixture
-def searched(monkeypatch):
-    """What every search with sentences abreast took; it never gives up."""
-    monkeypatch.setattr(Abreast, "is_behind", lambda self: False)
-    done, run = [], Abreast.run
+def recorded(kind, monkeypatch):
+    """What every search of this kind takes; it never gives up."""
+    monkeypatch.setattr(kind, "is_behind", lambda self: False)
+    done, run = [], kind.run
 
-    def recorded(self):
+    def record(self):
         found = run(self)
         done.append(self.work)
         return found
 
-    monkeypatch.setattr(Abreast, "run", recorded)
+    monkeypatch.setattr(kind, "run", record)
     return done
+
+
+@pytest.fixture
+def searched(monkeypatch):
+    """What every search with sentences abreast took."""
+    return recorded(Abreast, monkeypatch)
 
 
 def both(model, given, **settings):

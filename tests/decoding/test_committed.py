@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_abreast import VARIANTS, VOCABULARY, build, documents, same
+from test_abreast import VARIANTS, VOCABULARY, build, documents, recorded, same
 
 from docmt.decoding import SearchConfig, score_documents, translate_documents
 from docmt.decoding.beams import Beams
@@ -24,17 +24,8 @@ def committed(model, given, **settings):
 
 @pytest.fixture
 def searched(monkeypatch):
-    """What every search with committed sentences took; those at the same time never give up."""
-    monkeypatch.setattr(Committed, "is_behind", lambda self: False)
-    done, run = [], Committed.run
-
-    def recorded(self):
-        found = run(self)
-        done.append(self.work)
-        return found
-
-    monkeypatch.setattr(Committed, "run", recorded)
-    return done
+    """What every search with committed sentences took."""
+    return recorded(Committed, monkeypatch)
 
 
 def one_by_one(model, document, **settings):
