@@ -1,11 +1,10 @@
 """Label-smoothed cross entropy, computed together with the output projection.
 
 The logits [T, V] of a batch are by far its largest tensor. They are never held as a whole here: a chunk of tokens at
-a time is projected, turned into its loss, and at once into the gradients of states and embedding, while it is still
-in the cache (the idea of fused linear cross-entropy kernels, e.g. Hsu et al. 2024, "Liger Kernel"). Measured against
-projection, then cross entropy (T = 4096, d = 256, V = 8192), one core: float32 428 -> 351 ms, bfloat16 229 -> 177 ms;
-two idle cores: 207 -> 166 and 107 -> 72 ms; V = 30000: 708 -> 632 and 466 -> 326 ms; and 16 to 60 MB of logits instead
-of 134 to 490. Two threads on cores that others use too are slower (more, smaller steps to wait in): 308 -> 977 ms.
+a time is projected, turned into its loss, and at once into the gradients of states and embedding (the idea of fused
+linear cross-entropy kernels, e.g. Hsu et al. 2024, "Liger Kernel"). The softmax, always in float32, takes a few rows of
+a chunk at a time, which stay in the processor's cache; gradients of the embedding are added up chunk by chunk, which
+costs as much as the embedding is large, so chunks are no smaller than they must. Speeds are in docs/log.md.
 """
 
 from __future__ import annotations
@@ -17,7 +16,9 @@ from torch import Tensor
 
 from docmt.model import TranslationModel
 
-_CHUNK = 512  # tokens; 256 to 512 are best on CPU, 128 and 1024 up to 30 % slower
+_CHUNK_BYTES = 2**26  # of logits that are held at a time, but at least
+_CHUNK = 512  # tokens
+_IN_CACHE = 2**20  # logits that the softmax takes at a time, on CPU
 _ROWS = 2**16  # of the vocabulary: of larger ones no second gradient is held as a whole
 
 
@@ -67,29 +68,30 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         mean_bias = 0.0 if bias is None else bias.float().mean()
         nll = torch.zeros((), dtype=torch.float64, device=states.device)
         uniform = torch.zeros_like(nll)  # sum of -log p averaged over the vocabulary
-        for start in range(0, len(x), _CHUNK):
-            chunk = x[start : start + _CHUNK]  # [c, d]
-            gold = labels[start : start + _CHUNK, None]  # [c, 1]
-            logits = (chunk @ e.t()).float()  # [c, V]
-            if bias is not None:
-                logits += bias
-            gold_logits = logits.gather(1, gold)
-            highest = logits.amax(dim=1, keepdim=True)
-            p = logits.sub_(highest).exp_()  # in place: a new [c, V] would cost more than the arithmetic
-            normalizer = p.sum(dim=1, keepdim=True)
-            log_normalizer = normalizer.log() + highest  # [c, 1]
-            nll += (log_normalizer - gold_logits).sum()
-            uniform += (log_normalizer[:, 0] - chunk.float() @ mean_embedding - mean_bias).sum()
-            if states_grad is None and embedding_grad is None:
-                continue
-            p.div_(normalizer)
-            p.scatter_add_(1, gold, torch.full_like(highest, smoothing - 1))
-            error = p.to(dtype)
+        count = max(_CHUNK, _CHUNK_BYTES // (len(e) * e.element_size()))
+        for start in range(0, len(x), count):
+            chunk = x[start : start + count]  # [c, d]
+            gold = labels[start : start + count, None]  # [c, 1]
+            logits = chunk @ e.t()  # [c, V]
+            parts = max(1, _IN_CACHE // len(e)) if logits.device.type == "cpu" else len(logits)
+            for own, own_gold, own_x in zip(logits.split(parts), gold.split(parts), chunk.split(parts), strict=True):
+                p = own.float()
+                if bias is not None:
+                    p += bias
+                gold_logits = p.gather(1, own_gold)
+                highest = p.amax(dim=1, keepdim=True)
+                p.sub_(highest).exp_()
+                normalizer = p.sum(dim=1, keepdim=True)
+                log_normalizer = normalizer.log() + highest  # [r, 1]
+                nll += (log_normalizer - gold_logits).sum()
+                uniform += (log_normalizer[:, 0] - own_x.float() @ mean_embedding - mean_bias).sum()
+                p.div_(normalizer).scatter_add_(1, own_gold, torch.full_like(highest, smoothing - 1))
+                own.copy_(p)
             if states_grad is not None:
-                states_grad[start : start + _CHUNK] = error @ e
+                states_grad[start : start + count] = logits @ e
             if embedding_grad is not None:
                 for row in range(0, len(e), _ROWS):
-                    embedding_grad[row : row + _ROWS] += error[:, row : row + _ROWS].t() @ chunk
+                    embedding_grad[row : row + _ROWS] += logits[:, row : row + _ROWS].t() @ chunk
         # The uniform part of the target is the same for every token and word: two vectors instead of [T, V].
         if states_grad is not None:
             states_grad.sub_(smoothing * mean_embedding)
