@@ -141,19 +141,3 @@ def test_one_long_sentence_does_not_make_all_others_as_long(searched):
     given = [[[7] * 60, *[[8, 9]] * 12]]
     same(*both(build(1), given, instance_tokens=200))
     assert not searched
-
-
-@pytest.mark.parametrize(
-    "settings", [{"group": Group(global_attention="linear")}, {"system": "document"}, {"system": "sentence"}], ids=str
-)
-def test_systems_that_cannot(settings, searched):
-    same(*both(build(1, **settings), documents(1)))
-    assert not searched
-
-
-def test_numbers_that_are_none():
-    model = build(1)
-    with torch.no_grad():
-        model.decoder[0].attention.whole.output.bias[0] = torch.nan
-    with pytest.raises(Exception, match="not numbers"):
-        both(model, documents(1))

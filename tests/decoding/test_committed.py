@@ -120,8 +120,6 @@ def test_refused():
         SearchConfig(beam=2, n_best=2, commit="sentence")
     with pytest.raises(DocmtError, match=r"commit sentence has no meaning with search\.compatibility gtransformer"):
         SearchConfig(commit="sentence", compatibility="gtransformer")
-    with pytest.raises(DocmtError, match=r"search\.abreast is for greedy search or search\.commit sentence"):
-        SearchConfig(abreast=True)
     for name, message in {
         "sentence": r"search\.commit is for systems that translate whole instances",
         "document": r"search\.commit is for systems that translate whole instances",

@@ -54,8 +54,9 @@ def parser() -> Parser:
         help="text: one number a line for each pair of sentences, an empty line between documents, - where a "
         "document could not be scored; jsonl: one JSON object per pair, with its score or with error",
     )
-    # The beam and what else only a search needs are left out: nothing is searched here.
-    add_settings(made, SearchConfig, "search", SEARCH_TITLE, skip={"beam", "min_length", "keep", "n_best"})
+    # What only a search needs is left out: nothing is searched here.
+    of_search = {"beam", "min_length", "keep", "n_best", "abreast", "commit"}
+    add_settings(made, SearchConfig, "search", SEARCH_TITLE, skip=of_search)
     add_model_options(made)
     return made
 

@@ -15,6 +15,7 @@ USUAL_DRAFT_BEAM = 4
 """Of first translations, which other systems read."""
 Number = TypeVar("Number", float, "Tensor")
 INSTANCE_OPTIONS: dict[str, str] = {
+    "abreast": "see their own earlier translations (group, concat that keeps prefixes, hierarchical on the target side)",
     "carry": "translate whole instances sentence for sentence (group)",
     "commit": "translate whole instances sentence for sentence (group)",
     "instance_tokens": "see whole instances (group, document, concat)",
@@ -88,11 +89,6 @@ class SearchConfig:
         if self.commit == "sentence" and self.compatibility != "none":
             raise DocmtError(
                 f"search.commit sentence has no meaning with search.compatibility {self.compatibility}: leave one out"
-            )
-        if self.abreast and self.beam > 1 and self.commit == "document":
-            raise DocmtError(
-                f"search.abreast is for greedy search or search.commit sentence, and search.beam is {self.beam}: "
-                "choose beam 1, or commit sentence as well"
             )
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best}: choose at most the beam of {self.beam}")

@@ -26,6 +26,8 @@ from docmt.text import SpecialTokens
 
 _PASS = 100  # tokens of a full pass that take about as long as one step
 _LOSS = 0.5  # of the time of a search token after token: so much more may be lost before it takes over
+RISK = 0.1
+"""Of the time of translating one after the other: so much may be lost by trying all at once."""
 _ROWS = 60  # rows that make a step take twice as long as one row does
 Kept = Sequence[Mapping[Attention, tuple[Tensor, Tensor]]]
 """Of each member the keys and values [T, H, k] that its attentions had in a pass."""

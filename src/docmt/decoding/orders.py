@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from docmt.data.config import MARKS
+from docmt.decoding.at_once import translate_at_once
 from docmt.decoding.document import Part
 from docmt.decoding.frame import Row, WordIds
 from docmt.decoding.hypothesis import Hypothesis
@@ -25,20 +26,28 @@ def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found
     after the translations of those before them that it has as well."""
     found: Found = {}
     instances = task.instances
-    for turn in task.turns():
-        for batch in task.batches(turn):
-            earlier = [range(int(instances.first[i]), int(instances.own[i])) for i in batch]
+
+    def translate(some: Task, numbers: Sequence[int]) -> None:
+        own, first, last = some.instances.own, some.instances.first, some.instances.last
+        for batch in some.batches(numbers):
+            earlier = [range(int(first[i]), int(own[i])) for i in batch]
             # (Nothing was said where the sentence could not be translated.)
             prefixes = [[task.said.get(task.start + number, [[]])[0] for number in numbers] for numbers in earlier]
-            ranks = _search(task, batch, prefixes)
+            ranks = _search(some, batch, prefixes)
             for i, before, hypotheses in zip(batch, earlier, ranks, strict=True):
-                document, first, last = task.place(int(instances.own[i]), int(instances.last[i]))
-                own = [
-                    hypothesis.after(len(before), alone=task.config.compatibility == "rfa") for hypothesis in hypotheses
-                ]
-                found[document, first] = [Part(document, first, last, hypothesis) for hypothesis in own]
-                task.remember(int(instances.own[i]), [hypothesis.sentences for hypothesis in own])
-            on_sentences(int((instances.last[batch] - instances.own[batch]).sum()))
+                document, begin, end = task.place(int(own[i]), int(last[i]))
+                kept = [each.after(len(before), alone=task.config.compatibility == "rfa") for each in hypotheses]
+                found[document, begin] = [Part(document, begin, end, hypothesis) for hypothesis in kept]
+                task.remember(int(own[i]), [hypothesis.sentences for hypothesis in kept])
+
+    def count(numbers: Sequence[int]) -> None:
+        on_sentences(int((instances.last[numbers] - instances.own[numbers]).sum()))
+
+    waiting = translate_at_once(task, translate, count) if task.config.abreast else list(range(len(instances)))
+    for turn in task.turns(waiting):
+        for batch in task.batches(turn):
+            translate(task, batch)
+            count(batch)
     return found
 
 

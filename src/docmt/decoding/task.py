@@ -98,15 +98,15 @@ class Task:
         lengths: list[int] = instance_lengths(self.instances, self.words.lengths, draft_lengths=drafted).tolist()
         return lengths
 
-    def turns(self) -> list[list[int]]:
-        """The instances in an order in which each comes after all that it sees the translation of; those of a turn go
-        together."""
+    def turns(self, chosen: Sequence[int]) -> list[list[int]]:
+        """These instances (rising, to the end of each document) in an order in which each comes after all that it sees
+        the translation of; those of a turn go together."""
         if (self.instances.own == self.instances.first).all():
-            return [list(range(len(self.instances)))]
-        documents = self.instances.document  # in rising order
+            return [list(chosen)] if len(chosen) else []
+        documents = self.instances.document[chosen]  # in rising order
         places = np.arange(len(documents)) - np.searchsorted(documents, documents)
         turns: list[list[int]] = [[] for _ in range(int(places.max(initial=-1)) + 1)]
-        for number, place in enumerate(places.tolist()):
+        for number, place in zip(chosen, places.tolist(), strict=True):
             turns[place].append(number)
         return turns
 
@@ -202,11 +202,13 @@ def instance_limit(model: Model, config: SearchConfig) -> int:
     return config.instance_tokens or min(own.config.instance_tokens for own in members_of(model))
 
 
-def instance_options(system: System) -> set[str]:
-    """Those of INSTANCE_OPTIONS that this system has."""
+def instance_options(system: System, keep: str = "auto") -> set[str]:
+    """Those of INSTANCE_OPTIONS that this system has; keep: as `search.keep` asks for it."""
     carries = system.order == "documents" and system.rules == "frame"
+    waits = system.orders.get(keep, system.order) == "in turn"
     sees = system.order != "sentences" and not system.needs().shown
     has = {
+        "abreast": carries or waits,
         "carry": carries,
         "commit": carries and not system.linear,
         "instance_tokens": sees,
@@ -217,12 +219,23 @@ def instance_options(system: System) -> set[str]:
 
 def check_instances(model: ModelConfig, search: SearchConfig) -> None:
     """Raises DocmtError for INSTANCE_OPTIONS that a model has not."""
-    has = instance_options(model.chosen)
+    has = instance_options(model.chosen, search.keep)
     for name in asked_options(search):
         if name not in has:
             raise DocmtError(
                 f"search.{name} is for systems that {INSTANCE_OPTIONS[name]}, not for this {model.system} model: leave "
                 "it out"
+            )
+    if search.abreast and "carry" in has and not search.carry:
+        if "commit" not in has:
+            raise DocmtError(
+                f"search.abreast is only for search.carry with this {model.system} model, whose attention over the "
+                "document is linear: leave it out"
+            )
+        if search.beam > 1 and search.commit == "document":
+            raise DocmtError(
+                f"search.abreast is for greedy search, search.commit sentence or search.carry with this {model.system} "
+                f"model, and search.beam is {search.beam}: choose beam 1, or add one of the others"
             )
     limit = None if model.restarts else model.position_limit
     if limit is not None and search.instance_tokens > limit + 1:

@@ -1,0 +1,124 @@
+"""Instances that are translated at the same time say what they say one after the other."""
+
+import pytest
+import torch
+
+from docmt.decoding import SearchConfig, at_once, orders, translate_documents
+from docmt.decoding.ensemble import Ensemble
+from docmt.errors import DocmtError
+from docmt.model.systems import Concat, Group, Hierarchical
+from docmt.text import SpecialTokens
+from test_abreast import VOCABULARY, build, documents, same
+
+SYSTEMS = {
+    "windows after their translations": ({"system": "concat", "concat": Concat(keep="prefix")}, {}),
+    "windows chosen by the search": ({"system": "concat", "concat": Concat(sentences=3)}, {"keep": "prefix"}),
+    "with linear attention": ({"system": "concat", "concat": Concat(keep="prefix", attention="linear")}, {}),
+    "what was said before": ({"system": "hierarchical", "hierarchical": Hierarchical(side="decoder", sentences=2)}, {}),
+    "on both sides": ({"system": "hierarchical", "hierarchical": Hierarchical(side="both", sentences=2)}, {}),
+    "sentences that are carried": ({"system": "group"}, {"carry": 2, "instance_tokens": 30}),
+    "linear attention with carry": ({"group": Group(global_attention="linear")}, {"carry": 1, "instance_tokens": 25}),
+}
+SEARCHES = [{"beam": 1}, {"beam": 3}, {"beam": 2, "n_best": 2}, {"beam": 2, "batch_tokens": 40}]
+
+
+def opened(model):
+    """The same where what begins closed lets others through."""
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for weights in model.parameters():
+            if not weights.any():
+                weights.normal_(std=0.5)
+    return model
+
+
+def both(model, given, **settings):
+    """Every rank of every document, at once and one after the other."""
+    configs = [SearchConfig(abreast=abreast, **settings) for abreast in (True, False)]
+    return [translate_documents(model, given, SpecialTokens(VOCABULARY), config) for config in configs]
+
+
+@pytest.fixture
+def rounds(monkeypatch):
+    """How many instances each round of each search at once translated."""
+    found, real = [], orders.translate_at_once
+
+    def recorded(task, translate, count):
+        sizes = []
+
+        def noted(some, numbers):
+            sizes.append(len(numbers))
+            translate(some, numbers)
+
+        left = real(task, noted, count)
+        found.append((sizes, len(left)))
+        return left
+
+    monkeypatch.setattr(orders, "translate_at_once", recorded)
+    return found
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("risk", [100.0, 1.0])
+def test_the_same_for_every_rank(system, search, risk, rounds, monkeypatch):
+    settings, also = SYSTEMS[system]
+    monkeypatch.setattr(at_once, "RISK", risk)
+    for seed in range(3):
+        for ours, theirs in zip(*both(opened(build(seed, **settings)), documents(seed), **search, **also), strict=True):
+            same(ours, theirs)
+    if risk == 100.0:
+        assert all(left == 0 for _, left in rounds)
+        assert max(len(sizes) for sizes, _ in rounds) > 2, "no draft ever changed"
+
+
+def test_some_are_left_where_too_little_stays(rounds, monkeypatch):
+    """Found one after the other from where it stopped, and everything counted once."""
+    monkeypatch.setattr(at_once, "RISK", 0.25)
+    settings, also = SYSTEMS["what was said before"]
+    given, counted = documents(3, sentences=12), []
+    config = SearchConfig(beam=2, abreast=True, **also)
+    translate_documents(opened(build(3, **settings)), given, SpecialTokens(VOCABULARY), config, counted.append)
+    assert sum(counted) == sum(map(len, given))
+    ((sizes, left),) = rounds
+    assert len(sizes) > 1
+    assert 0 < left < sum(map(len, given))
+
+
+def test_nothing_is_risked_where_it_cannot_gain(rounds):
+    """Short documents side by side have rows enough."""
+    settings, also = SYSTEMS["windows after their translations"]
+    given = documents(1, count=60, sentences=2)
+    same_as(both(build(1, **settings), given, beam=5, **also))
+    assert rounds == [([], sum(map(len, given)))]
+
+
+def same_as(pair):
+    for ours, theirs in zip(*pair, strict=True):
+        same(ours, theirs)
+
+
+def test_an_ensemble_and_empty_sentences(rounds, monkeypatch):
+    monkeypatch.setattr(at_once, "RISK", 100.0)
+    settings, also = SYSTEMS["windows after their translations"]
+    members = Ensemble([opened(build(seed, **settings)) for seed in range(2)])
+    same_as(both(members, [*documents(2), [[], [7], [], [8, 9], []], []], beam=2, **also))
+    assert rounds
+
+
+@pytest.mark.parametrize(
+    ("settings", "search", "sentence"),
+    [
+        ({"system": "sentence"}, {"beam": 1}, "search.abreast is for systems that see their own earlier translations"),
+        ({"system": "concat"}, {"beam": 1}, "not for this concat model: leave it out"),
+        ({"system": "document"}, {"beam": 1}, "not for this document model: leave it out"),
+        ({"system": "group"}, {"beam": 2}, "choose beam 1, or add one of the others"),
+        ({"group": Group(global_attention="linear")}, {"beam": 1}, "only for search.carry with this group model"),
+    ],
+    ids=str,
+)
+def test_what_it_is_not_for_is_refused(settings, search, sentence):
+    from docmt.decoding.task import check_instances
+
+    with pytest.raises(DocmtError, match=sentence):
+        check_instances(build(1, **settings).config, SearchConfig(abreast=True, **search))
