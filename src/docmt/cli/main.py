@@ -15,6 +15,7 @@ COMMANDS = {
     "prepare": "corpus -> tokenizer and prepared store",
     "draft": "model -> first translations in a prepared store, for systems that read them",
     "train": "prepared store -> run directory with a model",
+    "candidates": "store -> target tokens that a model looks at for each source token, to translate faster",
     "translate": "text files -> translated text files",
     "score": "log-probability of given translations",
     "evaluate": "s-BLEU, d-BLEU and chrF of translations or of a model",

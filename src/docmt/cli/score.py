@@ -55,7 +55,9 @@ def parser() -> Parser:
         "document could not be scored; jsonl: one JSON object per pair, with its score or with error",
     )
     # The beam and what else only a search needs are left out: nothing is searched here.
-    add_settings(made, SearchConfig, "search", SEARCH_TITLE, skip={"beam", "min_length", "keep", "n_best"})
+    add_settings(
+        made, SearchConfig, "search", SEARCH_TITLE, skip={"beam", "min_length", "keep", "n_best", "candidates"}
+    )
     add_model_options(made)
     return made
 
