@@ -80,6 +80,7 @@ OTHER_VALUES = {
     **{"search.max_length_ratio": 2, "search.max_length_extra": 5, "search.min_length": 2, "search.temperature": 2},
     **{"search.compatibility": "gtransformer", "search.batch_tokens": 64, "search.carry": 2},
     **{"search.instance_tokens": 64, "search.abreast": True, "search.keep": "prefix", "search.commit": "sentence"},
+    "search.candidates": 8,
     **{"device": "cpu", "precision": "bfloat16"},
     **{"candidates.normalization": "mean", "candidates.sentences": "deciding", "json": "a", "markdown": "b"},
 }

@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
     if "dev" not in store.splits:
         return 0
     split, model = store.split("dev"), load_model_config(options.model)
-    rows, row = rows_of(split, model), "sentence" if model.chosen.order == "sentences" else "instance"
+    rows, row = rows_of(split, model), "a sentence" if model.chosen.order == "sentences" else "an instance"
     print(f"--search.candidates  candidates of {row} (of {table.size:,})  tokens of dev among them")
     for count in dict.fromkeys([*_shown(options.per_token), options.per_token]):
         found = coverage(split, rows, table, count)

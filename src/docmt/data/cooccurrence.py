@@ -22,7 +22,7 @@ ROUNDS = 3
 _KEPT = 512  # target words of a source word that go into the next round
 _BLOCK = 1 << 15  # sentences that are sorted at once
 Ids = NDArray[np.int64]
-Floats = NDArray[np.floating[Any]]
+Numbers = NDArray[Any]
 
 
 class Cooccurrence(NamedTuple):
@@ -90,7 +90,7 @@ def _share(source: _Words, target: _Words, sentences: int, sizes: tuple[int, int
     lengths = np.diff(starts)
     # [N] what all source words of its sentence ask for together; at first all ask alike for everything.
     asked = np.bincount(source.sentences, minlength=sentences)[target.sentences].astype(np.float32)
-    found: dict[int, tuple[Ids, Floats]] = {}
+    found: dict[int, tuple[Ids, Numbers]] = {}
     with progress("counting (words)", ROUNDS * len(holding)) as bar:
         for _ in range(ROUNDS):
             asked_next = np.zeros_like(asked)
@@ -111,14 +111,14 @@ def _share(source: _Words, target: _Words, sentences: int, sizes: tuple[int, int
     return best
 
 
-def _dense(ids: Ids, values: Floats, size: int) -> Floats:
+def _dense(ids: Ids, values: Numbers, size: int) -> Numbers:
     """[size] the values at their ids, 0 elsewhere."""
     made = np.zeros(size)
     made[ids] = values
     return made
 
 
-def _sums(words: Tokens, weights: Floats, size: int) -> tuple[Ids, Floats]:
+def _sums(words: Tokens, weights: Numbers, size: int) -> tuple[Ids, Numbers]:
     """The words whose weights have a sum above 0, rising, and these sums."""
     if len(words) < size // 8:
         ids, place = np.unique(words, return_inverse=True)

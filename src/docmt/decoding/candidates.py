@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from docmt.data import ParallelStore, PreparedStore, cut
 from docmt.data.cooccurrence import count_together
@@ -53,19 +54,15 @@ def load_candidates(directory: Path, tokenizer: Tokenizer) -> CandidateTable:
         )
     check_regular(path)
     found, size = read_tensors(path), tokenizer.vocabulary_size
-    tables = [found.get(name) for name in ("best", "always")]
-    for rank, table in zip((2, 1), tables, strict=True):
-        if table is None or table.dim() != rank or table.dtype != torch.int32 or not _within(table, size):
-            raise DocmtError(f"{path} holds no candidates of this vocabulary: run `docmt candidates` again")
-    best, always = tables
-    assert best is not None and always is not None
-    if len(best) != tokenizer.source_vocabulary_size:
+    best, always = (found.get(name, torch.empty(0)) for name in ("best", "always"))
+    is_table = (best.dim(), always.dim(), len(best)) == (2, 1, tokenizer.source_vocabulary_size)
+    if not is_table or not all(_are_ids(ids, size) for ids in (best, always)):
         raise DocmtError(f"{path} holds no candidates of this vocabulary: run `docmt candidates` again")
     return CandidateTable(best, always, size)
 
 
-def _within(table: torch.Tensor, size: int) -> bool:
-    return not table.numel() or (int(table.min()) >= 0 and int(table.max()) < size)
+def _are_ids(found: Tensor, size: int) -> bool:
+    return found.dtype == torch.int32 and bool(((found >= 0) & (found < size)).all())
 
 
 def make_candidates(
