@@ -122,6 +122,8 @@ def test_every_option_has_an_effect_or_is_refused(generative, run, suite, asked,
     if generative:
         taken.remove("search.keep")
         assert "search.keep is for systems that translate windows (concat)" in outcomes.pop("search.keep").err
+        taken.remove("search.candidates")
+        assert "has no candidates" in outcomes.pop("search.candidates").err
     assert {own.status for own in outcomes.values()} == {2}
     assert {name for name, own in outcomes.items() if own.err.endswith(" asked\n")} == taken
     refused = [own.err for name, own in outcomes.items() if name not in taken]
