@@ -73,7 +73,7 @@ def test_what_is_refused(model, store, corpus, tmp_path, monkeypatch):
     fails("candidates", model, message="--store is missing")
     fails("candidates", model, "--store", "nowhere", message="nowhere is not a prepared store")
     fails("candidates", "nowhere", "--store", store, message="there is no directory nowhere")
-    for option, value in (("per_token", 0), ("frequent", -1), ("sentences", 0)):
+    for option, value in (("per_token", 0), ("frequent", 0), ("sentences", 0)):
         fails("candidates", model, "--store", store, f"--{option}", value, message=f"--{option} is {value}: choose a")
     fails("score", model, "a", "b", "--search.candidates", 8, message="unknown option --search.candidates")
     fails(
@@ -102,6 +102,7 @@ def test_damaged_tables(model, store, corpus):
         {**table, "best": table["best"] - 401},
         {**table, "always": table["always"].float()},
         {**table, "always": table["always"][None]},
+        {**table, "always": table["always"][:0]},
     )
     for tensors in wrong:
         save_file(tensors, model / FILE)

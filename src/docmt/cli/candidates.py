@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     """Writes candidates, and prints what they cover."""
     options = parse(parser(), arguments)
     check_number("--per_token", options.per_token, (1, 10_000))
-    check_number("--frequent", options.frequent, (0, 100_000))
+    check_number("--frequent", options.frequent, (1, 100_000))
     check_number("--sentences", options.sentences, (1, 10**9))
     store = PreparedStore.open(options.store)
     from docmt.decoding.candidates import coverage, make_candidates, rows_of  # torch takes a while to load

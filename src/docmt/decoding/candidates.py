@@ -55,7 +55,7 @@ def load_candidates(directory: Path, tokenizer: Tokenizer) -> CandidateTable:
     check_regular(path)
     found, size = read_tensors(path), tokenizer.vocabulary_size
     best, always = (found.get(name, torch.empty(0)) for name in ("best", "always"))
-    is_table = (best.dim(), always.dim(), len(best)) == (2, 1, tokenizer.source_vocabulary_size)
+    is_table = (best.dim(), always.dim(), len(best)) == (2, 1, tokenizer.source_vocabulary_size) and len(always)
     if not is_table or not all(_are_ids(ids, size) for ids in (best, always)):
         raise DocmtError(f"{path} holds no candidates of this vocabulary: run `docmt candidates` again")
     return CandidateTable(best, always, size)

@@ -71,7 +71,7 @@ class SearchConfig:
     those before them, until none would. It finds what is found one sentence after the other, but for near ties, which
     takes over where too little stays"""
     candidates: int = ranged(0, 0, 10_000)
-    """above 0: instead of the whole vocabulary only candidates are looked at, so many for each source token of an
+    """not 0: instead of the whole vocabulary only candidates are looked at, so many for each source token of an
     instance (or of a sentence, in systems that search for sentences one by one), at most those that `docmt candidates`
     has put beside the model, and the most frequent tokens. Faster and less exact: what is no candidate cannot be said,
     and log-probabilities are those among the candidates. An ensemble has the candidates of its first model"""

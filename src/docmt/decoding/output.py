@@ -34,11 +34,16 @@ class Output:
             return
         numbers = {key: number for number, key in enumerate(different)}
         self.set_of = torch.tensor([numbers[id(own)] for own in candidates], device=device)  # [D]
-        ids = torch.cat(list(different.values())).unique()
+        chosen = torch.zeros(self.size, dtype=torch.bool)
+        chosen[torch.cat(list(different.values()))] = True
+        ids = chosen.nonzero().flatten()
         self.ids, self.size = ids.to(device), len(ids)
         self.projections = [selected_head(member, self.ids) for member in members]
         if len(different) > 1:
-            self.outside = torch.stack([~torch.isin(ids, own) for own in different.values()]).to(device)
+            outside = torch.ones(len(different), self.size, dtype=torch.bool)
+            for number, own in enumerate(different.values()):
+                outside[number, torch.searchsorted(ids, own)] = False
+            self.outside = outside.to(device)
 
     def of(self, rows: Sequence[int]) -> Output:
         """The same for a search over other rows, each with the candidates of one of these."""
