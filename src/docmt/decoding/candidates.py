@@ -18,7 +18,7 @@ from docmt.errors import DocmtError
 from docmt.files import atomic_path, check_regular
 from docmt.model import ModelConfig
 from docmt.model.candidates import CandidateTable
-from docmt.model_directory import differ, find_model, load_languages, load_model_tokenizer
+from docmt.model_directory import differ, find_model, load_languages, load_model_tokenizer, tell_if_unfinished
 from docmt.text import Tokenizer
 from docmt.weights import read_tensors, save_tensors
 
@@ -73,7 +73,9 @@ def make_candidates(
     per_token: target words for each source word; frequent: how many are always candidates; sentences: how many pairs
     are counted at most. Raises DocmtError for a store of other words or languages, and for a table that is there.
     """
-    path, tokenizer = find_model(model) / CANDIDATES_FILE, load_model_tokenizer(model)
+    found, tokenizer = find_model(model), load_model_tokenizer(model)
+    path = found / CANDIDATES_FILE
+    tell_if_unfinished(model, found)
     _check_fits(store, model, tokenizer)
     if path.exists() and not overwrite:
         raise DocmtError(f"{path} is there already: add --overwrite to replace it")
