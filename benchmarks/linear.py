@@ -18,6 +18,7 @@ from benchmarks.sentences import parallel_lengths
 from docmt.allocator import keep_freed_memory
 from docmt.decoding.caches import DocumentSelfCache
 from docmt.decoding.frame import Row
+from docmt.decoding.output import Output
 from docmt.decoding.step import Steps
 from docmt.model import ModelConfig, Packed, Spans, TranslationModel
 from docmt.model.reading import Reading
@@ -145,6 +146,7 @@ def _decoding(settings: Settings, model: TranslationModel, tokens: int) -> Calla
     sentences, words = len(reading.source.sentences), reading.source.tokens[:1]
     model.eval()
     steps = Steps(model, model.memories(reading), [Row(range(sentences), [0] * sentences)], beams=1)
+    output, row = Output(model), torch.zeros(1, dtype=torch.int64)
     for cache in steps.views[0].caches:
         if isinstance(cache, DocumentSelfCache):
             _fill(cache, tokens)
@@ -153,7 +155,7 @@ def _decoding(settings: Settings, model: TranslationModel, tokens: int) -> Calla
     def work() -> int:
         for step in range(settings.steps):
             states = steps.read(words, torch.tensor([step % 23]), tokens + step, torch.tensor([sentences - 1]))
-            steps.logits(states, 1.0)
+            output.logits(states, 1.0, row)
         return settings.steps
 
     return work

@@ -80,6 +80,7 @@ OTHER_VALUES = {
     **{"search.max_length_ratio": 2, "search.max_length_extra": 5, "search.min_length": 2, "search.temperature": 2},
     **{"search.compatibility": "gtransformer", "search.batch_tokens": 64, "search.carry": 2},
     **{"search.instance_tokens": 64, "search.abreast": True, "search.keep": "prefix", "search.commit": "sentence"},
+    "search.candidates": 8,
     **{"device": "cpu", "precision": "bfloat16"},
     **{"candidates.normalization": "mean", "candidates.sentences": "deciding", "json": "a", "markdown": "b"},
 }
@@ -121,6 +122,8 @@ def test_every_option_has_an_effect_or_is_refused(generative, run, suite, asked,
     if generative:
         taken.remove("search.keep")
         assert "search.keep is for systems that translate windows (concat)" in outcomes.pop("search.keep").err
+        taken.remove("search.candidates")
+        assert "has no candidates" in outcomes.pop("search.candidates").err
     assert {own.status for own in outcomes.values()} == {2}
     assert {name for name, own in outcomes.items() if own.err.endswith(" asked\n")} == taken
     refused = [own.err for name, own in outcomes.items() if name not in taken]

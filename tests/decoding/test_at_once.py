@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from test_abreast import VOCABULARY, build, documents, same
 
 from docmt.decoding import SearchConfig, at_once, orders, translate_documents
 from docmt.decoding.ensemble import Ensemble
 from docmt.errors import DocmtError
 from docmt.model.systems import Concat, Group, Hierarchical
 from docmt.text import SpecialTokens
-from test_abreast import VOCABULARY, build, documents, same
 
 SYSTEMS = {
     "windows after their translations": ({"system": "concat", "concat": Concat(keep="prefix")}, {}),

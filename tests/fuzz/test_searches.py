@@ -6,7 +6,7 @@ import math
 import typing
 
 import pytest
-from commands import QUICK
+from commands import QUICK, call
 from harness import keeps_to_the_contract
 
 from docmt.decoding import SearchConfig
@@ -34,17 +34,21 @@ def random_options(chance):
     return {**options, "max_length_extra": options.get("max_length_extra", 3)}
 
 
-def test_scores_are_numbers(cases, run, tmp_path):
+def test_scores_are_numbers(cases, run, store, copy, tmp_path):
     source, target = tmp_path / "a.txt", tmp_path / "b.txt"
     source.write_text("She sees the dog.\nIt is cheap.\n\nA\n")
     target.write_text("Sie sieht den Hund.\nEr ist billig.\n\nA\n")
+    model = copy(run / "model")
+    assert call("candidates", model, "--store", store, "--per_token=2", "--frequent=1").status == 0
     done = 0
     for chance in cases(60, "searches"):
         options = random_options(chance)
-        flags = [f"--search.{name}={value}" for name, value in options.items()]
         command = chance.choice(
-            [["translate", run, source], ["translate", run, source], ["score", run, source, target]]
+            [["translate", model, source], ["translate", model, source], ["score", model, source, target]]
         )
+        if command[0] == "score":
+            options.pop("candidates", None)
+        flags = [f"--search.{name}={value}" for name, value in options.items()]
         outcome = keeps_to_the_contract(*command, "--format=jsonl", *flags)
         rows = [json.loads(line, parse_constant=pytest.fail) for line in outcome.out.split("\n")[:-1]]
         assert all(math.isfinite(row["score"]) for row in rows), options

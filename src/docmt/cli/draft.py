@@ -50,7 +50,7 @@ def parser() -> Parser:
         metavar="DIRECTORY",
         help="where these models are trained (default: beside MODEL, in MODEL-jackknife); finished ones are used",
     )
-    add_settings(made, SearchConfig, "search", SEARCH_TITLE, skip={"n_best"})
+    add_settings(made, SearchConfig, "search", SEARCH_TITLE, skip={"n_best", "candidates"})
     made.set_defaults({"search.beam": USUAL_DRAFT_BEAM})
     add_model_options(made)
     return made

@@ -80,7 +80,9 @@ def parser() -> Parser:
         "--dry_run", action="store_true", help="show the runs and which are done, resumable or missing, and exit"
     )
     add_settings(made, MetricConfig, "metrics", "how text becomes scores")
-    add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, to translate the test split", skip={"n_best"})
+    add_settings(
+        made, SearchConfig, "search", f"{SEARCH_TITLE}, to translate the test split", skip={"n_best", "candidates"}
+    )
     add_settings(made, TrainConfig, None, "settings of all runs, instead of those of their recipes", skip=PLANNED)
     return made
 

@@ -20,7 +20,7 @@ from docmt.decoding.config import SearchConfig
 from docmt.decoding.drafts import Drafts, cost_of, has_pasts
 from docmt.decoding.ensemble import Memories, Model, members_of
 from docmt.decoding.frame import Frame, Progress, Row
-from docmt.decoding.step import Steps, likeliest, next_logits, normalizers
+from docmt.decoding.step import Steps, likeliest, normalizers
 from docmt.model.spans import Spans
 from docmt.text import SpecialTokens
 
@@ -119,13 +119,14 @@ class Abreast(Drafts):
         for part in torch.arange(len(unit), device=self.device).split(_CHUNK):
             own = progress.select(part)
             forced = self.rules.forced(own, unit[part], 0)
-            logits = next_logits(self.members, [each[part] for each in states], self.config.temperature)
+            logits = self.output.logits([each[part] for each in states], self.config.temperature, unit[part])
             normalizer = normalizers(logits)[:, 0]
             self.rules.restrict(logits, own, unit[part])
-            best, token = (x[:, 0] for x in likeliest(logits, 1))
-            worth = best if labels is None else logits.gather(1, labels[part, None])[:, 0]
+            best, place = (x[:, 0] for x in likeliest(logits, 1))
+            worth = best if labels is None else logits.gather(1, self.output.places(labels[part, None]))[:, 0]
             free = forced < 0
-            found.append((torch.where(free, token, forced), torch.where(free, worth - normalizer, 0.0), ~free))
+            token = torch.where(free, self.output.tokens(place), forced)
+            found.append((token, torch.where(free, worth - normalizer, 0.0), ~free))
         tokens, scores, fixed = (torch.cat(column) for column in zip(*found, strict=True))
         return tokens, scores, fixed
 

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from docmt.decoding.abreast_caches import Past
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.ensemble import Memories, Model, members_of
+from docmt.decoding.ensemble import Memories, Model
 from docmt.decoding.frame import Progress, Row
 from docmt.decoding.hypothesis import Hypothesis, not_numbers
+from docmt.decoding.output import Output
 from docmt.decoding.rules import marks_of, rules_of
 from docmt.decoding.step import Steps, likeliest, normalizers
 from docmt.text import SpecialTokens
@@ -35,12 +36,13 @@ class Beams:
         config: SearchConfig,
         pasts: Sequence[Past] | None = None,
         begins: Sequence[int] = (),
+        output: Output | None = None,
     ) -> None:
         """pasts: of rows of a sentence each, what each member sees of the sentences before (B rows a sentence); begins:
-        then for each sentence how many tokens are before it."""
+        then for each sentence how many tokens are before it; output: what the rows may say, if not what is in them."""
         device = model.device
         self.specials, self.marks, self.config = specials, marks_of(model, specials), config
-        self.vocabulary_size = members_of(model)[0].config.vocabulary_size
+        self.output = output or Output(model, [row.candidates for row in rows])
         self.decoder = Steps(model, memories, rows, config.beam, pasts)
         self.begins = torch.tensor(begins or [0] * len(rows), device=device).repeat_interleave(config.beam)  # [R]
         self.rules = rules_of(model, config)(rows, config, self.marks, device)
@@ -127,17 +129,18 @@ class Beams:
         forced_token = self.rules.forced(progress, document, step)
         forced = forced_token >= 0
         # A single beam needs no second candidate: when its best one ends the document, the search is over.
-        count = min(2 * self.config.beam if self.config.beam > 1 else 1, self.vocabulary_size)
+        count = min(2 * self.config.beam if self.config.beam > 1 else 1, self.output.size)
         scores = torch.full((len(forced), count), -torch.inf, device=forced.device)
         tokens = torch.full_like(scores, self.specials.pad, dtype=torch.int64)
         scores[:, 0] = 0.0
         tokens[:, 0] = forced_token
         free = (~forced).nonzero().flatten()
         if len(free):  # forced rows need no projection to the vocabulary
-            logits = self.decoder.logits([own[free] for own in states], self.config.temperature)
+            logits = self.output.logits([own[free] for own in states], self.config.temperature, document[free])
             normalizer = normalizers(logits)
             self.rules.restrict(logits, progress.select(free), document[free])
-            values, tokens[free] = likeliest(logits, count)
+            values, places = likeliest(logits, count)
+            tokens[free] = self.output.tokens(places)
             scores[free] = values - normalizer
         return scores, tokens, forced
 
@@ -204,6 +207,7 @@ class Beams:
         self.said, self.worth, self.total = self.said[rows], self.worth[rows], self.total[documents]
         self.counts, self.numbers = self.counts[documents], self.numbers[documents]
         self.rules.keep(documents)
+        self.output.keep(documents)
         self.decoder.keep(rows, documents)
 
 

@@ -83,7 +83,8 @@ class Committed(Drafts):
                 pasts = self.pasts(kept, target, rows, [0] * len(rows))
                 begins = pasts[0].limit[:: self.config.beam].tolist()
             units = [self.units[number] for number in group]
-            beams = Beams(self.model, self.memories, units, self.specials, self.config, pasts, begins)
+            output = self.output.of(group)
+            beams = Beams(self.model, self.memories, units, self.specials, self.config, pasts, begins, output)
             while beams.documents:
                 self.work.steps += 1
                 self.work.cost += cost_of(len(beams.documents) * self.config.beam)

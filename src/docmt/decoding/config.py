@@ -15,7 +15,7 @@ USUAL_DRAFT_BEAM = 4
 """Of first translations, which other systems read."""
 Number = TypeVar("Number", float, "Tensor")
 INSTANCE_OPTIONS: dict[str, str] = {
-    "abreast": "see their own earlier translations (group, concat that keeps prefixes, hierarchical on the target side)",
+    "abreast": "see their own earlier translations (group, concat with prefixes, hierarchical at the target)",
     "carry": "translate whole instances sentence for sentence (group)",
     "commit": "translate whole instances sentence for sentence (group)",
     "instance_tokens": "see whole instances (group, document, concat)",
@@ -71,6 +71,11 @@ class SearchConfig:
     decode the sentences of an instance at the same time, and those again whose translation would be another after
     those before them, until none would. It finds what is found one sentence after the other, but for near ties, which
     takes over where too little stays"""
+    candidates: int = ranged(0, 0, 10_000)
+    """not 0: instead of the whole vocabulary only candidates are looked at, so many for each source token of an
+    instance (or of a sentence, in systems that search for sentences one by one), at most those that `docmt candidates`
+    has put beside the model, and the most frequent tokens. Faster and less exact: what is no candidate cannot be said,
+    and log-probabilities are those among the candidates. An ensemble has the candidates of its first model"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each part that is searched (instance, window or sentence), in the order of the search,
     which is that of its scores normalised by length, `rank_score` (at most beam)"""
@@ -89,6 +94,11 @@ class SearchConfig:
         if self.commit == "sentence" and self.compatibility != "none":
             raise DocmtError(
                 f"search.commit sentence has no meaning with search.compatibility {self.compatibility}: leave one out"
+            )
+        if self.candidates and self.compatibility != "none":
+            raise DocmtError(
+                f"search.candidates is not for search.compatibility {self.compatibility}, which agrees with a search "
+                "over the whole vocabulary: leave one out"
             )
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best}: choose at most the beam of {self.beam}")
@@ -123,8 +133,9 @@ class SearchConfig:
 def search_facts(search: SearchConfig) -> dict[str, Any]:
     """The settings of the search, of which what is done together does not count."""
     facts = {name: value for name, value in asdict(search).items() if name not in ("batch_tokens", "abreast")}
-    if search.commit == SearchConfig.commit:  # which earlier versions did not know
-        del facts["commit"]
+    for name in ("commit", "candidates"):  # which earlier versions did not know
+        if facts[name] == getattr(SearchConfig, name):
+            del facts[name]
     return facts
 
 

@@ -17,6 +17,7 @@ from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Memories, Model, members_of, of_members
 from docmt.decoding.frame import Row
 from docmt.decoding.hypothesis import Hypothesis, not_numbers
+from docmt.decoding.output import Output
 from docmt.decoding.rules import marks_of
 from docmt.model import Packed, TranslationModel, pack
 from docmt.model.attention import Attention
@@ -102,6 +103,7 @@ class Drafts:
             for own, words in zip(self.sentences[first:], row.prefix, strict=False):
                 own.words, own.final, own.given = [*words, eos], True, True
         self.units = [Row([own.source], [length]) for own, length in zip(self.sentences, lengths, strict=True)]
+        self.output = Output(model, [rows[own.row].candidates for own in self.sentences])  # of the units
         # As long as a search token after token would take: the longest of the documents, by its source.
         self.usual = max(sum(row.lengths) + 2 * len(row.lengths) for row in rows)
 

@@ -19,6 +19,8 @@ from docmt.decoding.config import SearchConfig
 from docmt.decoding.marks import Marks
 
 WordIds = Sequence[Sequence[int]]  # a document: its sentences' token ids without marks
+# Of the two last tokens, counted from the end: logits may be those of some tokens alone, with marks at the same ends.
+_EOD, _MASK = -2, -1
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Row:
     """words of each, marks not counted"""
     prefix: WordIds = ()
     """translations of the first of them, which are forced"""
+    candidates: Tensor | None = None
+    """[C] ids that it may say, rising (`CandidateTable.of`); None: all"""
 
 
 @dataclass
@@ -76,9 +80,9 @@ class Frame:
             self.limits[i, : len(limits)] = torch.tensor(limits)
         self.prefixes = prefixes_of(rows, marks, device)  # [D, P], -1 where nothing is forced
         specials = self.specials
-        never = [specials.bos, specials.pad, specials.eos, specials.eod]  # but for the mark that closes the sentence
+        never = [specials.bos, specials.pad, specials.eos, _EOD]  # but for the mark that closes the sentence
         if not config.as_published:
-            never += [specials.unk, specials.mask]
+            never += [specials.unk, _MASK]
         self.never = torch.tensor(never, device=device)
 
     @staticmethod
@@ -122,7 +126,7 @@ class Frame:
         return forced
 
     def restrict(self, logits: Tensor, progress: Progress, document: Tensor) -> None:
-        """Sets what may not follow to minus infinity, in place; logits [R, V]."""
+        """Sets what may not follow to minus infinity, in place; logits [R, V] or (`Output`) [R, C]."""
         closing = self._closing(progress, document)[:, None]
         worth = logits.gather(1, closing)
         worth[self._words(progress) < self.config.min_length] = -torch.inf
@@ -170,7 +174,7 @@ class OpenEnd:
         else:
             # The marks of each sentence count as well.
             totals = [sum(config.sentence_limit(length) + 2 for length in row.lengths) for row in rows]
-            never += [specials.unk, specials.mask]
+            never += [specials.unk, _MASK]
         self.limits = torch.tensor(totals, device=device)
         self.never = torch.tensor(never, device=device)
 
@@ -193,13 +197,13 @@ class OpenEnd:
         return torch.full_like(document, -1)
 
     def restrict(self, logits: Tensor, progress: Progress, document: Tensor) -> None:
-        """Sets what may not follow to minus infinity, in place; logits [R, V]."""
+        """Sets what may not follow to minus infinity, in place; logits [R, V] or (`Output`) [R, C]."""
         logits.index_fill_(1, self.never, -torch.inf)
         if self.least:
             too_short = (progress.free < self.least).nonzero().flatten()
-            logits[too_short, self.specials.eod] = -torch.inf
+            logits[too_short, _EOD] = -torch.inf
         full = (progress.free >= self.limits[document]).nonzero().flatten()
-        leave_only(logits, full, self.specials.eod)
+        leave_only(logits, full, _EOD)
 
 
 def leave_only(logits: Tensor, rows: Tensor, tokens: int | Tensor) -> None:

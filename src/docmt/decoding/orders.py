@@ -61,7 +61,11 @@ def _pooled_sentences(task: Task, on_sentences: Callable[[int], object]) -> Foun
         numbers = [n for i in batch for n in range(int(instances.first[i]), int(instances.last[i]))]
         sizes = [(int(lengths[n]) + MARKS, place) for place, n in enumerate(numbers)]
         for places in batches_of(sizes, task.config.batch_tokens):
-            rows = [Row([int(reading.aligned[place])], [int(lengths[numbers[place]])]) for place in places]
+            rows = []
+            for place in places:
+                number = numbers[place]
+                own = task.candidates(number, number + 1)
+                rows.append(Row([int(reading.aligned[place])], [int(lengths[number])], candidates=own))
             ranks = search(task.model, memories, rows, task.specials, task.config)
             for place, hypotheses in zip(places, ranks, strict=True):
                 document, first, last = task.place(numbers[place], numbers[place] + 1)
@@ -90,7 +94,8 @@ def _search(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] | None
     for place, i in enumerate(batch):
         first, last = int(task.instances.first[i]), int(task.instances.last[i])
         numbers = [int(number) for number in reading.aligned[reached : reached + last - first]]
-        rows.append(Row(numbers, task.words.lengths[first:last].tolist(), prefixes[place] if prefixes else ()))
+        own, prefix = task.candidates(first, last), prefixes[place] if prefixes else ()
+        rows.append(Row(numbers, task.words.lengths[first:last].tolist(), prefix, own))
         reached += last - first
     return search(task.model, task.model.memories(reading), rows, task.specials, task.config)
 

@@ -18,7 +18,7 @@ from docmt.decoding.caches import (
     keys_and_values,
     with_something,
 )
-from docmt.decoding.ensemble import Memories, Model, mean_probability, members_of, of_members
+from docmt.decoding.ensemble import Memories, Model, members_of, of_members
 from docmt.decoding.frame import Row
 from docmt.decoding.linear_caches import LinearCrossCache, LinearSelfCache
 from docmt.model.attention import Attention
@@ -69,10 +69,6 @@ class Steps:
             states.append(member.decode(member.embed_step(tokens, positions), view))
         return states
 
-    def logits(self, states: Sequence[Tensor], temperature: float) -> Tensor:
-        """See `next_logits`."""
-        return next_logits(self.members, states, temperature)
-
     def reorder(self, rows: Tensor) -> None:
         """Row i goes on from hypothesis rows[i], one of the same document."""
         for view in self.views:
@@ -87,17 +83,6 @@ class Steps:
         """Goes on with these documents (numbers as of now) and their rows only."""
         for view in self.views:
             view.keep(rows, documents)
-
-
-def next_logits(members: Sequence[TranslationModel], states: Sequence[Tensor], temperature: float) -> Tensor:
-    """[n, V], whose softmax are the probabilities of the next token after states [n, d] of each member.
-
-    Of several members in float32, of one as its product gives them.
-    """
-    logits = [member.project(own) for member, own in zip(members, states, strict=True)]
-    if temperature != 1.0:
-        logits = [own.float() / temperature for own in logits]
-    return logits[0] if len(logits) == 1 else mean_probability([own.float().log_softmax(-1) for own in logits])
 
 
 def normalizers(logits: Tensor) -> Tensor:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from docmt.data import Instances, Words, cut, read_source
 from docmt.data.config import MARKS
@@ -114,6 +116,13 @@ class Task:
         """The source sides of these instances."""
         reading = read_source(self.words, self.instances, batch, self.model.parts.frame, self.drafts)
         return reading.to(self.model.device)
+
+    def candidates(self, first: int, last: int) -> Tensor | None:
+        """[C] the target tokens that go with the source sentences first .. last - 1, rising; None: all tokens."""
+        table = members_of(self.model)[0].candidates
+        if not self.config.candidates or table is None:
+            return None
+        return table.of(torch.from_numpy(self.words.part(first, last).tokens).long(), self.config.candidates)
 
     def place(self, first: int, last: int) -> tuple[int, int, int]:
         """Document, first and last of sentences that are numbered through all documents, numbered in theirs."""

@@ -16,6 +16,7 @@ from docmt.allocator import keep_freed_memory
 from docmt.checksums import checksum_of_file
 from docmt.data.config import MARKS
 from docmt.decoding.alone import each_or_error
+from docmt.decoding.candidates import CANDIDATES_FILE, load_candidates
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis
 from docmt.decoding.drafting import drafter_of
@@ -73,6 +74,8 @@ class Translator:
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
         for member in self.models:
             check_instances(member.config, self.search)
+        if self.search.candidates:
+            self.models[0].candidates = load_candidates(self._paths[0], self.tokenizer)
         self._drafter = drafter_of(self._paths, self._model, self.tokenizer, precision)
         # The languages: codes of those it translates from and to, empty where the model does not say.
         _log.info("%s", self._summary())
@@ -104,7 +107,8 @@ class Translator:
         readers = [path for path, own in zip(self._paths, self.models, strict=True) if own.system.needs().drafts]
         folders += [find_drafter(path) for path in readers[:1]]
         files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
-        return [checksum_of_file(path) for path in files if path.name != CARD_FILE]
+        unread = {CARD_FILE} if self.search.candidates else {CARD_FILE, CANDIDATES_FILE}
+        return [checksum_of_file(path) for path in files if path.name not in unread]
 
     @property
     def device(self) -> torch.device:
