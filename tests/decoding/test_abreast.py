@@ -1,5 +1,6 @@
 """Sentences that are decoded at the same time say what a search token after token says."""
 
+import math
 import random
 
 import pytest
@@ -53,6 +54,7 @@ def documents(seed, count=3, sentences=7, words=8):
 def recorded(kind, monkeypatch):
     """What every search of this kind takes; it never gives up."""
     monkeypatch.setattr(kind, "is_behind", lambda self: False)
+    monkeypatch.setattr(kind, "saved", lambda self: math.inf)
     done, run = [], kind.run
 
     def record(self):
@@ -128,6 +130,27 @@ def test_what_does_not_matter_is_not_done_again(searched):
     model = build(1, group=Group(decoder_layers=0, cross_layers=0))
     same(*both(model, documents(1)))
     assert [work.rounds for work in searched] == [1]
+
+
+@pytest.mark.parametrize("variant", ["positions by sentence", "the document in all layers", *CONVENTIONS])
+def test_what_is_final_stays_where_it_gives_up(variant, monkeypatch):
+    """The rest is found token after token, after any number of rounds with any number of sentences."""
+    settings, stopped = VARIANTS.get(variant), []
+    if settings is None:
+        pytest.skip("not a group model")
+
+    def saved(self):
+        """Worth it or not, by chance."""
+        budget = chance.choice([math.inf, math.inf, 1.2 * max(self.lengths), 0]) + self.spent()
+        stopped.append(sum(own.final for own in self.sentences) if budget == self.spent() else 0)
+        return budget
+
+    monkeypatch.setattr(Abreast, "saved", saved)
+    for seed in range(4):
+        chance = random.Random(seed)
+        same(*both(build(seed, **settings), documents(seed, sentences=12)))
+        same(*both(build(seed, **settings), documents(seed), carry=2, instance_tokens=40))
+    assert any(stopped), "it never gave up after some were final"
 
 
 def test_it_gives_up_where_little_is_kept():

@@ -4,12 +4,14 @@ At first each sentence is decoded as if it were alone. Then a full pass reads th
 whether it would have been chosen after the drafts before it. A sentence goes on from its first token that would not;
 one whose tokens all stay is final as soon as all before it are, and so is the first one that goes on, as what it then
 sees is final. So in every round at least one sentence more of each document is final, and what is found is what a
-search token after token finds: but for near ties, as a full pass rounds otherwise than single steps.
+search token after token finds: but for near ties, as a full pass rounds otherwise than single steps. Only as many
+sentences are begun as may be risked, more where drafts stay; where they do not, the rest of the document is searched
+token after token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -17,7 +19,7 @@ from torch import Tensor
 
 from docmt.decoding.abreast_caches import Past
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.drafts import Drafts, cost_of, has_pasts
+from docmt.decoding.drafts import PASS, Drafts, cost_of, has_pasts
 from docmt.decoding.ensemble import Memories, Model, members_of
 from docmt.decoding.frame import Frame, Progress, Row
 from docmt.decoding.step import Steps, likeliest, normalizers
@@ -35,7 +37,7 @@ def can_decode_abreast(model: Model, rows: Sequence[Row], config: SearchConfig) 
     lengths = [length for row in rows for length in row.lengths]
     if len(lengths) == len(rows) or len(lengths) * max(lengths) > _PADDING * sum(lengths):
         return False
-    return all(has_pasts(member) for member in members_of(model))
+    return all(member.system.order == "documents" and has_pasts(member) for member in members_of(model))
 
 
 class Abreast(Drafts):
@@ -49,26 +51,60 @@ class Abreast(Drafts):
         self.rules = Frame(self.units, config, self.marks, self.device)
 
     def run(self) -> bool:
-        """Decodes; False where it was not worth going on, so that nothing is found."""
-        going = [number for number, own in enumerate(self.sentences) if not own.final]
-        self._step(going, [0] * len(going), self.guessed_starts(), None)
+        """Decodes while that is worth it; False where some sentences are left."""
+        differs: dict[int, tuple[int, int]] = {}
+        if any(own.given for own in self.sentences):
+            self.read_drafts()
         while True:
-            self.work.rounds += 1
-            differs, pasts = self._verify()
-            for first, last in pairwise(self.firsts):
-                changed = next((number for number in range(first, last) if number in differs), last - 1)
-                for own in self.sentences[first : changed + 1]:  # one that goes on from here sees what is final
-                    own.final = True
-            if not differs:
-                return True
-            if self.is_behind():
+            fresh = self._next(differs)
+            if fresh is None:
                 self.work.gave_up = True
                 return False
-            for number, (place, token) in differs.items():
-                self.sentences[number].words[place:] = [token]
-            if going := [number for number in differs if self.sentences[number].words[-1] != self.specials.eos]:
-                lengths = [len(self.sentences[number].words) for number in going]
-                self._step(going, lengths, pasts[0].limit.tolist(), pasts)
+            self._go_on(differs, fresh)
+            self.work.rounds += 1
+            differs = self._verify()
+            for first, last in pairwise(self.firsts):
+                for number in range(first, last):
+                    if number in differs or not self.sentences[number].words:
+                        break
+                    self.sentences[number].final = True
+            if all(own.final for own in self.sentences):
+                return True
+
+    def _next(self, differs: Mapping[int, tuple[int, int]]) -> list[int] | None:
+        """Sentences to begin with as well, as many of each document as may be risked; None if not even those are worth
+        it that would be others: if all goes for nothing, at most RISK of the time is lost that one after the other
+        takes."""
+        waiting = [[n for n in range(*ends) if not self.sentences[n].words] for ends in pairwise(self.firsts)]
+        reach = max(map(len, waiting))
+        budget = self.saved() - self.spent()
+        while reach > 1 or differs:  # (one alone would see what is final: nothing is gained)
+            fresh = [number for numbers in waiting for number in numbers[:reach]]
+            lengths = [self.lengths[number] for number in fresh]
+            longest = max([*lengths, *(self.lengths[number] - place for number, (place, _) in differs.items()), 1])
+            read = sum(self.lengths[n] for n, own in enumerate(self.sentences) if own.words) + sum(lengths)
+            if longest * cost_of(len(fresh) + len(differs)) + read / PASS <= budget:
+                return fresh
+            if not reach:
+                break
+            reach //= 2
+        return None
+
+    def _go_on(self, differs: Mapping[int, tuple[int, int]], fresh: Sequence[int]) -> None:
+        """Decodes those that would be others from there on, and those that are new."""
+        next_ones = set(self.next_ones())
+        for number, (place, token) in differs.items():
+            self.sentences[number].words[place:] = [token]
+        closed = {number for number in differs if self.sentences[number].words[-1] == self.specials.eos}
+        if going := sorted({*differs, *fresh} - closed):
+            words = [len(self.sentences[number].words) for number in going]
+            if self.read is None:
+                self._step(going, words, self.guessed_starts(going), None)
+            else:
+                pasts = self.pasts(*self.read, going, [count + self.marks.inner if count else 0 for count in words])
+                self._step(going, words, pasts[0].limit.tolist(), pasts)
+        for number in next_ones & differs.keys():  # these saw what is final
+            self.sentences[number].final = True
 
     def _step(
         self, numbers: Sequence[int], places: Sequence[int], starts: Sequence[int], pasts: Sequence[Past] | None
@@ -130,31 +166,26 @@ class Abreast(Drafts):
         tokens, scores, fixed = (torch.cat(column) for column in zip(*found, strict=True))
         return tokens, scores, fixed
 
-    def _verify(self) -> tuple[dict[int, tuple[int, int]], list[Past]]:
-        """For each sentence that would be another after the drafts before it: where, in words, and its token there; and
-        what those see that go on from there."""
-        target, states, kept = self.read_drafts()
-        drafted = [own for own in self.sentences if not own.given]
-        counts = torch.tensor([0 if own.given else len(own.words) for own in self.sentences])
+    def _verify(self) -> dict[int, tuple[int, int]]:
+        """For each sentence that would be another after the drafts before it: where, in words, and its token there."""
+        target, states, _ = self.read_drafts()
+        drafted = {n: own for n, own in enumerate(self.sentences) if own.words and not own.given}
+        counts = torch.tensor([len(own.words) if n in drafted else 0 for n, own in enumerate(self.sentences)])
         number = torch.arange(len(counts)).repeat_interleave(counts)
         offset = Spans.tile(counts).positions() + self.marks.inner
         index = (target.sentences.starts[number] + offset).to(self.device)
-        labels = torch.tensor([word for own in drafted for word in own.words], device=self.device)
+        labels = torch.tensor([word for own in drafted.values() for word in own.words], device=self.device)
         number, offset = number.to(self.device), offset.to(self.device)
         zeros = torch.zeros_like(offset)
         progress = Progress(target.tokens[index], zeros, offset, zeros)
         found = self._choose([own[index] for own in states], progress, number, labels)
         said, scores, fixed = (each.tolist() for each in found)
         differs, reached = {}, 0
-        for place, own in enumerate(self.sentences):
-            if own.given:
-                continue
+        for place, own in drafted.items():
             mine = slice(reached, reached + len(own.words))
             reached = mine.stop
             own.score, own.tokens = sum(scores[mine]), len(own.words) - sum(fixed[mine])
             if not own.final and said[mine] != own.words:
                 first = next(n for n, pair in enumerate(zip(said[mine], own.words, strict=True)) if pair[0] != pair[1])
                 differs[place] = first, said[mine][first]
-        going = [place for place, (_, token) in sorted(differs.items()) if token != self.specials.eos]
-        read = [differs[place][0] + self.marks.inner + 1 for place in going]
-        return differs, self.pasts(kept, target, going, read)
+        return differs

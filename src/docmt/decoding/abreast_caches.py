@@ -15,6 +15,7 @@ from torch import Tensor
 from docmt.decoding.caches import (
     Cache,
     DocumentCrossCache,
+    DocumentSelfCache,
     SentenceSelfCache,
     attend_step,
     bias_of,
@@ -189,6 +190,20 @@ class Past:
         """For attentions of one sight to what is said; like: keys of a token [H k]."""
         kind = PastSelfCache if attentions[0].sight.part == "document" else BegunSelfCache
         return kind(attentions, self, like)
+
+    def begin(self, cache: Cache, attentions: Sequence[Attention]) -> None:
+        """Has a cache of rows of several sentences go on after what was read; D documents, B rows each."""
+        if not isinstance(cache, DocumentSelfCache):
+            return
+        limits = self.limit[:: cache.beams]  # [D]
+        longest = int(limits.max())
+        spans = self.spans.select(self.documents[:: cache.beams])
+        inside = torch.arange(longest) - longest + limits[:, None]
+        device = cache.prefix.device
+        tokens = (spans.starts[:, None] + inside.clamp(min=0)).to(device)  # [D, P]
+        kept = [self.kept[attention] for attention in attentions]
+        pairs = [(keys[tokens].transpose(1, 2), values[tokens].transpose(1, 2)) for keys, values in kept]
+        cache.go_on_after(pairs, limits.to(device))
 
     def cross_cache(self, attentions: Sequence[Attention], memory: Memory) -> Cache:
         """For attentions of one sight to the documents of a memory."""

@@ -6,13 +6,14 @@ document is done when B of its hypotheses have ended, and leaves the batch at on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 from docmt.decoding.abreast_caches import Past
 from docmt.decoding.config import SearchConfig
+from docmt.decoding.drafts import DraftedSentence
 from docmt.decoding.ensemble import Memories, Model
 from docmt.decoding.frame import Progress, Row
 from docmt.decoding.hypothesis import Hypothesis, not_numbers
@@ -38,8 +39,8 @@ class Beams:
         begins: Sequence[int] = (),
         output: Output | None = None,
     ) -> None:
-        """pasts: of rows of a sentence each, what each member sees of the sentences before (B rows a sentence); begins:
-        then for each sentence how many tokens are before it; output: what the rows may say, if not what is in them."""
+        """pasts: what each member has read already (see `Steps`; B rows for each of these); begins: then for each how
+        many tokens are before it; output: what the rows may say, if not what is in them."""
         device = model.device
         self.specials, self.marks, self.config = specials, marks_of(model, specials), config
         self.output = output or Output(model, [row.candidates for row in rows])
@@ -67,6 +68,22 @@ class Beams:
         self.shared = 0  # positions in the decoder's caches that are known to be the same in all beams
         frame = self.marks.frame
         self.labels_open = frame.goes_on or frame.joined  # marks that open a sentence are labels in training
+
+    def go_on_after(self, said: Sequence[Sequence[DraftedSentence]]) -> None:
+        """Begins after these sentences of each document, all of which the decoder has read (`pasts`)."""
+        opens, beam = self.marks.frame.target_opens, self.config.beam
+        for (tokens, worth), row in zip(self.settled, said, strict=True):
+            for own in row:
+                before, after = ([*opens[1:]], [opens[0]]) if self.labels_open else ([], [])
+                tokens += [*before, *own.words, *after]
+                worth += [0.0] * (len(before) + len(own.words) - 1) + [own.score] + [0.0] * len(after)
+
+        def of_rows(numbers: Iterable[int]) -> Tensor:
+            return torch.tensor(list(numbers), device=self.said.device).repeat_interleave(beam)
+
+        self.progress.sentence = of_rows(len(row) for row in said)
+        self.progress.free = of_rows(sum(own.tokens for own in row) for row in said)
+        self.total[:, 0] = torch.tensor([sum(own.score for own in row) for row in said])
 
     def best(self) -> list[list[Hypothesis]]:
         """The best `config.n_best` hypotheses of each row, best first."""

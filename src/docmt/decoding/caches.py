@@ -134,6 +134,22 @@ class DocumentSelfCache(Cache):
         self.shared = self.own = 0  # positions in use of prefix and tail
         self.read = 0  # positions of the tail that are read, those beyond `own` in vain
         self.swapped = _Swapped()
+        self.lengths: Tensor | None = None  # [D] how many of the first `before` positions are there, the last of them
+        self.before = 0
+
+    def go_on_after(self, pairs: Sequence[tuple[Tensor, Tensor]], lengths: Tensor) -> None:
+        """Begins with so many positions of each document; pairs: for each layer [D, H, P, k], the last ones count."""
+        self.prefix = torch.stack([torch.stack(pair) for pair in pairs])
+        self.shared = self.before = self.prefix.shape[4]
+        self.lengths = None if bool((lengths == self.before).all()) else lengths
+
+    def _hidden(self) -> Tensor | None:
+        """[D, 1, 1, shared] with minus infinity where there is nothing."""
+        if self.lengths is None:
+            return None
+        places = torch.arange(self.before, device=self.lengths.device)
+        bias = bias_of(places >= self.before - self.lengths[:, None], self.prefix.dtype)
+        return F.pad(bias, (0, self.shared - self.before))
 
     def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """Makes room for one more position."""
@@ -151,6 +167,7 @@ class DocumentSelfCache(Cache):
         if self.distances is not None:
             place = torch.tensor([self.shared + self.own - 1], device=self.tail.device)
             self.biases = self.distances(place, self.shared + self.read).to(self.tail.dtype)
+        self.hidden = self._hidden()
 
     def store(self, layer: int, key: Tensor, value: Tensor) -> None:
         """See `Cache`."""
@@ -163,14 +180,17 @@ class DocumentSelfCache(Cache):
         if self.beams == 1:
             keys, values = self.prefix[layer, :, :, :, : self.shared]
             bias = None if self.biases is None else self.biases.expand(len(query), -1, -1, -1)
+            if self.hidden is not None:
+                bias = self.hidden if bias is None else bias + self.hidden
             return attend_step(query[:, :, None], keys, values, bias)[:, :, 0]
         tail_keys, tail_values = self.tail[layer, :, :, :, : self.read]
         prefix_keys, prefix_values = self.prefix[layer]
         query = query * query.shape[-1] ** -0.5
         by_document = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, k]
-        before = (
-            torch.matmul(by_document, prefix_keys.transpose(-1, -2)).transpose(1, 2).flatten(0, 1)
-        )  # [R, H, shared]
+        before = torch.matmul(by_document, prefix_keys.transpose(-1, -2))  # [D, H, B, shared]
+        if self.hidden is not None:
+            before = before + self.hidden
+        before = before.transpose(1, 2).flatten(0, 1)  # [R, H, shared]
         own = torch.matmul(query[:, :, None], tail_keys.transpose(-1, -2))[:, :, 0] + self.bias  # [R, H, read]
         scores = torch.cat((before, own), dim=-1)
         weights = (scores if self.biases is None else scores + self.biases[:, 0]).softmax(-1)
@@ -198,6 +218,8 @@ class DocumentSelfCache(Cache):
         """Goes on with these rows and documents only."""
         self.reorder(rows)
         self.prefix = self.prefix[:, :, :, :, : self.shared].index_select(2, documents)
+        if self.lengths is not None:
+            self.lengths = self.lengths[documents]
 
 
 def _with_room(buffer: Tensor, length: int) -> Tensor:

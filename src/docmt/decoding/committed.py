@@ -25,7 +25,7 @@ _MOST_ROWS = 400  # hypotheses that are searched together
 def check_can_commit(model: Model) -> None:
     """Raises DocmtError for models whose sentences are not found one by one."""
     for member in members_of(model):
-        if not has_pasts(member):
+        if member.system.order != "documents" or not has_pasts(member):
             raise DocmtError(
                 f"search.commit sentence is not for this {member.config.system} model: it is for group models with "
                 "softmax attention and a frame of sentences; leave it out"
@@ -40,7 +40,7 @@ class Committed(Drafts):
         abreast = self.config.abreast
         if abreast:
             self._search(self._going(), None)
-            for own in (self.sentences[number] for number in self._next()):
+            for own in (self.sentences[number] for number in self.next_ones()):
                 own.final = not any(other.given for other in self.of_row(own.row))  # those were not looked at
         while going := self._going():
             self.work.rounds += 1
@@ -49,7 +49,7 @@ class Committed(Drafts):
                 for number in going:
                     self.sentences[number].words = []
             if not abreast:
-                going = self._next()
+                going = self.next_ones()
             before = {number: self.sentences[number].words for number in going}
             self._search(going, self.read_drafts(of_all=False))
             changed = set[int]()  # documents
@@ -64,23 +64,15 @@ class Committed(Drafts):
         """Numbers of the sentences that are not final."""
         return [number for number, own in enumerate(self.sentences) if not own.final]
 
-    def _next(self) -> list[int]:
-        """The first of each document."""
-        firsts: dict[int, int] = {}
-        for number in self._going():
-            firsts.setdefault(self.sentences[number].row, number)
-        return list(firsts.values())
-
     def _search(self, numbers: Sequence[int], read: tuple[Packed, list[Tensor], Kept] | None) -> None:
         """Searches these sentences after what was read, or as if each were alone."""
-        starts = dict(zip(self._going(), self.guessed_starts(), strict=True)) if read is None else {}
+        starts = dict(zip(self._going(), self.guessed_starts(self._going()), strict=True)) if read is None else {}
         for group in self._groups(numbers):
             rows = [number for number in group for _ in range(self.config.beam)]
             if read is None:
                 pasts, begins = [self.nothing(rows)] * len(self.members), [starts[number] for number in group]
             else:
-                target, _, kept = read
-                pasts = self.pasts(kept, target, rows, [0] * len(rows))
+                pasts = self.pasts(*read, rows, [0] * len(rows))
                 begins = pasts[0].limit[:: self.config.beam].tolist()
             units = [self.units[number] for number in group]
             output = self.output.of(group)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from docmt.data.config import MARKS
 from docmt.decoding.abreast_caches import Past, RecordingView
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Memories, Model, members_of, of_members
@@ -25,7 +26,7 @@ from docmt.model.linear_attention import LinearAttention
 from docmt.model.spans import Spans
 from docmt.text import SpecialTokens
 
-_PASS = 100  # tokens of a full pass that take about as long as one step
+PASS = 100  # tokens of a full pass that take about as long as one step
 _LOSS = 0.5  # of the time of a search token after token: so much more may be lost before it takes over
 RISK = 0.1
 """Of the time of translating one after the other: so much may be lost by trying all at once."""
@@ -35,8 +36,8 @@ Kept = Sequence[Mapping[Attention, tuple[Tensor, Tensor]]]
 
 
 def has_pasts(model: TranslationModel) -> bool:
-    """Whether what is said is seen by softmax attention to whole documents, and not otherwise."""
-    if model.system.rules != "frame" or model.system.order != "documents" or model.parts.frame.joined:
+    """Whether what is said is seen by softmax attention alone, so that it can be read in one pass and gone on from."""
+    if model.system.rules != "frame" or model.parts.frame.joined:
         return False
     decoder = [*model.decoder.modules(), *model.above_decoder.modules()]
     attentions = [module for module in decoder if isinstance(module, Attention)]
@@ -102,6 +103,8 @@ class Drafts:
         for first, row in zip(firsts[:-1], rows, strict=True):
             for own, words in zip(self.sentences[first:], row.prefix, strict=False):
                 own.words, own.final, own.given = [*words, eos], True, True
+        self.lengths = [length + MARKS for length in lengths]  # of each sentence, about as long as its source
+        self.read: tuple[Packed, list[Tensor], Kept] | None = None  # what was read last
         self.units = [Row([own.source], [length]) for own, length in zip(self.sentences, lengths, strict=True)]
         self.output = Output(model, [rows[own.row].candidates for own in self.sentences])  # of the units
         # As long as a search token after token would take: the longest of the documents, by its source.
@@ -111,18 +114,25 @@ class Drafts:
         """Its sentences."""
         return self.sentences[self.firsts[row] : self.firsts[row + 1]]
 
-    def guessed_starts(self) -> list[int]:
-        """Of each sentence that is not given how many tokens are before it in its document, if all are as long as
-        their sources."""
-        frame, starts = self.marks.frame, []
+    def next_ones(self) -> list[int]:
+        """Of each document the number of the first sentence that is not final."""
+        firsts: dict[int, int] = {}
+        for number, own in enumerate(self.sentences):
+            if not own.final:
+                firsts.setdefault(own.row, number)
+        return list(firsts.values())
+
+    def guessed_starts(self, going: Sequence[int]) -> list[int]:
+        """Of each of these sentences how many tokens are before it in its document, if those that are not given are as
+        long as their sources."""
+        frame, starts = self.marks.frame, list[int]()
         for number, row in enumerate(self.rows):
             reached = 0
             for own, length in zip(self.of_row(number), row.lengths, strict=True):
-                if not own.given:
-                    starts.append(reached)
+                starts.append(reached)
                 words = len(own.words) - 1 if own.given else length
                 reached += len(frame.target_opens) + words + frame.target_closes
-        return starts
+        return [starts[number] for number in going]
 
     def read_drafts(self, of_all: bool = True) -> tuple[Packed, list[Tensor], Kept]:
         """The drafts as decoder input, what each member makes of them [T, d], and what its attentions kept.
@@ -144,7 +154,8 @@ class Drafts:
             view = RecordingView(target, memories, aligned, self._documents())
             states.append(member.decode(member.embed("target", target), view))
             kept.append(view.kept)
-        return target, states, kept
+        self.read = target, states, kept
+        return self.read
 
     def _documents(self) -> Tensor:
         """[D] the number in the memories of the document that each row is of."""
@@ -160,27 +171,46 @@ class Drafts:
         empty = Spans.tile([0] * len(numbers))
         return Past({}, none, rows, torch.zeros_like(rows), empty, self._documents())
 
-    def pasts(self, kept: Kept, target: Packed, going: Sequence[int], read: Sequence[int]) -> list[Past]:
+    def pasts(
+        self, target: Packed, states: object, kept: Kept, going: Sequence[int], read: Sequence[int]
+    ) -> list[Past]:
         """What these sentences see, which go on after so many of their own tokens, read in the pass."""
         rows = torch.tensor([self.sentences[number].row for number in going], dtype=torch.int64)
         starts = target.sentences.starts[torch.tensor(going, dtype=torch.int64)]
         own, limit = Spans(starts, torch.tensor(read, dtype=torch.int64)), starts - target.documents.starts[rows]
         return [Past(each, target.documents, rows, limit, own, self._documents()) for each in kept]
 
+    def spent(self) -> float:
+        """What was done so far, in steps of one row."""
+        return self.work.cost + self.work.passes / PASS
+
+    def saved(self) -> float:
+        """How much may be spent at the end of the next round, in which one sentence of each document is found anyway:
+        what those that are final would take one after the other, and RISK of all."""
+        total, left, found = 0, 0, math.inf
+        for row in range(len(self.rows)):
+            lengths = zip(self.of_row(row), self.lengths[self.firsts[row] :], strict=False)
+            waiting = [length for own, length in lengths if not own.final]
+            done = sum(len(own.words) + 1 for own in self.of_row(row) if own.final and not own.given)
+            total, left = max(total, done + sum(waiting)), max(left, sum(waiting))
+            found = min(found, waiting[0]) if waiting else found
+        return cost_of(len(self.rows) * self.config.beam) * (total - left + found + RISK * total)
+
     def is_behind(self) -> bool:
         """Whether a search token after token would be further by now."""
         final = [sum(len(own.words) + 1 for own in self.of_row(row) if own.final) for row in range(len(self.rows))]
         one = cost_of(len(self.rows) * self.config.beam)
-        return self.work.cost + self.work.passes / _PASS > one * (min(final) + _LOSS * self.usual)
+        return self.spent() > one * (min(final) + _LOSS * self.usual)
 
     def hypotheses(self) -> list[list[Hypothesis]]:
         """What `run` found, as `search.search` has it. Raises DocmtError where the model's scores are no numbers."""
-        found = []
-        for row in range(len(self.rows)):
-            own = self.of_row(row)
-            scores, counts = [sentence.score for sentence in own], [sentence.tokens for sentence in own]
-            if not all(map(math.isfinite, scores)):
-                raise not_numbers()
-            score = self.config.normalized(sum(scores), sum(counts))
-            found.append([Hypothesis([sentence.words[:-1] for sentence in own], scores, counts, score, sum(counts))])
-        return found
+        return [self.hypothesis(row) for row in range(len(self.rows))]
+
+    def hypothesis(self, row: int) -> list[Hypothesis]:
+        """That of a row whose sentences are final."""
+        own = self.of_row(row)
+        scores, counts = [sentence.score for sentence in own], [sentence.tokens for sentence in own]
+        if not all(map(math.isfinite, scores)):
+            raise not_numbers()
+        score = self.config.normalized(sum(scores), sum(counts))
+        return [Hypothesis([sentence.words[:-1] for sentence in own], scores, counts, score, sum(counts))]

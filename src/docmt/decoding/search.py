@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
 
 import torch
 
@@ -10,7 +12,8 @@ from docmt.decoding.abreast import Abreast, can_decode_abreast
 from docmt.decoding.beams import Beams
 from docmt.decoding.committed import Committed, check_can_commit
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.ensemble import Memories, Model
+from docmt.decoding.drafts import Drafts, has_pasts
+from docmt.decoding.ensemble import Memories, Model, members_of
 from docmt.decoding.frame import Row
 from docmt.decoding.hypothesis import Hypothesis, not_numbers
 from docmt.decoding.pooled import GenerateSearch, PooledSearch, ThumtSearch
@@ -37,15 +40,34 @@ def search(
         return _pooled_search(model, memories, rows, specials, config)
     if can_decode_abreast(model, rows, config):
         abreast = Abreast(model, memories, rows, specials, config)
-        if abreast.run():
-            return abreast.hypotheses()
+        return abreast.hypotheses() if abreast.run() else _one_by_one(abreast)
     if config.commit == "sentence" and config.beam > 1 and any(len(row.sentences) > 1 for row in rows):
         check_can_commit(model)
         return Committed(model, memories, rows, specials, config).run()
+    if any(row.prefix for row in rows) and config.compatibility == "none" and all(map(has_pasts, members_of(model))):
+        return _one_by_one(Drafts(model, memories, rows, specials, config))
     beams = Beams(model, memories, rows, specials, config)
     while beams.documents:
         beams.step()
     return beams.best()
+
+
+def _one_by_one(drafts: Drafts) -> list[list[Hypothesis]]:
+    """What a search token after token finds of each row, after those of its first sentences that are final, which are
+    read in one pass."""
+    config, read = drafts.config, drafts.read or drafts.read_drafts()
+    going = [row for row in range(len(drafts.rows)) if not all(own.final for own in drafts.of_row(row))]
+    said = [list(takewhile(lambda own: own.final, drafts.of_row(row))) for row in going]
+    repeated = [number for number in drafts.next_ones() for _ in range(config.beam)]
+    pasts = drafts.pasts(*read, repeated, [0] * len(repeated))
+    begins = pasts[0].limit[:: config.beam].tolist()
+    rows = [replace(drafts.rows[row], prefix=()) for row in going]
+    beams = Beams(drafts.model, drafts.memories, rows, drafts.specials, config, pasts, begins)
+    beams.go_on_after(said)
+    while beams.documents:
+        beams.step()
+    found = dict(zip(going, beams.best(), strict=True))
+    return [found[row] if row in found else drafts.hypothesis(row) for row in range(len(drafts.rows))]
 
 
 def _pooled_search(

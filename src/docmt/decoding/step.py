@@ -46,7 +46,8 @@ class Steps:
     ) -> None:
         """memories: as `model.memories` gives them; rows: one for each of the D documents of the search.
 
-        pasts: of rows of a sentence each, what each member sees of the sentences before.
+        pasts: what each member has read already, of the sentences before that of each row (rows of a sentence each), or
+        of the first sentences of each document.
         """
         self.members = members_of(model)
         seen = of_members(memories)
@@ -143,13 +144,15 @@ class StepView:
         for (_, sight), attentions in by_kind.items():
             if sight.memory == "self":
                 like = torch.empty(model.config.attention_width, dtype=_projected_dtype(model), device=model.device)
-                if past is None:
-                    self.caches.append(_own_cache(sight, attentions, like, len(rows), beams, single))
-                else:
+                if past is not None and single:
                     self.caches.append(past.cache(attentions, like))
+                else:
+                    self.caches.append(_own_cache(sight, attentions, like, len(rows), beams, single))
+                    if past is not None:
+                        past.begin(self.caches[-1], attentions)
             else:
                 memory = memories[sight.memory]
-                if past is not None and sight.part == "document":
+                if past is not None and single and sight.part == "document":
                     self.caches.append(past.cross_cache(attentions, memory))
                 else:
                     self.caches.append(_memory_cache(sight, attentions, memory, rows, beams, single))
