@@ -19,7 +19,7 @@ from torch import Tensor
 
 from docmt.decoding.abreast_caches import Past
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.drafts import PASS, Drafts, cost_of, has_pasts
+from docmt.decoding.drafts import Drafts, cost_of, cost_of_pass, has_pasts
 from docmt.decoding.ensemble import Memories, Model, members_of
 from docmt.decoding.frame import Frame, Progress, Row
 from docmt.decoding.step import Steps, likeliest, normalizers
@@ -83,7 +83,8 @@ class Abreast(Drafts):
             lengths = [self.lengths[number] for number in fresh]
             longest = max([*lengths, *(self.lengths[number] - place for number, (place, _) in differs.items()), 1])
             read = sum(self.lengths[n] for n, own in enumerate(self.sentences) if own.words) + sum(lengths)
-            if longest * cost_of(len(fresh) + len(differs)) + read / PASS <= budget:
+            rows = cost_of(len(fresh) + len(differs), self.device)
+            if longest * rows + cost_of_pass(read, self.device) <= budget:
                 return fresh
             if not reach:
                 break
@@ -129,7 +130,7 @@ class Abreast(Drafts):
         rows_of, done = list(range(len(numbers))), torch.zeros_like(last, dtype=torch.bool)
         while not bool(done.all()):
             self.work.steps += 1
-            self.work.cost += cost_of(len(rows_of))
+            self.work.cost += cost_of(len(rows_of), device)
             states = decoder.read(last, offset, begin + offset, sources)
             progress = Progress(last, torch.zeros_like(last), offset, torch.zeros_like(last))
             token, _, _ = self._choose(states, progress, unit)

@@ -26,11 +26,9 @@ from docmt.model.linear_attention import LinearAttention
 from docmt.model.spans import Spans
 from docmt.text import SpecialTokens
 
-PASS = 100  # tokens of a full pass that take about as long as one step
 _LOSS = 0.5  # of the time of a search token after token: so much more may be lost before it takes over
 RISK = 0.1
 """Of the time of translating one after the other: so much may be lost by trying all at once."""
-_ROWS = 60  # rows that make a step take twice as long as one row does
 Kept = Sequence[Mapping[Attention, tuple[Tensor, Tensor]]]
 """Of each member the keys and values [T, H, k] that its attentions had in a pass."""
 
@@ -44,9 +42,24 @@ def has_pasts(model: TranslationModel) -> bool:
     return not any(isinstance(own, LinearAttention) or own.sight.part == "before" for own in attentions)
 
 
-def cost_of(rows: int) -> float:
+def cost_of(rows: int, device: torch.device) -> float:
     """How long a step of so many rows takes, in steps of one."""
-    return 1 + rows / _ROWS
+    return 1 + rows / _free_rows(device)
+
+
+def cost_of_pass(tokens: int, device: torch.device) -> float:
+    """How long a full pass over so many tokens takes, in steps of one row."""
+    return tokens / (1.5 * _free_rows(device))
+
+
+def _free_rows(device: torch.device) -> int:
+    """How many rows make a step take twice as long as one does: measured on one core (docs/log.md), guessed for GPUs.
+
+    (Not measured where it runs: what is searched at the same time would depend on what else the machine does.)
+    """
+    if device.type != "cpu":
+        return 500
+    return 24 if torch.is_autocast_enabled(device.type) else 12
 
 
 @dataclass
@@ -182,7 +195,7 @@ class Drafts:
 
     def spent(self) -> float:
         """What was done so far, in steps of one row."""
-        return self.work.cost + self.work.passes / PASS
+        return self.work.cost + cost_of_pass(self.work.passes, self.device)
 
     def saved(self) -> float:
         """How much may be spent at the end of the next round, in which one sentence of each document is found anyway:
@@ -194,12 +207,12 @@ class Drafts:
             done = sum(len(own.words) + 1 for own in self.of_row(row) if own.final and not own.given)
             total, left = max(total, done + sum(waiting)), max(left, sum(waiting))
             found = min(found, waiting[0]) if waiting else found
-        return cost_of(len(self.rows) * self.config.beam) * (total - left + found + RISK * total)
+        return cost_of(len(self.rows) * self.config.beam, self.device) * (total - left + found + RISK * total)
 
     def is_behind(self) -> bool:
         """Whether a search token after token would be further by now."""
         final = [sum(len(own.words) + 1 for own in self.of_row(row) if own.final) for row in range(len(self.rows))]
-        one = cost_of(len(self.rows) * self.config.beam)
+        one = cost_of(len(self.rows) * self.config.beam, self.device)
         return self.spent() > one * (min(final) + _LOSS * self.usual)
 
     def hypotheses(self) -> list[list[Hypothesis]]:
