@@ -37,9 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default: all but {', '.join(BY_NAME)})"
     )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, seconds: whether they run, not how fast")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: whether they run; ratios mean nothing")
     parser.add_argument("--output", type=Path, default=Path("runs/benchmarks.json"), help="default: %(default)s")
-    parser.add_argument("--threads", type=int, help="of PyTorch (default: its own choice)")
+    parser.add_argument("--threads", type=int, help="of PyTorch (default: its own choice); ratios depend on it")
     options = parser.parse_args(arguments)
     for name in options.names:
         if name not in BENCHMARKS:
@@ -64,6 +64,8 @@ def run(names: Sequence[str], quick: bool) -> dict[str, Any]:
     """The report on these benchmarks, printed as they end."""
     report: dict[str, Any] = {"machine": machine(), "quick": quick, "benchmarks": {}}
     print(", ".join(f"{key}: {value}" for key, value in report["machine"].items()))
+    if quick:
+        print("quick: sizes are tiny, so that times and ratios mean nothing")
     for name in names:
         benchmark = BENCHMARKS[name]
         started = time.perf_counter()

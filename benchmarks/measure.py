@@ -86,6 +86,8 @@ class Result:
     settings: dict[str, Any]
     measurements: list[dict[str, Any]]
     findings: list[Finding]
+    note: str = ""
+    """what the names of cases mean, where they do not say it"""
 
     def to_json(self) -> dict[str, Any]:
         """In types that JSON has."""
@@ -93,8 +95,9 @@ class Result:
         return {"settings": self.settings, "measurements": self.measurements, "findings": findings}
 
     def to_text(self) -> str:
-        """A table of the measurements, then a line for each finding."""
-        return "\n".join([table(self.measurements), "", *map(str, self.findings)])
+        """A table of the measurements, what its names mean, then a line for each finding."""
+        note = [self.note, ""] if self.note else []
+        return "\n".join([table(self.measurements), "", *note, *map(str, self.findings)])
 
 
 def interleave(title: str, cases: Sequence[Case]) -> None:

@@ -361,11 +361,15 @@ def test_the_command_says_what_to_give_and_writes_nothing_twice(tokenizer, tmp_p
     arguments = ["export", "ctranslate2", str(tmp_path / "own"), "-o", str(tmp_path / "exported")]
     assert main([*arguments, "--quantization", "int8"]) == 0
     first, second = token_texts(tokenizer, "target")[8:10]
-    told = f"model of CTranslate2, tokenizer tokenizer.json; give it {first} TOKENS </s>, target_prefix {second}"
+    marked = f"give it {first} TOKENS </s> (its encode adds these marks), target_prefix {second}"
+    told = f"model of CTranslate2, tokenizer tokenizer.json; {marked}"
     assert capsys.readouterr().out == f"{tmp_path / 'exported'}: {told}\n"
     assert json.loads((tmp_path / "exported" / "config.json").read_text())["docmt"]["target_prefix"] == [second]
     assert main(arguments) == 2
     assert "exported exists already" in capsys.readouterr().err
+    both = f"{tmp_path / 'own'},{tmp_path / 'own'}"
+    assert main(["export", "ctranslate2", both, "-o", str(tmp_path / "other")]) == 2
+    assert "is an ensemble, which cannot be exported: export one model" in capsys.readouterr().err
     other = ["export", "huggingface", str(tmp_path / "own"), "-o", str(tmp_path / "other"), "--quantization", "int8"]
     assert main(other) == 2
     assert "--quantization is for ctranslate2" in capsys.readouterr().err

@@ -16,14 +16,20 @@ EXAMPLES = (
     "docmt export ctranslate2 MODEL -o exported",
 )
 _UNCHANGED = "float32"
+_MARKS = {"tokenizer.json": " (its encode adds these marks)", "docmt": " (its encode adds no marks)"}
 
 
 def run(arguments: Sequence[str]) -> int:
     """Writes a model in the format of another toolkit."""
     options = parse(parser(), arguments)
     # torch loads slowly: not for --help
+    from docmt.decoding.loading import model_paths
     from docmt.interop import export_ctranslate2, export_huggingface
 
+    if len(paths := model_paths(options.model)) > 1:
+        raise DocmtError(
+            f"{options.model} is an ensemble, which cannot be exported: export one model, such as {paths[0]}"
+        )
     output = printable(str(options.output))
     if options.format == "ctranslate2":
         values = export_ctranslate2(options.model, options.output, options.quantization)
@@ -40,7 +46,8 @@ def _told(given: Mapping[str, Any]) -> str:
     """What a caller of CTranslate2 has to give."""
     sentence = " ".join([*given["source_opens"], "TOKENS", *given["source_closes"]])
     prefix = f", target_prefix {' '.join(given['target_prefix'])}" if given["target_prefix"] else ""
-    return printable(f"model of CTranslate2, tokenizer {given['tokenizer']}; give it {sentence}{prefix}")
+    kind = given["tokenizer"]
+    return printable(f"model of CTranslate2, tokenizer {kind}; give it {sentence}{_MARKS.get(kind, '')}{prefix}")
 
 
 def parser() -> Parser:
@@ -51,8 +58,8 @@ def parser() -> Parser:
         "all that reads such directories. A pretrained model that was converted gets its own type again; one of "
         "docmt's own the type that computes the same (Marian, M2M100, BART or mBART). ctranslate2: a directory for "
         "ctranslate2.Translator, tokens in and tokens out: a sentence is given as the tokens of the tokenizer beside "
-        "it, with the marks that are printed (its tokenizer.json puts them there). What a toolkit does not have is "
-        "refused by the name of the setting.",
+        "it, with the marks that are printed (encode of its tokenizer.json puts them there). What a toolkit does not "
+        "have is refused by the name of the setting, and so is an ensemble.",
         USAGE,
         examples=EXAMPLES,
         common=("output",),

@@ -348,7 +348,8 @@ def add_model_options(parser: Parser) -> None:
         type=Literal["float32", "bfloat16", "int8"],
         default="float32",
         help="number format of products; bfloat16 is faster where the processor has it, int8, on CPUs with "
-        "VNNI, mostly faster yet, and less exact",
+        "VNNI, faster yet where matrices are large (1,024 wide, large vocabularies), and less exact; both decide near "
+        "ties otherwise than float32, and otherwise again in other batches",
     )
 
 

@@ -107,7 +107,8 @@ def parser() -> Parser:
         type=bool,
         default=False,
         help="go on with a translation that was interrupted: with what OUT.partial has of it (OUT.journal says from "
-        "what that was made; another input, model or option is refused)",
+        "what that was made; another input, model or option is refused, but for --batch_tokens and --abreast, with "
+        "which near ties may be decided otherwise in bfloat16 and int8)",
     )
     add_settings(made, InputConfig, "input", "how the files are read")
     add_settings(made, SearchConfig, "search", SEARCH_TITLE)
