@@ -27,6 +27,7 @@ from docmt.model.spans import Spans
 from docmt.text import SpecialTokens
 
 _CHUNK = 256  # states that are projected to the vocabulary at a time
+_PASTS = 1.5  # times as long a step takes in which rows see pasts: measured with a small model (docs/log.md)
 _PADDING = 8  # times the tokens of the source: so many, with those that fill up short sentences, are looked at
 
 
@@ -83,7 +84,7 @@ class Abreast(Drafts):
             lengths = [self.lengths[number] for number in fresh]
             longest = max([*lengths, *(self.lengths[number] - place for number, (place, _) in differs.items()), 1])
             read = sum(self.lengths[n] for n, own in enumerate(self.sentences) if own.words) + sum(lengths)
-            rows = cost_of(len(fresh) + len(differs), self.device)
+            rows = _PASTS * cost_of(len(fresh) + len(differs), self.device)
             if longest * rows + cost_of_pass(read, self.device) <= budget:
                 return fresh
             if not reach:
@@ -130,7 +131,7 @@ class Abreast(Drafts):
         rows_of, done = list(range(len(numbers))), torch.zeros_like(last, dtype=torch.bool)
         while not bool(done.all()):
             self.work.steps += 1
-            self.work.cost += cost_of(len(rows_of), device)
+            self.work.cost += _PASTS * cost_of(len(rows_of), device)
             states = decoder.read(last, offset, begin + offset, sources)
             progress = Progress(last, torch.zeros_like(last), offset, torch.zeros_like(last))
             token, _, _ = self._choose(states, progress, unit)
