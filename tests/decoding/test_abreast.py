@@ -125,6 +125,20 @@ def test_empty_sentences_and_documents_of_one(searched):
     assert len(searched) == 1
 
 
+def test_it_is_told_in_which_round_a_sentence_was_found(searched, monkeypatch):
+    """Of sentences that were searched at the same time as others."""
+    given = documents(3, count=1, sentences=12)
+    (found,), (one_by_one,) = both(build(3), given)
+    assert len(found.rounds) == len(given[0])
+    assert found.rounds == sorted(found.rounds)
+    assert (min(found.rounds), max(found.rounds)) == (1, searched[0].rounds)
+    assert one_by_one.rounds == []
+    monkeypatch.setattr(Abreast, "saved", lambda self: math.inf if self.work.rounds < 2 else 0)
+    (stopped,), _ = both(build(3), given)
+    assert stopped.rounds == [number if number <= 2 else 0 for number in found.rounds]
+    assert 0 in stopped.rounds
+
+
 def test_what_does_not_matter_is_not_done_again(searched):
     """Where the document is not seen, one pass confirms everything."""
     model = build(1, group=Group(decoder_layers=0, cross_layers=0))

@@ -46,9 +46,10 @@ def rounds(monkeypatch):
     def recorded(task, translate, count):
         sizes = []
 
-        def noted(some, numbers):
+        def noted(some, numbers, number_of_round):
             sizes.append(len(numbers))
-            translate(some, numbers)
+            assert number_of_round == len(sizes)
+            translate(some, numbers, number_of_round)
 
         left = real(task, noted, count)
         found.append((sizes, len(left)))
@@ -78,9 +79,12 @@ def test_some_are_left_where_too_little_stays(rounds, monkeypatch):
     settings, also = SYSTEMS["what was said before"]
     given, counted = documents(3, sentences=12), []
     config = SearchConfig(beam=2, abreast=True, **also)
-    translate_documents(opened(build(3, **settings)), given, SpecialTokens(VOCABULARY), config, counted.append)
+    ranked = translate_documents(opened(build(3, **settings)), given, SpecialTokens(VOCABULARY), config, counted.append)
     assert sum(counted) == sum(map(len, given))
     ((sizes, left),) = rounds
+    found = [number for ranks in ranked for number in ranks[0].rounds]
+    assert found.count(0) == left
+    assert max(found) == len(sizes)
     assert len(sizes) > 1
     assert 0 < left < sum(map(len, given))
 

@@ -61,14 +61,14 @@ class Abreast(Drafts):
             if fresh is None:
                 self.work.gave_up = True
                 return False
-            self._go_on(differs, fresh)
             self.work.rounds += 1
+            self._go_on(differs, fresh)
             differs = self._verify()
             for first, last in pairwise(self.firsts):
                 for number in range(first, last):
                     if number in differs or not self.sentences[number].words:
                         break
-                    self.sentences[number].final = True
+                    self._settle(number)
             if all(own.final for own in self.sentences):
                 return True
 
@@ -106,7 +106,13 @@ class Abreast(Drafts):
                 pasts = self.pasts(*self.read, going, [count + self.marks.inner if count else 0 for count in words])
                 self._step(going, words, pasts[0].limit.tolist(), pasts)
         for number in next_ones & differs.keys():  # these saw what is final
-            self.sentences[number].final = True
+            self._settle(number)
+
+    def _settle(self, number: int) -> None:
+        """It stays as it is."""
+        own = self.sentences[number]
+        if not own.final:
+            own.final, own.round = True, self.work.rounds
 
     def _step(
         self, numbers: Sequence[int], places: Sequence[int], starts: Sequence[int], pasts: Sequence[Past] | None

@@ -16,12 +16,12 @@ from docmt.decoding.task import Task
 
 
 def translate_at_once(
-    task: Task, translate: Callable[[Task, Sequence[int]], None], count: Callable[[Sequence[int]], None]
+    task: Task, translate: Callable[[Task, Sequence[int], int], None], count: Callable[[Sequence[int]], None]
 ) -> list[int]:
     """Translates instances as far as that is worth it; returns those, to the end of each document, that are left.
 
-    translate: is given a task and numbers of its instances, finds their translations after those before them, and has
-    `task` remember them; count: is told which are as they stay.
+    translate: is given a task, numbers of its instances and that of the round, finds their translations after those
+    before them, and has `task` remember them; count: is told which are as they stay.
     """
     instances = task.instances
     everything, waits = list(range(len(instances))), instances.own > instances.before
@@ -32,8 +32,9 @@ def translate_at_once(
     spent, risk = _cost(alone, everything), RISK * sum(one_by_one)
     if spent > risk:
         return everything
-    translate(alone, everything)
+    translate(alone, everything, 1)
     stale, left = [i for i in everything if waits[i]], everything
+    number = 1
     while True:
         still = _from_first_of_each(task, stale)
         if settled := sorted(set(left) - set(still)):
@@ -42,7 +43,8 @@ def translate_at_once(
         if not stale or spent > sum(one_by_one) - sum(one_by_one[i] for i in left) + risk:
             return left
         before = {i: _said(task, i) for i in stale}
-        translate(task, stale)
+        number += 1
+        translate(task, stale, number)
         changed = {n for i in stale if _said(task, i) != before[i] for n in _own(task, i)}
         stale = [i for i in left if not changed.isdisjoint(range(int(instances.first[i]), int(instances.own[i])))]
 

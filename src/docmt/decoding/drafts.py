@@ -92,6 +92,8 @@ class DraftedSentence:
     """log-probability (nats) of what was chosen of it"""
     tokens: int = 0
     """how many tokens were"""
+    round: int = 0
+    """in which it was found"""
 
 
 class Drafts:
@@ -226,4 +228,5 @@ class Drafts:
         if not all(map(math.isfinite, scores)):
             raise not_numbers()
         score = self.config.normalized(sum(scores), sum(counts))
-        return [Hypothesis([sentence.words[:-1] for sentence in own], scores, counts, score, sum(counts))]
+        rounds, words = [sentence.round for sentence in own], [sentence.words[:-1] for sentence in own]
+        return [Hypothesis(words, scores, counts, score, sum(counts), rounds)]

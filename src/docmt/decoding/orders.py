@@ -7,6 +7,7 @@ where a system looks at its own earlier output; `docmt.decoding.stream` makes do
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from docmt.data.config import MARKS
 from docmt.decoding.at_once import translate_at_once
@@ -27,7 +28,7 @@ def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found
     found: Found = {}
     instances = task.instances
 
-    def translate(some: Task, numbers: Sequence[int]) -> None:
+    def translate(some: Task, numbers: Sequence[int], number_of_round: int = 0) -> None:
         own, first, last = some.instances.own, some.instances.first, some.instances.last
         for batch in some.batches(numbers):
             earlier = [range(int(first[i]), int(own[i])) for i in batch]
@@ -37,6 +38,8 @@ def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found
             for i, before, hypotheses in zip(batch, earlier, ranks, strict=True):
                 document, begin, end = task.place(int(own[i]), int(last[i]))
                 kept = [each.after(len(before), alone=task.config.compatibility == "rfa") for each in hypotheses]
+                if number_of_round:
+                    kept = [replace(each, rounds=[number_of_round] * len(each.sentences)) for each in kept]
                 found[document, begin] = [Part(document, begin, end, hypothesis) for hypothesis in kept]
                 task.remember(int(own[i]), [hypothesis.sentences for hypothesis in kept])
 

@@ -12,7 +12,7 @@ from docmt.decoding.abreast import Abreast, can_decode_abreast
 from docmt.decoding.beams import Beams
 from docmt.decoding.committed import Committed, check_can_commit
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.drafts import Drafts, has_pasts
+from docmt.decoding.drafts import DraftedSentence, Drafts, has_pasts
 from docmt.decoding.ensemble import Memories, Model, members_of
 from docmt.decoding.frame import Row
 from docmt.decoding.hypothesis import Hypothesis, not_numbers
@@ -66,8 +66,16 @@ def _one_by_one(drafts: Drafts) -> list[list[Hypothesis]]:
     beams.go_on_after(said)
     while beams.documents:
         beams.step()
-    found = dict(zip(going, beams.best(), strict=True))
+    found = {row: _with_rounds(ranks, done) for row, ranks, done in zip(going, beams.best(), said, strict=True)}
     return [found[row] if row in found else drafts.hypothesis(row) for row in range(len(drafts.rows))]
+
+
+def _with_rounds(ranks: list[Hypothesis], done: Sequence[DraftedSentence]) -> list[Hypothesis]:
+    """Translations of which these sentences were found at the same time as others, if they were not given."""
+    if not any(own.round for own in done):
+        return ranks
+    rounds = [own.round for own in done]
+    return [replace(each, rounds=rounds + [0] * (len(each.sentences) - len(rounds))) for each in ranks]
 
 
 def _pooled_search(

@@ -31,6 +31,9 @@ class TranslatedSentence:
     (unless the length limit did) and, of the plain document system, the mark after that, which says whether another
     sentence follows"""
 
+    round: int | None = None
+    """where sentences were searched at the same time (`search.abreast`): in which round it was found, 0: after these"""
+
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"
 
@@ -39,13 +42,14 @@ class TranslatedSentence:
 
     def to_json(self) -> dict[str, Any]:
         """For one line of JSONL."""
-        return {
+        found = {
             "source": self.source,
             "target": self.target,
             "score": self.score,
             "source_span": list(self.source_span),
             "target_span": list(self.target_span),
         }
+        return found if self.round is None else {**found, "round": self.round}
 
 
 @dataclass(frozen=True)

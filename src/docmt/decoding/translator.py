@@ -332,6 +332,7 @@ class Translator:
         self, source: Document, target: Document, lengths: Sequence[int], hypothesis: DocumentHypothesis
     ) -> Translation:
         """lengths: words of the source sentences."""
+        rounds: Sequence[int | None] = hypothesis.rounds or [None] * len(hypothesis.sentences)
         sentences = tuple(
             TranslatedSentence(*fields)
             for fields in zip(
@@ -342,6 +343,7 @@ class Translator:
                 target.spans(),
                 hypothesis.rank_scores,
                 hypothesis.sentence_tokens,
+                rounds,
                 strict=True,
             )
         )
