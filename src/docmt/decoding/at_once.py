@@ -3,7 +3,8 @@
 At first each is translated as if its document began there. Then those that see earlier translations are translated
 again, after these drafts, all at the same time, and again those of them that saw a draft which has changed since, until
 none has: then each was translated after what is before it, as one after the other would have been. In every round at
-least one instance more of each document is as it stays.
+least one instance more of each document is as it stays. Only as many are begun as may be risked, more where drafts
+stay.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 from docmt.decoding.drafts import RISK, cost_of
 from docmt.decoding.task import Task
+from docmt.errors import DocmtError
 
 
 def translate_at_once(
@@ -24,29 +26,55 @@ def translate_at_once(
     before them, and has `task` remember them; count: is told which are as they stay.
     """
     instances = task.instances
-    everything, waits = list(range(len(instances))), instances.own > instances.before
+    left, waits = list(range(len(instances))), instances.own > instances.before
     if not waits.any():
-        return everything
-    one_by_one = _costs_one_by_one(task)
+        return left
     alone = replace(task, instances=replace(instances, before=instances.own, first=instances.own))
-    spent, risk = _cost(alone, everything), RISK * sum(one_by_one)
-    if spent > risk:
-        return everything
-    translate(alone, everything, 1)
-    stale, left = [i for i in everything if waits[i]], everything
-    number = 1
-    while True:
-        still = _from_first_of_each(task, stale)
+    one_by_one, spent, number = _costs_one_by_one(task), 0.0, 0
+    budget, begun, stale = RISK * sum(one_by_one), set[int](), list[int]()
+    while left:
+        new = _affordable(task, alone, [i for i in left if i not in begun], stale, budget - spent)
+        if new is None:
+            break
+        again = sorted([*stale, *(i for i in new if waits[i])])
+        spent, number = spent + _cost(alone, new) + _cost(task, again), number + 1
+        try:
+            translate(alone, new, number)
+            before = {i: _said(task, i) for i in again}
+            translate(task, again, number)
+        except (DocmtError, MemoryError, RuntimeError):  # perhaps of a draft: one by one will show
+            for place in (place for i in left for place in _own(task, i)):
+                task.said.pop(task.start + place, None)
+            break
+        begun.update(new)
+        changed = {n for i in again if _said(task, i) != before[i] for n in _own(task, i)}
+        sees = {i: range(int(instances.first[i]), int(instances.own[i])) for i in left if i in begun}
+        stale = [i for i, seen in sees.items() if not changed.isdisjoint(seen)]
+        still = _from_first_of_each(task, sorted([*stale, *(i for i in left if i not in begun)]))
         if settled := sorted(set(left) - set(still)):
             count(settled)
-        left, spent = still, spent + _cost(task, stale)
-        if not stale or spent > sum(one_by_one) - sum(one_by_one[i] for i in left) + risk:
-            return left
-        before = {i: _said(task, i) for i in stale}
-        number += 1
-        translate(task, stale, number)
-        changed = {n for i in stale if _said(task, i) != before[i] for n in _own(task, i)}
-        stale = [i for i in left if not changed.isdisjoint(range(int(instances.first[i]), int(instances.own[i])))]
+            budget += sum(one_by_one[i] for i in settled)
+        left = still
+    return left
+
+
+def _affordable(
+    task: Task, alone: Task, waiting: Sequence[int], stale: Sequence[int], budget: float
+) -> list[int] | None:
+    """Instances to begin with as well, the next ones of each document; None if not even those are worth it that are
+    translated again."""
+    by_document: dict[int, list[int]] = {}
+    for i in waiting:
+        by_document.setdefault(int(task.instances.document[i]), []).append(i)
+    reach = max(map(len, by_document.values()), default=0)
+    while reach > 1 or stale:  # (one alone would see what stays as it is: nothing is gained)
+        new = sorted(i for own in by_document.values() for i in own[:reach])
+        if _cost(alone, new) + _cost(task, sorted([*stale, *new])) <= budget:
+            return new
+        if not reach:
+            break
+        reach //= 2
+    return None
 
 
 def _own(task: Task, instance: int) -> range:

@@ -15,7 +15,6 @@ USUAL_DRAFT_BEAM = 4
 """Of first translations, which other systems read."""
 Number = TypeVar("Number", float, "Tensor")
 INSTANCE_OPTIONS: dict[str, str] = {
-    "abreast": "see their own earlier translations (group, concat with prefixes, hierarchical at the target)",
     "carry": "translate whole instances sentence for sentence (group)",
     "commit": "translate whole instances sentence for sentence (group)",
     "instance_tokens": "see whole instances (group, document, concat)",

@@ -42,7 +42,7 @@ class DocumentHypothesis:
     """for each sentence the score by which the search ranked the part that it was found in, among the others of the
     same part: log-probability normalised by length"""
     rounds: list[int] = field(default_factory=list)
-    """for each sentence, where some were searched at the same time, in which round it was found; 0: after these"""
+    """for each sentence in which round it was found, where some were searched at the same time; 0: one by one"""
 
     def spread(self, places: Sequence[int], count: int) -> DocumentHypothesis:
         """The same for a document of `count` sentences, of which the model saw those at `places`; others are empty."""

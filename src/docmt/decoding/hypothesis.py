@@ -23,7 +23,7 @@ class Hypothesis:
     """tokens that count in the length: those chosen rather than forced (in the published search of G-Transformer all
     but those of translations that were given, in that of RFA all)"""
     rounds: list[int] = field(default_factory=list)
-    """of each sentence, where they were searched at the same time, in which round it was found; 0: after them"""
+    """of each sentence in which round it was found, where some were searched at the same time; 0: one by one"""
 
     def after(self, count: int, *, alone: bool = False) -> Hypothesis:
         """Its sentences but the first `count`; score and free tokens are those of the whole, in which a prefix that was

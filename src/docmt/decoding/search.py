@@ -46,7 +46,10 @@ def search(
         return Committed(model, memories, rows, specials, config).run()
     if any(row.prefix for row in rows) and config.compatibility == "none" and all(map(has_pasts, members_of(model))):
         return _one_by_one(Drafts(model, memories, rows, specials, config))
-    beams = Beams(model, memories, rows, specials, config)
+    return _beams(Beams(model, memories, rows, specials, config))
+
+
+def _beams(beams: Beams) -> list[list[Hypothesis]]:
     while beams.documents:
         beams.step()
     return beams.best()
@@ -55,7 +58,10 @@ def search(
 def _one_by_one(drafts: Drafts) -> list[list[Hypothesis]]:
     """What a search token after token finds of each row, after those of its first sentences that are final, which are
     read in one pass."""
-    config, read = drafts.config, drafts.read or drafts.read_drafts()
+    config = drafts.config
+    if not any(own.final for own in drafts.sentences):
+        return _beams(Beams(drafts.model, drafts.memories, drafts.rows, drafts.specials, config))
+    read = drafts.read or drafts.read_drafts()
     going = [row for row in range(len(drafts.rows)) if not all(own.final for own in drafts.of_row(row))]
     said = [list(takewhile(lambda own: own.final, drafts.of_row(row))) for row in going]
     repeated = [number for number in drafts.next_ones() for _ in range(config.beam)]
@@ -64,9 +70,9 @@ def _one_by_one(drafts: Drafts) -> list[list[Hypothesis]]:
     rows = [replace(drafts.rows[row], prefix=()) for row in going]
     beams = Beams(drafts.model, drafts.memories, rows, drafts.specials, config, pasts, begins)
     beams.go_on_after(said)
-    while beams.documents:
-        beams.step()
-    found = {row: _with_rounds(ranks, done) for row, ranks, done in zip(going, beams.best(), said, strict=True)}
+    drafts.read = None  # (whose keys and values it has)
+    del read, pasts
+    found = {row: _with_rounds(ranks, done) for row, ranks, done in zip(going, _beams(beams), said, strict=True)}
     return [found[row] if row in found else drafts.hypothesis(row) for row in range(len(drafts.rows))]
 
 

@@ -211,13 +211,11 @@ def instance_limit(model: Model, config: SearchConfig) -> int:
     return config.instance_tokens or min(own.config.instance_tokens for own in members_of(model))
 
 
-def instance_options(system: System, keep: str = "auto") -> set[str]:
-    """Those of INSTANCE_OPTIONS that this system has; keep: as `search.keep` asks for it."""
+def instance_options(system: System) -> set[str]:
+    """Those of INSTANCE_OPTIONS that this system has."""
     carries = system.order == "documents" and system.rules == "frame"
-    waits = system.orders.get(keep, system.order) == "in turn"
     sees = system.order != "sentences" and not system.needs().shown
     has = {
-        "abreast": carries or waits,
         "carry": carries,
         "commit": carries and not system.linear,
         "instance_tokens": sees,
@@ -226,26 +224,42 @@ def instance_options(system: System, keep: str = "auto") -> set[str]:
     return {name for name, own in has.items() if own}
 
 
+def why_not_abreast(model: ModelConfig, search: SearchConfig) -> str:
+    """Why a search of such a model has no use for `search.abreast`; empty where it has, or where nobody asks for it."""
+    system, has = model.chosen, instance_options(model.chosen)
+    if not search.abreast or system.orders.get(search.keep, system.order) == "in turn":
+        return ""
+    if "carry" not in has:
+        return (
+            "search.abreast is for systems that see their own earlier translations (group, concat with prefixes, "
+            f"hierarchical at the target), not for this {model.system} model: leave it out"
+        )
+    if search.carry:
+        return ""
+    if "commit" not in has:
+        return (
+            f"search.abreast is only for search.carry with this {model.system} model, whose attention over the "
+            "document is linear: leave it out"
+        )
+    if search.beam > 1 and search.commit == "document":
+        return (
+            f"search.abreast is for greedy search, search.commit sentence or search.carry with this {model.system} "
+            f"model, and search.beam is {search.beam}: choose beam 1, or add one of the others"
+        )
+    return ""
+
+
 def check_instances(model: ModelConfig, search: SearchConfig) -> None:
     """Raises DocmtError for INSTANCE_OPTIONS that a model has not."""
-    has = instance_options(model.chosen, search.keep)
+    has = instance_options(model.chosen)
     for name in asked_options(search):
         if name not in has:
             raise DocmtError(
                 f"search.{name} is for systems that {INSTANCE_OPTIONS[name]}, not for this {model.system} model: leave "
                 "it out"
             )
-    if search.abreast and "carry" in has and not search.carry:
-        if "commit" not in has:
-            raise DocmtError(
-                f"search.abreast is only for search.carry with this {model.system} model, whose attention over the "
-                "document is linear: leave it out"
-            )
-        if search.beam > 1 and search.commit == "document":
-            raise DocmtError(
-                f"search.abreast is for greedy search, search.commit sentence or search.carry with this {model.system} "
-                f"model, and search.beam is {search.beam}: choose beam 1, or add one of the others"
-            )
+    if reason := why_not_abreast(model, search):
+        raise DocmtError(reason)
     limit = None if model.restarts else model.position_limit
     if limit is not None and search.instance_tokens > limit + 1:
         raise DocmtError(

@@ -32,7 +32,7 @@ class TranslatedSentence:
     sentence follows"""
 
     round: int | None = None
-    """where sentences were searched at the same time (`search.abreast`): in which round it was found, 0: after these"""
+    """with `search.abreast`: in which round it was found at the same time as others, 0: one by one"""
 
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"

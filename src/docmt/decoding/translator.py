@@ -332,7 +332,9 @@ class Translator:
         self, source: Document, target: Document, lengths: Sequence[int], hypothesis: DocumentHypothesis
     ) -> Translation:
         """lengths: words of the source sentences."""
-        rounds: Sequence[int | None] = hypothesis.rounds or [None] * len(hypothesis.sentences)
+        rounds: Sequence[int | None] = [None] * len(hypothesis.sentences)
+        if self.search.abreast:
+            rounds = hypothesis.rounds or [0] * len(hypothesis.sentences)
         sentences = tuple(
             TranslatedSentence(*fields)
             for fields in zip(
