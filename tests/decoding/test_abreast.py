@@ -55,6 +55,7 @@ def recorded(kind, monkeypatch):
     """What every search of this kind takes; it never gives up."""
     monkeypatch.setattr(kind, "is_behind", lambda self: False)
     monkeypatch.setattr(kind, "saved", lambda self: math.inf)
+    monkeypatch.setattr(kind, "left", lambda self, begun=(): 0 if begun else math.inf)
     done, run = [], kind.run
 
     def record(self):

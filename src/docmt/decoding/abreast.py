@@ -75,17 +75,19 @@ class Abreast(Drafts):
     def _next(self, differs: Mapping[int, tuple[int, int]]) -> list[int] | None:
         """Sentences to begin with as well, as many of each document as may be risked; None if not even those are worth
         it that would be others: if all goes for nothing, at most RISK of the time is lost that one after the other
-        takes."""
+        takes, and something is gained if everything stays."""
         waiting = [[n for n in range(*ends) if not self.sentences[n].words] for ends in pairwise(self.firsts)]
+        begun = {n for n, own in enumerate(self.sentences) if own.words}
         reach = max(map(len, waiting))
         budget = self.saved() - self.spent()
         while reach > 1 or differs:  # (one alone would see what is final: nothing is gained)
             fresh = [number for numbers in waiting for number in numbers[:reach]]
             lengths = [self.lengths[number] for number in fresh]
             longest = max([*lengths, *(self.lengths[number] - place for number, (place, _) in differs.items()), 1])
-            read = sum(self.lengths[n] for n, own in enumerate(self.sentences) if own.words) + sum(lengths)
-            rows = _PASTS * cost_of(len(fresh) + len(differs), self.device)
-            if longest * rows + cost_of_pass(read, self.device) <= budget:
+            read = sum(self.lengths[n] for n in begun) + sum(lengths)
+            step = cost_of(len(fresh) + len(differs), self.model) * (1 if self.read is None else _PASTS)
+            cost = longest * step + cost_of_pass(read, self.model)
+            if cost <= min(budget, self.one_by_one(self.left() - self.left({*begun, *fresh}))):
                 return fresh
             if not reach:
                 break
@@ -137,7 +139,7 @@ class Abreast(Drafts):
         rows_of, done = list(range(len(numbers))), torch.zeros_like(last, dtype=torch.bool)
         while not bool(done.all()):
             self.work.steps += 1
-            self.work.cost += _PASTS * cost_of(len(rows_of), device)
+            self.work.cost += cost_of(len(rows_of), self.model) * (1 if self.read is None else _PASTS)
             states = decoder.read(last, offset, begin + offset, sources)
             progress = Progress(last, torch.zeros_like(last), offset, torch.zeros_like(last))
             token, _, _ = self._choose(states, progress, unit)

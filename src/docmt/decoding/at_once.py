@@ -98,8 +98,8 @@ def _from_first_of_each(task: Task, chosen: Sequence[int]) -> list[int]:
 
 def _cost(task: Task, chosen: Sequence[int]) -> float:
     """Of translating these instances together, in steps of one row."""
-    beam, batches, device = task.config.beam, task.batches(chosen), task.model.device
-    return sum(max(task.lengths[i] for i in batch) * cost_of(len(batch) * beam, device) for batch in batches)
+    beam, batches = task.config.beam, task.batches(chosen)
+    return sum(max(task.lengths[i] for i in batch) * cost_of(len(batch) * beam, task.model) for batch in batches)
 
 
 def _costs_one_by_one(task: Task) -> list[float]:

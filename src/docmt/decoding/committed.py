@@ -79,7 +79,7 @@ class Committed(Drafts):
             beams = Beams(self.model, self.memories, units, self.specials, self.config, pasts, begins, output)
             while beams.documents:
                 self.work.steps += 1
-                self.work.cost += cost_of(len(beams.documents) * self.config.beam, self.device)
+                self.work.cost += cost_of(len(beams.documents) * self.config.beam, self.model)
                 beams.step()
             for number, (best, *_) in zip(group, beams.best(), strict=True):
                 own = self.sentences[number]

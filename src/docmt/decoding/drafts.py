@@ -6,8 +6,9 @@ What searches have in common that find sentences of a document at the same time,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from docmt.decoding.ensemble import Memories, Model, members_of, of_members
 from docmt.decoding.frame import Row
 from docmt.decoding.hypothesis import Hypothesis, not_numbers
 from docmt.decoding.output import Output
+from docmt.decoding.precision import Int8Linear
 from docmt.decoding.rules import marks_of
 from docmt.model import Packed, TranslationModel, pack
 from docmt.model.attention import Attention
@@ -42,24 +44,27 @@ def has_pasts(model: TranslationModel) -> bool:
     return not any(isinstance(own, LinearAttention) or own.sight.part == "before" for own in attentions)
 
 
-def cost_of(rows: int, device: torch.device) -> float:
+def cost_of(rows: int, model: Model) -> float:
     """How long a step of so many rows takes, in steps of one."""
-    return 1 + rows / _free_rows(device)
+    return 1 + rows / _free_rows(model)
 
 
-def cost_of_pass(tokens: int, device: torch.device) -> float:
+def cost_of_pass(tokens: int, model: Model) -> float:
     """How long a full pass over so many tokens takes, in steps of one row."""
-    return tokens / (1.5 * _free_rows(device))
+    return tokens / (1.5 * _free_rows(model))
 
 
-def _free_rows(device: torch.device) -> int:
-    """How many rows make a step take twice as long as one does: measured on one core (docs/log.md), guessed for GPUs.
+def _free_rows(model: Model) -> int:
+    """How many rows make a step take twice as long as one does: measured on CPUs (docs/log.md), guessed for GPUs.
 
     (Not measured where it runs: what is searched at the same time would depend on what else the machine does.)
     """
-    if device.type != "cpu":
+    device = model.device.type
+    if device != "cpu":
         return 500
-    return 24 if torch.is_autocast_enabled(device.type) else 12
+    if torch.is_autocast_enabled(device):
+        return 24
+    return 17 if isinstance(members_of(model)[0].projection, Int8Linear) else 12
 
 
 @dataclass
@@ -197,24 +202,35 @@ class Drafts:
 
     def spent(self) -> float:
         """What was done so far, in steps of one row."""
-        return self.work.cost + cost_of_pass(self.work.passes, self.device)
+        return self.work.cost + cost_of_pass(self.work.passes, self.model)
 
     def saved(self) -> float:
         """How much may be spent at the end of the next round, in which one sentence of each document is found anyway:
         what those that are final would take one after the other, and RISK of all."""
-        total, left, found = 0, 0, math.inf
+        total, found = 0, math.inf
         for row in range(len(self.rows)):
             lengths = zip(self.of_row(row), self.lengths[self.firsts[row] :], strict=False)
             waiting = [length for own, length in lengths if not own.final]
             done = sum(len(own.words) + 1 for own in self.of_row(row) if own.final and not own.given)
-            total, left = max(total, done + sum(waiting)), max(left, sum(waiting))
+            total = max(total, done + sum(waiting))
             found = min(found, waiting[0]) if waiting else found
-        return cost_of(len(self.rows) * self.config.beam, self.device) * (total - left + found + RISK * total)
+        return self.one_by_one(total - self.left() + found + RISK * total)
+
+    def one_by_one(self, tokens: float) -> float:
+        """How long so many tokens of each document take one after the other, in steps of one row."""
+        return tokens * cost_of(len(self.rows) * self.config.beam, self.model)
+
+    def left(self, begun: Collection[int] = ()) -> int:
+        """About how many tokens one after the other would still take, if these sentences are final, too."""
+        return max(
+            sum(self.lengths[n] for n in range(*ends) if not self.sentences[n].final and n not in begun)
+            for ends in pairwise(self.firsts)
+        )
 
     def is_behind(self) -> bool:
         """Whether a search token after token would be further by now."""
         final = [sum(len(own.words) + 1 for own in self.of_row(row) if own.final) for row in range(len(self.rows))]
-        one = cost_of(len(self.rows) * self.config.beam, self.device)
+        one = cost_of(len(self.rows) * self.config.beam, self.model)
         return self.spent() > one * (min(final) + _LOSS * self.usual)
 
     def hypotheses(self) -> list[list[Hypothesis]]:
