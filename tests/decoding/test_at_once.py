@@ -19,7 +19,7 @@ SYSTEMS = {
     "sentences that are carried": ({"system": "group"}, {"carry": 2, "instance_tokens": 30}),
     "linear attention with carry": ({"group": Group(global_attention="linear")}, {"carry": 1, "instance_tokens": 25}),
 }
-SEARCHES = [{"beam": 1}, {"beam": 3}, {"beam": 2, "n_best": 2}, {"beam": 2, "batch_tokens": 40}]
+SEARCHES = [{"beam": 1}, {"beam": 2, "n_best": 2, "batch_tokens": 40}]
 
 
 def opened(model):
@@ -66,7 +66,7 @@ def rounds(monkeypatch):
 def test_the_same_for_every_rank(system, search, risk, rounds, monkeypatch):
     settings, also = SYSTEMS[system]
     monkeypatch.setattr(at_once, "RISK", risk)
-    for seed in range(3):
+    for seed in range(2):
         for ours, theirs in zip(*both(opened(build(seed, **settings)), documents(seed), **search, **also), strict=True):
             same(ours, theirs)
     if risk == 100.0:

@@ -22,14 +22,14 @@ def translated(model, given, config):
     return translate_documents(model, given, SpecialTokens(VOCABULARY), config)
 
 
-@pytest.mark.parametrize("beams", [{"beam": 1}, {"beam": 3, "n_best": 2}, {"beam": 2, "length_penalty": 0.5}], ids=str)
+@pytest.mark.parametrize("beams", [{"beam": 1}, {"beam": 3, "n_best": 2}], ids=str)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_for_every_rank(name, beams, monkeypatch):
     settings, also = MODELS[name]
     config, read = SearchConfig(**beams, **also), []
-    for seed in range(3):
+    for seed in range(2):
         model, given = opened(build(seed, **settings)), documents(seed, sentences=9)
-        if seed == 2:
+        if seed == 1:
             model = Ensemble([model, opened(build(7, **settings))])
         with monkeypatch.context() as patch:
             patch.setattr(search, "_one_by_one", lambda drafts, real=search._one_by_one: read.append(1) or real(drafts))
