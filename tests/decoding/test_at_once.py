@@ -53,6 +53,8 @@ def rounds(monkeypatch):
             translate(some, numbers, number_of_round)
 
         left = real(task, noted, count)
+        own = [n for i in left for n in range(int(task.instances.own[i]), int(task.instances.last[i]))]
+        assert not any(task.start + n in task.said for n in own), "a draft stayed"
         found.append((sizes, len(left)))
         return left
 

@@ -43,8 +43,6 @@ def translate_at_once(
             before = {i: _said(task, i) for i in again}
             translate(task, again, number)
         except (DocmtError, MemoryError, RuntimeError):  # perhaps of a draft: one by one will show
-            for place in (place for i in left for place in _own(task, i)):
-                task.said.pop(task.start + place, None)
             break
         begun.update(new)
         changed = {n for i in again if _said(task, i) != before[i] for n in _own(task, i)}
@@ -55,6 +53,8 @@ def translate_at_once(
             count(settled)
             budget += sum(one_by_one[i] for i in settled)
         left = still
+    for place in (place for i in left for place in _own(task, i)):  # a draft is not what an instance that fails said
+        task.said.pop(task.start + place, None)
     return left
 
 

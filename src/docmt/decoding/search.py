@@ -68,7 +68,8 @@ def _one_by_one(drafts: Drafts) -> list[list[Hypothesis]]:
     pasts = drafts.pasts(*read, repeated, [0] * len(repeated))
     begins = pasts[0].limit[:: config.beam].tolist()
     rows = [replace(drafts.rows[row], prefix=()) for row in going]
-    beams = Beams(drafts.model, drafts.memories, rows, drafts.specials, config, pasts, begins)
+    output = drafts.output.of(drafts.next_ones())
+    beams = Beams(drafts.model, drafts.memories, rows, drafts.specials, config, pasts, begins, output)
     beams.go_on_after(said)
     drafts.read = None  # (whose keys and values it has)
     del read, pasts
