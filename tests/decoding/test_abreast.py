@@ -17,6 +17,7 @@ from variants import CONVENTIONS
 VOCABULARY = 60
 SIZES = {"vocabulary_size": VOCABULARY, "width": 16, "feed_forward": 32, "heads": 2, "instance_tokens": 100}
 LAYERS = {"encoder_layers": 2, "decoder_layers": 2}
+SHORT = {"max_length_ratio": 1.0, "max_length_extra": 4.0}  # random models seldom end by themselves
 VARIANTS = {
     "positions by sentence": {"positions": "sentence"},
     "positions through the document": {"positions": "document"},
@@ -76,7 +77,7 @@ def searched(monkeypatch):
 def both(model, given, **settings):
     """Translations abreast and token after token."""
     specials = SpecialTokens(VOCABULARY)
-    configs = [SearchConfig(beam=1, abreast=abreast, **settings) for abreast in (True, False)]
+    configs = [SearchConfig(beam=1, abreast=abreast, **{**SHORT, **settings}) for abreast in (True, False)]
     return [[ranks[0] for ranks in translate_documents(model, given, specials, config)] for config in configs]
 
 
@@ -129,13 +130,13 @@ def test_empty_sentences_and_documents_of_one(searched):
 def test_it_is_told_in_which_round_a_sentence_was_found(searched, monkeypatch):
     """Of sentences that were searched at the same time as others."""
     given = documents(3, count=1, sentences=12)
-    (found,), (one_by_one,) = both(build(3), given)
+    (found,), (one_by_one,) = both(build(3), given, max_length_extra=10)
     assert len(found.rounds) == len(given[0])
     assert found.rounds == sorted(found.rounds)
     assert (min(found.rounds), max(found.rounds)) == (1, searched[0].rounds)
     assert one_by_one.rounds == []
     monkeypatch.setattr(Abreast, "saved", lambda self: math.inf if self.work.rounds < 2 else 0)
-    (stopped,), _ = both(build(3), given)
+    (stopped,), _ = both(build(3), given, max_length_extra=10)
     assert stopped.rounds == [number if number <= 2 else 0 for number in found.rounds]
     assert 0 in stopped.rounds
 
@@ -161,10 +162,12 @@ def test_what_is_final_stays_where_it_gives_up(variant, monkeypatch):
         return budget
 
     monkeypatch.setattr(Abreast, "saved", saved)
-    for seed in range(5):
+    for seed in range(9):
+        if seed > 2 and any(stopped):
+            break
         chance = random.Random(seed)
-        same(*both(build(seed, **settings), documents(seed, sentences=12)))
-        same(*both(build(seed, **settings), documents(seed), carry=2, instance_tokens=40))
+        same(*both(build(seed, **settings), documents(seed, sentences=9)))
+        same(*both(build(seed, **settings), documents(seed, count=2), carry=2, instance_tokens=40))
     assert any(stopped), "it never gave up after some were final"
 
 

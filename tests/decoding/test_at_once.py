@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_abreast import VOCABULARY, build, documents, same
+from test_abreast import SHORT, VOCABULARY, build, documents, same
 
 from docmt.decoding import SearchConfig, at_once, orders, translate_documents
 from docmt.decoding.ensemble import Ensemble
@@ -34,7 +34,7 @@ def opened(model):
 
 def both(model, given, **settings):
     """Every rank of every document, at once and one after the other."""
-    configs = [SearchConfig(abreast=abreast, **settings) for abreast in (True, False)]
+    configs = [SearchConfig(abreast=abreast, **SHORT, **settings) for abreast in (True, False)]
     return [translate_documents(model, given, SpecialTokens(VOCABULARY), config) for config in configs]
 
 

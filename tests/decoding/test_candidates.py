@@ -7,7 +7,7 @@ import pytest
 import torch
 from plain_search import DOCUMENTS, SPECIALS, score_documents, translate_documents
 from plain_search import build as build_plain
-from test_abreast import VOCABULARY, documents, same
+from test_abreast import SHORT, VOCABULARY, documents, same
 from test_abreast import build as build_group
 
 from docmt import decoding
@@ -54,7 +54,7 @@ def with_table(model, table):
 
 
 def found_by(model, given, way, candidates=COUNT):
-    config = SearchConfig(candidates=candidates, **WAYS[way])
+    config = SearchConfig(candidates=candidates, **WAYS[way], **SHORT)
     return [ranks[0] for ranks in decoding.translate_documents(model, given, GROUP, config)]
 
 
@@ -114,7 +114,7 @@ def restricted(model, candidates):
 @pytest.mark.parametrize("kind", ["group", "ensemble"])
 def test_a_document_is_searched_among_its_own_candidates_whatever_its_batch(way, kind):
     table, changed = small_table(VOCABULARY), 0
-    for seed in range(3):
+    for seed in range(2):
         members = (
             [build_group(seed)] if kind == "group" else [build_group(seed), build_group(seed + 5, decoder_layers=1)]
         )

@@ -49,7 +49,7 @@ WITH_FAMILIES = {
 
 
 @pytest.mark.parametrize("system", [*FRAMED, *JOINED])
-@pytest.mark.parametrize("settings", [{"beam": 1}, {"beam": 3, "length_penalty": 0.6}, {"beam": 4, "min_length": 3}])
+@pytest.mark.parametrize("settings", [{"beam": 1}, {"beam": 3, "length_penalty": 0.6, "min_length": 3}])
 def test_search_equals_the_plain_one(system, settings):
     model = build(**PLAIN[system])
     config = SearchConfig(**settings, **SHORT, n_best=settings["beam"])
@@ -158,8 +158,8 @@ def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reor
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("beam", [1, 4])
 def test_batched_equals_single(system, beam):
-    model = build(2, **SYSTEMS[system])  # one without near ties in any system
-    config = SearchConfig(beam=beam, n_best=beam)
+    model = build(2, **SYSTEMS[system]).double()
+    config = SearchConfig(beam=beam, n_best=beam, **SHORT)
     together = search_documents(model, DOCUMENTS, config)
     for document, found in zip(DOCUMENTS, together, strict=True):
         alone = search_documents(model, [document], config)[0]
@@ -170,8 +170,8 @@ def test_batched_equals_single(system, beam):
 @pytest.mark.parametrize("system", WITH_FAMILIES)
 @pytest.mark.parametrize("beam", [1, 4])
 def test_documents_together_are_translated_as_each_alone(system, beam):
-    model = build(2, **WITH_FAMILIES[system])  # one without near ties in any system
-    config = SearchConfig(beam=beam, n_best=beam)
+    model = build(2, **WITH_FAMILIES[system]).double()
+    config = SearchConfig(beam=beam, n_best=beam, **SHORT)
     together = translate_documents(model, DOCUMENTS, SPECIALS, config)
     for document, found in zip(DOCUMENTS, together, strict=True):
         alone = translate_documents(model, [document], SPECIALS, config)[0]
@@ -219,11 +219,11 @@ def test_plain_document_scores_agree_when_the_stream_is_well_formed():
         assert own.score == pytest.approx(sum(own.sentence_scores) / len(labels), abs=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("system", [name for name in WITH_FAMILIES if name != "document"])
 def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(system, seed):
     model = build(seed, **WITH_FAMILIES[system])
-    config = SearchConfig(beam=3, min_length=2)
+    config = SearchConfig(beam=3, min_length=2, max_length_ratio=1.5, max_length_extra=4.0)
     for document, found in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
         assert len(found[0].sentences) == len(document)
         assert not found[0].miscounted
@@ -250,7 +250,9 @@ def test_what_the_length_limit_ended_is_told(system):
                 words = sum(map(len, found.sentences))
                 assert found.at_limit == [len(document) - 1] or words < 8 * len(document) + marks
                 assert not found.at_limit or found.miscounted or words > 8 * len(document) - marks
-    assert told == {True, False}
+        if told == {True, False}:
+            return
+    raise AssertionError(f"all sentences were alike: {told}")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

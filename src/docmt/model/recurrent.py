@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
+from docmt.model.features import wide
 from docmt.model.spans import Spans
 
 
@@ -18,7 +19,7 @@ class Bilstm(nn.Module):
 
     def forward(self, x: Tensor, segments: Spans) -> Tensor:
         """x [T, d], segments laid end to end -> [T, 2 d]: forward states, then backward states."""
-        parts = [part for part in x.float().split(segments.lengths.tolist()) if len(part)]
+        parts = [part for part in wide(x).split(segments.lengths.tolist()) if len(part)]
         with torch.autocast(x.device.type, enabled=False):
             found, _ = self.lstm(pack_sequence(parts, enforce_sorted=False))
         return torch.cat(unpack_sequence(found)).to(x.dtype)
