@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from docmt.decoding.caches import (
@@ -17,7 +18,6 @@ from docmt.decoding.caches import (
     DocumentCrossCache,
     DocumentSelfCache,
     SentenceSelfCache,
-    attend_step,
     bias_of,
     keys_and_values,
     with_something,
@@ -161,7 +161,7 @@ class SeatedCrossCache(DocumentCrossCache):
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """[R, H, k]"""
         asked = self.seats.table(query).transpose(1, 2)  # [D, H, M, k]
-        found = attend_step(asked, self.keys[layer], self.values[layer], self.bias)
+        found = F.scaled_dot_product_attention(asked, self.keys[layer], self.values[layer], attn_mask=self.bias)
         return self.seats.rows(found.transpose(1, 2))
 
     def keep(self, rows: Tensor, documents: Tensor) -> None:

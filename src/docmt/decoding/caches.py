@@ -22,13 +22,6 @@ _CHUNK = 16  # caches grow by this many positions
 _STEP = 4  # and are read in whole steps of so many: few different shapes, which have to be prepared once each
 
 
-def attend_step(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
-    """query [n, H, q, k], key and value [n, H, L, k], bias [n, 1 or H, 1, L] -> [n, H, q, k]."""
-    if bias is not None:
-        bias = bias.expand(-1, query.shape[1], query.shape[2], -1)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-
-
 def bias_of(keep: Tensor, dtype: torch.dtype) -> Tensor:
     """[n, L] bool -> [n, 1, 1, L] with minus infinity where a key must not be seen."""
     return torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill_(~keep, -math.inf)[:, None, None, :]
@@ -43,8 +36,8 @@ class Cache:
     def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """offsets [R]: position of the new token in its sentence; sentences [R]: number of its source sentence."""
 
-    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
-        """Takes in the step's key and value [R, H, k] of self-attention."""
+    def store(self, layer: int, pair: Tensor) -> None:
+        """Takes in the step's key and value of self-attention: [R, 2, H, k]."""
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """[R, H, k] -> [R, H, k]"""
@@ -93,15 +86,14 @@ class SentenceSelfCache(Cache):
         if self.distances is not None:
             self.bias = self.bias + self.distances(offsets[:, None], self.length).to(self.bias.dtype)
 
-    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
+    def store(self, layer: int, pair: Tensor) -> None:
         """See `Cache`."""
-        self.buffer[layer, 0, self.rows, :, self.offsets] = key
-        self.buffer[layer, 1, self.rows, :, self.offsets] = value
+        self.buffer[layer][:, self.rows, :, self.offsets] = pair
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attends to the sentence so far: [R, H, k]."""
         keys, values = self.buffer[layer, :, :, :, : self.length]
-        return attend_step(query[:, :, None], keys, values, self.bias)[:, :, 0]
+        return F.scaled_dot_product_attention(query[:, :, None], keys, values, attn_mask=self.bias)[:, :, 0]
 
     def reorder(self, rows: Tensor) -> None:
         """Row i goes on from what row rows[i] remembers."""
@@ -169,11 +161,10 @@ class DocumentSelfCache(Cache):
             self.biases = self.distances(place, self.shared + self.read).to(self.tail.dtype)
         self.hidden = self._hidden()
 
-    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
+    def store(self, layer: int, pair: Tensor) -> None:
         """See `Cache`."""
         buffer, place = (self.prefix, self.shared - 1) if self.beams == 1 else (self.tail, self.own - 1)
-        buffer[layer, 0, :, :, place] = key
-        buffer[layer, 1, :, :, place] = value
+        buffer[layer, :, :, :, place] = pair.transpose(0, 1)
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attends to the document so far: [R, H, k]."""
@@ -182,7 +173,7 @@ class DocumentSelfCache(Cache):
             bias = None if self.biases is None else self.biases.expand(len(query), -1, -1, -1)
             if self.hidden is not None:
                 bias = self.hidden if bias is None else bias + self.hidden
-            return attend_step(query[:, :, None], keys, values, bias)[:, :, 0]
+            return F.scaled_dot_product_attention(query[:, :, None], keys, values, attn_mask=bias)[:, :, 0]
         tail_keys, tail_values = self.tail[layer, :, :, :, : self.read]
         prefix_keys, prefix_values = self.prefix[layer]
         query = query * query.shape[-1] ** -0.5
@@ -287,7 +278,7 @@ class SentenceCrossCache(Cache):
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """[R, H, k]"""
         keys, values = self.buffer[layer]
-        return attend_step(query[:, :, None], keys, values, self.bias)[:, :, 0]
+        return F.scaled_dot_product_attention(query[:, :, None], keys, values, attn_mask=self.bias)[:, :, 0]
 
     def keep(self, rows: Tensor, documents: Tensor) -> None:
         """Each row still holds the sentence it held."""
@@ -314,7 +305,7 @@ class DocumentCrossCache(Cache):
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """[R, H, k]"""
         by_document = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, k]
-        result = attend_step(by_document, self.keys[layer], self.values[layer], self.bias)
+        result = F.scaled_dot_product_attention(by_document, self.keys[layer], self.values[layer], attn_mask=self.bias)
         return result.transpose(1, 2).flatten(0, 1)
 
     def keep(self, rows: Tensor, documents: Tensor) -> None:
@@ -358,11 +349,10 @@ class SentencesBeforeCache(Cache):
         self.bias = bias_of((seen | ~self.there[..., None]).flatten(0, 1), self.buffer.dtype)
         self.bias = self.bias.view(len(seen), 1, *seen.shape[1:])  # [R, 1, K, L]
 
-    def store(self, layer: int, key: Tensor, value: Tensor) -> None:
+    def store(self, layer: int, pair: Tensor) -> None:
         """See `Cache`."""
         place = self.numbers.shape[1] - 1
-        self.buffer[layer, 0, :, :, place] = key
-        self.buffer[layer, 1, :, :, place] = value
+        self.buffer[layer, :, :, :, place] = pair.transpose(0, 1)
 
     def attend_before(self, layer: int, query: Tensor) -> Tensor:
         """[R, H, k] -> [R, K, H, k]: what is found in each of the sentences before, oldest first."""

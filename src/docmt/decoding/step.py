@@ -176,8 +176,8 @@ class StepView:
                 asked = attention.asked_features(x)
             return cache.attend(number, asked).to(x.dtype).flatten(-2)
         if attention.sight.memory == "self":
-            query, key, value = attention.projected(x, x)
-            cache.store(number, key, value)
+            query, pair = attention.asked_and_kept(x)
+            cache.store(number, pair)
         else:
             query = attention.asked(x)
         return cache.attend(number, query).flatten(-2)
@@ -186,7 +186,8 @@ class StepView:
         """See `View`: x, states [R, d] -> [R, k, d] and [R, k]."""
         cache, number = self.places[attention]
         assert isinstance(cache, SentencesBeforeCache)
-        cache.store(number, attention.split(attention.key(states)), attention.split(attention.value(states)))
+        pair = [attention.split(project(states)) for project in (attention.key, attention.value)]
+        cache.store(number, torch.stack(pair, dim=1))
         return cache.attend_before(number, attention.asked(x)).flatten(-2), cache.there
 
     def reorder(self, rows: Tensor) -> None:

@@ -138,8 +138,18 @@ class Attention(nn.Module):
         [..., H, k]."""
         if self.joint is None:
             return self.asked(x), self.split(self.key(memory)), self.split(self.value(memory))
-        query, key, value = (self.split(own) for own in self.joint(x).chunk(3, dim=-1))
-        return query if self.factor == 1.0 else query * self.factor, key, value
+        query, pair = self.asked_and_kept(x)
+        key, value = pair.unbind(-3)
+        return query, key, value
+
+    def asked_and_kept(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What x [..., d] asks of the sequence that it belongs to, [..., H, k], and its own keys and values,
+        [..., 2, H, k]."""
+        if self.joint is None:
+            return self.asked(x), torch.stack((self.split(self.key(x)), self.split(self.value(x))), dim=-3)
+        parts = self.joint(x).unflatten(-1, (3, self.heads, -1))
+        query = parts[..., 0, :, :]
+        return query if self.factor == 1.0 else query * self.factor, parts[..., 1:, :, :]
 
     def forward(self, x: Tensor, view: View) -> Tensor:
         """x [..., d] -> [..., d]"""
