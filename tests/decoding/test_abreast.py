@@ -54,9 +54,8 @@ def documents(seed, count=3, sentences=7, words=8):
 
 def recorded(kind, monkeypatch):
     """What every search of this kind takes; it never gives up."""
-    monkeypatch.setattr(kind, "is_behind", lambda self: False)
-    monkeypatch.setattr(kind, "saved", lambda self: math.inf)
-    monkeypatch.setattr(kind, "left", lambda self, begun=(): 0 if begun else math.inf)
+    monkeypatch.setattr(kind, "saved", lambda self, found: math.inf)
+    monkeypatch.setattr(kind, "gained", lambda self, found: math.inf)
     done, run = [], kind.run
 
     def record(self):
@@ -135,7 +134,7 @@ def test_it_is_told_in_which_round_a_sentence_was_found(searched, monkeypatch):
     assert found.rounds == sorted(found.rounds)
     assert (min(found.rounds), max(found.rounds)) == (1, searched[0].rounds)
     assert one_by_one.rounds == []
-    monkeypatch.setattr(Abreast, "saved", lambda self: math.inf if self.work.rounds < 2 else 0)
+    monkeypatch.setattr(Abreast, "saved", lambda self, found: math.inf if self.work.rounds < 2 else 0)
     (stopped,), _ = both(build(3), given, max_length_extra=10)
     assert stopped.rounds == [number if number <= 2 else 0 for number in found.rounds]
     assert 0 in stopped.rounds
@@ -155,7 +154,7 @@ def test_what_is_final_stays_where_it_gives_up(variant, monkeypatch):
     if settings is None:
         pytest.skip("not a group model")
 
-    def saved(self):
+    def saved(self, found):
         """Worth it or not, by chance."""
         budget = chance.choice([math.inf, math.inf, 1.2 * max(self.lengths), 0]) + self.spent()
         stopped.append(sum(own.final for own in self.sentences) if budget == self.spent() else 0)

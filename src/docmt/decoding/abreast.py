@@ -19,9 +19,10 @@ from torch import Tensor
 
 from docmt.decoding.abreast_caches import Past
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.drafts import Drafts, cost_of, cost_of_pass, has_pasts
+from docmt.decoding.drafts import has_pasts
 from docmt.decoding.ensemble import Memories, Model, members_of
 from docmt.decoding.frame import Frame, Progress, Row
+from docmt.decoding.risk import RiskedDrafts, cost_of, cost_of_pass
 from docmt.decoding.step import Steps, likeliest, normalizers
 from docmt.model.spans import Spans
 from docmt.text import SpecialTokens
@@ -41,7 +42,7 @@ def can_decode_abreast(model: Model, rows: Sequence[Row], config: SearchConfig) 
     return all(member.system.order == "documents" and has_pasts(member) for member in members_of(model))
 
 
-class Abreast(Drafts):
+class Abreast(RiskedDrafts):
     """One such search over rows of D documents with S sentences in all."""
 
     def __init__(
@@ -68,7 +69,7 @@ class Abreast(Drafts):
                 for number in range(first, last):
                     if number in differs or not self.sentences[number].words:
                         break
-                    self._settle(number)
+                    self.settle(number, self.work.rounds)
             if all(own.final for own in self.sentences):
                 return True
 
@@ -79,7 +80,7 @@ class Abreast(Drafts):
         waiting = [[n for n in range(*ends) if not self.sentences[n].words] for ends in pairwise(self.firsts)]
         begun = {n for n, own in enumerate(self.sentences) if own.words}
         reach = max(map(len, waiting))
-        budget = self.saved() - self.spent()
+        budget = self.saved(self.next_ones()) - self.spent()
         while reach > 1 or differs:  # (one alone would see what is final: nothing is gained)
             fresh = [number for numbers in waiting for number in numbers[:reach]]
             lengths = [self.lengths[number] for number in fresh]
@@ -87,7 +88,7 @@ class Abreast(Drafts):
             read = sum(self.lengths[n] for n in begun) + sum(lengths)
             step = cost_of(len(fresh) + len(differs), self.model) * (1 if self.read is None else _PASTS)
             cost = longest * step + cost_of_pass(read, self.model)
-            if cost <= min(budget, self.one_by_one(self.left() - self.left({*begun, *fresh}))):
+            if cost <= min(budget, self.gained({*begun, *fresh})):
                 return fresh
             if not reach:
                 break
@@ -108,13 +109,7 @@ class Abreast(Drafts):
                 pasts = self.pasts(*self.read, going, [count + self.marks.inner if count else 0 for count in words])
                 self._step(going, words, pasts[0].limit.tolist(), pasts)
         for number in next_ones & differs.keys():  # these saw what is final
-            self._settle(number)
-
-    def _settle(self, number: int) -> None:
-        """It stays as it is."""
-        own = self.sentences[number]
-        if not own.final:
-            own.final, own.round = True, self.work.rounds
+            self.settle(number, self.work.rounds)
 
     def _step(
         self, numbers: Sequence[int], places: Sequence[int], starts: Sequence[int], pasts: Sequence[Past] | None

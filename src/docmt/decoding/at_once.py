@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from docmt.decoding.drafts import RISK, cost_of
+from docmt.decoding.risk import RISK, cost_of
 from docmt.decoding.task import Task
 from docmt.errors import DocmtError
 

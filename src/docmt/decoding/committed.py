@@ -1,23 +1,23 @@
 """Beam search inside each sentence, the best translation committed before the next sentence begins.
 
-One sentence after the other, or (abreast) all at the same time: at first each as if it were alone, then all that are
-not final again, each after the drafts before it. What was searched after final sentences is final: the first of each
-document, and all after it up to the first draft that changed. So what is found is what one sentence after the other
-finds, but for near ties.
+One sentence after the other, or (abreast) the next few of each document at the same time, each after the drafts before
+it. What was searched after final sentences is final: the first of these, and all after it up to the first of which the
+draft changed. All others came after a draft that changed, so they are among the next ones. So what is found is what one
+sentence after the other finds, but for near ties. How many are searched at the same time is what may be risked: more
+where drafts stay, one where they do not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-
-from torch import Tensor
+from itertools import pairwise, zip_longest
 
 from docmt.decoding.beams import Beams
-from docmt.decoding.drafts import Drafts, Kept, cost_of, has_pasts
+from docmt.decoding.drafts import has_pasts
 from docmt.decoding.ensemble import Model, members_of
 from docmt.decoding.hypothesis import Hypothesis
+from docmt.decoding.risk import RiskedDrafts, cost_of, cost_of_pass
 from docmt.errors import DocmtError
-from docmt.model import Packed
 
 _MOST_ROWS = 400  # hypotheses that are searched together
 
@@ -32,41 +32,55 @@ def check_can_commit(model: Model) -> None:
             )
 
 
-class Committed(Drafts):
+class Committed(RiskedDrafts):
     """One such search over rows of D documents; B hypotheses of each sentence."""
 
     def run(self) -> list[list[Hypothesis]]:
         """The translation of each row, as `search.search` has it."""
-        abreast = self.config.abreast
-        if abreast:
-            self._search(self._going(), None)
-            for own in (self.sentences[number] for number in self.next_ones()):
-                own.final = not any(other.given for other in self.of_row(own.row))  # those were not looked at
-        while going := self._going():
-            self.work.rounds += 1
-            if abreast and self.is_behind():
-                abreast, self.work.gave_up = False, True
-                for number in going:
-                    self.sentences[number].words = []
-            if not abreast:
-                going = self.next_ones()
+        while next_ones := self.next_ones():
+            going = self._affordable() if self.config.abreast else next_ones
+            together = len(going) > len(next_ones)
+            self.work.rounds += together
             before = {number: self.sentences[number].words for number in going}
-            self._search(going, self.read_drafts(of_all=False))
+            self._search(going)
             changed = set[int]()  # documents
             for number, words in before.items():
                 own = self.sentences[number]
-                own.final = own.row not in changed
+                if own.row not in changed:
+                    self.settle(number, self.work.rounds if together else 0)
                 if own.words != words:
                     changed.add(own.row)
         return self.hypotheses()
 
-    def _going(self) -> list[int]:
-        """Numbers of the sentences that are not final."""
-        return [number for number, own in enumerate(self.sentences) if not own.final]
+    def _affordable(self) -> list[int]:
+        """The next sentences of each document, as many as may be searched at the same time: if no draft stays, at most
+        RISK of the time is lost that one after the other takes, and something is gained if all do.
 
-    def _search(self, numbers: Sequence[int], read: tuple[Packed, list[Tensor], Kept] | None) -> None:
-        """Searches these sentences after what was read, or as if each were alone."""
-        starts = dict(zip(self._going(), self.guessed_starts(self._going()), strict=True)) if read is None else {}
+        Drafts of others are forgotten.
+        """
+        waiting = [[n for n in range(*ends) if not self.sentences[n].final] for ends in pairwise(self.firsts)]
+        reach, spent = max(map(len, waiting)), self.spent()
+        while reach:
+            going = [number for numbers in waiting for number in numbers[:reach]]
+            again = self._once_more(going)
+            cost = self._cost(going) + self._cost(again)
+            found = [n for numbers in waiting for n in numbers[: 2 if again else 1]]  # one of each in each round
+            if reach == 1 or cost <= min(self.saved(found) - spent, self.gained(going)):
+                break
+            reach -= 1 + reach // 4
+        for number in {number for numbers in waiting for number in numbers}.difference(going):
+            self.sentences[number].words = []
+        return going
+
+    def _once_more(self, going: Sequence[int]) -> list[int]:
+        """Those of these that are searched again even if all drafts stay: there is no draft yet of one before them."""
+        new = [number for number in going if not self.sentences[number].words]
+        return [one for before, one in pairwise(new) if self.sentences[before].row == self.sentences[one].row]
+
+    def _search(self, numbers: Sequence[int]) -> None:
+        """Searches these sentences after what is said before them, or as if each were alone where nothing is said."""
+        read = self.read_drafts(of_all=False) if any(own.words for own in self.sentences) else None
+        starts = dict(zip(numbers, self.guessed_starts(numbers), strict=True))
         for group in self._groups(numbers):
             rows = [number for number in group for _ in range(self.config.beam)]
             if read is None:
@@ -92,3 +106,20 @@ class Committed(Drafts):
         by_length = sorted(numbers, key=lambda number: self.units[number].lengths[0])
         for first in range(0, len(numbers), count):
             yield sorted(by_length[first : first + count])
+
+    def _cost(self, numbers: Sequence[int]) -> float:
+        """Of searching these sentences, and of a pass over what is said then up to them."""
+        last = {self.sentences[number].row: number for number in numbers}
+        said = sum(sum(self.lengths[self.firsts[row] : number + 1]) for row, number in last.items())
+        branching = cost_of(self.config.beam, self.model) - 1
+        lengths = [[self.lengths[number] for number in group] for group in self._groups(numbers)]
+        # (Sentences leave the search as they end.)
+        return sum(max(group) + branching * sum(group) for group in lengths) + cost_of_pass(said, self.model)
+
+    def one_by_one(self, numbers: Sequence[int]) -> float:
+        """See `RiskedDrafts`: the next ones of all documents are searched together."""
+        by_row: dict[int, list[int]] = {}
+        for number in numbers:
+            by_row.setdefault(self.sentences[number].row, []).append(number)
+        turns = zip_longest(*by_row.values())
+        return sum(self._cost([number for number in turn if number is not None]) for turn in turns)

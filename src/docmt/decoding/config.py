@@ -70,9 +70,9 @@ class SearchConfig:
     before it, until nothing would: the sentences of an instance (systems that translate whole instances sentence for
     sentence, group; with beam 1 or commit sentence), and the instances of a document, with any beam, where they see
     earlier translations (carry; concat with prefixes, hierarchical at the target). It finds what is found one after the
-    other, but for near ties; about a tenth of the time is risked, and where too little stays, the rest is translated so
-    (with commit sentence, half of the time). It pays for few documents at a time, a good model, of whose drafts most
-    stay (up to 1.7 times as fast), and a GPU or several free cores"""
+    other, but for near ties; about a tenth of the time is risked, and where too little stays, the rest is translated
+    so. It pays for few documents at a time, a good model, of whose drafts most stay (up to 1.7 times as fast), and a
+    GPU or several free cores"""
     candidates: int = ranged(0, 0, 10_000)
     """not 0: instead of the whole vocabulary only candidates are looked at, so many for each source token of an
     instance (or of a sentence, in systems that search for sentences one by one), at most those that `docmt candidates`

@@ -6,9 +6,8 @@ What searches have in common that find sentences of a document at the same time,
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -20,7 +19,6 @@ from docmt.decoding.ensemble import Memories, Model, members_of, of_members
 from docmt.decoding.frame import Row
 from docmt.decoding.hypothesis import Hypothesis, not_numbers
 from docmt.decoding.output import Output
-from docmt.decoding.precision import Int8Linear
 from docmt.decoding.rules import marks_of
 from docmt.model import Packed, TranslationModel, pack
 from docmt.model.attention import Attention
@@ -28,9 +26,6 @@ from docmt.model.linear_attention import LinearAttention
 from docmt.model.spans import Spans
 from docmt.text import SpecialTokens
 
-_LOSS = 0.5  # of the time of a search token after token: so much more may be lost before it takes over
-RISK = 0.1
-"""Of the time of translating one after the other: so much may be lost by trying all at once."""
 Kept = Sequence[Mapping[Attention, tuple[Tensor, Tensor]]]
 """Of each member the keys and values [T, H, k] that its attentions had in a pass."""
 
@@ -42,29 +37,6 @@ def has_pasts(model: TranslationModel) -> bool:
     decoder = [*model.decoder.modules(), *model.above_decoder.modules()]
     attentions = [module for module in decoder if isinstance(module, Attention)]
     return not any(isinstance(own, LinearAttention) or own.sight.part == "before" for own in attentions)
-
-
-def cost_of(rows: int, model: Model) -> float:
-    """How long a step of so many rows takes, in steps of one."""
-    return 1 + rows / _free_rows(model)
-
-
-def cost_of_pass(tokens: int, model: Model) -> float:
-    """How long a full pass over so many tokens takes, in steps of one row."""
-    return tokens / (1.5 * _free_rows(model))
-
-
-def _free_rows(model: Model) -> int:
-    """How many rows make a step take twice as long as one does: measured on CPUs (docs/log.md), guessed for GPUs.
-
-    (Not measured where it runs: what is searched at the same time would depend on what else the machine does.)
-    """
-    device = model.device.type
-    if device != "cpu":
-        return 500
-    if torch.is_autocast_enabled(device):
-        return 24
-    return 17 if isinstance(members_of(model)[0].projection, Int8Linear) else 12
 
 
 @dataclass
@@ -123,12 +95,10 @@ class Drafts:
         for first, row in zip(firsts[:-1], rows, strict=True):
             for own, words in zip(self.sentences[first:], row.prefix, strict=False):
                 own.words, own.final, own.given = [*words, eos], True, True
-        self.lengths = [length + MARKS for length in lengths]  # of each sentence, about as long as its source
+        self.lengths = [length + MARKS for length in lengths]  # of each sentence, till it is final as of its source
         self.read: tuple[Packed, list[Tensor], Kept] | None = None  # what was read last
         self.units = [Row([own.source], [length]) for own, length in zip(self.sentences, lengths, strict=True)]
         self.output = Output(model, [rows[own.row].candidates for own in self.sentences])  # of the units
-        # As long as a search token after token would take: the longest of the documents, by its source.
-        self.usual = max(sum(row.lengths) + 2 * len(row.lengths) for row in rows)
 
     def of_row(self, row: int) -> list[DraftedSentence]:
         """Its sentences."""
@@ -200,38 +170,11 @@ class Drafts:
         own, limit = Spans(starts, torch.tensor(read, dtype=torch.int64)), starts - target.documents.starts[rows]
         return [Past(each, target.documents, rows, limit, own, self._documents()) for each in kept]
 
-    def spent(self) -> float:
-        """What was done so far, in steps of one row."""
-        return self.work.cost + cost_of_pass(self.work.passes, self.model)
-
-    def saved(self) -> float:
-        """How much may be spent at the end of the next round, in which one sentence of each document is found anyway:
-        what those that are final would take one after the other, and RISK of all."""
-        total, found = 0, math.inf
-        for row in range(len(self.rows)):
-            lengths = zip(self.of_row(row), self.lengths[self.firsts[row] :], strict=False)
-            waiting = [length for own, length in lengths if not own.final]
-            done = sum(len(own.words) + 1 for own in self.of_row(row) if own.final and not own.given)
-            total = max(total, done + sum(waiting))
-            found = min(found, waiting[0]) if waiting else found
-        return self.one_by_one(total - self.left() + found + RISK * total)
-
-    def one_by_one(self, tokens: float) -> float:
-        """How long so many tokens of each document take one after the other, in steps of one row."""
-        return tokens * cost_of(len(self.rows) * self.config.beam, self.model)
-
-    def left(self, begun: Collection[int] = ()) -> int:
-        """About how many tokens one after the other would still take, if these sentences are final, too."""
-        return max(
-            sum(self.lengths[n] for n in range(*ends) if not self.sentences[n].final and n not in begun)
-            for ends in pairwise(self.firsts)
-        )
-
-    def is_behind(self) -> bool:
-        """Whether a search token after token would be further by now."""
-        final = [sum(len(own.words) + 1 for own in self.of_row(row) if own.final) for row in range(len(self.rows))]
-        one = cost_of(len(self.rows) * self.config.beam, self.model)
-        return self.spent() > one * (min(final) + _LOSS * self.usual)
+    def settle(self, number: int, found: int) -> None:
+        """It stays as it was found in this round (0: one by one)."""
+        own = self.sentences[number]
+        if not own.final:
+            own.final, own.round, self.lengths[number] = True, found, len(own.words) + 1
 
     def hypotheses(self) -> list[list[Hypothesis]]:
         """What `run` found, as `search.search` has it. Raises DocmtError where the model's scores are no numbers."""
