@@ -148,7 +148,6 @@ def test_an_ensemble_and_empty_sentences(rounds, monkeypatch):
         ({"system": "concat"}, {"beam": 1}, "not for this concat model: leave it out"),
         ({"system": "document"}, {"beam": 1}, "not for this document model: leave it out"),
         ({"system": "group"}, {"beam": 2}, "choose beam 1, or add one of the others"),
-        ({"group": Group(global_attention="linear")}, {"beam": 1}, "only for search.carry with this group model"),
     ],
     ids=str,
 )

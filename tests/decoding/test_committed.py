@@ -16,7 +16,6 @@ from docmt.errors import DocmtError
 from docmt.model import Reading, pack
 from docmt.model.systems import Group
 from docmt.text import SpecialTokens
-from variants import SYSTEMS
 
 SPECIALS = SpecialTokens(VOCABULARY)
 
@@ -200,7 +199,6 @@ def test_refused():
         "sentence": r"search\.commit is for systems that translate whole instances",
         "document": r"search\.commit is for systems that translate whole instances",
         "concat": r"search\.commit is for systems that translate whole instances",
-        "group, linear over the document": r"search\.commit is for systems that translate whole instances",
     }.items():
         with pytest.raises(DocmtError, match=message):
-            committed(build(1, **SYSTEMS.get(name, {"system": name})).eval(), [[[7, 8], [9]]])
+            committed(build(1, system=name).eval(), [[[7, 8], [9]]])

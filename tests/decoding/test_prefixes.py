@@ -10,12 +10,15 @@ from docmt.decoding import SearchConfig, translate_documents
 from docmt.decoding.ensemble import Ensemble
 from docmt.model.systems import Concat
 from docmt.text import SpecialTokens
+from variants import SYSTEMS
 
 search = importlib.import_module("docmt.decoding.search")
 CARRIED = {"carry": 2, "instance_tokens": 40}
 MODELS = {name: (settings, CARRIED) for name, settings in VARIANTS.items()}
 MODELS["windows"] = ({"system": "concat", "concat": Concat(keep="prefix", sentences=3)}, {})
 MODELS["windows, distances"] = ({**MODELS["windows"][0], "position_encoding": "relative"}, {})
+MODELS["linear windows"] = (SYSTEMS["concat, linear, gates"], {})
+MODELS["what was said before"] = ({"family": "marian", **SYSTEMS["hierarchical on both sides"]}, {})
 
 
 def translated(model, given, config):
@@ -28,7 +31,7 @@ def test_the_same_for_every_rank(name, beams, monkeypatch):
     settings, also = MODELS[name]
     config, read = SearchConfig(**beams, **also, **SHORT), []
     for seed in range(2):
-        model, given = opened(build(seed, **settings)), documents(seed, sentences=8)
+        model, given = opened(build(seed, **settings)), documents(seed, sentences=8 if also else 6)
         if seed == 1:
             model = Ensemble([model, opened(build(7, **settings))])
         with monkeypatch.context() as patch:

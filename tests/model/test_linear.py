@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from docmt.model.features import SCALE, LearnedFeatures, RandomFeatures, draw
 from docmt.model.kernels import Pattern
-from docmt.model.linear import Fading, attend_linear, step_linear
+from docmt.model.linear import Fading, attend_linear, states_after, step_linear
 from docmt.model.spans import Spans
 
 HEADS, FEATURES, WIDTH, FLOOR = 3, 10, 4, 0.1
@@ -103,6 +103,28 @@ def test_chunks_steps_and_the_quadratic_form_agree(name, kind):
     if kind != "none" and len(sentences) > len(documents):
         plain = reference_linear(*inputs(int(documents.lengths.sum())), documents, documents, causal=True)
         assert (plain - reference[0]).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("kind", ["none", "decay", "average"])
+def test_states_in_the_middle_of_what_was_read_are_those_of_steps(kind):
+    """After whole sentences, inside of one, and before anything was read."""
+    sentences, documents = layout("many chunks")
+    gates = torch.randn(len(sentences), HEADS, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    query, key, value = (x.detach() for x in inputs(int(documents.lengths.sum())))
+    faded = Fading.of(gates, sentences, documents, averaging=kind == "average")
+    fading, fresh = (None, None) if kind == "none" else (faded.fading, faded.fresh)
+    weighed = key if fresh is None else key * fresh[..., None]
+    rows = [(first, number, read) for first, number in ((0, 0), (0, 2), (4, 4), (4, 7), (8, 8)) for read in (0, 1)]
+    seen = torch.tensor([[first <= other < number for other in range(len(sentences))] for first, number, _ in rows])
+    own = Spans(sentences.starts[[number for _, number, _ in rows]], torch.tensor([read for *_, read in rows]))
+    found = states_after(key, value, sentences, seen, own, fading=fading, fresh=fresh)
+    for row, (first, number, read) in enumerate(rows):
+        state = torch.zeros(1, HEADS, FEATURES, WIDTH + 1, dtype=torch.float64)
+        begin = int(sentences.starts[first])
+        for at in range(begin, int(sentences.starts[number]) + read):
+            left = None if fading is None or at == begin else (fading[at] - fading[at - 1]).exp()[None]
+            state = step_linear(state, *(x[None, at] for x in (query, weighed, value)), left, FLOOR)[1]
+        torch.testing.assert_close(found[row], state[0], rtol=1e-9, atol=1e-9)
 
 
 def test_attention_to_another_sequence_sees_its_own_spans_only():

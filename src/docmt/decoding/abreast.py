@@ -17,11 +17,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from docmt.decoding.abreast_caches import Past
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.drafts import has_pasts
 from docmt.decoding.ensemble import Memories, Model, members_of
 from docmt.decoding.frame import Frame, Progress, Row
+from docmt.decoding.past import Past
 from docmt.decoding.risk import RiskedDrafts, cost_of, cost_of_pass
 from docmt.decoding.step import Steps, likeliest, normalizers
 from docmt.model.spans import Spans

@@ -6,44 +6,21 @@ one document; P, the tokens of the longest document so far.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from docmt.decoding.caches import (
-    Cache,
-    DocumentCrossCache,
-    DocumentSelfCache,
-    SentenceSelfCache,
-    bias_of,
-    keys_and_values,
-    with_something,
-)
-from docmt.model.attention import Attention, attend_pattern
+from docmt.decoding.caches import DocumentCrossCache, SentenceSelfCache, bias_of
+from docmt.decoding.linear_caches import LinearCrossCache
+from docmt.model.attention import Attention
+from docmt.model.linear import read_linear
 from docmt.model.spans import Spans
-from docmt.model.view import FullView, Memory
 
-
-class RecordingView(FullView):
-    """A full pass that keeps keys and values [T, H, k] of each attention to the sequence itself."""
-
-    def __init__(self, *args: object) -> None:
-        """See `FullView`."""
-        super().__init__(*args)  # type: ignore[arg-type]
-        self.kept: dict[Attention, tuple[Tensor, Tensor]] = {}
-
-    def attend(self, attention: Attention, x: Tensor) -> Tensor:
-        """x [T, d] -> [T, d]"""
-        if attention.sight.memory != "self":
-            return super().attend(attention, x)
-        memory, pattern = self.seen(attention.sight, x)
-        query, key, value = attention.projected(x, memory)
-        self.kept[attention] = key, value
-        found = attend_pattern(query, key, value, pattern, distances=attention.distances)
-        return found.flatten(-2)
+if TYPE_CHECKING:
+    from docmt.decoding.past import Past
 
 
 class Seats:
@@ -90,7 +67,7 @@ class BegunSelfCache(SentenceSelfCache):
         row = torch.arange(rows).repeat_interleave(past.own.lengths).to(like.device)
         offset = past.own.positions().to(like.device)
         for layer, attention in enumerate(attentions):
-            for which, kept in enumerate(past.kept[attention]):
+            for which, kept in enumerate(past.kept[attention][:2]):
                 self.buffer[layer, which, row, :, offset] = kept[index]
 
 
@@ -107,7 +84,7 @@ class PastSelfCache(BegunSelfCache):
         inside = torch.minimum(torch.arange(longest), past.spans.lengths[:, None].clamp(min=1) - 1)
         tokens = (past.spans.starts[:, None] + inside).to(like.device)  # [D, P]
         for attention in attentions:
-            key, value = (kept[tokens].transpose(1, 2).contiguous() for kept in past.kept[attention])
+            key, value = (kept[tokens].transpose(1, 2).contiguous() for kept in past.kept[attention][:2])
             self.pairs.append((key, value))  # [D, H, P, k]
         self._see()
 
@@ -169,46 +146,19 @@ class SeatedCrossCache(DocumentCrossCache):
         self.seats = self.seats.keep(rows)
 
 
-@dataclass(frozen=True)
-class Past:
-    """What one model has read of D documents in a full pass, as far as R of their sentences go on from there."""
+class SeatedLinearCrossCache(LinearCrossCache):
+    """All that linear attention can find in what each document looks at, stored once for all its sentences."""
 
-    kept: Mapping[Attention, tuple[Tensor, Tensor]]
-    """keys and values [T, H, k] of that pass (of none: empty)"""
-    spans: Spans
-    """[D] of each document in the pass"""
-    documents: Tensor
-    """[R] the document of each row, rising"""
-    limit: Tensor
-    """[R] how many tokens of its document each row sees before its sentence"""
-    own: Spans
-    """[R] where in the pass the begin of each row's sentence is, as far as it stays"""
-    sources: Tensor
-    """[D] the number of each document in the memories"""
+    def __init__(self, states: Sequence[Tensor], floor: float, seats: Seats) -> None:
+        """See `LinearCrossCache`."""
+        super().__init__(states, 1, floor)
+        self.seats = seats
 
-    def cache(self, attentions: Sequence[Attention], like: Tensor) -> Cache:
-        """For attentions of one sight to what is said; like: keys of a token [H k]."""
-        kind = PastSelfCache if attentions[0].sight.part == "document" else BegunSelfCache
-        return kind(attentions, self, like)
+    def attend(self, layer: int, query: Tensor) -> Tensor:
+        """[R, H, F] -> [R, H, k]"""
+        asked = self.seats.table(query).transpose(1, 2)  # [D, H, M, F]
+        return self.seats.rows(read_linear(asked, self.states[layer], self.floor).transpose(1, 2))
 
-    def begin(self, cache: Cache, attentions: Sequence[Attention]) -> None:
-        """Has a cache of rows of several sentences go on after what was read; D documents, B rows each."""
-        if not isinstance(cache, DocumentSelfCache):
-            return
-        limits = self.limit[:: cache.beams]  # [D]
-        longest = int(limits.max())
-        spans = self.spans.select(self.documents[:: cache.beams])
-        inside = torch.arange(longest) - longest + limits[:, None]
-        device = cache.prefix.device
-        tokens = (spans.starts[:, None] + inside.clamp(min=0)).to(device)  # [D, P]
-        kept = [self.kept[attention] for attention in attentions]
-        pairs = [(keys[tokens].transpose(1, 2), values[tokens].transpose(1, 2)) for keys, values in kept]
-        cache.go_on_after(pairs, limits.to(device))
-
-    def cross_cache(self, attentions: Sequence[Attention], memory: Memory) -> Cache:
-        """For attentions of one sight to the documents of a memory."""
-        assert memory.documents is not None
-        states = [memory.at(attention.sight) for attention in attentions]
-        spans = memory.documents.select(self.sources)
-        keys, values, spans = with_something(*keys_and_values(attentions, states), spans)
-        return SeatedCrossCache(keys, values, spans, Seats(self.documents.to(keys[0].device), len(self.sources)))
+    def keep(self, rows: Tensor, documents: Tensor) -> None:
+        """See `Cache`."""
+        self.seats = self.seats.keep(rows)

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from docmt.decoding.abreast_caches import Past
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.drafts import DraftedSentence
 from docmt.decoding.ensemble import Memories, Model
 from docmt.decoding.frame import Progress, Row
 from docmt.decoding.hypothesis import Hypothesis, not_numbers
 from docmt.decoding.output import Output
+from docmt.decoding.past import Past
 from docmt.decoding.rules import marks_of, rules_of
 from docmt.decoding.step import Steps, likeliest, normalizers
 from docmt.text import SpecialTokens

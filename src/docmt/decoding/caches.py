@@ -333,6 +333,16 @@ class SentencesBeforeCache(Cache):
         self.numbers, self.offsets = torch.zeros(2, rows, 0, dtype=torch.int64, device=like.device)
         self.swapped = _Swapped()
 
+    def go_on_after(
+        self, pairs: Sequence[tuple[Tensor, Tensor]], numbers: Tensor, offsets: Tensor, there: Tensor
+    ) -> None:
+        """Begins with P positions of each row, as far as they are `there` [R, P]; pairs: for each layer [R, H, P, k];
+        numbers [R, P]: of each position's source sentence; offsets [R, P]: its place in its sentence."""
+        self.buffer = torch.stack([torch.stack(pair) for pair in pairs])
+        nowhere = -1 - self.sight.back  # no row looks there
+        device = self.buffer.device
+        self.numbers, self.offsets = numbers.masked_fill(~there, nowhere).to(device), offsets.to(device)
+
     def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """See `Cache`."""
         self.numbers = torch.cat((self.numbers, sentences[:, None]), dim=1)

@@ -27,8 +27,8 @@ def check_can_commit(model: Model) -> None:
     for member in members_of(model):
         if member.system.order != "documents" or not has_pasts(member):
             raise DocmtError(
-                f"search.commit sentence is not for this {member.config.system} model: it is for group models with "
-                "softmax attention and a frame of sentences; leave it out"
+                f"search.commit sentence is not for this {member.config.system} model: it is for systems that "
+                "translate whole instances sentence for sentence (group); leave it out"
             )
 
 

@@ -13,30 +13,25 @@ import torch
 from torch import Tensor
 
 from docmt.data.config import MARKS
-from docmt.decoding.abreast_caches import Past, RecordingView
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Memories, Model, members_of, of_members
 from docmt.decoding.frame import Row
 from docmt.decoding.hypothesis import Hypothesis, not_numbers
 from docmt.decoding.output import Output
+from docmt.decoding.past import Past, RecordingView, Shown
 from docmt.decoding.rules import marks_of
 from docmt.model import Packed, TranslationModel, pack
 from docmt.model.attention import Attention
-from docmt.model.linear_attention import LinearAttention
 from docmt.model.spans import Spans
 from docmt.text import SpecialTokens
 
-Kept = Sequence[Mapping[Attention, tuple[Tensor, Tensor]]]
-"""Of each member the keys and values [T, H, k] that its attentions had in a pass."""
+Kept = Sequence[Mapping[Attention, Shown]]
+"""Of each member what its attentions were shown in a pass."""
 
 
 def has_pasts(model: TranslationModel) -> bool:
-    """Whether what is said is seen by softmax attention alone, so that it can be read in one pass and gone on from."""
-    if model.system.rules != "frame" or model.parts.frame.joined:
-        return False
-    decoder = [*model.decoder.modules(), *model.above_decoder.modules()]
-    attentions = [module for module in decoder if isinstance(module, Attention)]
-    return not any(isinstance(own, LinearAttention) or own.sight.part == "before" for own in attentions)
+    """Whether what is said can be read in one pass and gone on from."""
+    return model.system.rules == "frame" and not model.parts.frame.joined
 
 
 @dataclass
@@ -138,14 +133,18 @@ class Drafts:
         ]
         target = pack(drafts).to(self.device)
         self.work.passes += len(target.tokens)
-        aligned = torch.tensor([own.source for own in self.sentences])
-        states, kept = [], list[Mapping[Attention, tuple[Tensor, Tensor]]]()
+        aligned = self._aligned()
+        states, kept = [], list[Mapping[Attention, Shown]]()
         for member, memories in zip(self.members, of_members(self.memories), strict=True):
             view = RecordingView(target, memories, aligned, self._documents())
             states.append(member.decode(member.embed("target", target), view))
             kept.append(view.kept)
         self.read = target, states, kept
         return self.read
+
+    def _aligned(self) -> Tensor:
+        """[S] the number in the packed source of each sentence."""
+        return torch.tensor([own.source for own in self.sentences])
 
     def _documents(self) -> Tensor:
         """[D] the number in the memories of the document that each row is of."""
@@ -157,9 +156,10 @@ class Drafts:
 
     def nothing(self, numbers: Sequence[int]) -> Past:
         """What the first drafts see of other sentences."""
-        none, rows = Spans.tile([0] * len(self.rows)), torch.tensor([self.sentences[number].row for number in numbers])
-        empty = Spans.tile([0] * len(numbers))
-        return Past({}, none, rows, torch.zeros_like(rows), empty, self._documents())
+        rows = torch.tensor([self.sentences[number].row for number in numbers])
+        sentences, documents, own = (Spans.tile([0] * len(x)) for x in (self.sentences, self.rows, numbers))
+        aligned, sources = self._aligned(), self._documents()
+        return Past({}, sentences, aligned, documents, rows, torch.zeros_like(rows), own, sources)
 
     def pasts(
         self, target: Packed, states: object, kept: Kept, going: Sequence[int], read: Sequence[int]
@@ -168,7 +168,8 @@ class Drafts:
         rows = torch.tensor([self.sentences[number].row for number in going], dtype=torch.int64)
         starts = target.sentences.starts[torch.tensor(going, dtype=torch.int64)]
         own, limit = Spans(starts, torch.tensor(read, dtype=torch.int64)), starts - target.documents.starts[rows]
-        return [Past(each, target.documents, rows, limit, own, self._documents()) for each in kept]
+        read_by_all = (target.sentences, self._aligned(), target.documents, rows, limit, own, self._documents())
+        return [Past(each, *read_by_all) for each in kept]
 
     def settle(self, number: int, found: int) -> None:
         """It stays as it was found in this round (0: one by one)."""

@@ -11,7 +11,10 @@ import torch
 from torch import Tensor
 
 from docmt.decoding.caches import Cache
-from docmt.model.linear import read_linear, step_linear
+from docmt.model.attention import Attention
+from docmt.model.linear import linear_states, read_linear, step_linear
+from docmt.model.linear_attention import LinearAttention
+from docmt.model.spans import Spans
 
 
 class LinearSelfCache(Cache):
@@ -25,6 +28,20 @@ class LinearSelfCache(Cache):
         self.states: list[Tensor | None] = [None] * layers  # [R, H, F, k + 1]
         self.gates: list[Tensor | None] = [None] * layers  # [R, H] after the last token, in 0..1
         self.fresh: list[Tensor | None] = [None] * layers  # [R, H] what the sentence's keys weigh
+
+    @classmethod
+    def of(cls, attentions: Sequence[Attention]) -> LinearSelfCache:
+        """For attentions of one sight, which are linear."""
+        first = attentions[0]
+        assert isinstance(first, LinearAttention)
+        return cls(len(attentions), first.averaging, first.features.floor, first.joined)
+
+    def go_on_after(self, begun: Sequence[tuple[Tensor, Tensor | None]]) -> None:
+        """Begins with a state [R, H, F, k + 1] of each layer, and how much of what was there before the row's sentence
+        is left to it [R, H] (None: all)."""
+        self.states[:] = [state for state, _ in begun]
+        self.gates[:] = [left for _, left in begun]
+        self.fresh[:] = [None if left is None else 1.0 - left for left in self.gates]
 
     def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """See `Cache`."""
@@ -69,6 +86,16 @@ class LinearSelfCache(Cache):
     def keep(self, rows: Tensor, documents: Tensor) -> None:
         """See `Cache`."""
         self.reorder(rows)
+
+
+def cross_states(attentions: Sequence[Attention], states: Sequence[Tensor], spans: Spans) -> list[Tensor]:
+    """For each layer [D, H, F, k + 1]: all that its attention can find in each of D spans of its states [T, d]."""
+    found = []
+    for attention, own in zip(attentions, states, strict=True):
+        assert isinstance(attention, LinearAttention)
+        key, value = attention.split(attention.key(own)), attention.values(own)
+        found.append(linear_states(key, value, spans, attention.feature_map(), attention.salience(key)))
+    return found
 
 
 class LinearCrossCache(Cache):

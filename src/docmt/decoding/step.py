@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from docmt.decoding.abreast_caches import Past
 from docmt.decoding.caches import (
     Cache,
     DocumentCrossCache,
@@ -20,9 +19,9 @@ from docmt.decoding.caches import (
 )
 from docmt.decoding.ensemble import Memories, Model, members_of, of_members
 from docmt.decoding.frame import Row
-from docmt.decoding.linear_caches import LinearCrossCache, LinearSelfCache
+from docmt.decoding.linear_caches import LinearCrossCache, LinearSelfCache, cross_states
+from docmt.decoding.past import Past
 from docmt.model.attention import Attention
-from docmt.model.linear import linear_states
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.sight import Sight
 from docmt.model.spans import Spans
@@ -217,8 +216,7 @@ def _own_cache(
 ) -> Cache:
     """For the hypotheses' own states, whose keys are as `like` [H k]."""
     if isinstance(attentions[0], LinearAttention):
-        first = attentions[0]
-        return LinearSelfCache(len(attentions), first.averaging, first.features.floor, first.joined)
+        return LinearSelfCache.of(attentions)
     if sight.part == "before":
         return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, sight)
     if sight.part == "sentence" and not single:
@@ -240,19 +238,11 @@ def _memory_cache(
         index = spans.indices().to(memory.states.device)
         states, spans = [own.index_select(0, index) for own in states], Spans.tile(spans.lengths)
     if isinstance(attentions[0], LinearAttention):
-        found = [_states(*each, spans) for each in zip(attentions, states, strict=True)]
-        return LinearCrossCache(found, beams, attentions[0].features.floor)
+        return LinearCrossCache(cross_states(attentions, states, spans), beams, attentions[0].features.floor)
     keys, values, spans = with_something(*keys_and_values(attentions, states), spans)
     if single or sight.part == "document":
         return DocumentCrossCache(keys, values, spans, beams)
     return SentenceCrossCache(keys, values, spans, len(rows) * beams)
-
-
-def _states(attention: Attention, states: Tensor, spans: Spans) -> Tensor:
-    """[D, H, F, k + 1]: all that linear attention can find in each span of the states."""
-    assert isinstance(attention, LinearAttention)
-    key, value = attention.split(attention.key(states)), attention.values(states)
-    return linear_states(key, value, spans, attention.feature_map(), attention.salience(key))
 
 
 def _documents(memory: Memory, rows: Sequence[Row]) -> Spans:

@@ -217,7 +217,7 @@ def instance_options(system: System) -> set[str]:
     sees = system.order != "sentences" and not system.needs().shown
     has = {
         "carry": carries,
-        "commit": carries and not system.linear,
+        "commit": carries,
         "instance_tokens": sees,
         "keep": bool(system.orders),
     }
@@ -236,11 +236,6 @@ def why_not_abreast(model: ModelConfig, search: SearchConfig) -> str:
         )
     if search.carry:
         return ""
-    if "commit" not in has:
-        return (
-            f"search.abreast is only for search.carry with this {model.system} model, whose attention over the "
-            "document is linear: leave it out"
-        )
     if search.beam > 1 and search.commit == "document":
         return (
             f"search.abreast is for greedy search, search.commit sentence or search.carry with this {model.system} "

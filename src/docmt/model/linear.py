@@ -84,6 +84,33 @@ def linear_states(
         return _all_states(key, value, seen, features, salience, dtype, BLOCK)
 
 
+def states_after(
+    key: Tensor,
+    value: Tensor,
+    sentences: Spans,
+    seen: Tensor,
+    own: Spans,
+    *,
+    features: Features | None = None,
+    fading: Tensor | None = None,
+    fresh: Tensor | None = None,
+) -> Tensor:
+    """[R, H, F, k + 1]: what R states of causal attention hold after the S sentences that `seen` [R, S] names, and
+    `own`, the begin of one more, of which perhaps nothing was read.
+
+    key and value [T, H, k]; fading and fresh [T, H] as for `attend_linear`, the same in all of a sentence.
+    """
+    states, begun = (linear_states(key, value, spans, features) for spans in (sentences, own))
+    left = seen[..., None].to(states).expand(-1, -1, key.shape[1])  # [R, S, H]
+    if fading is not None:
+        last = (own.ends - 1).clamp(min=0)
+        left = left * (fading[last][:, None] - fading[sentences.starts]).clamp(max=0).exp().to(states)
+    if fresh is not None:
+        left, begun = left * fresh[sentences.starts].to(states), begun * fresh[own.starts].to(states)[..., None, None]
+    with torch.autocast(key.device.type, enabled=False):
+        return torch.einsum("rsh,shfk->rhfk", left, states) + begun
+
+
 def _all_states(
     key: Tensor,
     value: Tensor,

@@ -74,16 +74,17 @@ class LinearAttention(Attention):
         """
         if times != 1:
             raise ValueError("linear attention asks once: look at sentences one by one with softmax attention")
+        return self.among(x, *self.shown(memory, pattern), pattern)
+
+    def shown(self, memory: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor, Weighing]:
+        """Keys and values [Tk, H, k] of memory [Tk, d], and what the keys weigh."""
         key = self.split(self.key(memory))
-        weighing = self.weighing(memory, key, pattern)
-        found = attend_linear(
-            self.split(self.query(x)),
-            key,
-            self.split(self.value(memory)),
-            pattern,
-            features=self.feature_map(),
-            **weighing._asdict(),
-        )
+        return key, self.split(self.value(memory)), self.weighing(memory, key, pattern)
+
+    def among(self, x: Tensor, key: Tensor, value: Tensor, weighing: Weighing, pattern: Pattern) -> Tensor:
+        """What x [Tq, d] finds among keys and values [Tk, H, k]: [Tq, d]."""
+        query = self.split(self.query(x))
+        found = attend_linear(query, key, value, pattern, features=self.feature_map(), **weighing._asdict())
         return found.to(x.dtype).flatten(-2)
 
     def feature_map(self) -> Callable[[Tensor], Tensor]:
