@@ -25,7 +25,7 @@ def test_candidates_are_counted_and_searched(model, store, corpus, tmp_path):
     outcome = call(*command)
     assert (outcome.status, outcome.err) == (0, "")
     first, head, *rows = outcome.out.splitlines()
-    assert first == f"{model} has up to 20 candidates for each source token"
+    assert first == f"{model / FILE} has up to 20 candidates for each source token"
     assert re.fullmatch(r"--search.candidates +candidates of an instance \(of 400\) +tokens of dev among them", head)
     counts, sizes, covered = zip(*(row.split() for row in rows), strict=True)
     assert counts == ("8", "16", "20")

@@ -19,8 +19,8 @@ def parser() -> Parser:
         "candidates",
         "Counts which target tokens go with each source token in the training split of a prepared store, and writes "
         "these candidates into the model directory. With --search.candidates N a translation looks at N of them for "
-        "each source token, instead of the whole vocabulary, which is faster and less exact. Prints how many of the "
-        "tokens of the dev split are candidates.",
+        "each source token, instead of the whole vocabulary, which is less exact, and faster where that is large. "
+        "Prints how many of the tokens of the dev split are candidates.",
         "MODEL --store STORE [options]",
         examples=EXAMPLES,
         common=("store", "per_token", "overwrite"),
@@ -45,7 +45,12 @@ def run(arguments: Sequence[str]) -> int:
     check_number("--frequent", options.frequent, (1, 100_000))
     check_number("--sentences", options.sentences, (1, 10**9))
     store = PreparedStore.open(options.store)
-    from docmt.decoding.candidates import coverage, make_candidates, rows_of  # torch takes a while to load
+    from docmt.decoding.candidates import (
+        candidates_file,
+        coverage,
+        make_candidates,
+        rows_of,
+    )  # torch takes a while to load
     from docmt.model_directory import load_model_config
 
     table = make_candidates(
@@ -56,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
         sentences=options.sentences,
         overwrite=options.overwrite,
     )
-    print(f"{options.model} has up to {options.per_token} candidates for each source token")
+    print(f"{candidates_file(options.model)} has up to {options.per_token} candidates for each source token")
     if "dev" not in store.splits:
         return 0
     split, model = store.split("dev"), load_model_config(options.model)

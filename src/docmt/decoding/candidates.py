@@ -26,6 +26,11 @@ CANDIDATES_FILE = "candidates.safetensors"
 """In a model directory."""
 
 
+def candidates_file(directory: Path) -> Path:
+    """The file of candidates of a model or run directory, which need not be there."""
+    return find_model(directory) / CANDIDATES_FILE
+
+
 class Coverage(NamedTuple):
     """How many of the words of references are candidates."""
 
@@ -46,7 +51,7 @@ def check_candidates(model: Model, config: SearchConfig) -> None:
 
 def load_candidates(directory: Path, tokenizer: Tokenizer) -> CandidateTable:
     """The table in a model directory. Raises DocmtError if it is missing, damaged or of another vocabulary."""
-    path = find_model(directory) / CANDIDATES_FILE
+    path = candidates_file(directory)
     if not path.exists():
         raise DocmtError(
             f"{directory} has no candidates ({path} is missing), which search.candidates asks for: make them from its "
