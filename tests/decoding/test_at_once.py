@@ -62,9 +62,8 @@ def rounds(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("search", SEARCHES, ids=str)
+@pytest.mark.parametrize(("risk", "search"), [(100.0, SEARCHES[0]), (100.0, SEARCHES[1]), (1.0, SEARCHES[1])], ids=str)
 @pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("risk", [100.0, 1.0])
 def test_the_same_for_every_rank(system, search, risk, rounds, monkeypatch):
     settings, also = SYSTEMS[system]
     monkeypatch.setattr(at_once, "RISK", risk)
