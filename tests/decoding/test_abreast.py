@@ -211,3 +211,19 @@ def test_one_long_sentence_does_not_make_all_others_as_long(searched):
     given = [[[7] * 60, *[[8, 9]] * 12]]
     same(*both(build(1), given, instance_tokens=200))
     assert not searched
+
+
+def test_a_near_tie_does_not_throw_away_what_saw_final_sentences(searched, monkeypatch):
+    """If a full pass says it were another, as it rounds otherwise: a search token after token said it, too."""
+    verify = Abreast._verify
+
+    def another(self):
+        found = verify(self)
+        first = self.next_ones()[0] if not all(own.final for own in self.sentences) else 0
+        return found if self.sentences[first].final else {first: (0, 7), **found}
+
+    expected, _ = both(build(3), documents(3, count=1))
+    monkeypatch.setattr(Abreast, "_verify", another)
+    found, _ = both(build(3), documents(3, count=1))
+    assert found[0].sentences[0] == expected[0].sentences[0]
+    assert found[0].rounds[0] == 1

@@ -108,7 +108,7 @@ class Abreast(RiskedDrafts):
             else:
                 pasts = self.pasts(*self.read, going, [count + self.marks.inner if count else 0 for count in words])
                 self._step(going, words, pasts[0].limit.tolist(), pasts)
-        for number in next_ones & differs.keys():  # these saw what is final
+        for number in next_ones & {*differs, *fresh}:  # these saw what is final: no near tie makes them others
             self.settle(number, self.work.rounds)
 
     def _step(
