@@ -10,7 +10,7 @@ where drafts stay, one where they do not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, zip_longest
+from itertools import accumulate, pairwise, zip_longest
 
 from docmt.decoding.beams import Beams
 from docmt.decoding.drafts import has_pasts
@@ -59,13 +59,14 @@ class Committed(RiskedDrafts):
         Drafts of others are forgotten.
         """
         waiting = [[n for n in range(*ends) if not self.sentences[n].final] for ends in pairwise(self.firsts)]
-        reach, spent = max(map(len, waiting)), self.spent()
+        reach, reached = max(map(len, waiting)), self._reached()
+        budgets = [self.saved([n for own in waiting for n in own[:rounds]]) - self.spent() for rounds in (1, 2)]
         while reach:
             going = [number for numbers in waiting for number in numbers[:reach]]
             again = self._once_more(going)
-            cost = self._cost(going) + self._cost(again)
-            found = [n for numbers in waiting for n in numbers[: 2 if again else 1]]  # one of each in each round
-            if reach == 1 or cost <= min(self.saved(found) - spent, self.gained(going)):
+            cost = self._cost(going, reached) + self._cost(again, reached)
+            # (In each round one of each document is found.)
+            if reach == 1 or (cost <= budgets[bool(again)] and cost <= self.gained(going)):
                 break
             reach -= 1 + reach // 4
         for number in {number for numbers in waiting for number in numbers}.difference(going):
@@ -107,10 +108,14 @@ class Committed(RiskedDrafts):
         for first in range(0, len(numbers), count):
             yield sorted(by_length[first : first + count])
 
-    def _cost(self, numbers: Sequence[int]) -> float:
-        """Of searching these sentences, and of a pass over what is said then up to them."""
+    def _reached(self) -> list[int]:
+        """For each sentence how many tokens its document has up to its end."""
+        return [count for ends in pairwise(self.firsts) for count in accumulate(self.lengths[slice(*ends)])]
+
+    def _cost(self, numbers: Sequence[int], reached: Sequence[int]) -> float:
+        """Of searching these sentences, and of a pass over what is said then up to them; reached: see `_reached`."""
         last = {self.sentences[number].row: number for number in numbers}
-        said = sum(sum(self.lengths[self.firsts[row] : number + 1]) for row, number in last.items())
+        said = sum(reached[number] for number in last.values())
         branching = cost_of(self.config.beam, self.model) - 1
         lengths = [[self.lengths[number] for number in group] for group in self._groups(numbers)]
         # (Sentences leave the search as they end.)
@@ -121,5 +126,5 @@ class Committed(RiskedDrafts):
         by_row: dict[int, list[int]] = {}
         for number in numbers:
             by_row.setdefault(self.sentences[number].row, []).append(number)
-        turns = zip_longest(*by_row.values())
-        return sum(self._cost([number for number in turn if number is not None]) for turn in turns)
+        turns, reached = zip_longest(*by_row.values()), self._reached()
+        return sum(self._cost([number for number in turn if number is not None], reached) for turn in turns)

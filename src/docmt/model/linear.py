@@ -25,6 +25,8 @@ CHUNK = 64
 BLOCK = 4096
 """Tokens of a block of chunks. Its features are in memory, and are computed again for its gradients."""
 
+_STATES = 64  # sentences whose states are in memory at a time, where those that they leave are wanted
+
 Features = Callable[[Tensor], Tensor]
 """The features [H, n, F] of queries or keys [H, n, k]."""
 
@@ -100,15 +102,19 @@ def states_after(
 
     key and value [T, H, k]; fading and fresh [T, H] as for `attend_linear`, the same in all of a sentence.
     """
-    states, begun = (linear_states(key, value, spans, features) for spans in (sentences, own))
-    left = seen[..., None].to(states).expand(-1, -1, key.shape[1])  # [R, S, H]
-    if fading is not None:
-        last = (own.ends - 1).clamp(min=0)
-        left = left * (fading[last][:, None] - fading[sentences.starts]).clamp(max=0).exp().to(states)
+    found, last = linear_states(key, value, own, features), (own.ends - 1).clamp(min=0)
     if fresh is not None:
-        left, begun = left * fresh[sentences.starts].to(states), begun * fresh[own.starts].to(states)[..., None, None]
-    with torch.autocast(key.device.type, enabled=False):
-        return torch.einsum("rsh,shfk->rhfk", left, states) + begun
+        found = found * fresh[own.starts].to(found)[..., None, None]
+    for chosen in seen.any(0).nonzero().flatten().split(_STATES):  # the states of many at a time would be large
+        states, starts = linear_states(key, value, sentences.select(chosen), features), sentences.starts[chosen]
+        left = seen[:, chosen, None].to(states).expand(-1, -1, key.shape[1])  # [R, n, H]
+        if fading is not None:
+            left = left * (fading[last][:, None] - fading[starts]).clamp(max=0).exp().to(states)
+        if fresh is not None:
+            left = left * fresh[starts].to(states)
+        with torch.autocast(key.device.type, enabled=False):
+            found = found + torch.einsum("rsh,shfk->rhfk", left, states)
+    return found
 
 
 def _all_states(
