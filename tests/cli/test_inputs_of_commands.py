@@ -200,7 +200,34 @@ def test_names_in_the_output_directory(run, tmp_path):
     (tmp_path / "model.v2").mkdir()
     assert call("translate", run, *files, "-o", tmp_path / "model.v2", *QUICK).status == 0
     assert call("translate", run, *files, "-o", f"{tmp_path / 'new.v3'}/", *QUICK).status == 0
-    fails("translate", run, lists, "--search.n_best", 2, message="needs --format jsonl")
+
+
+def test_several_translations_need_room(run, lists, tmp_path):
+    """They go where the format is JSONL, chosen or by itself."""
+    text, few = tmp_path / "one.txt", ("--search.n_best", 2, "--beam", 2, "--max_length_extra", 5)
+    text.write_text("It is old.\n")
+    written = call("translate", run, text, "-o", tmp_path / "one.jsonl", *few)
+    assert written.status == 0
+    for out in (call("translate", run, lists, *few).out, (tmp_path / "one.jsonl").read_text()):
+        assert all(len(row["alternatives"]) == 1 for row in rows(out) if row["source"] not in ("", "42"))
+    sentence = "above 1 needs --format jsonl"
+    fails("translate", run, text, *few, message=sentence)
+    fails("translate", run, lists, "--format", "text", *few, message=sentence)
+    fails("translate", run, text, lists, "-o", f"{tmp_path / 'both'}/", *few, message=sentence)
+    named = tmp_path / "lines.jsonl"
+    named.write_text("It is old.\n")
+    fails("translate", run, named, "--layout", "lines", *few, message=sentence)
+
+
+def test_it_is_told_how_many_sentences_abreast_was_for(run, lists):
+    outcome = call("translate", run, lists, "--abreast", "--beam", 1, "--format", "jsonl", "--max_length_extra", 5)
+    found = [row["round"] for row in rows(outcome.out)]
+    together = sum(number > 0 for number in found)
+    expected = (
+        f"abreast: {together} of {len(found)} sentences were found at the same time as others, the rest one by one"
+    )
+    assert expected in outcome.err
+    assert "abreast" not in call("translate", run, lists, "--beam", 1, *QUICK).err
 
 
 def test_score_tells_of_long_sentences(run, tmp_path):

@@ -144,7 +144,11 @@ def test_an_ensemble_and_empty_sentences(rounds, monkeypatch):
     ("settings", "search", "sentence"),
     [
         ({"system": "sentence"}, {"beam": 1}, "search.abreast is for systems that see their own earlier translations"),
-        ({"system": "concat"}, {"beam": 1}, "not for this concat model: leave it out"),
+        (
+            {"system": "concat"},
+            {"beam": 1},
+            "is for search.keep prefix with this concat model: choose that, or leave it out",
+        ),
         ({"system": "document"}, {"beam": 1}, "not for this document model: leave it out"),
         ({"system": "group"}, {"beam": 2}, "choose beam 1, or add one of the others"),
     ],

@@ -98,9 +98,9 @@ def parser() -> Parser:
         "--format",
         type=Literal["auto", "text", "jsonl"],
         default="auto",
-        help="text; jsonl: one JSON object per sentence with its score, its place in the source and target text, and "
-        "warnings (sentence_count, length_limit, long_source: what is also told at the end), or error; auto: jsonl for "
-        "JSONL and into x.jsonl, else text",
+        help="text; jsonl: one JSON object per sentence with its score, its place in the source and target text, "
+        "warnings (sentence_count, length_limit, long_source: what is also told at the end), with --abreast the round "
+        "in which it was found (0: one by one), or error; auto: jsonl for JSONL and into x.jsonl, else text",
     )
     made.add_argument(
         "--resume",
@@ -119,9 +119,9 @@ def parser() -> Parser:
 def run(arguments: Sequence[str]) -> int:
     """Translates files; returns 2 if any of them could not be."""
     options = parse(parser(), arguments)
-    if options.search.n_best > 1 and options.format != "jsonl":
-        raise DocmtError("--search.n_best above 1 needs --format jsonl: text has room for one translation")
     outputs = _outputs(options.files or [STANDARD], options.output, options.format)
+    layout = options.input.layout
+    _check_room(options.search, [_chosen(options.format, layout, *names) for names in outputs.items()])
     if options.input.language and not knows_language(options.input.language):
         warn(
             f"--input.language {options.input.language}: there are no rules for this language, and those of English "
@@ -136,12 +136,26 @@ def run(arguments: Sequence[str]) -> int:
     report = Report()
     language = options.input.language or translator.languages[0] or UNKNOWN_LANGUAGE
     files = _read(outputs, replace(options.input, language=language), options.format, report.failures)
+    _check_room(options.search, [file.format for file in files])
     facts = _facts(translator, files)
     writers = [Writer(file, facts, options.resume, report) for file in files]
     # Lines that are drawn anew and again would be mixed with the translation.
     with plain_lines() if _on_terminal(files) else nullcontext():
         written = _write(translator, writers)
     return report.print(len(outputs), written, "files", "translated")
+
+
+def _check_room(search: SearchConfig, formats: Iterable[str]) -> None:
+    """Raises DocmtError for several translations of a sentence in one of these formats that has room for one."""
+    if search.n_best > 1 and any(format != "jsonl" for format in formats):
+        raise DocmtError("--search.n_best above 1 needs --format jsonl: text has room for one translation")
+
+
+def _chosen(format: str, layout: str, source: str, output: str) -> str:
+    """The format of a translation, by that of its source (jsonl, or another) and the names."""
+    if format != "auto":
+        return format
+    return "jsonl" if layout == "jsonl" or named_jsonl(output) or named_jsonl(source) else "text"
 
 
 def _check_kept(outputs: Iterable[str]) -> None:
@@ -254,10 +268,7 @@ def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: l
                 raise
             failures.append(str(error))
             continue
-        chosen = format
-        if format == "auto":
-            chosen = "jsonl" if found.format == "jsonl" or named_jsonl(output) else "text"
-        files.append(File(path, output, chosen, found))
+        files.append(File(path, output, _chosen(format, found.format, "", output), found))
         _tell(files[-1])
     return files
 

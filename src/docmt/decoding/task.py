@@ -229,6 +229,8 @@ def why_not_abreast(model: ModelConfig, search: SearchConfig) -> str:
     system, has = model.chosen, instance_options(model.chosen)
     if not search.abreast or system.orders.get(search.keep, system.order) == "in turn":
         return ""
+    if "in turn" in system.orders.values():
+        return f"search.abreast is for search.keep prefix with this {model.system} model: choose that, or leave it out"
     if "carry" not in has:
         return (
             "search.abreast is for systems that see their own earlier translations (group, concat with prefixes, "
