@@ -51,7 +51,9 @@ def one_by_one(model, document, **settings):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_best_of_a_sentence_is_committed(variant, searched):
     differ = 0
-    for seed in range(3):
+    for seed in range(5):
+        if seed > 1 and differ:
+            break
         model, given = build(seed, **VARIANTS[variant]), documents(seed, count=2, sentences=5, words=6)
         found = committed(model, given)
         same(committed(model, given, abreast=True), found)
@@ -112,7 +114,7 @@ def test_any_number_at_the_same_time(variant, monkeypatch):
 
     monkeypatch.setattr(Committed, "saved", saved)
     monkeypatch.setattr(Committed, "gained", lambda self, found: math.inf)
-    for seed in range(3):
+    for seed in range(2):
         chance = random.Random(seed)
         same(committed(model, given, abreast=True), expected)
     assert any(0 < final < begun for final, begun in states), "it never went on with some"
