@@ -15,10 +15,9 @@ setup: .venv/.installed
 demo: setup
 	$(BIN)/docmt demo
 
-# One thread for each of the processes that share the tests: more would fight for the same cores. (One process more than
-# there are cores, as some tests wait.)
+# One thread for each of the processes that share the tests: more would fight for the same cores.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) < 4 ? $$(getconf _NPROCESSORS_ONLN) + 1 : 4)) --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .

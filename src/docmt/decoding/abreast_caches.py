@@ -1,26 +1,21 @@
-"""What the sentences of a document see of each other where all of them are decoded at the same time.
+"""What the sentences of a document share where all of them are decoded at the same time.
 
 Notation as in `caches`: a row is a sentence, so R = the sentences of all D documents that are decoded; M, the most of
-one document; P, the tokens of the longest document so far.
+one document.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from docmt.decoding.caches import DocumentCrossCache, SentenceSelfCache, bias_of
+from docmt.decoding.caches import DocumentCrossCache
 from docmt.decoding.linear_caches import LinearCrossCache
-from docmt.model.attention import Attention
 from docmt.model.linear import read_linear
 from docmt.model.spans import Spans
-
-if TYPE_CHECKING:
-    from docmt.decoding.past import Past
 
 
 class Seats:
@@ -49,82 +44,6 @@ class Seats:
     def keep(self, rows: Tensor) -> Seats:
         """With these rows only, in the same order."""
         return Seats(self.documents[rows], self.count)
-
-
-class BegunSelfCache(SentenceSelfCache):
-    """Keys and values of the sentence that each row is in, of which the row has read a part already."""
-
-    def __init__(self, attentions: Sequence[Attention], past: Past, like: Tensor) -> None:
-        """like: keys of a token [H k]."""
-        rows = len(past.own)
-        super().__init__(len(attentions), rows, like, attentions[0].heads)
-        self.distances = attentions[0].distances
-        longest = int(past.own.lengths.max())
-        if not longest:
-            return
-        self.buffer = self.buffer.new_zeros(*self.buffer.shape[:4], longest, self.buffer.shape[5])
-        index = past.own.indices().to(like.device)
-        row = torch.arange(rows).repeat_interleave(past.own.lengths).to(like.device)
-        offset = past.own.positions().to(like.device)
-        for layer, attention in enumerate(attentions):
-            for which, kept in enumerate(past.kept[attention][:2]):
-                self.buffer[layer, which, row, :, offset] = kept[index]
-
-
-class PastSelfCache(BegunSelfCache):
-    """The same, with keys and values of the sentences before it in its document, which are stored once a document."""
-
-    def __init__(self, attentions: Sequence[Attention], past: Past, like: Tensor) -> None:
-        super().__init__(attentions, past, like)
-        self.seats, self.limit = Seats(past.documents.to(like.device), len(past.spans)), past.limit.to(like.device)
-        self.pairs: list[tuple[Tensor, Tensor]] = []
-        longest = int(past.limit.max())
-        if not longest:
-            return
-        inside = torch.minimum(torch.arange(longest), past.spans.lengths[:, None].clamp(min=1) - 1)
-        tokens = (past.spans.starts[:, None] + inside).to(like.device)  # [D, P]
-        for attention in attentions:
-            key, value = (kept[tokens].transpose(1, 2).contiguous() for kept in past.kept[attention][:2])
-            self.pairs.append((key, value))  # [D, H, P, k]
-        self._see()
-
-    def _see(self) -> None:
-        """Works out which of the past each row sees."""
-        length = self.pairs[0][0].shape[2]
-        keep = torch.arange(length, device=self.limit.device) < self.limit[:, None]  # [R, P]
-        self.before = self.seats.table(bias_of(keep, self.pairs[0][0].dtype)[:, 0]).transpose(1, 2)  # [D, 1, M, P]
-
-    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
-        """See `Cache`."""
-        super().begin_step(offsets, sentences)
-        self.biases: Tensor | None = None  # [R, H, P]
-        if self.pairs and self.distances is not None:
-            keys = self.pairs[0][0]
-            self.biases = self.distances((self.limit + offsets)[:, None], keys.shape[2])[:, :, 0].to(keys.dtype)
-
-    def attend(self, layer: int, query: Tensor) -> Tensor:
-        """Attends to the document so far: [R, H, k]."""
-        if not self.pairs:
-            return super().attend(layer, query)
-        own_keys, own_values = self.buffer[layer, :, :, :, : self.length]
-        keys, values = self.pairs[layer]
-        query = query * query.shape[-1] ** -0.5
-        asked = self.seats.table(query).transpose(1, 2)  # [D, H, M, k]
-        before = self.seats.rows((asked @ keys.transpose(-1, -2) + self.before).transpose(1, 2))  # [R, H, P]
-        if self.biases is not None:
-            before = before + self.biases
-        own = (query[:, :, None] @ own_keys.transpose(-1, -2) + self.bias)[:, :, 0]  # [R, H, L]
-        weights = torch.cat((before, own), dim=-1).softmax(-1)
-        before, own = weights.split((before.shape[-1], own.shape[-1]), dim=-1)
-        found = self.seats.rows((self.seats.table(before).transpose(1, 2) @ values).transpose(1, 2))
-        return found + (own[:, :, None] @ own_values)[:, :, 0]
-
-    def keep(self, rows: Tensor, documents: Tensor) -> None:
-        """See `Cache`."""
-        super().keep(rows, documents)
-        self.seats, self.limit = self.seats.keep(rows), self.limit[rows]
-        if self.pairs:
-            self._see()
 
 
 class SeatedCrossCache(DocumentCrossCache):

@@ -1,6 +1,7 @@
 """What a full pass over what was said leaves for those that go on from there.
 
-Notation as in `caches`: R rows, of D documents; T, the tokens of the pass, of S sentences.
+Notation as in `caches`: R rows, of D documents, at most M of one; T, the tokens of the pass, of S sentences; P, those
+of the longest document.
 """
 
 from __future__ import annotations
@@ -12,8 +13,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from docmt.decoding.abreast_caches import BegunSelfCache, PastSelfCache, SeatedCrossCache, SeatedLinearCrossCache, Seats
-from docmt.decoding.caches import Cache, DocumentSelfCache, SentencesBeforeCache, keys_and_values, with_something
+from docmt.decoding.abreast_caches import SeatedCrossCache, SeatedLinearCrossCache, Seats
+from docmt.decoding.caches import (
+    Cache,
+    DocumentSelfCache,
+    SentencesBeforeCache,
+    SentenceSelfCache,
+    bias_of,
+    keys_and_values,
+    with_something,
+)
 from docmt.decoding.linear_caches import LinearSelfCache, cross_states
 from docmt.model.attention import Attention, attend_pattern
 from docmt.model.linear import states_after
@@ -154,3 +163,79 @@ class Past:
         starts, begun = self.own.starts, (self.limit > 0)[:, None].to(fading)
         left = (fading[starts] - fading[(starts - 1).clamp(min=0)]).clamp(max=0).exp()
         return state, (left * begun).to(state.dtype)
+
+
+class BegunSelfCache(SentenceSelfCache):
+    """Keys and values of the sentence that each row is in, of which the row has read a part already."""
+
+    def __init__(self, attentions: Sequence[Attention], past: Past, like: Tensor) -> None:
+        """like: keys of a token [H k]."""
+        rows = len(past.own)
+        super().__init__(len(attentions), rows, like, attentions[0].heads)
+        self.distances = attentions[0].distances
+        longest = int(past.own.lengths.max())
+        if not longest:
+            return
+        self.buffer = self.buffer.new_zeros(*self.buffer.shape[:4], longest, self.buffer.shape[5])
+        index = past.own.indices().to(like.device)
+        row = torch.arange(rows).repeat_interleave(past.own.lengths).to(like.device)
+        offset = past.own.positions().to(like.device)
+        for layer, attention in enumerate(attentions):
+            for which, kept in enumerate(past.kept[attention][:2]):
+                self.buffer[layer, which, row, :, offset] = kept[index]
+
+
+class PastSelfCache(BegunSelfCache):
+    """The same, with keys and values of the sentences before it in its document, which are stored once a document."""
+
+    def __init__(self, attentions: Sequence[Attention], past: Past, like: Tensor) -> None:
+        super().__init__(attentions, past, like)
+        self.seats, self.limit = Seats(past.documents.to(like.device), len(past.spans)), past.limit.to(like.device)
+        self.pairs: list[tuple[Tensor, Tensor]] = []
+        longest = int(past.limit.max())
+        if not longest:
+            return
+        inside = torch.minimum(torch.arange(longest), past.spans.lengths[:, None].clamp(min=1) - 1)
+        tokens = (past.spans.starts[:, None] + inside).to(like.device)  # [D, P]
+        for attention in attentions:
+            key, value = (kept[tokens].transpose(1, 2).contiguous() for kept in past.kept[attention][:2])
+            self.pairs.append((key, value))  # [D, H, P, k]
+        self._see()
+
+    def _see(self) -> None:
+        """Works out which of the past each row sees."""
+        length = self.pairs[0][0].shape[2]
+        keep = torch.arange(length, device=self.limit.device) < self.limit[:, None]  # [R, P]
+        self.before = self.seats.table(bias_of(keep, self.pairs[0][0].dtype)[:, 0]).transpose(1, 2)  # [D, 1, M, P]
+
+    def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
+        """See `Cache`."""
+        super().begin_step(offsets, sentences)
+        self.biases: Tensor | None = None  # [R, H, P]
+        if self.pairs and self.distances is not None:
+            keys = self.pairs[0][0]
+            self.biases = self.distances((self.limit + offsets)[:, None], keys.shape[2])[:, :, 0].to(keys.dtype)
+
+    def attend(self, layer: int, query: Tensor) -> Tensor:
+        """Attends to the document so far: [R, H, k]."""
+        if not self.pairs:
+            return super().attend(layer, query)
+        own_keys, own_values = self.buffer[layer, :, :, :, : self.length]
+        keys, values = self.pairs[layer]
+        query = query * query.shape[-1] ** -0.5
+        asked = self.seats.table(query).transpose(1, 2)  # [D, H, M, k]
+        before = self.seats.rows((asked @ keys.transpose(-1, -2) + self.before).transpose(1, 2))  # [R, H, P]
+        if self.biases is not None:
+            before = before + self.biases
+        own = (query[:, :, None] @ own_keys.transpose(-1, -2) + self.bias)[:, :, 0]  # [R, H, L]
+        weights = torch.cat((before, own), dim=-1).softmax(-1)
+        before, own = weights.split((before.shape[-1], own.shape[-1]), dim=-1)
+        found = self.seats.rows((self.seats.table(before).transpose(1, 2) @ values).transpose(1, 2))
+        return found + (own[:, :, None] @ own_values)[:, :, 0]
+
+    def keep(self, rows: Tensor, documents: Tensor) -> None:
+        """See `Cache`."""
+        super().keep(rows, documents)
+        self.seats, self.limit = self.seats.keep(rows), self.limit[rows]
+        if self.pairs:
+            self._see()
