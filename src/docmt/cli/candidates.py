@@ -45,12 +45,8 @@ def run(arguments: Sequence[str]) -> int:
     check_number("--frequent", options.frequent, (1, 100_000))
     check_number("--sentences", options.sentences, (1, 10**9))
     store = PreparedStore.open(options.store)
-    from docmt.decoding.candidates import (
-        candidates_file,
-        coverage,
-        make_candidates,
-        rows_of,
-    )  # torch takes a while to load
+    # torch takes a while to load
+    from docmt.decoding.candidates import candidates_file, coverage, make_candidates, rows_of
     from docmt.model_directory import load_model_config
 
     table = make_candidates(

@@ -69,7 +69,7 @@ class Committed(RiskedDrafts):
             if reach == 1 or (cost <= budgets[bool(again)] and cost <= self.gained(going)):
                 break
             reach -= 1 + reach // 4
-        for number in {number for numbers in waiting for number in numbers}.difference(going):
+        for number in (number for numbers in waiting for number in numbers[reach:]):
             self.sentences[number].words = []
         return going
 
