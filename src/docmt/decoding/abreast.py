@@ -86,14 +86,16 @@ class Abreast(RiskedDrafts):
             lengths = [self.lengths[number] for number in fresh]
             longest = max([*lengths, *(self.lengths[number] - place for number, (place, _) in differs.items()), 1])
             read = sum(self.lengths[n] for n in begun) + sum(lengths)
-            step = cost_of(len(fresh) + len(differs), self.model) * (1 if self.read is None else _PASTS)
-            cost = longest * step + cost_of_pass(read, self.model)
+            cost = longest * self._cost_of_step(len(fresh) + len(differs)) + cost_of_pass(read, self.model)
             if cost <= min(budget, self.gained({*begun, *fresh})):
                 return fresh
             if not reach:
                 break
             reach //= 2
         return None
+
+    def _cost_of_step(self, rows: int) -> float:
+        return cost_of(rows, self.model) * (1 if self.read is None else _PASTS)
 
     def _go_on(self, differs: Mapping[int, tuple[int, int]], fresh: Sequence[int]) -> None:
         """Decodes those that would be others from there on, and those that are new."""
@@ -134,7 +136,7 @@ class Abreast(RiskedDrafts):
         rows_of, done = list(range(len(numbers))), torch.zeros_like(last, dtype=torch.bool)
         while not bool(done.all()):
             self.work.steps += 1
-            self.work.cost += cost_of(len(rows_of), self.model) * (1 if self.read is None else _PASTS)
+            self.work.cost += self._cost_of_step(len(rows_of))
             states = decoder.read(last, offset, begin + offset, sources)
             progress = Progress(last, torch.zeros_like(last), offset, torch.zeros_like(last))
             token, _, _ = self._choose(states, progress, unit)
