@@ -14,8 +14,8 @@ import torch
 
 from benchmarks import attention, books, decoding, linear, peers, systems, training
 from benchmarks.measure import machine
-from docmt.errors import DocmtError
-from docmt.files import write_text
+from docmt.core.errors import DocmtError
+from docmt.core.files import write_text
 
 # In this order whatever order they are named in: a training changes the allocator of its process for good.
 BENCHMARKS: dict[str, Any] = {

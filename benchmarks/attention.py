@@ -22,8 +22,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import MEAN_SENTENCE
+from docmt.core.progress import progress
 from docmt.model import Spans, attend
-from docmt.progress import progress
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 # Largest difference of outputs that rounding explains; values are averages of standard normal ones.

@@ -15,15 +15,15 @@ import torch
 
 from benchmarks.decoding import never_ending
 from benchmarks.measure import Finding, Result
+from docmt.checkpoint.model_directory import ModelCard, save_model
+from docmt.core.progress import progress
 from docmt.model import ModelConfig
-from docmt.model_directory import ModelCard, save_model
-from docmt.progress import progress
 from docmt.text import BpeTokenizer
 
 # The peak of the process itself: that which its parent is told begins with the memory of the parent.
 _WORK = """
 import sys
-from docmt.cli.main import main
+from docmt.cli.app import main
 status = main(sys.argv[1:])
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 sys.exit(status)

@@ -15,7 +15,8 @@ import torch
 from benchmarks.attention import peak_bytes
 from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import parallel_lengths
-from docmt.allocator import keep_freed_memory
+from docmt.core.allocator import keep_freed_memory
+from docmt.core.progress import progress
 from docmt.decoding.caches import DocumentSelfCache
 from docmt.decoding.frame import Row
 from docmt.decoding.output import Output
@@ -24,7 +25,6 @@ from docmt.model import ModelConfig, Packed, Spans, TranslationModel
 from docmt.model.reading import Reading
 from docmt.model.sizes import Linear
 from docmt.model.systems import Group
-from docmt.progress import progress
 from docmt.training.objective import batch_loss
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from docmt.progress import progress
+from docmt.core.progress import progress
 
 
 @dataclass

@@ -22,14 +22,14 @@ import numpy as np
 import torch
 
 from benchmarks.measure import Case, Finding, Result, interleave
-from docmt.allocator import keep_freed_memory
+from docmt.checkpoint import export_ctranslate2
+from docmt.checkpoint.model_directory import save_model
+from docmt.core.allocator import keep_freed_memory
+from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.decoding.precision import Int8Linear, Precision, computing_in, lower_precision
-from docmt.errors import DocmtError
-from docmt.interop import export_ctranslate2
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Gate
-from docmt.model_directory import save_model
 from docmt.text import DictionaryTokenizer, SpecialTokens
 
 Sentences = list[list[int]]

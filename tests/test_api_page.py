@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import docmt
+from docmt.checkpoint.model_directory import save_model
 from docmt.documents import read_parallel
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Group
-from docmt.model_directory import save_model
 from docmt.synthetic import write_corpus
 from docmt.text import BpeTokenizer
 

@@ -10,7 +10,7 @@ import torch
 from docmt.analysis.document_figure import draw_document, matrix
 from docmt.analysis.looks import Site
 from docmt.analysis.sentences import DocumentLooks, Map, Row
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 
 KIND, GATE = "encoder_self_global", "encoder_self"
 

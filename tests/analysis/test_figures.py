@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from docmt.analysis import KINDS, Point, draw_accuracies, draw_curves, draw_points, figures, read_curves
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 
 
 def write_metrics(path, entropy=True, steps=6):

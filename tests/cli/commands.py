@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from docmt.cli.main import main
+from docmt.cli.app import main
 
 SIZES = {
     "width": 16,
@@ -69,7 +69,7 @@ def start(*arguments, **options):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     environment["OMP_NUM_THREADS"] = str(torch.get_num_threads())
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    command = [sys.executable, "-m", "docmt.cli.main", *map(str, arguments)]
+    command = [sys.executable, "-m", "docmt.cli.app", *map(str, arguments)]
     return subprocess.Popen(command, env=environment, text=True, **{**pipes, **options})
 
 

@@ -80,7 +80,7 @@ def type_line(line):
     if words[0] != "docmt" and line.run:
         subprocess.run(line.text, shell=True, check=True, executable="/bin/bash")
         return None
-    begin = next((place for place, word in enumerate(words) if word in ("docmt", "docmt.cli.main")), None)
+    begin = next((place for place, word in enumerate(words) if word in ("docmt", "docmt.cli.app")), None)
     if begin is None:
         return None
     arguments, stdin, output = redirected(words[begin + 1 :])

@@ -13,10 +13,10 @@ import pytest
 import torch
 from commands import QUICK, TINY, assert_one_sentence, call, fails, start, wait_for_lines
 
-from docmt.cli.translate import GROUP
+from docmt.checkpoint.weights import read_tensors
+from docmt.cli.commands.translate import GROUP
 from docmt.data import PreparedStore
 from docmt.documents import Document
-from docmt.weights import read_tensors
 
 SHORT = ["--stop.max_steps", 2]
 

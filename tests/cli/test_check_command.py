@@ -96,8 +96,8 @@ def test_options_that_mean_nothing(files, options, message):
 
 def test_every_limit_is_of_a_kind():
     """But for what is said of the whole file."""
-    from docmt.cli.check import _LIMITS
-    from docmt.evaluation.checking import KINDS, CheckConfig
+    from docmt.checking import KINDS, CheckConfig
+    from docmt.cli.commands.check import _LIMITS
 
     limits = [limit for own in _LIMITS.values() for limit in own]
     whole = ["source_language", "target_language", "certainty", "portion"]
@@ -122,7 +122,7 @@ def test_a_table_is_drawn_on_a_terminal(files, monkeypatch):
 
 def test_neither_torch_nor_metrics_are_loaded(files):
     script = (
-        "import sys; from docmt.cli.main import main; main(sys.argv[1:]); "
+        "import sys; from docmt.cli.app import main; main(sys.argv[1:]); "
         "print(sorted({'torch', 'sacrebleu', 'transformers'} & set(sys.modules)), file=sys.stderr)"
     )
     arguments = [sys.executable, "-c", script, "check", *map(str, files)]

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from commands import call, fails
 
-from docmt.cli.main import COMMANDS
+from docmt.cli.app import COMMANDS
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ def three_tests(monkeypatch):
     def write(folder, **sizes):
         write_corpus(folder, **{**sizes, "test": 3})
 
-    monkeypatch.setattr("docmt.cli.demo.write_corpus", write)
+    monkeypatch.setattr("docmt.cli.commands.demo.write_corpus", write)
 
 
 @pytest.mark.slow
@@ -28,7 +28,7 @@ def test_the_demonstration_in_small(tmp_path, monkeypatch, three_tests):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("docmt.cli.demo._compare", interrupted)
+        patch.setattr("docmt.cli.commands.demo._compare", interrupted)
         outcome = call("demo", *SMALL, "--output", output)
     assert outcome.status == 130
     assert "interrupted; the same command goes on with it" in outcome.out
@@ -58,7 +58,7 @@ def here(config):
 
 def test_an_interrupted_training_goes_on(tmp_path, monkeypatch, three_tests):
     """The first is interrupted after one update; all that was done stays."""
-    monkeypatch.setattr("docmt.cli.demo._train_side_by_side", here)
+    monkeypatch.setattr("docmt.cli.commands.demo._train_side_by_side", here)
     original = Training._reason_to_stop
 
     def at_once(self, wish):
@@ -86,7 +86,7 @@ def test_what_is_given_counts_more_than_quick(given, tmp_path, monkeypatch):
     def stop(config, console):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("docmt.cli.demo._make_models", stop)
+    monkeypatch.setattr("docmt.cli.commands.demo._make_models", stop)
     options = [part for name, value in given.items() for part in (f"--{name}", value)]
     assert call("demo", "--quick", *options, "--output", tmp_path / "demo").status == 130
     noted = json.loads((tmp_path / "demo" / "demo.json").read_text())

@@ -9,12 +9,12 @@ import pytest
 import torch
 from commands import QUICK, call, fails
 
+from docmt.checkpoint.model_directory import load_model_tokenizer
 from docmt.cli.corpora import each_alone
+from docmt.core.errors import DocmtError
 from docmt.decoding import Translator
 from docmt.decoding.stream import Stream
 from docmt.documents import Document
-from docmt.errors import DocmtError
-from docmt.model_directory import load_model_tokenizer
 
 ERRORS = {
     "no positions": (DocmtError("sentence 1 may need 700 positions: split it"), "sentence 1 may need 700 positions"),

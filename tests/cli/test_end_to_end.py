@@ -11,9 +11,9 @@ import pytest
 from commands import QUICK, TINY, call, start, wait_for_lines
 
 import docmt
+from docmt.core.streams import LogHandler
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.documents import Document, one_line, read_documents
-from docmt.streams import LogHandler
 
 TEXT = (
     "\ufeffThe Report\r\n\r\n"
@@ -278,7 +278,7 @@ def test_the_python_interface(run, report, tmp_path):
 
 def test_progress_off_a_terminal_is_plain_lines_on_standard_error(run, report, monkeypatch):
     silent = call("translate", run, report, *QUICK)
-    monkeypatch.setattr("docmt.progress.PLAIN_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("docmt.core.progress.PLAIN_INTERVAL_SECONDS", 0.0)
     outcome = call("translate", run, report, *QUICK)
     assert outcome.out == silent.out
     assert re.fullmatch(r"docmt: 8 x sentences ended by the length limit, [^\n]+\n", silent.err)

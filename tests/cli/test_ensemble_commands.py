@@ -5,7 +5,7 @@ import json
 import pytest
 from commands import QUICK, call, fails
 
-from docmt.model_directory import load_model, load_model_tokenizer, save_model
+from docmt.checkpoint.model_directory import load_model, load_model_tokenizer, save_model
 
 SEARCH = ["--search.beam=2", "--search.max_length_ratio=0", "--search.max_length_extra=6"]
 
@@ -74,7 +74,7 @@ def test_the_device_is_chosen_by_itself(run, corpus):
 
 @pytest.mark.parametrize("quiet", [[], ["-q"]])
 def test_a_terminal_is_told_the_device(run, corpus, monkeypatch, quiet):
-    monkeypatch.setattr("docmt.progress.on_terminal", lambda: True)
+    monkeypatch.setattr("docmt.core.progress.on_terminal", lambda: True)
     outcome = call("score", run, corpus / "test.en", corpus / "test.de", *quiet)
     assert outcome.status == 0
     assert outcome.err == ("" if quiet else "docmt: computing on cpu in float32\n")

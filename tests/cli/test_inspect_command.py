@@ -8,8 +8,8 @@ from commands import QUICK, call, fails
 
 import docmt
 from docmt.analysis.model_facts import ModelFacts
-from docmt.model_card import ModelCard
-from docmt.model_directory import load_model, load_model_tokenizer, save_model
+from docmt.checkpoint.model_card import ModelCard
+from docmt.checkpoint.model_directory import load_model, load_model_tokenizer, save_model
 
 
 @pytest.fixture

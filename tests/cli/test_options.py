@@ -11,7 +11,7 @@ import pytest
 import yaml
 from commands import call, fails
 
-from docmt.cli.main import COMMANDS
+from docmt.cli.app import COMMANDS
 from docmt.data import PrepareConfig
 from docmt.decoding import SearchConfig
 from docmt.training import TrainConfig
@@ -359,7 +359,7 @@ QUICK += [[command, argument] for command in COMMANDS for argument in ("--help",
 @pytest.mark.parametrize("arguments", QUICK, ids=" ".join)
 def test_help_and_mistakes_do_not_wait_for_torch(arguments):
     script = (
-        "import atexit, sys; from docmt.cli.main import main; "
+        "import atexit, sys; from docmt.cli.app import main; "
         f"atexit.register(lambda: print(sys.modules.keys() & {SLOW!r})); main({arguments!r})"
     )
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=dict(os.environ))

@@ -8,7 +8,7 @@ import pytest
 from commands import call, fails
 
 from docmt.cli.spelling import closest, short_name, spelled_out
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 
 
 def actions():

@@ -10,8 +10,8 @@ from commands import SIZES, TINY, assert_one_sentence, call, start, wait_for_lin
 
 # Progress lines at once, not after ten seconds.
 TALKATIVE = (
-    "import sys, docmt.progress, docmt.cli.main; docmt.progress.PLAIN_INTERVAL_SECONDS = 0.0; "
-    "sys.exit(docmt.cli.main.main(sys.argv[1:]))"
+    "import sys, docmt.core.progress, docmt.cli.app; docmt.core.progress.PLAIN_INTERVAL_SECONDS = 0.0; "
+    "sys.exit(docmt.cli.app.main(sys.argv[1:]))"
 )
 
 
@@ -77,7 +77,7 @@ def test_what_the_encoding_lacks_is_written_as_its_number(tmp_path):
     _, err = process.communicate(timeout=120)
     assert process.returncode == 2
     assert b"Traceback" not in err
-    code = "from docmt.streams import standard_streams\nwith standard_streams(): print('5 ± 1')"
+    code = "from docmt.core.streams import standard_streams\nwith standard_streams(): print('5 ± 1')"
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     assert (
         subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE).stdout == b"5 \\xb1 1\n"

@@ -335,7 +335,7 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
 
 
 def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monkeypatch):
-    monkeypatch.setattr("docmt.progress.PLAIN_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("docmt.core.progress.PLAIN_INTERVAL_SECONDS", 0.0)
 
     def told(*arguments):
         lines = call("evaluate", *arguments, *QUICK).err.splitlines()

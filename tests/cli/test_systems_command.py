@@ -178,7 +178,7 @@ def test_an_interruption_where_files_cannot_stand_for_models(run, files, monkeyp
 
 
 def test_comparing_many_files_shows_progress(files, monkeypatch):
-    monkeypatch.setattr("docmt.progress.time.monotonic", count(0, 20).__next__)
+    monkeypatch.setattr("docmt.core.progress.time.monotonic", count(0, 20).__next__)
     told = call(*SYSTEMS, "--samples", 100).err
     assert "scoring (systems): 1 of 3 " in told and "comparing (metrics): 4 of 4 " in told
 

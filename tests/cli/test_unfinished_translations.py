@@ -12,11 +12,11 @@ import torch
 from commands import call, fails, start, wait_for_lines
 
 import docmt
-from docmt import growing
+from docmt.checkpoint.model_directory import save_model
+from docmt.core import growing
 from docmt.decoding import Translator
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Concat, Group
-from docmt.model_directory import save_model
 from docmt.text import BpeTokenizer
 
 SIZES = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "instance_tokens": 40}

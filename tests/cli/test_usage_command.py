@@ -7,7 +7,7 @@ import pytest
 from commands import QUICK, TINY_SENTENCE, call, fails
 
 import docmt
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 
 
 @pytest.fixture(scope="module")

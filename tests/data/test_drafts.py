@@ -6,10 +6,10 @@ import shutil
 import numpy as np
 import pytest
 
+from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, Words, prepare
 from docmt.data.drafts import Drafts, identity_of, write_columns
 from docmt.data.parts import Part
-from docmt.errors import DocmtError
 
 DRAFTS = [[[7, 8], [9]], [[], [10, 11, 12], [4]]]
 """Of two documents; one sentence has no words."""

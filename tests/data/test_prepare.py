@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, PreparedStore, format_statistics, prepare
-from docmt.errors import DocmtError
 from docmt.text import SentencePieceTokenizer, train_tokenizer
 
 DEV_SOURCE = [["the cat", "a dog sat here and there and then ran"], ["walk"]]

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docmt.core.errors import DocmtError
 from docmt.data import ParallelStore, StoreWriter
-from docmt.errors import DocmtError
 
 DOCUMENTS = [
     ("ep-1", [[4, 5, 6], [7]], [[8], [9, 10]]),

@@ -4,9 +4,9 @@ import pytest
 import torch
 from test_abreast import SHORT, VOCABULARY, build, documents, same
 
+from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, at_once, orders, translate_documents
 from docmt.decoding.ensemble import Ensemble
-from docmt.errors import DocmtError
 from docmt.model.systems import Concat, Group, Hierarchical
 from docmt.text import SpecialTokens
 

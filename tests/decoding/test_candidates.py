@@ -11,12 +11,12 @@ from test_abreast import SHORT, VOCABULARY, documents, same
 from test_abreast import build as build_group
 
 from docmt import decoding
+from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, search
 from docmt.decoding.candidates import check_candidates
 from docmt.decoding.ensemble import Ensemble, members_of
 from docmt.decoding.output import Output
 from docmt.decoding.precision import Int8Linear, computing_in, lower_precision, selected_head
-from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.candidates import CandidateTable
 from docmt.text import SpecialTokens

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from docmt.core.errors import DocmtError
 from docmt.data import Words, cut
 from docmt.decoding import SearchConfig, score_documents, translate_documents, translate_ids
-from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Needs
 from docmt.text import SpecialTokens

@@ -7,12 +7,12 @@ import pytest
 import torch
 from test_abreast import VARIANTS, VOCABULARY, build, documents, recorded, same
 
+from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, score_documents, translate_documents
 from docmt.decoding.beams import Beams
 from docmt.decoding.committed import Committed
 from docmt.decoding.ensemble import Ensemble
 from docmt.decoding.frame import Row
-from docmt.errors import DocmtError
 from docmt.model import Reading, pack
 from docmt.model.systems import Group
 from docmt.text import SpecialTokens

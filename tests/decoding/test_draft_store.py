@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from docmt.checkpoint.model_directory import load_model_tokenizer, save_model
+from docmt.core.errors import DocmtError
+from docmt.core.files import lock_directory
 from docmt.data import PrepareConfig, PreparedStore, Words, prepare
 from docmt.decoding import SearchConfig, Translator
 from docmt.decoding.draft_store import draft_store
 from docmt.decoding.drafting import Drafter
-from docmt.errors import DocmtError
-from docmt.files import lock_directory
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import MultiHop
-from docmt.model_directory import load_model_tokenizer, save_model
 
 WORDS = ["bo", "ka", "lu", "me", "ni"]
 SEARCH = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)

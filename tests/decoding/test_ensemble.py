@@ -16,10 +16,10 @@ from plain_search import (
     translate_documents,
 )
 
+from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
 from docmt.decoding.ensemble import Ensemble, mean_probability
 from docmt.decoding.precision import computing_in, lower_precision
-from docmt.errors import DocmtError
 from docmt.model.systems import Concat
 from variants import ONE_OF_EACH_ORDER, SYSTEMS, context
 

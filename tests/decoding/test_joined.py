@@ -8,10 +8,10 @@ import torch
 from plain_search import DOCUMENTS, SHORT, SPECIALS, build, reading_of, score_documents, shifted, translate_documents
 from test_search import check_steps
 
+from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
 from docmt.decoding.frame import Row
 from docmt.decoding.search import search
-from docmt.errors import DocmtError
 from docmt.model.systems import Concat
 from variants import JOINED
 

@@ -24,12 +24,12 @@ from plain_search import (
     words_of,
 )
 
+from docmt.core.errors import DocmtError
 from docmt.data import cut
 from docmt.decoding import SearchConfig
 from docmt.decoding.frame import Row
 from docmt.decoding.step import StepView
 from docmt.decoding.task import Task
-from docmt.errors import DocmtError
 from docmt.model import pack
 from docmt.model.systems import Concat, Needs
 from variants import CONVENTIONS, FRAMED, JOINED, ONE_OF_EACH_ORDER, SYSTEMS, WIDE, context, hierarchical, multihop

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 from plain_search import DOCUMENTS, SHORT, SPECIALS, build
 
+from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, orders, translate_documents
 from docmt.decoding import stream as streams
 from docmt.decoding.drafting import Drafter
 from docmt.decoding.stream import Stream
 from docmt.decoding.translation import Reached
-from docmt.errors import DocmtError
 from variants import ONE_OF_EACH_ORDER, SYSTEMS
 
 LONG = [[5 + n % 20, 6 + n % 7, 7][: 1 + n % 3] if n % 6 else [] for n in range(20)]

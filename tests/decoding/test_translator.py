@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import docmt
+from docmt.checkpoint.model_directory import choose_device, save_model
+from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.documents import ParallelDocument
-from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel, pack
 from docmt.model.systems import Group
-from docmt.model_directory import choose_device, save_model
 from docmt.text import BpeTokenizer
 
 TEXT = "# A heading\n\nAnna bought a lamp. It is cheap.\n\n  - It is here.\n"

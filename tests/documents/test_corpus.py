@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from docmt.core.errors import DocmtError
 from docmt.documents import (
     ParallelDocument,
     Skipped,
@@ -18,7 +19,6 @@ from docmt.documents import (
     write_jsonl,
     write_parallel,
 )
-from docmt.errors import DocmtError
 
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\r\n") | st.sampled_from(
     "\ufeff\u2028\u2029\x0b\x0c\x1c\x85\t\x00"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from docmt.core.errors import DocmtError
 from docmt.documents import Document
-from docmt.errors import DocmtError
 
 # Any text, and text made of what segmentation cares about, which hypothesis would rarely put together by itself.
 PIECES = st.sampled_from(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from docmt.core.errors import DocmtError
 from docmt.documents import Document, read_documents, read_lines
-from docmt.errors import DocmtError
 
 LINES = st.lists(st.sampled_from(["A b.", " C\t", "", "  ", "\r", "D\r", "é\u2028e", "\ufeffF"]), max_size=12)
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.evaluation import asking, evaluate_items, read_items
 from docmt.evaluation.contrastive import ContrastiveResult, Count, SuiteConfig, count_right
 from docmt.evaluation.suite_items import Item

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.evaluation import ExternalConfig, score_externally
 from docmt.evaluation.adapters import comet_adapter
 

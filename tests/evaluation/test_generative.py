@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.evaluation import asking, evaluate_translations
 from docmt.evaluation.contrastive import ContrastiveResult, Count, Said
 from docmt.evaluation.generative import has_form

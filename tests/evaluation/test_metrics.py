@@ -9,7 +9,7 @@ import pytest
 import sacrebleu
 from sacrebleu.metrics import BLEU
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.evaluation.metrics import MetricConfig, evaluate_documents
 
 REFERENCES = [

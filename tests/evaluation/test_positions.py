@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.evaluation import SignificanceConfig, evaluate_documents, scores_by_position
 from docmt.evaluation.positions import NAMES, bucket
 

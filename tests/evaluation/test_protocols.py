@@ -10,7 +10,7 @@ import sacrebleu
 import sacremoses
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.evaluation import PROTOCOLS, MetricConfig, evaluate_documents
 
 REFERENCES = [

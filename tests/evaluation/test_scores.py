@@ -5,7 +5,7 @@ import pytest
 import sacrebleu
 from sacrebleu.metrics import TER
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.evaluation import MetricConfig, document_bleu, evaluate_documents
 from docmt.evaluation.scores import (
     bleu_from_many_sums,
@@ -70,7 +70,7 @@ def test_ter_tells_how_far_it_is(monkeypatch, capsys):
     hypotheses, references = texts(1, 40), texts(2, 40)
     whole = evaluate_documents(hypotheses, references, MetricConfig(ter=True)).ter
     monkeypatch.setattr("docmt.evaluation.scores._AT_ONCE", 30)
-    monkeypatch.setattr("docmt.progress.time.monotonic", iter(range(0, 10_000, 20)).__next__)
+    monkeypatch.setattr("docmt.core.progress.time.monotonic", iter(range(0, 10_000, 20)).__next__)
     parts = evaluate_documents(hypotheses, references, MetricConfig(ter=True)).ter
     sentences = len(flat(references))
     assert f"TER (sentences): 30 of {sentences} " in capsys.readouterr().err

@@ -8,7 +8,7 @@ import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.evaluation import MetricConfig, SignificanceConfig, compare, evaluate_documents
 from docmt.evaluation.significance import (
     Interval,

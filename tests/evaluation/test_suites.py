@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.evaluation import read_items, read_suite
 from docmt.evaluation.suite_items import Item
 

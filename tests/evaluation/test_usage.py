@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from docmt.core.errors import DocmtError
 from docmt.documents import Document, ParallelDocument
-from docmt.errors import DocmtError
 from docmt.evaluation import SignificanceConfig, UsageConfig, context_gain, other_context, sentence_gains, suite_context
 from docmt.evaluation.contrastive import Item
 from docmt.evaluation.estimates import Estimate, estimate, ratio

@@ -7,8 +7,8 @@ import pytest
 
 import docmt
 from docmt.analysis import Point, draw_accuracies
+from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
-from docmt.errors import DocmtError
 from docmt.evaluation import evaluate_items
 from docmt.evaluation.contrastive import ContrastiveResult, Count
 from docmt.experiments import (

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from docmt.core.errors import DocmtError
 from docmt.data import PreparedStore
 from docmt.decoding import SearchConfig
 from docmt.decoding.draft_store import draft_store
-from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig
 from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, runner, scores, write_report
 from docmt.experiments.runner import state_of

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.experiments import SCALES, list_experiments, make_plan, read_experiment
 from docmt.experiments import experiment as experiment_module
 from docmt.training import ObjectiveConfig

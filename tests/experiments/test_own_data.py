@@ -7,13 +7,13 @@ import pytest
 import torch
 import yaml
 
+from docmt.checkpoint.model_directory import load_model, save_model
+from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.decoding import SearchConfig
-from docmt.errors import DocmtError
 from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, write_report
 from docmt.experiments.runner import state_of
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model_directory import load_model, save_model
 from docmt.training.corpus import fit_model_config
 
 GREEDY = EvaluationConfig(SearchConfig(beam=1))

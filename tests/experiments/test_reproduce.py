@@ -10,8 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from docmt.core.errors import DocmtError
+from docmt.core.files import lock_directory
 from docmt.decoding import SearchConfig
-from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig
 from docmt.experiments import (
     EvaluationConfig,
@@ -26,7 +27,6 @@ from docmt.experiments import (
 )
 from docmt.experiments.runner import state_of
 from docmt.experiments.workers import Worker
-from docmt.files import lock_directory
 from docmt.model import ModelConfig
 from docmt.training.loop import Training
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
 from docmt.decoding.rules import order_of
-from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig
 from docmt.experiments import (
     EvaluationConfig,

@@ -13,7 +13,7 @@ from pathlib import Path
 from commands import Outcome, call
 from jsonargparse import ArgumentParser
 
-from docmt.cli.main import main
+from docmt.cli.app import main
 
 CONTROLS = re.compile(r"[^\n\x20-\x7e\xa0-\U0010ffff]|[\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What does things to a terminal: controls, marks that turn the direction of writing, separators, half characters."""

@@ -5,11 +5,11 @@ import json
 from harness import keeps_to_the_contract
 from texts import broken, random_sentence, random_text
 
+from docmt.core.errors import DocmtError
 from docmt.data import PreparedStore
 from docmt.documents import Document, ParallelDocument, Skipped, read_parallel
 from docmt.documents.corpus import write_jsonl, write_parallel
 from docmt.documents.lines import read_lines
-from docmt.errors import DocmtError
 
 
 def test_a_document_is_its_text(cases, tmp_path):

@@ -167,7 +167,7 @@ def test_a_terminal_that_knows_no_letters(variables, command, cases, run, tmp_pa
         model = str(run / "model")
         arguments = [*command, model] if command[0] == "prepare" else [command[0], model, *command[1:]]
         process = subprocess.run(
-            [sys.executable, "-m", "docmt.cli.main", *arguments],
+            [sys.executable, "-m", "docmt.cli.app", *arguments],
             env={**os.environ, **variables},
             cwd=tmp_path,
             capture_output=True,

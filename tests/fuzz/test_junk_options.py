@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness import is_refused, keeps_to_the_contract, options_of
 
-from docmt.cli.main import COMMANDS
+from docmt.cli.app import COMMANDS
 from docmt.model.systems import SYSTEMS
 
 # What each command needs besides, with files that are not there: no work is done, whatever the option.

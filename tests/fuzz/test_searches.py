@@ -9,8 +9,8 @@ import pytest
 from commands import QUICK, call
 from harness import keeps_to_the_contract
 
+from docmt.core.settings import range_of
 from docmt.decoding import SearchConfig
-from docmt.settings import range_of
 
 # What would only take long: as many hypotheses and tokens as asked for.
 SMALL = {"beam": 6, "n_best": 6, "max_length_ratio": 3, "max_length_extra": 8, "min_length": 5}
@@ -60,7 +60,7 @@ def test_scores_are_numbers(cases, run, store, copy, tmp_path):
 def test_weights_that_are_no_numbers(cases, run, copy, tmp_path):
     source = tmp_path / "a.txt"
     source.write_text("She sees the dog.\n")
-    from docmt.weights import WEIGHTS_FILE, read_tensors, save_tensors
+    from docmt.checkpoint.weights import WEIGHTS_FILE, read_tensors, save_tensors
 
     for chance in cases(12, "weights that are no numbers"):
         model = copy(run / "model")

@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 import torch
 
+from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, score_documents, translate_documents
-from docmt.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
 

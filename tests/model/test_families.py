@@ -2,7 +2,7 @@
 
 import pytest
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.families import FAMILIES
 from docmt.model.frame import SentenceFrame

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, Reading, Spans, TranslationModel, pack
 from docmt.model.hops import Hops, SentenceEncoder
 from docmt.model.sight import Sight

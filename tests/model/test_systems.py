@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, Packed, Reading, Spans, TranslationModel, attend, pack
 from docmt.model.frame import SentenceFrame
 from docmt.model.sizes import Linear

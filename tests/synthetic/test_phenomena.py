@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.synthetic import PHENOMENA, MarkedDocument, generate_phenomena
 from docmt.synthetic.items import fillers
 from docmt.synthetic.lexicon import NOUNS

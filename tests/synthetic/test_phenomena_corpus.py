@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from docmt.core.errors import DocmtError
 from docmt.documents.corpus import ParallelDocument, read_parallel
-from docmt.errors import DocmtError
 from docmt.synthetic import PHENOMENA, generate_phenomena, phenomenon_items, write_corpus, write_phenomena
 
 SIZES = {"train": 2400, "dev": 48, "test": 288}

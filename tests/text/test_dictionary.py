@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.text import DictionaryTokenizer, load_tokenizer, train_tokenizer
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 import sacremoses
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.text.moses import Moses, moses, moses_language
 from docmt.text.truecasing import CaseCounter, Truecaser, detruecase
 

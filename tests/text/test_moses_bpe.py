@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sacremoses import MosesPunctNormalizer
 from tokenizers import models
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.text import MosesBpeTokenizer, SpecialTokens, load_tokenizer, train_tokenizer
 from docmt.text.moses import Moses
 

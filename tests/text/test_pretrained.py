@@ -7,7 +7,7 @@ import pytest
 import sentencepiece
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.synthetic import generate
 from docmt.text import PretrainedTokenizer, load_tokenizer, train_tokenizer
 from docmt.text.json_pieces import JsonPieces

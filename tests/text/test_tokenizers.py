@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import docmt.text.tokenizer as tokenizer_module
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.text import (
     BpeTokenizer,
     SentencePieceTokenizer,

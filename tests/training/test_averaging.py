@@ -9,8 +9,8 @@ import torch
 from runs import Killed, assert_equal_runs, assert_equal_weights, kill_before
 from safetensors.torch import load_file
 
-from docmt.errors import DocmtError
-from docmt.model_directory import load_languages, load_model
+from docmt.checkpoint.model_directory import load_languages, load_model
+from docmt.core.errors import DocmtError
 from docmt.training import CheckpointConfig, StopConfig, train
 from docmt.training.averaging import average_models, kept_checkpoints
 

@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from docmt.errors import DocmtError
-from docmt.files import find_leftovers
+from docmt.checkpoint.model_directory import load_model
+from docmt.core.errors import DocmtError
+from docmt.core.files import find_leftovers
 from docmt.model import TranslationModel
-from docmt.model_directory import load_model
 from docmt.training import StopConfig, train
 from docmt.training.averaging import average_weights
 from docmt.training.checkpoints import finish_interrupted_swaps, optimizer_tensors, restore_optimizer, save_checkpoint

@@ -10,15 +10,15 @@ import torch
 from runs import assert_equal_runs, assert_equal_weights, metrics
 from safetensors.torch import load_file
 
-from docmt.cli.main import main
+from docmt.checkpoint.model_directory import load_model
+from docmt.cli.app import main
+from docmt.cli.commands.train import parser
 from docmt.cli.parsing import parse
-from docmt.cli.train import parser
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model.layers import FeedForward
 from docmt.model.sizes import Linear
 from docmt.model.systems import Concat, Context, Hierarchical
-from docmt.model_directory import load_model
 from docmt.training import OptimizerConfig, TrainConfig, train
 from docmt.training.adapters import adapters_of
 from docmt.training.averaging import average_models, kept_checkpoints

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runs import Killed, assert_equal_runs, kill_before
 
-from docmt.cli.main import main
+from docmt.cli.app import main
+from docmt.core.errors import DocmtError
+from docmt.core.settings import flat
 from docmt.data import BatchPlan, cut, instance_lengths
 from docmt.data.mixed import cut_mixed
-from docmt.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.systems import Needs
-from docmt.settings import flat
 from docmt.training import train
 from docmt.training.corpus import TrainingCorpus
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from runs import Killed, assert_equal_runs, kill_before
 
-from docmt.cli.main import main
-from docmt.errors import DocmtError
+from docmt.cli.app import main
+from docmt.core.errors import DocmtError
 from docmt.training import train
 from docmt.training.run_directory import find_again
 

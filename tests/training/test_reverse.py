@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import runs
 
+from docmt.checkpoint.model_directory import load_languages
+from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
 from docmt.data.statistics import format_statistics
-from docmt.errors import DocmtError
 from docmt.model.systems import Group
 from docmt.model.systems.base import Needs
-from docmt.model_directory import load_languages
 from docmt.text import Tokenizer
 from docmt.training import train
 from docmt.training.corpus import Split

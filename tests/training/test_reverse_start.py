@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from docmt.errors import DocmtError
+from docmt.checkpoint.model_directory import load_model
+from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model.systems import MultiHop
-from docmt.model_directory import load_model
 from docmt.training import train
 from docmt.training.corpus import fit_model_config
 from docmt.training.initialize import initialize_from

@@ -15,8 +15,8 @@ import yaml
 from runs import metrics
 from safetensors.torch import load_file
 
-from docmt.checksums import ENTRY
-from docmt.errors import DocmtError
+from docmt.core.checksums import ENTRY
+from docmt.core.errors import DocmtError
 from docmt.training import ObjectiveConfig, train
 
 GOES_ON = "go on from the last checkpoint with docmt train --resume {}"
@@ -41,7 +41,7 @@ def test_the_survivor_of_two_says_how_to_go_on(config, tmp_path):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(config.to_dict()))
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "docmt.cli.main", "train", str(recipe)]
+    command = [sys.executable, "-m", "docmt.cli.app", "train", str(recipe)]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     wait_for((config.run / "checkpoints" / "last").exists, process)
     os.kill(children_of(process.pid)[0], signal.SIGKILL)
@@ -60,7 +60,7 @@ def test_two_processes_fine_tune_as_one_would_with_twice_the_batches(change, sen
     train(replace(config, run=tmp_path / "one", batches=replace(config.batches, accumulate=2)))
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(replace(config, run=tmp_path / "two", devices=2).to_dict()))
-    command = [sys.executable, "-m", "docmt.cli.main", "train", str(recipe)]
+    command = [sys.executable, "-m", "docmt.cli.app", "train", str(recipe)]
     done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for one, two in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):

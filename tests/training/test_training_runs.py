@@ -15,9 +15,9 @@ from runs import Killed, assert_equal_runs, assert_equal_weights, kill_before, m
 from safetensors.torch import load_file
 
 from docmt.analysis import KINDS, attention_entropy
+from docmt.checkpoint.model_directory import load_model
+from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
-from docmt.errors import DocmtError
-from docmt.model_directory import load_model
 from docmt.training import train
 from docmt.training.corpus import Split
 from docmt.training.loop import Training
@@ -281,7 +281,7 @@ def test_averages_of_the_last_weights(change):
 def test_a_full_disk_leaves_the_previous_checkpoint(change, monkeypatch):
     from safetensors import SafetensorError
 
-    from docmt import weights
+    from docmt.checkpoint import weights
 
     config = change()
     original = weights.save_file

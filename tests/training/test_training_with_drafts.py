@@ -10,21 +10,21 @@ import pytest
 import torch
 from runs import Killed, assert_equal_runs, kill_before
 
+from docmt.checkpoint.model_directory import find_drafter
+from docmt.checkpoint.weights import WEIGHTS_FILE
+from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, PreparedStore, Words, prepare
 from docmt.decoding import SearchConfig, Translator, translate_ids
 from docmt.decoding.draft_store import draft_store
 from docmt.decoding.drafting import load_drafter, stored_search
-from docmt.errors import DocmtError
 from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.experiments import EvaluationConfig
 from docmt.experiments.scores import evaluate_run, stored_scores
 from docmt.model.systems import Group, MultiHop
-from docmt.model_directory import find_drafter
 from docmt.training import train
 from docmt.training.averaging import average_models
 from docmt.training.corpus import TrainingCorpus
 from docmt.training.jackknife import part_configs, train_parts
-from docmt.weights import WEIGHTS_FILE
 
 SEARCH = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)
 HOPS = {"model__system": "multihop", "model__multihop": MultiHop(sentences=2), "model__group": Group()}

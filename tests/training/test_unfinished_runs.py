@@ -11,16 +11,17 @@ import torch
 from runs import Killed, kill_before
 from safetensors.torch import load_file
 
-from docmt import Document, SearchConfig, Translator, weights
-from docmt.errors import DocmtError
+from docmt import Document, SearchConfig, Translator
+from docmt.checkpoint import weights
+from docmt.checkpoint.model_card import ModelCard
+from docmt.checkpoint.model_directory import describe_model, load_languages, load_model, load_model_tokenizer
+from docmt.checkpoint.weights import save_tensors
+from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
-from docmt.model_card import ModelCard
-from docmt.model_directory import describe_model, load_languages, load_model, load_model_tokenizer
 from docmt.training import train
 from docmt.training.checkpoints import save_checkpoint
 from docmt.training.corpus import fit_model_config
 from docmt.training.initialize import initialize_from
-from docmt.weights import save_tensors
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from docmt.analysis.figures import PANEL, format_of, new_figure, save_figure
 from docmt.analysis.looks import Site
 from docmt.analysis.sentences import EVEN, DocumentLooks, Row, side_of
-from docmt.errors import DocmtError, printable
+from docmt.core.errors import DocmtError, printable
 
 _COLUMNS = 3
 _MOST_CELLS = 500

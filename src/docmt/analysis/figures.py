@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from docmt.analysis.entropy import KINDS
-from docmt.errors import DocmtError, printable
-from docmt.files import atomic_path, check_writable, read_bytes
+from docmt.core.errors import DocmtError, printable
+from docmt.core.files import atomic_path, check_writable, read_bytes
 
 FORMATS = ("png", "pdf", "svg")
 _COLUMNS = 3

@@ -12,11 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from docmt.analysis.figures import Curve, read_curves
-from docmt.errors import DocmtError
-from docmt.files import read_bytes, read_json
-from docmt.model import ModelConfig
-from docmt.model.features import DIRECTIONS
-from docmt.model_directory import (
+from docmt.checkpoint.model_directory import (
     CARD_FILE,
     find_drafter,
     find_model,
@@ -24,8 +20,12 @@ from docmt.model_directory import (
     load_model_config,
     load_model_tokenizer,
 )
-from docmt.settings import plain
-from docmt.weights import CONFIG_FILE, WEIGHTS_FILE, read_shapes
+from docmt.checkpoint.weights import CONFIG_FILE, WEIGHTS_FILE, read_shapes
+from docmt.core.errors import DocmtError
+from docmt.core.files import read_bytes, read_json
+from docmt.core.settings import plain
+from docmt.model import ModelConfig
+from docmt.model.features import DIRECTIONS
 
 METRICS = "metrics.jsonl"
 """Where a run directory keeps its curves."""

@@ -7,14 +7,14 @@ from itertools import combinations
 from pathlib import Path
 from typing import TypeVar
 
+from docmt.core.errors import DocmtError
+from docmt.core.files import check_writable
+from docmt.core.plain_text import STANDARD, decoded_lines
+from docmt.core.streams import warn
 from docmt.decoding.alone import each_or_error
 from docmt.documents import Document, ParallelDocument, Skipped, read_parallel
 from docmt.documents.corpus import DOCUMENT_MARK
 from docmt.documents.formats import is_jsonl
-from docmt.documents.plain_text import STANDARD, decoded_lines
-from docmt.errors import DocmtError
-from docmt.files import check_writable
-from docmt.streams import warn
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

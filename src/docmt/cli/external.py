@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from docmt.core.errors import DocmtError
+from docmt.core.streams import warn
 from docmt.documents import ParallelDocument, read_documents
-from docmt.errors import DocmtError
-from docmt.evaluation.aligned_files import read_hypothesis, read_reference
+from docmt.documents.aligned_files import read_hypothesis, read_reference
 from docmt.evaluation.external import Documents, ExternalConfig, ExternalScore, score_externally
-from docmt.streams import warn
 
 
 def check_external(options: Any) -> None:

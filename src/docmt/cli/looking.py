@@ -15,15 +15,15 @@ from docmt.cli.corpora import document_name, each_alone, read_corpus
 from docmt.cli.parsing import translator_of
 from docmt.cli.results import Report as Failures
 from docmt.cli.results import tell_all
+from docmt.core.errors import DocmtError
+from docmt.core.progress import progress
 from docmt.decoding import Translator
 from docmt.decoding.frame import WordIds
 from docmt.decoding.loading import model_paths
 from docmt.decoding.passes import passes
 from docmt.decoding.precision import computing_in
 from docmt.documents import Document, ParallelDocument, read_documents
-from docmt.errors import DocmtError
 from docmt.evaluation.metrics import count
-from docmt.progress import progress
 from docmt.text import Side, SpecialTokens, Tokenizer
 
 _MARKS = {SpecialTokens.bos: "<s>", SpecialTokens.eos: "</s>", SpecialTokens.unk: "<unk>"}

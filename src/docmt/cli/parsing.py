@@ -21,8 +21,8 @@ from jsonargparse._loaders_dumpers import yaml_load
 
 from docmt.cli.recipes import group_names, is_recipe, read_recipe
 from docmt.cli.spelling import closest, is_switch, short_name, spelled_out, type_of
-from docmt.errors import DocmtError
-from docmt.streams import hush, tell
+from docmt.core.errors import DocmtError
+from docmt.core.streams import hush, tell
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -355,8 +355,8 @@ def add_model_options(parser: Parser) -> None:
 
 def translator_of(options: Any, model: str | None = None) -> Translator:
     """The translator that the options name, or another `model`; with commas between them several translate as one."""
+    from docmt.core.progress import on_terminal
     from docmt.decoding import Translator
-    from docmt.progress import on_terminal
 
     name = options.model if model is None else model
     translator = Translator(name, device=options.device, search=options.search, precision=options.precision)

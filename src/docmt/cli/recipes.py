@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import yaml
 
 from docmt.cli.spelling import closest
-from docmt.errors import DocmtError
-from docmt.yaml_files import compose, place_of
+from docmt.core.errors import DocmtError
+from docmt.core.yaml_files import compose, place_of
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docmt.documents.plain_text import STANDARD, write_text
-from docmt.errors import printable
-from docmt.streams import tell, warn
+from docmt.core.errors import printable
+from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.streams import tell, warn
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation

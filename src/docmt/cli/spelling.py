@@ -8,7 +8,7 @@ import typing
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 
 _SWITCH_VALUES = {"true", "false", "yes", "no", "on", "off"}
 

@@ -13,10 +13,12 @@ from docmt.cli.corpora import check_outputs
 from docmt.cli.parsing import Parser, add_settings, changed, translator_of
 from docmt.cli.results import Report
 from docmt.cli.translating import ask_models, check_models
+from docmt.core.errors import DocmtError, printable
+from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.progress import within
+from docmt.core.streams import warn
 from docmt.decoding import SearchConfig
 from docmt.decoding.alone import each_or_error
-from docmt.documents.plain_text import STANDARD, write_text
-from docmt.errors import DocmtError, printable
 from docmt.evaluation import (
     ContrastiveResult,
     MetricConfig,
@@ -30,8 +32,6 @@ from docmt.evaluation import (
 from docmt.evaluation.asking import OnItem
 from docmt.evaluation.suite_items import Item
 from docmt.evaluation.suite_tables import Row, rows_of, suite_markdown, suite_text
-from docmt.progress import within
-from docmt.streams import warn
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator

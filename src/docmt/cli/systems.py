@@ -15,16 +15,16 @@ from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_c
 from docmt.cli.parsing import translator_of
 from docmt.cli.results import Report
 from docmt.cli.translating import Translations, check_models, check_no_model, translate_corpus
+from docmt.core.errors import DocmtError, printable
+from docmt.core.files import cannot_write, check_regular
+from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.progress import on_terminal, progress
+from docmt.core.streams import tell, warn
 from docmt.documents import ParallelDocument
-from docmt.documents.plain_text import STANDARD, write_text
-from docmt.errors import DocmtError, printable
+from docmt.documents.aligned_files import Corpus, read_reference
 from docmt.evaluation import Comparison, compare
-from docmt.evaluation.aligned_files import Corpus, read_reference
 from docmt.evaluation.comparison import check_enough
 from docmt.evaluation.metrics import read_beside
-from docmt.files import cannot_write, check_regular
-from docmt.progress import on_terminal, progress
-from docmt.streams import tell, warn
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _check(options: Any, systems: Sequence[System]) -> None:
         if path:
             check_regular(path, "it may be read more than once, but is")
     if models:
-        from docmt.model_directory import load_model_config
+        from docmt.checkpoint.model_directory import load_model_config
 
         for part in (part for system in models for part in _parts(system.path)):
             load_model_config(part)

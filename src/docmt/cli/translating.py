@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from docmt.cli.corpora import each_alone
 from docmt.cli.parsing import changed
 from docmt.cli.results import Report
+from docmt.core.errors import INTERRUPTED, DocmtError
+from docmt.core.streams import warn
 from docmt.decoding import SearchConfig
 from docmt.decoding.config import check_published_units
 from docmt.documents import Document, ParallelDocument
-from docmt.errors import INTERRUPTED, DocmtError
 from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, in_units
 from docmt.evaluation.metrics import Documents, Ranges
-from docmt.streams import warn
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator

@@ -13,11 +13,13 @@ from docmt.cli.parsing import changed, translator_of
 from docmt.cli.results import Report
 from docmt.cli.suites import SCORING, check_no_suite, check_suite_models, collect_item, once, short
 from docmt.cli.translating import attempted, check_models
+from docmt.core.errors import DocmtError, printable
+from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.progress import within
+from docmt.core.streams import warn
 from docmt.decoding import SearchConfig
 from docmt.decoding.alone import each_or_error
 from docmt.documents import ParallelDocument
-from docmt.documents.plain_text import STANDARD, write_text
-from docmt.errors import DocmtError, printable
 from docmt.evaluation import (
     ContextGain,
     Evaluation,
@@ -39,8 +41,6 @@ from docmt.evaluation.suite_context import with_other_context
 from docmt.evaluation.suite_items import Item
 from docmt.evaluation.suite_tables import suite_text
 from docmt.evaluation.usage import CONDITIONS, Scored, check_context, gains_of, scored_twice
-from docmt.progress import within
-from docmt.streams import warn
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from docmt.cli.results import Report, error_records, not_a_number, records
+from docmt.core.errors import DocmtError
+from docmt.core.files import cannot_write, utf8_of, write_all
+from docmt.core.growing import Growing, Note
+from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_text
 from docmt.decoding.translation import Reached
 from docmt.documents import Document, Input
-from docmt.documents.plain_text import GZIP_SUFFIX, STANDARD, write_text
-from docmt.errors import DocmtError
-from docmt.files import cannot_write, utf8_of, write_all
-from docmt.growing import Growing, Note
 
 if TYPE_CHECKING:
     from docmt.decoding.translation import Piece

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from docmt.errors import DocmtError
-from docmt.files import check_regular
+from docmt.core.errors import DocmtError
+from docmt.core.files import check_regular
 
 Tokens = NDArray[np.uint16] | NDArray[np.int32]
 Offsets = NDArray[np.int64]

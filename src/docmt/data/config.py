@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from docmt.core.errors import DocmtError
+from docmt.core.settings import MANY, check_fields, ranged, shown
 from docmt.documents.jsonl import named_jsonl
-from docmt.errors import DocmtError
-from docmt.settings import MANY, check_fields, ranged, shown
 from docmt.text.moses import moses_language
 
 SPLITS = ("train", "dev", "test")

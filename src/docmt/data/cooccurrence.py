@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from docmt.core.progress import progress
 from docmt.data.arrays import Offsets, Tokens, token_dtype
 from docmt.data.store import ParallelStore
-from docmt.progress import progress
 
 ROUNDS = 3
 _KEPT = 512  # target words of a source word that go into the next round

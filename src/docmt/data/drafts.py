@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docmt.checksums import ENTRY, checksum_of, checksums, matches, recorded
+from docmt.core.checksums import ENTRY, checksum_of, checksums, matches, recorded
+from docmt.core.errors import DocmtError
+from docmt.core.files import read_json
 from docmt.data.arrays import Offsets, Tokens, load_array, save_array, token_dtype
 from docmt.data.statistics import CorpusStatistics
-from docmt.errors import DocmtError
-from docmt.files import read_json
 from docmt.text import SpecialTokens
 
 DRAFTS_FOLDER = "drafts"

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 
 if TYPE_CHECKING:  # options are known without waiting for numpy
     import numpy as np

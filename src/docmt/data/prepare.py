@@ -7,17 +7,17 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
 
-from docmt.checksums import checksums
+from docmt.core.checksums import checksums
+from docmt.core.errors import DocmtError
+from docmt.core.files import atomic_directory, check_regular
+from docmt.core.progress import progress
 from docmt.data.config import SPLITS, Corpus, PrepareConfig
 from docmt.data.instances import cut
 from docmt.data.statistics import STATISTICS_FILE, CorpusCounts, CorpusStatistics, SplitStatistics
 from docmt.data.store import SPLIT_FILES, TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
 from docmt.documents.corpus import ParallelDocument, Skipped, read_parallel
 from docmt.documents.segmentation import knows_language
-from docmt.errors import DocmtError
-from docmt.files import atomic_directory, check_regular
 from docmt.model.systems import Needs
-from docmt.progress import progress
 from docmt.text import PairTokenizer, SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
 
 BATCH_DOCUMENTS = 256

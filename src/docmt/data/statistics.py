@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from docmt.core.errors import printable
+from docmt.core.files import parse_json
 from docmt.data.config import MARKS
 from docmt.data.instances import Instances, place_of
-from docmt.errors import printable
-from docmt.files import parse_json
 
 STATISTICS_FILE = "statistics.json"
 Typed = TypeVar("Typed", "SplitStatistics", "CorpusStatistics", "CorpusCounts")

@@ -13,12 +13,12 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from docmt.checksums import matches
+from docmt.core.checksums import matches
+from docmt.core.errors import DocmtError
+from docmt.core.files import check_regular, parse_json
 from docmt.data.arrays import Offsets, Tokens, damaged, load_array, save_array, token_dtype
 from docmt.data.drafts import DRAFTS_FOLDER, Drafts
 from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, StatisticsError
-from docmt.errors import DocmtError
-from docmt.files import check_regular, parse_json
 from docmt.text import Side, Tokenizer, load_tokenizer
 
 SIDES = ("source", "target")
@@ -192,7 +192,7 @@ class PreparedStore:
 class StoreWriter:
     """Writes one split document by document; nothing but offsets and ids is kept in memory.
 
-    To be used within `docmt.files.atomic_directory`: what it leaves is a split only after the block ended well.
+    To be used within `docmt.core.files.atomic_directory`: what it leaves is a split only after the block ended well.
     """
 
     def __init__(self, directory: Path, vocabulary_size: int) -> None:

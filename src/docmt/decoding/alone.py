@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from docmt.errors import DocmtError, is_out_of_memory
+from docmt.core.errors import DocmtError, is_out_of_memory
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

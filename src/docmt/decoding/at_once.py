@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from docmt.core.errors import DocmtError
 from docmt.decoding.risk import RISK, cost_of
 from docmt.decoding.task import Task
-from docmt.errors import DocmtError
 
 
 def translate_at_once(

@@ -10,17 +10,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from docmt.checkpoint.model_directory import (
+    differ,
+    find_model,
+    load_languages,
+    load_model_tokenizer,
+    tell_if_unfinished,
+)
+from docmt.checkpoint.weights import read_tensors, save_tensors
+from docmt.core.errors import DocmtError
+from docmt.core.files import atomic_path, check_regular
 from docmt.data import ParallelStore, PreparedStore, cut
 from docmt.data.cooccurrence import count_together
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Model, members_of
-from docmt.errors import DocmtError
-from docmt.files import atomic_path, check_regular
 from docmt.model import ModelConfig
 from docmt.model.candidates import CandidateTable
-from docmt.model_directory import differ, find_model, load_languages, load_model_tokenizer, tell_if_unfinished
 from docmt.text import Tokenizer
-from docmt.weights import read_tensors, save_tensors
 
 CANDIDATES_FILE = "candidates.safetensors"
 """In a model directory."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise, zip_longest
 
+from docmt.core.errors import DocmtError
 from docmt.decoding.beams import Beams
 from docmt.decoding.drafts import has_pasts
 from docmt.decoding.ensemble import Model, members_of
 from docmt.decoding.hypothesis import Hypothesis
 from docmt.decoding.risk import RiskedDrafts, cost_of, cost_of_pass
-from docmt.errors import DocmtError
 
 _MOST_ROWS = 400  # hypotheses that are searched together
 

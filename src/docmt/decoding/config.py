@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from docmt.errors import DocmtError
-from docmt.settings import MANY, brief, check_fields, ranged
+from docmt.core.errors import DocmtError
+from docmt.core.settings import MANY, brief, check_fields, ranged
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,17 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from docmt.checksums import checksum_of_file
-from docmt.data import ParallelStore, PreparedStore, Words
-from docmt.data.drafts import DRAFTER_FOLDER, DRAFTS_FOLDER, identity_of, write_columns
-from docmt.data.parts import Part
-from docmt.decoding.config import SearchConfig, search_facts
-from docmt.decoding.drafting import check_drafter, load_drafter
-from docmt.decoding.precision import Precision
-from docmt.decoding.task import check_instances
-from docmt.errors import DocmtError
-from docmt.files import atomic_directory, atomic_path, lock_directory, read_json
-from docmt.model_directory import (
+from docmt.checkpoint.model_directory import (
     DOCMT_VERSION,
     DRAFTING_FILE,
     choose_device,
@@ -35,8 +25,18 @@ from docmt.model_directory import (
     load_model_config,
     tell_if_unfinished,
 )
-from docmt.progress import progress
-from docmt.weights import WEIGHTS_FILE
+from docmt.checkpoint.weights import WEIGHTS_FILE
+from docmt.core.checksums import checksum_of_file
+from docmt.core.errors import DocmtError
+from docmt.core.files import atomic_directory, atomic_path, lock_directory, read_json
+from docmt.core.progress import progress
+from docmt.data import ParallelStore, PreparedStore, Words
+from docmt.data.drafts import DRAFTER_FOLDER, DRAFTS_FOLDER, identity_of, write_columns
+from docmt.data.parts import Part
+from docmt.decoding.config import SearchConfig, search_facts
+from docmt.decoding.drafting import check_drafter, load_drafter
+from docmt.decoding.precision import Precision
+from docmt.decoding.task import check_instances
 
 PARTIAL_FOLDER = "drafts.partial"
 """In a store: the groups that are drafted so far."""

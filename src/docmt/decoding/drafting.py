@@ -10,18 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from docmt.checksums import checksum_of_file
-from docmt.data.instances import place_of
-from docmt.decoding.config import SearchConfig, search_facts
-from docmt.decoding.ensemble import Model, members_of
-from docmt.decoding.frame import WordIds
-from docmt.decoding.loading import load_checked
-from docmt.decoding.precision import Precision, computing_in
-from docmt.decoding.stream import Stream, Stretch, translate_documents
-from docmt.errors import DocmtError
-from docmt.files import read_json
-from docmt.model import TranslationModel
-from docmt.model_directory import (
+from docmt.checkpoint.model_directory import (
     DRAFTING_FILE,
     differ,
     find_drafter,
@@ -29,9 +18,20 @@ from docmt.model_directory import (
     load_model_config,
     load_model_tokenizer,
 )
-from docmt.settings import build
+from docmt.checkpoint.weights import WEIGHTS_FILE
+from docmt.core.checksums import checksum_of_file
+from docmt.core.errors import DocmtError
+from docmt.core.files import read_json
+from docmt.core.settings import build
+from docmt.data.instances import place_of
+from docmt.decoding.config import SearchConfig, search_facts
+from docmt.decoding.ensemble import Model, members_of
+from docmt.decoding.frame import WordIds
+from docmt.decoding.loading import load_checked
+from docmt.decoding.precision import Precision, computing_in
+from docmt.decoding.stream import Stream, Stretch, translate_documents
+from docmt.model import TranslationModel
 from docmt.text import Tokenizer
-from docmt.weights import WEIGHTS_FILE
 
 
 @dataclass(frozen=True)

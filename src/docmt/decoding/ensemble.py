@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.model import Reading, TranslationModel
 from docmt.model.systems import Needs
 from docmt.model.view import Memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import torch
 
+from docmt.checkpoint.model_directory import choose_device, load_languages, load_model, load_model_tokenizer
+from docmt.core.errors import DocmtError
 from docmt.decoding.ensemble import Ensemble, Model
 from docmt.decoding.precision import Precision, check_precision, lower_precision
-from docmt.errors import DocmtError
 from docmt.model import TranslationModel
-from docmt.model_directory import choose_device, load_languages, load_model, load_model_tokenizer
 from docmt.text import Tokenizer
 
 

@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from docmt.core.errors import DocmtError
+from docmt.core.settings import one_of
 from docmt.decoding.ensemble import Model
-from docmt.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model.attention import Attention
 from docmt.model.parts import Softmax
-from docmt.settings import one_of
 
 Precision = Literal["float32", "bfloat16", "int8"]
 _FEW_ROWS = range(2, 257)

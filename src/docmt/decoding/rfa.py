@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from docmt.core.errors import DocmtError
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.frame import Frame, OpenEnd, Progress, Row, leave_only, prefixes_of
 from docmt.decoding.marks import Marks
-from docmt.errors import DocmtError
 
 MOST = 1023
 """Tokens that their search says at most, those of a prefix counted in: it has positions for so many."""

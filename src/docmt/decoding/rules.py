@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from docmt.core.errors import DocmtError
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.ensemble import Model, members_of
 from docmt.decoding.frame import Frame, OpenEnd
 from docmt.decoding.marks import Marks
 from docmt.decoding.rfa import RfaRules
-from docmt.errors import DocmtError
 from docmt.model.systems import Order
 from docmt.text import SpecialTokens
 

@@ -8,6 +8,7 @@ from itertools import takewhile
 
 import torch
 
+from docmt.core.errors import DocmtError
 from docmt.decoding.abreast import Abreast, can_decode_abreast
 from docmt.decoding.beams import Beams
 from docmt.decoding.committed import Committed, check_can_commit
@@ -17,7 +18,6 @@ from docmt.decoding.ensemble import Memories, Model, members_of
 from docmt.decoding.frame import Row
 from docmt.decoding.hypothesis import Hypothesis, not_numbers
 from docmt.decoding.pooled import GenerateSearch, PooledSearch, ThumtSearch
-from docmt.errors import DocmtError
 from docmt.text import SpecialTokens
 
 _POOLED: dict[str, type[PooledSearch]] = {"thumt": ThumtSearch, "huggingface": GenerateSearch}

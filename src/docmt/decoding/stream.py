@@ -13,6 +13,7 @@ from itertools import groupby
 import numpy as np
 import torch
 
+from docmt.core.errors import DocmtError
 from docmt.data import Words
 from docmt.data.config import MARKS
 from docmt.decoding.alone import each_or_error
@@ -26,7 +27,6 @@ from docmt.decoding.rules import order_of, rules_of
 from docmt.decoding.scoring import score_task
 from docmt.decoding.task import Task, batches_in_order, drafts_at, filled_places
 from docmt.decoding.translation import Reached
-from docmt.errors import DocmtError
 from docmt.text import SpecialTokens
 
 Drafts = Callable[[int, int], Sequence[Sequence[int]]]

@@ -11,16 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from docmt.core.errors import DocmtError
+from docmt.core.settings import MANY
 from docmt.data import Instances, Words, cut, read_source
 from docmt.data.config import MARKS
 from docmt.data.instances import instance_lengths, lengths_before, place_of
 from docmt.decoding.config import INSTANCE_OPTIONS, SearchConfig, asked_options
 from docmt.decoding.ensemble import Model, common_needs, members_of
 from docmt.decoding.frame import WordIds
-from docmt.errors import DocmtError
 from docmt.model import ModelConfig, Reading
 from docmt.model.systems import Needs, System
-from docmt.settings import MANY
 from docmt.text import SpecialTokens
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from docmt.core.errors import DocmtError
 from docmt.documents import Document
 from docmt.documents.document import brief, shorten
-from docmt.errors import DocmtError
 
 
 @dataclass(frozen=True)

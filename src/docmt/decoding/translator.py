@@ -12,8 +12,12 @@ from typing import Any, Literal, overload
 
 import torch
 
-from docmt.allocator import keep_freed_memory
-from docmt.checksums import checksum_of_file
+from docmt.checkpoint.model_directory import CARD_FILE, find_drafter, find_model
+from docmt.core.allocator import keep_freed_memory
+from docmt.core.checksums import checksum_of_file
+from docmt.core.errors import DocmtError
+from docmt.core.progress import progress
+from docmt.core.settings import build, shown
 from docmt.data.config import MARKS
 from docmt.decoding.alone import each_or_error
 from docmt.decoding.candidates import CANDIDATES_FILE, load_candidates
@@ -30,11 +34,7 @@ from docmt.decoding.stream import Stream, Stretch, translate_documents
 from docmt.decoding.task import check_instances, filled_places, instance_limit, packed_units
 from docmt.decoding.translation import Piece, Reached, TranslatedSentence, Translation
 from docmt.documents import Document, one_line
-from docmt.errors import DocmtError
 from docmt.model import TranslationModel
-from docmt.model_directory import CARD_FILE, find_drafter, find_model
-from docmt.progress import progress
-from docmt.settings import build, shown
 from docmt.text import Side
 
 __all__ = ["Piece", "Reached", "TranslatedSentence", "Translation", "Translator"]

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
+from docmt.core.errors import DocmtError
+from docmt.core.files import atomic_path
+from docmt.core.plain_text import BYTE_ORDER_MARK, decoded_lines
 from docmt.documents.document import brief
 from docmt.documents.formats import check_markup, is_jsonl
 from docmt.documents.jsonl import LONE_SURROGATE, json_documents
-from docmt.documents.plain_text import BYTE_ORDER_MARK, decoded_lines
-from docmt.errors import DocmtError
-from docmt.files import atomic_path
 
 DOCUMENT_MARK = "<d>"
 _Row = tuple[int, tuple[str, ...]]  # a line number and the sentences in that line, one for each side

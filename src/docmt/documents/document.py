@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from docmt.documents.plain_text import read_text, write_text
+from docmt.core.errors import DocmtError
+from docmt.core.plain_text import read_text, write_text
 from docmt.documents.segmentation import sentence_spans
-from docmt.errors import DocmtError
 
 _SHOWN = 40
 

@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from docmt.core.errors import DocmtError
+from docmt.core.plain_text import BYTE_ORDER_MARK, GZIP_SUFFIX, STANDARD, decoded_lines
 from docmt.documents.jsonl import begins_as_jsonl, named_jsonl
-from docmt.documents.plain_text import BYTE_ORDER_MARK, GZIP_SUFFIX, STANDARD, decoded_lines
-from docmt.errors import DocmtError
 
 Format = Literal["text", "markdown", "jsonl"]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from docmt.core.plain_text import BYTE_ORDER_MARK, read_text
 from docmt.documents.document import Document, between
 from docmt.documents.formats import Format, check_name, format_of
 from docmt.documents.jsonl import JsonDocument, json_documents
 from docmt.documents.layout import looks_wrapped
 from docmt.documents.lines import documents_of_lines
-from docmt.documents.plain_text import BYTE_ORDER_MARK, read_text
 from docmt.documents.verbatim import fenced, markdown_blocks
 
 Layout = Literal["auto", "text", "lines", "markdown", "jsonl"]

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from docmt.documents.plain_text import GZIP_SUFFIX
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
+from docmt.core.plain_text import GZIP_SUFFIX
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SUFFIXES = (".jsonl", ".ndjson")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from docmt.core.plain_text import BYTE_ORDER_MARK, read_text
 from docmt.documents.corpus import DOCUMENT_MARK, stray_mark
 from docmt.documents.document import Document
-from docmt.documents.plain_text import BYTE_ORDER_MARK, read_text
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 

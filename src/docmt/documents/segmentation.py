@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import sentencex
 
+from docmt.core.errors import DocmtError
 from docmt.documents.layout import GERMAN_ORDINAL_NOUN, LINE_BREAK, blocks, has_words
-from docmt.errors import DocmtError
 
 # sentencex takes quadratic time on some long texts (Chinese without spaces, unclosed quotes), so long blocks are
 # cut window by window. Boundaries near the end of a window have too little text after them to be trusted.

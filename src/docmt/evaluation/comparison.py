@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
+from docmt.core.markdown import escaped, table
+from docmt.core.progress import progress
 from docmt.evaluation.metrics import NAMES, OF_SENTENCES, Evaluation, count
 from docmt.evaluation.scores import MetricScore
 from docmt.evaluation.significance import (
@@ -18,8 +20,6 @@ from docmt.evaluation.significance import (
     SignificanceConfig,
     compare_statistics,
 )
-from docmt.markdown import escaped, table
-from docmt.progress import progress
 
 TESTS = {
     "randomization": "paired approximate randomization",

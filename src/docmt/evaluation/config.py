@@ -9,7 +9,7 @@ from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.text.moses import moses, moses_language
 
 UNITS = ("document", "instance")

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol
 
+from docmt.core.errors import DocmtError
+from docmt.core.settings import check_fields
 from docmt.documents import Document
-from docmt.errors import DocmtError
 from docmt.evaluation.asking import Each, OnItem, asked, together
 from docmt.evaluation.suite_items import Item
-from docmt.settings import check_fields
 
 TIE = 1e-4
 """Nats. Numbers closer than this are equal: so much the same text can differ in batches of other shapes."""

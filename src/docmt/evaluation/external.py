@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
+from docmt.core.settings import check_fields, ranged, shown
 from docmt.evaluation.metrics import count
-from docmt.settings import check_fields, ranged, shown
 
 Documents = Sequence[Sequence[str]]
 ADAPTERS = Path(__file__).parent / "adapters"

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from docmt.core.errors import DocmtError
 from docmt.documents import Document
-from docmt.errors import DocmtError
 from docmt.evaluation.asking import Each, OnItem, asked, together
 from docmt.evaluation.contrastive import MISCOUNTED, RIGHT, UNANSWERED, WRONG, ContrastiveResult, Said, result_of
 from docmt.evaluation.suite_items import Item

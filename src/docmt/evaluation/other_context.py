@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from docmt.core.errors import DocmtError
 from docmt.documents import Document, ParallelDocument
-from docmt.errors import DocmtError
 from docmt.evaluation.config import MetricConfig
 from docmt.evaluation.contrastive import aligned
 from docmt.evaluation.estimates import Estimate, estimate, too_few

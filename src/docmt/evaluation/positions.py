@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.evaluation.contrastive import aligned
 from docmt.evaluation.estimates import Estimate, estimate, too_few
 from docmt.evaluation.metrics import Evaluation

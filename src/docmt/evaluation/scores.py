@@ -16,9 +16,9 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
+from docmt.core.progress import progress
 from docmt.evaluation.config import MetricConfig
-from docmt.progress import progress
 
 Statistics: TypeAlias = NDArray[Any]
 """Whole numbers; those of TER are decimal, as the lengths of several references are averaged."""

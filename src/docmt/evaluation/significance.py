@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from docmt.core.settings import check_fields, ranged
 from docmt.evaluation.scores import Scores, Statistics
-from docmt.settings import check_fields, ranged
 
 LEVEL = 0.05
 """a difference with a smaller p-value is marked; intervals hold all but this share of the samples"""

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from docmt.core.errors import DocmtError
 from docmt.documents import Document
-from docmt.errors import DocmtError
 from docmt.evaluation.asking import Each, together
 from docmt.evaluation.contrastive import ContrastiveResult, SuiteConfig, evaluate_items
 from docmt.evaluation.generative import evaluate_translations

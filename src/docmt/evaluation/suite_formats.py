@@ -14,8 +14,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from docmt.documents.plain_text import decoded_lines
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
+from docmt.core.plain_text import decoded_lines
 from docmt.evaluation.suite_items import Item, Record, contrastive, distance, index, sentences, text
 
 JOINT = "_eos"

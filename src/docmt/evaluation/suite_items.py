@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from docmt.core.errors import DocmtError
 from docmt.documents.jsonl import LONE_SURROGATE
-from docmt.errors import DocmtError
 
 Record = Mapping[str, object]
 MOST = 1_000_000

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from docmt.errors import printable
+from docmt.core.errors import printable
+from docmt.core.markdown import escaped, table
 from docmt.evaluation.contrastive import (
     BY_FAILING,
     BY_MISCOUNTING,
@@ -20,7 +21,6 @@ from docmt.evaluation.contrastive import (
 )
 from docmt.evaluation.significance import LEVEL, sign_p_value
 from docmt.evaluation.suite_items import Item
-from docmt.markdown import escaped, table
 
 INDENT = "  "
 NOTES = (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from docmt.documents.plain_text import GZIP_SUFFIX
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
+from docmt.core.plain_text import GZIP_SUFFIX
 from docmt.evaluation import suite_formats
 from docmt.evaluation.suite_items import Item
 from docmt.synthetic import contrastive_items, generate, generate_phenomena, phenomenon_items

@@ -15,14 +15,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from docmt.core.errors import DocmtError
+from docmt.core.settings import check_fields, ranged
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
-from docmt.errors import DocmtError
 from docmt.evaluation.contrastive import aligned
 from docmt.evaluation.estimates import Estimate, estimate, ratio, too_few
 from docmt.evaluation.positions import NAMES, bucket
 from docmt.evaluation.significance import SignificanceConfig
-from docmt.settings import check_fields, ranged
 
 CONDITIONS = ("true", "empty", "shuffled")
 """Contexts that are compared: the sentence's own, none, and another document's."""

@@ -10,11 +10,11 @@ from statistics import stdev
 from typing import Any
 
 from docmt.analysis import Point, draw_accuracies
+from docmt.core.markdown import escaped, table
 from docmt.evaluation.contrastive import ContrastiveResult, Count, distance_name
 from docmt.experiments.experiment import Variant
 from docmt.experiments.plan import Plan
 from docmt.experiments.scores import EvaluationConfig, stored_contrastive
-from docmt.markdown import escaped, table
 from docmt.synthetic import PHENOMENA
 
 MARGIN = 3.0

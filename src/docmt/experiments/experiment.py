@@ -41,10 +41,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from docmt.errors import DocmtError
-from docmt.settings import MANY, build, check_fields, check_number, one_of, range_of, ranged, shown
+from docmt.core.errors import DocmtError
+from docmt.core.settings import MANY, build, check_fields, check_number, one_of, range_of, ranged, shown
+from docmt.core.yaml_files import read_yaml
 from docmt.training import TrainConfig
-from docmt.yaml_files import read_yaml
 
 SCALES = ("cpu", "full")
 STARTS = ("from", "reverse_from")

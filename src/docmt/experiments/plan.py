@@ -12,22 +12,22 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from docmt.checksums import recorded
+from docmt.checkpoint.model_directory import find_model, load_model_config
+from docmt.checkpoint.weights import CONFIG_FILE
+from docmt.core.checksums import recorded
+from docmt.core.errors import DocmtError
+from docmt.core.files import read_json
+from docmt.core.settings import flat, is_among, nested
+from docmt.core.yaml_files import read_yaml
 from docmt.data import PreparedStore
 from docmt.data.statistics import STATISTICS_FILE
 from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig, asked_options, search_facts
-from docmt.errors import DocmtError
 from docmt.experiments.experiment import STARTS, Experiment, Variant
-from docmt.files import read_json
 from docmt.model import ModelConfig
 from docmt.model.systems import SYSTEMS
-from docmt.model_directory import find_model, load_model_config
-from docmt.settings import flat, is_among, nested
 from docmt.training import TrainConfig
 from docmt.training.corpus import fit_model_config, in_direction
 from docmt.training.initialize import with_architecture_of
-from docmt.weights import CONFIG_FILE
-from docmt.yaml_files import read_yaml
 
 RUNS_FOLDER = "runs"
 _RUN_NAME = re.compile(r".+-seed\d+-[0-9a-f]{8}")

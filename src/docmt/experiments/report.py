@@ -11,14 +11,14 @@ from statistics import mean, stdev
 from typing import Any
 
 from docmt.analysis import Point, draw_curves, draw_points, read_curves
+from docmt.core.files import write_text
+from docmt.core.markdown import escaped, table
 from docmt.decoding.config import asked_options
 from docmt.experiments.contrastive import collect_contrastive, contrastive_lines, lines_of
 from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import state_of
 from docmt.experiments.scores import EvaluationConfig, stored_scores
 from docmt.experiments.speed import speed_lines
-from docmt.files import write_text
-from docmt.markdown import escaped, table
 from docmt.training.run_directory import RunDirectory
 
 MEASURES = {"s_bleu": "s-BLEU", "d_bleu": "d-BLEU", "chrf": "chrF", "dev_loss": "dev loss"}

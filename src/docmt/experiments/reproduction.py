@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
+from docmt.core.files import cannot_write, lock_directory
 from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import Teller, complete, state_of
 from docmt.experiments.scores import EvaluationConfig
 from docmt.experiments.workers import Worker, stop, wait_for_one
-from docmt.files import cannot_write, lock_directory
 from docmt.training.interrupts import stop_on_signals
 
 AfterEach = Callable[[dict[Path, str]], object]

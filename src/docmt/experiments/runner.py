@@ -13,14 +13,14 @@ from typing import IO, Literal
 import torch
 import yaml
 
+from docmt.core.errors import INTERRUPTED, DocmtError
+from docmt.core.files import write_text
+from docmt.core.settings import flat, is_among
 from docmt.decoding import SearchConfig
 from docmt.decoding.config import USUAL_DRAFT_BEAM
 from docmt.decoding.draft_store import draft_store
-from docmt.errors import INTERRUPTED, DocmtError
 from docmt.experiments.plan import NO_DIFFERENCE, Plan, PlannedRun, facts_of_drafts
 from docmt.experiments.scores import EvaluationConfig, evaluate_run, is_evaluated
-from docmt.files import write_text
-from docmt.settings import flat, is_among
 from docmt.training import TrainConfig, train
 from docmt.training.config import first_difference
 from docmt.training.interrupts import stop_on_signals
@@ -140,7 +140,7 @@ def _train_in_processes(config: TrainConfig, resume: bool) -> bool:
         recipe.parent.mkdir(parents=True, exist_ok=True)
         write_text(recipe, yaml.safe_dump(config.to_dict(), sort_keys=False))
         arguments = [str(recipe)]
-    command = [sys.executable, "-m", "docmt.cli.main", "train", *arguments]
+    command = [sys.executable, "-m", "docmt.cli.app", "train", *arguments]
     try:
         with stop_on_signals() as wish:
             # In a session of its own, so that Ctrl-C reaches it only once: by the lines below.

@@ -10,13 +10,15 @@ from typing import Any
 
 import torch
 
-from docmt.checksums import checksum_of_file
+from docmt.core.checksums import checksum_of_file
+from docmt.core.errors import DocmtError
+from docmt.core.files import read_json, write_text
+from docmt.core.progress import progress
 from docmt.data import ParallelStore, PreparedStore
 from docmt.decoding import SearchConfig, Translator, translate_documents
 from docmt.decoding.config import INSTANCE_OPTIONS, check_published_units, search_facts
 from docmt.decoding.precision import computing_in
 from docmt.decoding.task import instance_options, packed_units, why_not_abreast
-from docmt.errors import DocmtError
 from docmt.evaluation import (
     ContrastiveResult,
     MetricConfig,
@@ -27,8 +29,6 @@ from docmt.evaluation import (
     read_items,
 )
 from docmt.evaluation.suite_items import Item
-from docmt.files import read_json, write_text
-from docmt.progress import progress
 from docmt.training import TrainConfig
 from docmt.training.corpus import in_direction
 

@@ -13,19 +13,19 @@ from typing import Any
 import torch
 
 from docmt.analysis import Point, draw_points
+from docmt.core.errors import DocmtError
+from docmt.core.files import read_json, write_text
+from docmt.core.markdown import escaped, table
+from docmt.core.progress import progress
+from docmt.core.settings import MANY
 from docmt.data import PreparedStore
 from docmt.decoding import Translator, translate_documents
 from docmt.decoding.config import asked_options
 from docmt.decoding.precision import computing_in
-from docmt.errors import DocmtError
 from docmt.experiments.experiment import Speed
 from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import state_of
 from docmt.experiments.scores import EvaluationConfig, device_of
-from docmt.files import read_json, write_text
-from docmt.markdown import escaped, table
-from docmt.progress import progress
-from docmt.settings import MANY
 from docmt.training.corpus import in_direction
 
 KINDS = {"whole": "whole time", "forward": "forward passes alone", "processor": "processor time"}

@@ -21,11 +21,11 @@ from threading import Thread
 
 import torch
 
-from docmt.errors import INTERRUPTED, DocmtError, is_out_of_memory
+from docmt.core.errors import INTERRUPTED, DocmtError, is_out_of_memory
+from docmt.core.streams import NamedLines, forgiving, hush, is_quiet, show_log, tell
 from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import complete, why_of
 from docmt.experiments.scores import EvaluationConfig
-from docmt.streams import NamedLines, forgiving, hush, is_quiet, show_log, tell
 from docmt.training.interrupts import StopWish
 
 _LOOK_EVERY = 0.2  # seconds

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
+from docmt.core.settings import brief, build, check_fields, check_number, flat, plain, range_of
 from docmt.model.families import FAMILIES, Family
 from docmt.model.families.family import ENCODER_SIZES
 from docmt.model.sizes import PRESETS, Linear, Sizes
 from docmt.model.systems import SYSTEMS, Concat, Context, Group, Hierarchical, MultiHop, System
-from docmt.settings import brief, build, check_fields, check_number, flat, plain, range_of
 
 
 @dataclass(frozen=True)

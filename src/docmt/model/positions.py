@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 
 # The first position has index 2: the published code counts from the padding id (1) plus one.
 FIRST_POSITION = 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from docmt.errors import DocmtError
-from docmt.settings import MANY, ranged
+from docmt.core.errors import DocmtError
+from docmt.core.settings import MANY, ranged
 
 # Width, feed-forward width, heads, layers of each stack (Bao et al. 2021: base and large in section 4 and Table 7).
 PRESETS: dict[str, dict[str, int]] = {

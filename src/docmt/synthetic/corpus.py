@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
+from docmt.core.errors import DocmtError
+from docmt.core.files import atomic_directory, write_text
 from docmt.documents.corpus import ParallelDocument, write_parallel
-from docmt.errors import DocmtError
-from docmt.files import atomic_directory, write_text
 from docmt.synthetic.grammar import Pronoun, SyntheticDocument, write_documents
 from docmt.synthetic.lexicon import NOUNS, Case, Gender
 from docmt.synthetic.phenomena import MarkedDocument, write_marked

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
 
+from docmt.core.errors import DocmtError
 from docmt.documents.corpus import ParallelDocument
-from docmt.errors import DocmtError
 from docmt.synthetic.lexicon import (
     ATTRIBUTES,
     DEFINITE_ARTICLES,

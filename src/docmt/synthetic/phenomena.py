@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
+from docmt.core.errors import DocmtError
 from docmt.documents.corpus import ParallelDocument
-from docmt.errors import DocmtError
 from docmt.synthetic import items
 from docmt.synthetic.wordings import VERBS_OFFERED
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.synthetic.grammar import Pronoun, SyntheticDocument
 
 

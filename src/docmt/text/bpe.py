@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 import tokenizers
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
-from docmt.errors import DocmtError
-from docmt.files import write_text
+from docmt.core.errors import DocmtError
+from docmt.core.files import write_text
 from docmt.text.checks import check_text, check_vocabulary_size, checked, load_library, make_directory
 from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import tokenizers
 
-from docmt.errors import DocmtError
-from docmt.files import parse_json, read_bytes
-from docmt.progress import progress
+from docmt.core.errors import DocmtError
+from docmt.core.files import parse_json, read_bytes
+from docmt.core.progress import progress
 from docmt.text.tokenizer import Side, SideSentence, SpecialTokens
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
-from docmt.errors import DocmtError
-from docmt.files import read_bytes, write_text
+from docmt.core.errors import DocmtError
+from docmt.core.files import read_bytes, write_text
 from docmt.text.checks import check_text, make_directory
 from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
 

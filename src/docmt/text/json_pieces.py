@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from docmt.files import parse_json
+from docmt.core.files import parse_json
 from docmt.text.checks import parse_library
 from docmt.text.pieces import BYTE, Pieces, merges_of
 from docmt.text.tokenizer import SpecialTokens

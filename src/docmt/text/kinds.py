@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
-from docmt.checksums import changed, matches, recorded
-from docmt.errors import DocmtError
-from docmt.files import parse_json, read_bytes, refuse_unconverted
+from docmt.core.checksums import changed, matches, recorded
+from docmt.core.errors import DocmtError
+from docmt.core.files import parse_json, read_bytes, refuse_unconverted
 from docmt.text.bpe import BpeTokenizer
 from docmt.text.checks import make_directory
 from docmt.text.dictionary import DictionaryTokenizer

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}")
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from docmt.errors import DocmtError
-from docmt.files import parse_json, read_bytes, write_text
+from docmt.core.errors import DocmtError
+from docmt.core.files import parse_json, read_bytes, write_text
 from docmt.text.checks import check_text, check_vocabulary_size, checked_sides, load_library, make_directory
 from docmt.text.moses import moses, moses_language
 from docmt.text.tokenizer import SIDES, Side, SideSentence, SpecialTokens, Tokenizer, write_config

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from docmt.errors import DocmtError
-from docmt.files import atomic_path, read_bytes, read_json, write_text
+from docmt.core.errors import DocmtError
+from docmt.core.files import atomic_path, read_bytes, read_json, write_text
 from docmt.text.checks import check_text, make_directory
 from docmt.text.json_pieces import JsonPieces
 from docmt.text.pieces import Pieces

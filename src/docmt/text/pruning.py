@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
 from docmt.text.checks import check_text
 from docmt.text.pretrained import PretrainedTokenizer, Vocabulary
 from docmt.text.tokenizer import SIDES, Side, SideSentence, SpecialTokens

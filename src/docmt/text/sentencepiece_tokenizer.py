@@ -10,8 +10,8 @@ from typing import ClassVar, Self
 
 import sentencepiece
 
-from docmt.errors import DocmtError
-from docmt.files import atomic_path, read_bytes
+from docmt.core.errors import DocmtError
+from docmt.core.files import atomic_path, read_bytes
 from docmt.text.checks import check_text, check_vocabulary_size, checked, make_directory
 from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
 

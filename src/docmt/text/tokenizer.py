@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeAlias, get_args
 
-from docmt.checksums import ENTRY, checksums
-from docmt.files import write_text
+from docmt.core.checksums import ENTRY, checksums
+from docmt.core.files import write_text
 
 CONFIG_FILE = "tokenizer_config.json"
 

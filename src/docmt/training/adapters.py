@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docmt.errors import DocmtError
+from docmt.checkpoint.weights import read_weights
+from docmt.core.errors import DocmtError
 from docmt.training.config import AdapterConfig
 from docmt.training.tuning import fitting
-from docmt.weights import read_weights
 
 ADAPTERS_FILE = "adapters.safetensors"
 """In the checkpoint that a run goes on from, whose weights have the adapters in them: both apart."""

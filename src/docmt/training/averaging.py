@@ -9,10 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from docmt.decoding.drafting import same_drafts
-from docmt.errors import DocmtError
-from docmt.model_card import ModelCard
-from docmt.model_directory import (
+from docmt.checkpoint.model_card import ModelCard
+from docmt.checkpoint.model_directory import (
     find_drafter,
     load_languages,
     load_model,
@@ -21,10 +19,12 @@ from docmt.model_directory import (
     load_model_weights,
     save_model,
 )
-from docmt.settings import difference, plain
+from docmt.checkpoint.weights import CONFIG_FILE, WEIGHTS_FILE, read_weights
+from docmt.core.errors import DocmtError
+from docmt.core.settings import difference, plain
+from docmt.decoding.drafting import same_drafts
 from docmt.training.checkpoints import read_state
 from docmt.training.run_directory import RunDirectory
-from docmt.weights import CONFIG_FILE, WEIGHTS_FILE, read_weights
 
 # What two models may have been trained with and still be of one architecture.
 _NO_MATTER = ("preset", "dropout", "attention_dropout")

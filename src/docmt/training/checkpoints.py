@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from docmt.checksums import ENTRY, checksum_of, checksums, recorded
-from docmt.errors import DocmtError
-from docmt.files import atomic_directory, cannot_write, find_leftovers, read_json
-from docmt.settings import MANY, build, check_number
+from docmt.checkpoint.weights import STATE_FILE, read_weights, save_tensors
+from docmt.core.checksums import ENTRY, checksum_of, checksums, recorded
+from docmt.core.errors import DocmtError
+from docmt.core.files import atomic_directory, cannot_write, find_leftovers, read_json
+from docmt.core.settings import MANY, build, check_number
 from docmt.training.early_stopping import BestSoFar
-from docmt.weights import STATE_FILE, read_weights, save_tensors
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 _STATE = "state"  # the name of the checksum of the state itself, among those of the files

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from docmt.core.errors import DocmtError
+from docmt.core.settings import MANY, build, check_fields, check_number, plain, range_of, ranged, shown
+from docmt.core.settings import first_difference as first_of_all_differences
 from docmt.data.parts import Part
-from docmt.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.sizes import Sizes
 from docmt.model.systems import Needs
-from docmt.settings import MANY, build, check_fields, check_number, plain, range_of, ranged, shown
-from docmt.settings import first_difference as first_of_all_differences
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from docmt.core.errors import DocmtError
 from docmt.data import Batch, BatchPlan, Instances, ParallelStore, PreparedStore, Words, collate, cut, instance_lengths
 from docmt.data.config import MARKS
 from docmt.data.drafts import Drafts
 from docmt.data.instances import lengths_before, place_of
 from docmt.data.mixed import Mixture, cut_mixed
 from docmt.data.parts import Part
-from docmt.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.families import FAMILIES
 from docmt.text import SpecialTokens, Tokenizer

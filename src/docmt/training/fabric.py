@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from lightning_fabric import Fabric
 
-from docmt.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
+from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
 from docmt.training.config import TrainConfig
 
 _LOOK_EVERY, _GRACE = 1.0, 5.0  # seconds between looks at the other processes, and before this one is ended for them

@@ -10,18 +10,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from docmt.errors import DocmtError
-from docmt.model import ModelConfig, TranslationModel
-from docmt.model.families.family import ENCODER_SIZES
-from docmt.model.features import DIRECTIONS
-from docmt.model.systems import Needs, System
-from docmt.model_directory import (
+from docmt.checkpoint.model_directory import (
     differ,
     load_languages,
     load_model_config,
     load_model_tokenizer,
     load_model_weights,
 )
+from docmt.core.errors import DocmtError
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model.families.family import ENCODER_SIZES
+from docmt.model.features import DIRECTIONS
+from docmt.model.systems import Needs, System
 from docmt.text import Tokenizer
 from docmt.training.summary import new_weights_in_words
 

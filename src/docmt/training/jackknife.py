@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from docmt.core.errors import DocmtError
 from docmt.data import PreparedStore
 from docmt.data.parts import Part
-from docmt.errors import DocmtError
 from docmt.training.checkpoints import read_state
 from docmt.training.config import TrainConfig, absolute
 from docmt.training.corpus import TrainingCorpus, fit_model_config, in_direction

@@ -15,13 +15,14 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
-from docmt.allocator import keep_freed_memory
+from docmt.checkpoint.model_directory import describe_model, load_model_config, save_model
+from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, load_weights, read_shapes
+from docmt.core.allocator import keep_freed_memory
+from docmt.core.errors import DocmtError
+from docmt.core.progress import progress
+from docmt.core.streams import hush
 from docmt.data import PreparedStore
-from docmt.errors import DocmtError
 from docmt.model import TranslationModel
-from docmt.model_directory import describe_model, load_model_config, save_model
-from docmt.progress import progress
-from docmt.streams import hush
 from docmt.training.averaging import load_average, updates_to_average
 from docmt.training.checkpoints import TrainingState, read_state, save_checkpoint, state_values
 from docmt.training.config import TrainConfig
@@ -37,7 +38,6 @@ from docmt.training.summary import card_of, opening
 from docmt.training.tracking import Tracker
 from docmt.training.update import Updater, seed_of
 from docmt.training.validation import DevBleu, validation_loss
-from docmt.weights import WEIGHTS_FILE, check_shapes, load_weights, read_shapes
 
 _log = logging.getLogger(__name__)
 

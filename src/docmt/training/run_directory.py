@@ -12,9 +12,10 @@ from typing import Any
 
 import yaml
 
-from docmt.data.drafts import DRAFTER_FOLDER, Drafts
-from docmt.errors import DocmtError, printable
-from docmt.files import (
+from docmt.checkpoint.model_directory import RUN_CHECKPOINTS, RUN_MODEL, copy_model
+from docmt.checkpoint.weights import WEIGHTS_FILE
+from docmt.core.errors import DocmtError, printable
+from docmt.core.files import (
     LOCK_FILE,
     atomic_directory,
     atomic_path,
@@ -25,11 +26,10 @@ from docmt.files import (
     read_bytes,
     write_text,
 )
-from docmt.model_directory import RUN_CHECKPOINTS, RUN_MODEL, copy_model
+from docmt.core.yaml_files import read_yaml
+from docmt.data.drafts import DRAFTER_FOLDER, Drafts
 from docmt.training.checkpoints import finish_interrupted_swaps
 from docmt.training.config import TrainConfig, absolute, first_difference
-from docmt.weights import WEIGHTS_FILE
-from docmt.yaml_files import read_yaml
 
 _PLACES = ("data", "initialize_from", "initialize_reverse_from")
 """Settings that name what the run was made from."""

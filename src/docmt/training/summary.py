@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import nn
 
+from docmt.checkpoint.model_card import ModelCard
+from docmt.checkpoint.model_directory import load_languages
+from docmt.core.errors import DocmtError
 from docmt.data.drafts import DRAFTER_FOLDER
-from docmt.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.features import DIRECTIONS
-from docmt.model_card import ModelCard
-from docmt.model_directory import load_languages
 from docmt.training.checkpoints import TrainingState
 from docmt.training.config import StopConfig, TrainConfig
 from docmt.training.corpus import Split, TrainingCorpus

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import nn
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
+from docmt.core.settings import shown
 from docmt.model import TranslationModel
-from docmt.settings import shown
 from docmt.training.config import OptimizerConfig
 
 _NEAREST = 3  # names in the message on a pattern that fits none

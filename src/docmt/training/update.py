@@ -11,6 +11,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from docmt.checkpoint.weights import WEIGHTS_FILE
 from docmt.data import Batch
 from docmt.model import Packed, TranslationModel
 from docmt.model.frame import SentenceFrame
@@ -33,7 +34,6 @@ from docmt.training.recompute import recompute_layers
 from docmt.training.schedule import constant, inverse_square_root
 from docmt.training.tuning import freeze, parameter_groups, trained
 from docmt.training.word_dropout import drop_words, rate_in_epoch
-from docmt.weights import WEIGHTS_FILE
 
 _SIZE_STEP = 128  # batches are filled up to a multiple of this many tokens
 

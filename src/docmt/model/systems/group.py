@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
+from docmt.core.settings import ranged
 from docmt.model.families import FAMILIES
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
 from docmt.model.systems.base import Order, System
 from docmt.model.systems.needs import Needs
-from docmt.settings import ranged
 
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention

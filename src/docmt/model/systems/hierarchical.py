@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from docmt.core.settings import ranged
 from docmt.model.sight import Sight
 from docmt.model.systems.base import Order, System
 from docmt.model.systems.needs import Needs
-from docmt.settings import ranged
 
 if TYPE_CHECKING:
     from torch import nn

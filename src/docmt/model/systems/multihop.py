@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from docmt.errors import DocmtError
+from docmt.core.errors import DocmtError
+from docmt.core.settings import ranged
 from docmt.model.sight import Sight
 from docmt.model.sizes import Sizes
 from docmt.model.systems.base import System
 from docmt.model.systems.needs import Needs
-from docmt.settings import ranged
 
 if TYPE_CHECKING:
     from torch import nn

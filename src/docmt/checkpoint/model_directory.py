@@ -1,0 +1,393 @@
+"""A model on disk: weights, configuration, tokenizer and model card in one self-contained directory."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from docmt.checkpoint.model_card import ModelCard
+from docmt.checkpoint.weights import (
+    CONFIG_FILE,
+    STATE_FILE,
+    WEIGHTS_FILE,
+    check_shapes,
+    load_weights,
+    read_shapes,
+    read_weights,
+    save_tensors,
+)
+from docmt.core.checksums import ENTRY, checksum_of, checksums, recorded
+from docmt.core.errors import DocmtError
+from docmt.core.files import atomic_directory, check_regular, find_leftovers, read_json, refuse_unconverted
+from docmt.core.settings import MANY, check_number
+from docmt.data.drafts import DRAFTER_FOLDER
+from docmt.model import ModelConfig, TranslationModel
+from docmt.text import Tokenizer, load_tokenizer
+from docmt.text.tokenizer import SpecialTokens
+
+CARD_FILE = "README.md"
+DOCMT_VERSION = version("docmt")
+RUN_MODEL = "model"
+"""Where a run directory keeps its final model."""
+RUN_CHECKPOINTS = "checkpoints"
+"""Where it keeps the others."""
+DRAFTING_FILE = "drafting.json"
+"""In the directory of a model that drafts: the settings of its search."""
+FREE = frozenset({"dropout", "attention_dropout", "instance_tokens", "instance_sentences"})
+"""Entries of a stored config that may be edited: they choose how much is read at once and how training goes on.
+
+Every other one says what the weights mean. Many of those, such as the number of heads, leave all shapes as they are,
+so that a config with another value would be loaded and translate badly: they have a checksum of their own."""
+_ARCHITECTURE = "architecture"  # the name of that checksum
+_STANDS_FOR = {"best": "its best model so far", "last": "its last checkpoint"}
+_REPLACEMENTS = 100  # while a model is read; a training makes one in minutes
+
+_log = logging.getLogger(__name__)
+_Arguments = ParamSpec("_Arguments")
+_Found = TypeVar("_Found")
+
+
+def save_model(
+    directory: Path,
+    model: TranslationModel,
+    tokenizer: Tokenizer,
+    card: ModelCard | Mapping[str, Any] | None = None,
+    drafter: Path | None = None,
+) -> None:
+    """Writes a model directory, complete or not at all; one that is there is replaced.
+
+    `card` may be a mapping with the fields of ModelCard; `drafter`: the model directory whose drafts the model reads.
+    Raises DocmtError when it cannot be written.
+    """
+    if not isinstance(card, ModelCard):
+        card = ModelCard(**(card or {}))
+    with atomic_directory(directory) as temporary:
+        save_tensors(temporary / WEIGHTS_FILE, model.state_dict())
+        describe_model(temporary, model, tokenizer, card)
+        if drafter is not None:
+            copy_model(drafter, temporary / DRAFTER_FOLDER)
+
+
+def save_encoder(
+    directory: Path, config: ModelConfig, weights: Mapping[str, Tensor], tokenizer: Tokenizer, card: ModelCard
+) -> None:
+    """Writes a directory with an encoder alone, for trainings to start from, complete or not at all.
+
+    config: with the sizes of the encoder, and without a vocabulary of the target. Raises DocmtError when it cannot be
+    written.
+    """
+    with atomic_directory(directory) as temporary:
+        save_tensors(temporary / WEIGHTS_FILE, weights)
+        _describe(temporary, config, sum(tensor.numel() for tensor in weights.values()), tokenizer, card)
+
+
+def copy_model(directory: Path, folder: Path) -> None:
+    """Copies what a model directory consists of into a folder (not atomic), and how it drafts, if it does.
+
+    Raises DocmtError where files are missing or damaged, and OSError when the system refuses to write.
+    """
+    found = find_model(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (WEIGHTS_FILE, CONFIG_FILE, CARD_FILE, DRAFTING_FILE):
+        if name in (WEIGHTS_FILE, CONFIG_FILE) or (found / name).exists():
+            check_regular(found / name)
+            shutil.copyfile(found / name, folder / name)
+    load_tokenizer(found).save(folder)
+
+
+def describe_model(folder: Path, model: TranslationModel, tokenizer: Tokenizer, card: ModelCard) -> None:
+    """Writes what makes a folder with weights a model directory: config, tokenizer and card (not atomic)."""
+    _describe(folder, model.config, sum(parameter.numel() for parameter in model.parameters()), tokenizer, card)
+
+
+def _describe(folder: Path, model: ModelConfig, parameters: int, tokenizer: Tokenizer, card: ModelCard) -> None:
+    config: dict[str, Any] = {
+        "docmt_version": DOCMT_VERSION,
+        "source_language": card.source_language,
+        "target_language": card.target_language,
+        "model": asdict(model),
+    }
+    config[ENTRY] = {_ARCHITECTURE: _architecture(config["model"]), **checksums(folder, [WEIGHTS_FILE])}
+    (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    tokenizer.save(folder)
+    text = card.markdown(model, parameters).encode("utf-8", "backslashreplace")  # names of files are in it
+    (folder / CARD_FILE).write_bytes(text)
+
+
+def while_replaced(
+    read: Callable[Concatenate[Path | str, _Arguments], _Found],
+) -> Callable[Concatenate[Path | str, _Arguments], _Found]:
+    """A reader of a model directory that begins again if a training replaced the directory in the meantime."""
+
+    @functools.wraps(read)
+    def reading(directory: Path | str, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Found:
+        for _ in range(_REPLACEMENTS):
+            before = _identity(directory)
+            try:
+                return read(directory, *args, **kwargs)
+            except DocmtError:
+                is_run = Path(directory, RUN_CHECKPOINTS).is_dir()  # whose checkpoints may just be missed
+                if _identity(directory) == before and not (is_run and before is None):
+                    raise
+        return read(directory, *args, **kwargs)
+
+    return reading  # type: ignore[return-value]  # a directory may also be given by name
+
+
+def _identity(directory: Path | str) -> tuple[Path, int, int] | None:
+    """Which directory on the disk is meant at the moment; None if there is none."""
+    with suppress(DocmtError, OSError):
+        found = find_model(directory)
+        stat = found.stat()
+        return found, stat.st_ino, stat.st_ctime_ns
+    return None
+
+
+@while_replaced
+def load_model(directory: Path | str, device: torch.device | str = "cpu") -> TranslationModel:
+    """The model of a model directory or of a run (see `find_model`), ready to translate (eval mode).
+
+    Raises DocmtError when files are missing, damaged, or do not fit together, and for a device that is not there.
+    """
+    device = choose_device(device)
+    found = find_model(directory)
+    model = model_without_weights(load_model_config(found), found / WEIGHTS_FILE)
+    load_weights(model, found / WEIGHTS_FILE, assign=True)
+    tell_if_unfinished(Path(directory), found)
+    return model.to(device).eval()
+
+
+def model_without_weights(config: ModelConfig, path: Path) -> TranslationModel:
+    """The model on "meta": no memory, no random numbers and no time for weights that are read from `path` at once.
+
+    Raises DocmtError if they are other weights than the config asks for; also at once, however many those would be.
+    """
+    shapes = read_shapes(path)
+    advice = "it belongs to another model, copy the directory again"
+    model = model_on_meta(config, shapes, f"{path} has", "the config asks for", advice)
+    check_shapes(model, shapes, path)
+    return model
+
+
+def model_on_meta(
+    config: ModelConfig,
+    names: Collection[str],
+    has: str,
+    asks: str,
+    advice: str,
+    stacks: Sequence[str] = ("encoder", "decoder"),
+) -> TranslationModel:
+    """The model without memory for its weights, which has as many layers as there are weights for by these names.
+
+    Raises DocmtError, beginning with `has`, if it has not: a short file may ask for more layers than can be built.
+    """
+    for side in stacks:
+        wanted = getattr(config.filled(), f"{side}_layers")
+        found = len({name.split(".")[1] for name in names if name.startswith(f"{side}.") and name.count(".") > 1})
+        if found != wanted:
+            raise DocmtError(f"{has} {found} layers of the {side} where {asks} {wanted}: {advice}")
+    for name, wanted in vars(config.chosen).items():
+        if name.endswith("layers") and wanted > len(names):
+            raise DocmtError(f"{has} {len(names)} weights where {asks} {wanted} {name}: {advice}")
+    with torch.device("meta"), _Unfilled():
+        return TranslationModel(config)
+
+
+class _Unfilled(TorchFunctionMode):
+    """Leaves weights as they are where random numbers would be drawn: on "meta" that loads half of torch (1 s)."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in (Tensor.normal_, Tensor.uniform_) or getattr(func, "__module__", "") == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
+
+
+def choose_device(device: torch.device | str) -> torch.device:
+    """The device of that name; "auto" is the GPU if there is one that works, and otherwise the CPU.
+
+    Raises DocmtError for a device that is not there.
+    """
+    if str(device) != "auto":
+        return check_device(device)
+    if torch.cuda.is_available():
+        try:
+            return check_device("cuda")
+        except DocmtError as error:
+            _log.warning("%s: going on with the CPU", str(error).partition(": ")[0])
+    return torch.device("cpu")
+
+
+def check_device(device: torch.device | str) -> torch.device:
+    """The device of that name. Raises DocmtError if it is not there or does not work."""
+    try:
+        tensor = torch.zeros(1, device=device)
+        tensor.tolist()
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        no_gpu = str(device).startswith("cuda") and not torch.cuda.is_available()
+        reason = "PyTorch sees no GPU" if no_gpu else "no such device"
+        raise DocmtError(f"device {device} cannot be used here ({reason}): choose cpu") from error
+    return tensor.device
+
+
+@while_replaced
+def load_model_tokenizer(directory: Path | str) -> Tokenizer:
+    """The tokenizer of a model directory. Raises DocmtError if it is missing or damaged."""
+    return load_tokenizer(find_model(directory))
+
+
+@while_replaced
+def load_model_config(directory: Path | str, *, encoders: bool = False) -> ModelConfig:
+    """The architecture stored in a model directory, if asked for also in that of an encoder alone (`is_encoder`).
+
+    Raises DocmtError if the file is missing or not understood.
+    """
+    path = find_model(directory) / CONFIG_FILE
+    values = read_json(path)
+    if not isinstance(values.get("model"), dict):
+        refuse_unconverted(path.parent)
+        raise DocmtError(f'{path} has no entry "model": copy the model directory again')
+    try:
+        config = ModelConfig.from_dict(values["model"])
+        if not config.is_encoder:
+            check_number("model.vocabulary_size", config.vocabulary_size, (SpecialTokens.count, MANY))
+    except (DocmtError, TypeError, ValueError) as error:
+        written_by = values.get("docmt_version", "an unknown version")
+        raise DocmtError(
+            f"{path} is not understood ({error}; written by docmt {written_by}, read by {DOCMT_VERSION}): "
+            "copy the model directory again, or use the docmt that wrote it"
+        ) from error
+    wanted = recorded(values, path).get(_ARCHITECTURE)
+    if wanted is not None and wanted != _architecture(values["model"]):
+        raise DocmtError(
+            f"{path} was changed after the model was written, in what its weights mean (only {', '.join(sorted(FREE))} "
+            f'may be): copy it again; if it was changed on purpose, remove "{ENTRY}" from it'
+        )
+    if config.is_encoder and not encoders:
+        raise DocmtError(
+            f"{directory} is an encoder alone, which translates nothing: start a training from it (`docmt train "
+            f"--initialize_from {directory}`)"
+        )
+    return config
+
+
+def _architecture(values: Mapping[str, Any]) -> str:
+    """The checksum of a stored config without what may be edited."""
+    return checksum_of({name: value for name, value in values.items() if name not in FREE})
+
+
+@while_replaced
+def load_languages(directory: Path | str) -> tuple[str, str]:
+    """Codes of the languages that a model translates from and to; empty where the directory does not say.
+
+    Raises DocmtError if the file is missing or damaged.
+    """
+    path = find_model(directory) / CONFIG_FILE
+    values = read_json(path)
+    codes = [values.get(name, "") for name in ("source_language", "target_language")]
+    for code in codes:
+        if not isinstance(code, str):
+            raise DocmtError(f'{path} names a language {code!r}: write a code such as "en", or copy the file again')
+    return codes[0], codes[1]
+
+
+def differ(ours: tuple[str, str], theirs: tuple[str, str]) -> bool:
+    """Whether two pairs of languages are different ones, as far as they are known."""
+    return any(one and other and one != other for one, other in zip(ours, theirs, strict=True))
+
+
+def find_model(directory: Path | str) -> Path:
+    """The model directory meant: `directory` itself, or the model of a run directory.
+
+    That is `model` in it, or, while the run is not finished, its best checkpoint, or else its last.
+    Raises DocmtError saying what was looked for.
+    """
+    directory = Path(directory)
+    if directory.is_file():
+        raise DocmtError(f"{directory} is not a model directory but a file: name the model first, then the files")
+    checkpoints = directory / RUN_CHECKPOINTS
+    for place in (directory, directory / RUN_MODEL):
+        if found := _standing(place, (CONFIG_FILE, WEIGHTS_FILE)):
+            return found
+    for name in _STANDS_FOR:  # those of earlier versions had weights alone
+        if found := _standing(checkpoints / name, (CONFIG_FILE,)):
+            return found
+    if not directory.exists():
+        raise DocmtError(f"there is no directory {directory}: give a model directory or a run directory")
+    if checkpoints.is_dir():
+        raise DocmtError(
+            f"the run {directory} has no finished model yet ({directory / RUN_MODEL} is missing), nor a checkpoint "
+            f"with a {CONFIG_FILE}: go on with the training"
+        )
+    raise DocmtError(
+        f"{directory} is not a model directory: neither {CONFIG_FILE} and {WEIGHTS_FILE} nor "
+        f"a folder '{RUN_MODEL}' with them is in it"
+    )
+
+
+@while_replaced
+def find_drafter(directory: Path | str) -> Path:
+    """The model directory whose drafts a model reads: in its own directory or, of a checkpoint, in the run.
+
+    Raises DocmtError if it is not there.
+    """
+    found = find_model(directory)
+    places = [found / DRAFTER_FOLDER]
+    if found.absolute().parent.name == RUN_CHECKPOINTS:
+        places.append(found.absolute().parent.parent / DRAFTER_FOLDER)
+    for place in places:
+        if place.is_dir():
+            return place
+    raise DocmtError(
+        f"{directory} reads drafts, but the model that writes them is missing ({places[-1]}): copy the "
+        f"{'run' if len(places) > 1 else 'model'} directory again, complete"
+    )
+
+
+def _standing(place: Path, files: Sequence[str]) -> Path | None:
+    """`place` if one of the files is in it; while it is replaced, the old directory, which has stepped aside."""
+    if _has_any(place, files):
+        return place
+    with suppress(OSError):
+        for leftover in find_leftovers(place.parent, f".{place.name}."):
+            if leftover.aside and leftover.target == place.name and _has_any(leftover.path, files):
+                return leftover.path
+    return place if _has_any(place, files) else None  # the new one may have come between the two looks
+
+
+def _has_any(place: Path, files: Sequence[str]) -> bool:
+    return any((place / file).is_file() for file in files)
+
+
+def tell_if_unfinished(asked: Path, found: Path) -> None:
+    """Says, once for each model that is loaded, that it is that of a run which is not finished."""
+    if found.parent != asked / RUN_CHECKPOINTS:
+        return
+    name = found.name.strip(".").partition(".")[0]  # also of an old directory that has stepped aside
+    update = ""
+    with suppress(DocmtError):  # it may be gone by now
+        update = f" (update {read_json(found / STATE_FILE).get('update')})"
+    _log.warning("the run %s is not finished: taking %s%s", asked, _STANDS_FOR[name], update)
+
+
+@while_replaced
+def load_model_weights(directory: Path | str) -> dict[str, Tensor]:
+    """The weights of a model directory or of a run, by name. Raises DocmtError if they are missing or damaged."""
+    found = find_model(directory)
+    weights = read_weights(found / WEIGHTS_FILE)
+    tell_if_unfinished(Path(directory), found)
+    return weights

@@ -1,0 +1,112 @@
+"""The `docmt` command: finds the subcommand, and turns errors into one sentence and a status."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+
+from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, is_out_of_memory
+from docmt.core.streams import show_log, silence, standard_streams, warn
+
+COMMANDS = {
+    "prepare": "corpus -> tokenizer and prepared store",
+    "draft": "model -> first translations in a prepared store, for systems that read them",
+    "train": "prepared store -> run directory with a model",
+    "translate": "text files -> translated text files",
+    "score": "log-probability of given translations",
+    "evaluate": "s-BLEU, d-BLEU and chrF of translations or of a model",
+    "check": "what can be seen in a translation without a reference: terms, numbers, address, lengths",
+    "inspect": "what a model is, what it looks at, how trainings went",
+    "candidates": "store -> target tokens that a model looks at for each source token, to translate faster",
+    "average": "several models of one kind -> a model with the mean of their weights",
+    "convert": "checkpoint of another toolkit -> model directory",
+    "export": "sentence model -> directory of transformers or CTranslate2",
+    "reproduce": "published table or figure -> every run of it, the table and the figure",
+    "demo": "trains two small models on a synthetic corpus and shows what context gives",
+    "completion": "completes commands and options in bash, zsh or fish",
+}
+OUT_OF_MEMORY = "out of memory: use smaller batches (--search.batch_tokens or --batches.batch_tokens)"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `docmt ARGUMENTS...` and returns the exit status: 0 done, 2 an error the user can mend, 130 interrupted."""
+    show_log()
+    with standard_streams():
+        return _guarded(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _guarded(arguments: list[str]) -> int:
+    try:
+        status = _run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk shows here, not after the end of the program
+        return status
+    except DocmtError as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        warn("interrupted")
+        return INTERRUPTED
+    except OSError as error:
+        if not error.filename and sys.stdout is not None:
+            silence(sys.stdout)
+        return _fail(str(DocmtError(_refusal(error))))  # which is cut, as names may be of any length
+    except (MemoryError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            return _fail(OUT_OF_MEMORY)
+        raise
+
+
+def _run(arguments: list[str]) -> int:
+    if len(arguments) > 1 and arguments[0] == "help" and arguments[1] in COMMANDS:
+        arguments = [arguments[1], "--help"]
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_usage())
+        return 0 if arguments else USAGE_ERROR
+    if arguments[0] in ("-V", "--version"):
+        from docmt import __version__
+
+        print(f"docmt {__version__}")
+        return 0
+    command = arguments[0]
+    if command not in COMMANDS:
+        kind = "option" if command.startswith("-") else "command"
+        close = get_close_matches(command, COMMANDS, n=1)
+        advice = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(COMMANDS)}, or --help"
+        raise DocmtError(f"unknown {kind} {command!r}: {advice}")
+    status: int = import_module(f"docmt.cli.commands.{command}").run(arguments[1:])
+    return status
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "docmt: document-level machine translation",
+            "",
+            "usage: docmt COMMAND [--help] ...",
+            "",
+            *lines,
+            "",
+            "docmt COMMAND --help lists every option; options can also stand in a YAML file: docmt train recipe.yaml",
+        ]
+    )
+
+
+def _fail(sentence: str) -> int:
+    warn(f"error: {sentence}")
+    return USAGE_ERROR
+
+
+def _refusal(error: OSError) -> str:
+    """What the operating system did not do, in one sentence."""
+    place = f"{error.filename}: " if error.filename else ""
+    advice = "free space or choose another place" if error.errno == errno.ENOSPC else "check the files that are named"
+    return f"{place}{error.strerror or error}; {advice}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

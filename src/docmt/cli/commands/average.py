@@ -1,0 +1,65 @@
+"""docmt average MODEL MODEL ... -o DIR"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from docmt.cli.parsing import Parser, make_parser, parse
+from docmt.core.errors import DocmtError
+from docmt.core.settings import check_number
+
+USAGE = """MODEL MODEL ... -o DIRECTORY
+RUN ... --last N -o DIRECTORY
+RUN ... --best N -o DIRECTORY"""
+EXAMPLES = (
+    "docmt average runs/group --last 5 -o models/mean",
+    "docmt average models/one models/two -o models/mean",
+)
+
+
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
+        "average",
+        "Writes a model whose weights are the mean of those of several: of models of one architecture and vocabulary, "
+        "or of checkpoints that runs have kept (train them with --checkpoints.keep).",
+        USAGE,
+        examples=EXAMPLES,
+    )
+    made.add_argument(
+        "models",
+        nargs="+",
+        type=str,
+        metavar="MODEL",
+        help="model directory, checkpoint of a run, or run directory, which stands for its model",
+    )
+    made.add_argument("-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="model directory, made new")
+    made.add_argument("--last", type=int, default=0, help="of each run, the last N checkpoints that it keeps")
+    made.add_argument(
+        "--best", type=int, default=0, help="of each run, those N of them that were the best on the dev split"
+    )
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Writes the mean of several models as a model."""
+    options = parse(parser(), arguments)
+    check_number("--last", options.last, (0, 10_000))
+    check_number("--best", options.best, (0, 10_000))
+    if options.last and options.best:
+        raise DocmtError("--last and --best are both given: choose one of them")
+    from docmt.training.averaging import average_models, kept_checkpoints  # torch takes a while to load
+
+    models = [Path(model) for model in options.models]
+    if count := options.last or options.best:
+        which: Literal["last", "best"] = "last" if options.last else "best"
+        models = [checkpoint for run in models for checkpoint in kept_checkpoints(run, which, count)]
+    elif len(models) == 1:
+        raise DocmtError(
+            f"{models[0]} alone is one model: name others, or, for a run, say how many checkpoints (--last N, --best N)"
+        )
+    average_models(models, options.output)
+    print(f"{options.output}: mean of {', '.join(map(str, models))}")
+    return 0

@@ -1,0 +1,242 @@
+"""docmt check SOURCE TARGET"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from docmt.checking import KINDS, CheckConfig, Finding, Report
+from docmt.cli.corpora import check_outputs
+from docmt.cli.parsing import Parser, add_settings, changed, make_parser, parse
+from docmt.core.errors import DocmtError, printable
+from docmt.core.files import check_regular
+from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.progress import progress
+from docmt.core.settings import one_of
+
+FOUND = 1
+"""The status where something was found that --fail_on names."""
+ANY = "any"
+_LONGEST = 100
+"""Characters of a sentence in the terminal."""
+_PLACES = 3
+"""Sentences of a finding in the terminal."""
+_MANY = 10**9
+_SHOWN, _SHOWN_HTML = 5, 1000
+_LIMITS = {
+    "length": ("length_factor", "length_deviation"),
+    "loop": ("loop_repetitions",),
+    "duplicate": ("duplicate_words", "similarity"),
+    "untranslated": ("copied_share",),
+    "number": ("number_words",),
+    "term": ("term_occurrences", "term_share", "term_documents", "term_evidence"),
+    "name": ("name_similarity",),
+    "repetition": ("repetition_words",),
+}
+"""The kind of finding that each limit is for."""
+
+
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
+        "check",
+        "Tells what a person can see in a translation without a reference: terms and names translated in several "
+        "ways in a document, mixed address, sentences that are missing, untranslated, said twice, too short or too "
+        "long, numbers, addresses and placeholders that are lost or new. The status is 0 whatever is found, unless "
+        f"--fail_on names it: then it is {FOUND}.",
+        "SOURCE TARGET [options]\nTRANSLATION.jsonl [options]",
+        examples=(
+            "docmt check test.en output.de",
+            "docmt check output.jsonl --html report.html --json report.json",
+            "docmt check report.txt bericht.txt --layout text --target_language de --fail_on number url",
+        ),
+        common=("html", "json", "fail_on", "only", "show", "check.target_language", "check.certainty"),
+    )
+    made.add_argument(
+        "source",
+        type=str,
+        metavar="SOURCE",
+        help="source sentences: one a line, an empty line between documents, or the `source` of JSONL; "
+        "TRANSLATION.jsonl (docmt translate --format jsonl) has both sides",
+    )
+    made.add_argument(
+        "target",
+        type=str,
+        nargs="?",
+        metavar="TARGET",
+        help="what is checked, in the form of SOURCE (of JSONL the `target`); not needed for TRANSLATION.jsonl",
+    )
+    made.add_argument(
+        "--layout",
+        type=Literal["auto", "lines", "text"],
+        default="auto",
+        help="lines: a sentence a line; text: running text, as docmt translate gives it back; auto: text for Markdown, "
+        "lines for all else",
+    )
+    made.add_argument("--json", type=str, metavar="FILE", help="where all findings go as JSON (- for only that)")
+    made.add_argument("--html", type=str, metavar="FILE", help="where they go as a page to read")
+    made.add_argument(
+        "--fail_on",
+        type=str,
+        nargs="+",
+        metavar="KIND",
+        default=[],
+        help=f"findings that make the status {FOUND}: any, or some of {', '.join(KINDS)}",
+    )
+    made.add_argument(
+        "--only", type=str, nargs="+", metavar="KIND", default=[], help="look for these alone (the default is for all)"
+    )
+    made.add_argument(
+        "--show", type=int, metavar="N", help=f"findings of each kind in the terminal, from 0 (else {_SHOWN})"
+    )
+    made.add_argument(
+        "--show_html", type=int, metavar="N", help=f"findings of each kind in the page (else {_SHOWN_HTML:,})"
+    )
+    add_settings(made, CheckConfig, "check", "from where on something is told")
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints what was found, and writes it as JSON and HTML."""
+    options = parse(parser(), arguments)
+    _check(options)
+    report = _report(options)
+    named = f"{options.source} and {options.target}" if options.target else options.source
+    if options.json:
+        files = {"source": options.source, "target": options.target}
+        write_text(options.json, json.dumps({**files, **report.to_json()}, ensure_ascii=False, indent=1) + "\n")
+    if options.html:
+        from docmt.checking import page
+
+        write_text(
+            options.html,
+            page(report, f"docmt check: {named}", _SHOWN_HTML if options.show_html is None else options.show_html),
+        )
+    if STANDARD not in (options.json, options.html):
+        _print(report, _SHOWN if options.show is None else options.show)
+    counts = report.counts()
+    failing = counts if ANY in options.fail_on else options.fail_on
+    return FOUND if any(counts[kind] for kind in failing) else 0
+
+
+def _report(options: Any) -> Report:
+    """What is found."""
+    from docmt.checking import check_documents, read_translation
+
+    target = Path(options.target) if options.target else None
+    found = read_translation(Path(options.source), target, options.layout, options.check)
+    with progress("checking", sum(map(len, found.documents))) as bar:
+        kinds = options.only or tuple(KINDS)
+        return check_documents(found.documents, options.check, kinds=kinds, done=bar.advance, before=found.findings)
+
+
+def _check(options: Any) -> None:
+    """Raises DocmtError for unknown kinds, and for outputs that cannot be written."""
+    for flag, allowed in (("fail_on", (ANY, *KINDS)), ("only", tuple(KINDS))):
+        for kind in getattr(options, flag):
+            one_of(f"--{flag}", kind, allowed)
+    if options.only and (unseen := sorted({*options.fail_on} - {ANY, *options.only})):
+        raise DocmtError(f"--fail_on {unseen[0]} is not looked for: add it to --only")
+    for flag in ("show", "show_html"):
+        if (most := getattr(options, flag)) is not None and not 0 <= most <= _MANY:
+            raise DocmtError(f"--{flag} is {most}: choose a number from 0 to {_MANY:,}")
+    if options.show_html is not None and not options.html:
+        raise DocmtError("--show_html is for the page: add --html FILE, or leave it out")
+    if options.show is not None and STANDARD in (options.json, options.html):
+        raise DocmtError("--show is for the terminal, but standard output takes a file: name one, or leave --show out")
+    _check_limits(options)
+    if options.json == options.html == STANDARD:
+        raise DocmtError("--json and --html both write to standard output: name a file for one of them")
+    check_outputs(options.json, options.html)
+    for path in filter(None, (options.source, options.target)):
+        check_regular(path, "it is read more than once, but is")
+
+
+def _check_limits(options: Any) -> None:
+    """Raises DocmtError for a limit of what is not looked for."""
+    given = changed(options.check, CheckConfig(), "check")
+    for kind, limits in _LIMITS.items():
+        unused = [name for name in given if name.removeprefix("check.") in limits]
+        if options.only and kind not in options.only and unused:
+            raise DocmtError(f"--{unused[0]} is for findings of {kind}, which are not looked for: add it to --only")
+
+
+def _print(report: Report, most: int) -> None:
+    """The table of what was found, then the first findings of each kind."""
+    rows = [
+        (kind, count, report.hidden[kind]) for kind, count in report.counts().items() if count or report.hidden[kind]
+    ]
+    languages = f"{report.source_language or '?'} to {report.target_language or '?'}"
+    for line in [f"{report.documents:,} documents, {report.sentences:,} sentences, {languages}", *report.notes]:
+        print(printable(line))
+    if not rows:
+        print("nothing was found")
+        return
+    if _is_terminal():
+        _print_table(rows)
+    else:
+        _print_plain(rows)
+    for kind, count, _ in rows:
+        if count and most:
+            print(f"\n{kind}: {KINDS[kind]}")
+            for finding in report.of_kind(kind)[:most]:
+                print(printable(_lines(finding), kept="\n"))
+            if count > most:
+                print(f"  ... and {count - most:,} more (--show {count}, --json, --html)")
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _print_plain(rows: Sequence[tuple[str, int, int]]) -> None:
+    width = max(len(kind) for kind, _, _ in rows)
+    for kind, count, hidden in rows:
+        print(f"{count:>7,}  {kind:<{width}}  {KINDS[kind]}{_less(hidden)}")
+
+
+def _print_table(rows: Sequence[tuple[str, int, int]]) -> None:
+    """The same for a terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("found", "kind", "what", box=None, pad_edge=False, header_style="dim")
+    table.columns[0].justify = "right"
+    for kind, count, hidden in rows:
+        style = "bold yellow" if count else "dim"
+        table.add_row(f"{count:,}", f"[{style}]{kind}[/]", KINDS[kind] + _less(hidden))
+    Console(file=sys.stdout).print(table)
+
+
+def _less(hidden: int) -> str:
+    return f" ({hidden:,} less certain, --certainty possible)" if hidden else ""
+
+
+def _lines(finding: Finding) -> str:
+    """A finding in words, with its first sentences."""
+    sure = "" if finding.certainty == "sure" else f" ({finding.certainty})"
+    lines = [f"  {_short(finding.what, 2 * _LONGEST)}{sure}"]
+    for place in finding.places[:_PLACES]:
+        line = f" (line {place.line})" if place.line else ""
+        source = _around(place.source, place.source_marks)
+        target = _around(place.target, place.target_marks)
+        lines += [f"    {place.document}:{place.sentence}{line}  {source}", f"      -> {target}"]
+    if len(finding.places) > _PLACES:
+        more = len(finding.places) - _PLACES
+        lines.append(f"    ... and {more} more sentence{'s' * (more > 1)}")
+    return "\n".join(lines)
+
+
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _around(text: str, marks: Sequence[tuple[int, int]]) -> str:
+    """As much of a sentence as fits, with the first mark in it."""
+    text = text.replace("\n", " ")
+    first = marks[0][0] if marks else 0
+    start = max(0, min(first - _LONGEST // 2, len(text) - _LONGEST)) if first >= _LONGEST // 2 else 0
+    return ("…" if start else "") + _short(text[start:], _LONGEST)

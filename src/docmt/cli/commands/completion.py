@@ -1,0 +1,118 @@
+"""docmt completion bash|zsh|fish"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Literal, get_args, get_origin
+
+from docmt.cli.parsing import Parser, make_parser, options_of, parse
+from docmt.cli.spelling import is_switch, short_name, type_of
+
+SHELLS = Literal["bash", "zsh", "fish"]
+
+
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
+        "completion",
+        "Prints what makes a shell complete commands, options and their values; options also under their short names.",
+        "SHELL",
+        examples=(
+            "docmt completion bash > ~/.local/share/bash-completion/completions/docmt",
+            "docmt completion zsh > ~/.zfunc/_docmt       # with fpath+=(~/.zfunc) before compinit in ~/.zshrc",
+            "docmt completion fish > ~/.config/fish/completions/docmt.fish",
+        ),
+    )
+    made.add_argument("shell", type=SHELLS, metavar="SHELL", help="bash, zsh or fish")
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the script for a shell."""
+    shell = parse(parser(), arguments).shell
+    from docmt.cli.app import COMMANDS  # which names this module, too
+
+    known = {command: _choices(import_module(f"docmt.cli.commands.{command}").parser()) for command in COMMANDS}
+    if shell == "fish":
+        print(_fish(known, COMMANDS), end="")
+    else:
+        print(_bash(known, zsh=shell == "zsh"), end="")
+    return 0
+
+
+def _choices(parser: Parser) -> dict[str, list[str] | None]:
+    """Every flag, short names included, with the values that it can have; none: any, a file perhaps."""
+    found: dict[str, list[str] | None] = {}
+    options = options_of(parser)
+    whole = [string for action in options for string in action.option_strings]
+    for action in options:
+        values = _values(action)
+        for string in action.option_strings:
+            found[string] = values
+            found.setdefault(short_name(string, whole), values)
+    for other, meant in parser.also.items():
+        found[f"--{other}"] = found[f"--{meant}"]
+    return found
+
+
+def _values(action: argparse.Action) -> list[str] | None:
+    if is_switch(action):
+        return ["true", "false"]
+    kind = type_of(action)
+    if get_origin(kind) is Literal:
+        return [str(value) for value in get_args(kind)]
+    return [] if action.nargs == 0 else None
+
+
+_BASH = """\
+_docmt() {{
+    local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" words=""
+    COMPREPLY=()
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        words="{commands} --help --version"
+    else
+        case "${{COMP_WORDS[1]}} $before" in
+{values}
+        esac
+        if [ -z "$words" ]; then
+            case "$current" in
+            -*) case "${{COMP_WORDS[1]}}" in
+{flags}
+                esac ;;
+            esac
+        fi
+    fi
+    [ -z "$words" ] || COMPREPLY=($(compgen -W "$words" -- "$current"))
+}}
+complete -o default -F _docmt docmt
+"""
+
+
+def _bash(known: dict[str, dict[str, list[str] | None]], zsh: bool) -> str:
+    """A function for bash; zsh runs it through its own `bashcompinit`."""
+    values = [
+        f'        "{command} {flag}") words="{" ".join(choices)}" ;;'
+        for command, flags in known.items()
+        for flag, choices in flags.items()
+        if choices
+    ]
+    flags = [f'                {command}) words="{" ".join(flags)}" ;;' for command, flags in known.items()]
+    head = "#compdef docmt\nautoload -U +X bashcompinit && bashcompinit\n" if zsh else ""
+    return head + _BASH.format(commands=" ".join(known), values="\n".join(values), flags="\n".join(flags))
+
+
+def _fish(known: dict[str, dict[str, list[str] | None]], summaries: dict[str, str]) -> str:
+    lines = [
+        f"complete -c docmt -n __fish_use_subcommand -f -a {command} -d {shlex.quote(summary)}"
+        for command, summary in summaries.items()
+    ]
+    for command, flags in known.items():
+        start = f"complete -c docmt -n '__fish_seen_subcommand_from {command}'"
+        for flag, choices in flags.items():
+            name = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
+            value = f" -x -a {shlex.quote(' '.join(choices))}" if choices else ("" if choices == [] else " -r")
+            lines.append(f"{start} {name}{value}")
+    return "".join(f"{line}\n" for line in lines)

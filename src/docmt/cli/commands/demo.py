@@ -1,0 +1,295 @@
+"""docmt demo: what context gives, seen in two small models trained side by side on a synthetic corpus."""
+
+from __future__ import annotations
+
+import io
+import json
+import multiprocessing
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from docmt import data, decoding, evaluation, training
+from docmt.cli.parsing import Parser, make_parser, parse, parse_given
+from docmt.core.errors import DocmtError
+from docmt.core.files import cannot_write, read_json, write_text
+from docmt.core.settings import MANY, check_fields, range_of, ranged
+from docmt.decoding import SearchConfig
+from docmt.documents import Document
+from docmt.model import ModelConfig
+from docmt.synthetic import SyntheticDocument, pronoun_accuracy, read_pronouns, write_corpus
+from docmt.training import (
+    BatchConfig,
+    CheckpointConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+    StopConfig,
+    TrainConfig,
+    ValidationConfig,
+)
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation
+
+SYSTEMS: tuple[Literal["sentence", "group"], ...] = ("sentence", "group")
+RESULTS = "results.json"
+QUICK = {"documents": 2000, "steps": 300}
+
+
+@dataclass(frozen=True)
+class DemoConfig:
+    """How large the demonstration is; the defaults take about four minutes on two cores."""
+
+    output: Path = Path("docmt-demo")
+    """folder for the corpus, the models and results.json, made new; a demonstration that was interrupted there goes
+    on"""
+    quick: bool = False
+    """take a minute or two, for rough results: 2000 documents and 300 smaller updates, unless others are given"""
+    documents: int = ranged(8000, 1, 1_000_000)
+    """synthetic training documents"""
+    steps: int = ranged(800, 1, MANY)
+    """updates of each model"""
+    seed: int = ranged(1, *range_of(TrainConfig, "seed"))
+    """of the corpus and of the training"""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "")
+
+
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser("demo", "Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.")
+    made.add_class_arguments(DemoConfig, None)
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Writes the corpus, trains both models, translates unseen documents, and shows the difference."""
+    config: DemoConfig = parse(parser(), arguments, DemoConfig).settings
+    if config.quick:
+        given = parse_given(parser(), arguments)
+        smaller: dict[str, Any] = {name: count for name, count in QUICK.items() if name not in given}
+        config = replace(config, **smaller)
+    _recipe(config, SYSTEMS[0])  # refuses what cannot be trained, before anything is written
+    started = time.monotonic()
+    console = Console()
+    _begin_or_go_on(config, console)
+    try:
+        _make_models(config, console)
+        _compare(config, console)
+    except KeyboardInterrupt:
+        _say(console, "interrupted; the same command goes on with it")
+        raise
+    if config.quick:
+        _say(console, "these results are rough: without --quick the models learn from more, for longer")
+    _say(console, f"{time.monotonic() - started:.0f} seconds; models and {RESULTS} are in {config.output}")
+    _say(console, f"try: docmt translate {config.output / 'group'} YOUR_FILE.txt")
+    return 0
+
+
+def _compare(config: DemoConfig, console: Console) -> None:
+    """Translates unseen documents with both models and shows what they make of them."""
+    results: dict[str, dict[str, float]] = {}
+    translations: dict[str, list[Translation]] = {}
+    tests = read_pronouns(config.output / "corpus" / "test.pronouns.jsonl")
+    for system in SYSTEMS:
+        translator = decoding.Translator(config.output / system, search=SearchConfig(beam=4))
+        sources = [Document.from_sentences(test.document.source, id=test.document.id) for test in tests]
+        translations[system] = translator.translate_all(sources)
+        results[system] = _scores(tests, translations[system])
+    _show_document(console, tests, translations)
+    _show_table(console, results, f"{len(tests)} unseen documents")
+    write_text(config.output / RESULTS, json.dumps(results, indent=2) + "\n")
+
+
+def _begin_or_go_on(config: DemoConfig, console: Console) -> None:
+    """Notes what is being made. Raises DocmtError where something else is, or where it is done."""
+    note = config.output / "demo.json"
+    wanted = {"quick": config.quick, "documents": config.documents, "steps": config.steps, "seed": config.seed}
+    if config.output.exists() and any(config.output.iterdir()):
+        if not note.is_file() or (config.output / RESULTS).exists():
+            raise DocmtError(f"{config.output} is there already: remove it or choose another --output")
+        if (begun := read_json(note)) != wanted:
+            size = ", ".join(f"{name} {value}" for name, value in begun.items())
+            raise DocmtError(
+                f"{config.output} holds a demonstration of another size ({size}): remove it or choose another --output"
+            )
+        _say(console, f"going on with the demonstration in {config.output}")
+        return
+    try:
+        config.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(config.output, error) from error
+    write_text(note, json.dumps(wanted) + "\n")
+
+
+def _make_models(config: DemoConfig, console: Console) -> None:
+    """Corpus, store and models, or what is missing of them."""
+    if not (config.output / "store").exists():
+        try:
+            _say(
+                console, f"writing {config.documents} English-German documents; the German word for 'it' needs context"
+            )
+            tests = 40 if config.quick else 100
+            write_corpus(config.output / "corpus", train=config.documents, dev=tests, test=tests, seed=config.seed)
+            _prepare(config)
+        except BaseException:
+            shutil.rmtree(config.output, ignore_errors=True)  # of these few seconds nothing is worth keeping
+            raise
+    _say(console, f"training a sentence model and a G-Transformer (group) together, {config.steps} updates each")
+    _train_side_by_side(config)
+
+
+def _prepare(config: DemoConfig) -> None:
+    corpus = config.output / "corpus"
+    data.prepare(
+        data.PrepareConfig(
+            store=config.output / "store",
+            train=[corpus / "train.en", corpus / "train.de"],
+            dev=[corpus / "dev.en", corpus / "dev.de"],
+            source_language="en",
+            target_language="de",
+            vocabulary_size=2000,
+        )
+    )
+
+
+def _train_side_by_side(config: DemoConfig) -> None:
+    """One process and one thread for each model: their tensors are too small to gain from more."""
+    import torch
+
+    torch.set_num_threads(1)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(len(SYSTEMS), mp_context=spawn) as pool:
+        runs = [pool.submit(_train, config, system) for system in SYSTEMS]
+        if any(run.result() for run in runs):
+            raise KeyboardInterrupt
+
+
+def _train(config: DemoConfig, system: Literal["sentence", "group"]) -> bool:
+    """Trains one model, or goes on with it, in a process of its own; returns whether it was interrupted."""
+    import torch
+
+    torch.set_num_threads(1)
+    sys.stderr = _Prefixed(f"{system:<8} ", sys.stderr)
+    return _train_here(config, system)
+
+
+def _train_here(config: DemoConfig, system: Literal["sentence", "group"]) -> bool:
+    """The same in this process."""
+    from docmt.training.run_directory import RunDirectory
+
+    recipe = _recipe(config, system)
+    run = RunDirectory(recipe.run)
+    return not run.model.exists() and training.train(recipe, resume=run.recipe.exists()).interrupted
+
+
+class _Prefixed(io.TextIOBase):
+    """Standard error of two processes on one screen: plain lines that say whose they are."""
+
+    def __init__(self, prefix: str, stream: TextIO) -> None:
+        self.prefix, self.stream = prefix, stream
+
+    def write(self, text: str) -> int:
+        """Passes the text on, each line after the prefix."""
+        lines = [self.prefix + line if line.strip() else line for line in text.splitlines(keepends=True)]
+        self.stream.write("".join(lines))
+        return len(text)
+
+    def flush(self) -> None:
+        """Passes it on."""
+        self.stream.flush()
+
+
+def _recipe(config: DemoConfig, system: Literal["sentence", "group"]) -> TrainConfig:
+    """The same for both systems: a small model of 128 dimensions and 2+2 layers."""
+    return TrainConfig(
+        data=config.output / "store",
+        run=config.output / system,
+        model=ModelConfig(
+            system=system,
+            width=128,
+            feed_forward=512,
+            heads=4,
+            encoder_layers=2,
+            decoder_layers=2,
+            dropout=0.0,
+        ),
+        batches=BatchConfig(batch_tokens=1024 if config.quick else 1536),
+        objective=ObjectiveConfig(label_smoothing=0.1),
+        optimizer=OptimizerConfig(learning_rate=2e-3, warmup=100 if config.quick else 200),
+        validation=ValidationConfig(every=300),
+        stop=StopConfig(max_steps=config.steps, patience=0),
+        checkpoints=CheckpointConfig(every=100),
+        device="cpu",
+        seed=config.seed,
+    )
+
+
+def _scores(tests: Sequence[SyntheticDocument], translations: Sequence[Translation]) -> dict[str, float]:
+    hypotheses = [translation.document.sentences for translation in translations]
+    scores = evaluation.evaluate_documents(hypotheses, [test.document.target for test in tests])
+    assert scores.s_bleu is not None  # both systems give one target sentence per source sentence
+    return {
+        "s_bleu": round(scores.s_bleu.score, 2),
+        "d_bleu": round(scores.d_bleu.score, 2),
+        "pronoun_accuracy": round(100 * pronoun_accuracy(tests, hypotheses).accuracy, 2),
+    }
+
+
+def _show_document(
+    console: Console, tests: Sequence[SyntheticDocument], translations: dict[str, list[Translation]]
+) -> None:
+    """Prints the unseen document with the most pronouns, aligned, with right and wrong pronouns marked."""
+    number = max(range(len(tests)), key=lambda i: len(tests[i].pronouns))
+    test = tests[number]
+    table = Table(title="an unseen document (pronouns: \\[right], >wrong<)", show_lines=True)
+    for heading in ("English", *SYSTEMS):
+        table.add_column(heading)
+    for row, source in enumerate(test.document.source):
+        cells: list[Text] = [Text(source)]
+        for system in SYSTEMS:
+            cells.append(_marked(translations[system][number].document.sentences[row], test, row))
+        table.add_row(*cells)
+    console.print(table)
+
+
+def _marked(sentence: str, test: SyntheticDocument, row: int) -> Text:
+    """The sentence with its marked pronouns in brackets, in green where they are right and red where wrong."""
+    pronouns = [pronoun for pronoun in test.pronouns if pronoun.sentence == row]
+    text = Text()
+    for place, word in enumerate(sentence.split(" ")):
+        text.append(" " if place else "")
+        bare = word.strip(".,;:!?").casefold()
+        found = [p for p in pronouns if bare in {candidate.casefold() for candidate in p.candidates}]
+        if not found:
+            text.append(word)
+        elif bare == found[0].form.casefold():
+            text.append(f"[{word}]", style="bold green")
+        else:
+            text.append(f">{word}<", style="bold red")
+    return text
+
+
+def _show_table(console: Console, results: dict[str, dict[str, float]], title: str) -> None:
+    table = Table(title=title)
+    for heading in ("system", "s-BLEU", "d-BLEU", "pronouns right"):
+        table.add_column(heading, justify="left" if heading == "system" else "right")
+    for system, scores in results.items():
+        table.add_row(
+            system, f"{scores['s_bleu']:.1f}", f"{scores['d_bleu']:.1f}", f"{scores['pronoun_accuracy']:.1f} %"
+        )
+    console.print(table)
+
+
+def _say(console: Console, text: Any) -> None:
+    console.print(f"docmt demo: {text}", highlight=False)

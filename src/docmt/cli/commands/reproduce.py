@@ -1,0 +1,191 @@
+"""docmt reproduce NAME --scale cpu --data STORE --output DIRECTORY"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from docmt import experiments
+from docmt.cli.parsing import SEARCH_TITLE, Parser, add_settings, make_parser, parse_given
+from docmt.cli.recipes import is_recipe
+from docmt.core.errors import DocmtError, printable
+from docmt.core.streams import tell
+from docmt.decoding import SearchConfig
+from docmt.decoding.config import INSTANCE_OPTIONS, asked_options
+from docmt.evaluation import MetricConfig
+from docmt.experiments import list_experiments, read_experiment
+from docmt.experiments.experiment import whole_seeds
+from docmt.training import TrainConfig
+
+if TYPE_CHECKING:
+    from docmt.experiments import EvaluationConfig, Plan
+
+PLANNED = {"data", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
+OWN = ("name", "scale", "data", "output", "suite", "seeds", "jobs", "list", "dry_run", "config")
+USAGE = """NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
+NAME --store STORE --output DIRECTORY --dry_run
+--list"""
+EXAMPLES = (
+    "docmt reproduce --list",
+    "docmt reproduce zhang2018-table1 --store stores/mine --output experiments",
+)
+
+
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
+        "reproduce",
+        "Trains and evaluates everything that a published table or figure shows, and writes the table and the figure. "
+        "What is done already is skipped, what was interrupted goes on: give the same command again.",
+        USAGE,
+        examples=EXAMPLES,
+        common=("list", "data", "output", "scale", "seeds", "jobs", "dry_run"),
+        also={"store": "data"},
+    )
+    made.add_argument(
+        "name", nargs="?", type=str, metavar="NAME", help="an experiment of --list, or the path of an experiment file"
+    )
+    made.add_argument(
+        "--scale",
+        type=Literal["cpu", "full"],
+        default="cpu",
+        help="cpu: recipes for one small machine; full: as published",
+    )
+    made.add_argument("--data", type=Path, metavar="STORE", help="prepared store with train, dev and test split")
+    made.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIRECTORY",
+        help="where the runs, the tables and the figures go; experiments with the same directory share runs",
+    )
+    made.add_argument(
+        "--suite",
+        type=Path,
+        metavar="FILE",
+        help="contrastive test set that every run is asked, as by docmt evaluate --suite: a table of right answers by "
+        "phenomenon and distance, and a figure",
+    )
+    made.add_argument("--seeds", type=str, metavar="1,2,...", help="seeds of the runs, instead of the experiment's")
+    made.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="runs to work on at the same time, each in a process of its own with its share of the CPU's threads: for "
+        "small models, which cannot keep the machine busy alone",
+    )
+    made.add_argument("--list", action="store_true", help="show the experiments and what each reproduces, and exit")
+    made.add_argument(
+        "--dry_run", action="store_true", help="show the runs and which are done, resumable or missing, and exit"
+    )
+    add_settings(made, MetricConfig, "metrics", "how text becomes scores")
+    add_settings(
+        made, SearchConfig, "search", f"{SEARCH_TITLE}, to translate the test split", skip={"n_best", "candidates"}
+    )
+    add_settings(made, TrainConfig, None, "settings of all runs, instead of those of their recipes", skip=PLANNED)
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Does what is left of an experiment and prints its table; returns 2 if any of its runs failed."""
+    given = list(arguments)
+    # A first argument ending in .yaml is an experiment here, no recipe with options.
+    file = given.pop(0) if given and is_recipe(given[0]) else None
+    options = parse_given(parser(), given)
+    if options.get("list"):
+        titles = {name: experiment.title for name, experiment in list_experiments().items()}
+        width = max(map(len, titles))
+        print("\n".join(f"{name:<{width}}  {title}" for name, title in titles.items()))
+        return 0
+    if file is not None and options.get("name"):
+        raise DocmtError(f"{file} and {options['name']} both name an experiment: give one of them")
+    plan, evaluation = _plan(file or options.get("name"), options)
+    if options.get("dry_run"):
+        trainings = plan.trainings()
+        for variant, why in plan.left_out.items():
+            tell(f"left out: {variant} ({why})")
+        for run in trainings:
+            print(printable(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
+        if test := experiments.SpeedTest.of(plan, evaluation):
+            state = "missing" if test.stored() is None else "done"
+            print(printable(f"{state:<10} speed of {test.speed.of} against {test.speed.to}"))
+        return 0
+    return _reproduce(plan, evaluation, options.get("jobs", 1))
+
+
+def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationConfig]:
+    if not name:
+        raise DocmtError("NAME is missing; docmt reproduce --list shows the experiments")
+    experiment = read_experiment(name)
+    for needed in ("data", "output"):
+        if options.get(needed) is None:
+            name = "store" if needed == "data" else needed
+            raise DocmtError(f"--{name} is missing; see docmt reproduce --help")
+    groups = {prefix: _below(options, prefix) for prefix in ("search", "metrics")}
+    suite = experiments.Suite.read(options["suite"]) if options.get("suite") else None
+    search, metrics = SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"])
+    evaluation = experiments.EvaluationConfig(search, metrics, suite)
+    overrides = {
+        option: value for option, value in options.items() if option not in OWN and option.split(".")[0] not in groups
+    }
+    seeds = _seeds(options.get("seeds") or "")
+    scale = options.get("scale", "cpu")
+    plan = experiments.make_plan(experiment, scale, options["data"], options["output"], seeds, overrides)
+    _check_asked(plan, evaluation)
+    return plan, evaluation
+
+
+def _check_asked(plan: Plan, evaluation: experiments.EvaluationConfig) -> None:
+    """Raises DocmtError for what this experiment has no use for, or cannot do without."""
+    from docmt.decoding.task import instance_options, why_not_abreast  # torch takes a while to load
+
+    had = {name for run in plan.runs for name in instance_options(run.config.model.chosen)}
+    for name in asked_options(evaluation.search):
+        if name not in had:
+            raise DocmtError(
+                f"--search.{name} is for systems that {INSTANCE_OPTIONS[name]}, and no run of {plan.experiment.name} "
+                "is of one: leave it out"
+            )
+    reasons = [why_not_abreast(run.config.model, evaluation.search) for run in plan.runs]
+    if all(reasons):
+        raise DocmtError(f"--{reasons[0]}")
+    if evaluation.suite is None and any(variant.line for variant in plan.experiment.variants.values()):
+        raise DocmtError(
+            f"{plan.experiment.name} shows right candidates over {plan.experiment.over}, and no test set is given: add "
+            "--suite FILE"
+        )
+
+
+def _below(options: dict[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(f"{prefix}."): value for name, value in options.items() if name.startswith(f"{prefix}.")}
+
+
+def _seeds(text: str) -> list[int]:
+    return list(dict.fromkeys(whole_seeds(text.split(","), "--seeds", "1,2,3"))) if text else []
+
+
+def _reproduce(plan: Plan, evaluation: EvaluationConfig, jobs: int) -> int:
+    if test := experiments.SpeedTest.of(plan, evaluation):
+        test.documents(plan.store)  # whether there are enough, now, not after days of training
+    for variant, why in plan.left_out.items():
+        tell(f"left out: {variant} ({why})")
+    failures = experiments.reproduce(
+        plan, evaluation, tell, lambda failures: experiments.write_report(plan, evaluation, failures), jobs
+    )
+    experiments.measure_speed(plan, evaluation, tell)
+    print(printable(experiments.write_report(plan, evaluation, failures), kept="\n"), end="")
+    written = [plan.place(evaluation.search, ending) for ending in (".md", ".json")]
+    tell(f"the table is in {written[0]} and {written[1]}")
+    draw = [experiments.write_figure]
+    draw += [experiments.write_contrastive_figure] if evaluation.suite is not None else []
+    draw += [experiments.write_speed_figure] if plan.experiment.speed is not None else []
+    for write in draw:
+        try:
+            tell(f"the figure is in {write(plan, evaluation)}")
+        except DocmtError as error:
+            tell(f"no figure: {error}")
+    if failures:
+        count = f"{len(failures)} of {len(plan.trainings())} runs"
+        raise DocmtError(f"{count} failed, as the table says; the same command tries them again")
+    return 0

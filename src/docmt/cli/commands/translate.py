@@ -1,0 +1,313 @@
+"""docmt translate MODEL FILE... -o OUT"""
+
+from __future__ import annotations
+
+import os
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from docmt.cli.corpora import check_outputs
+from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
+from docmt.cli.results import Report
+from docmt.cli.writing import File, Writer, stays
+from docmt.core.errors import DocmtError
+from docmt.core.files import cannot_write
+from docmt.core.growing import is_unfinished
+from docmt.core.plain_text import GZIP_SUFFIX, STANDARD
+from docmt.core.progress import plain_lines
+from docmt.core.streams import tell, warn
+from docmt.decoding import SearchConfig
+from docmt.decoding.config import search_facts
+from docmt.documents import read_input
+from docmt.documents.inputs import Layout
+from docmt.documents.jsonl import named_jsonl
+from docmt.documents.segmentation import knows_language
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translator
+
+UNKNOWN_LANGUAGE = "en"  # whose rules also serve for languages that have none
+GROUP = 64  # documents of which the files are read into batches together
+
+EXAMPLES = (
+    "docmt translate MODEL report.txt -o bericht.txt",
+    "docmt translate MODEL *.txt -o translated/ --beam 4",
+    "docmt translate MODEL book.txt -o buch.txt --resume",
+    "cat report.txt | docmt translate MODEL --format jsonl > report.jsonl",
+)
+COMMON = (
+    "output",
+    "format",
+    "resume",
+    "search.beam",
+    "search.n_best",
+    "search.length_penalty",
+    "search.batch_tokens",
+    "input.layout",
+    "input.join_lines",
+    "device",
+    "precision",
+)
+
+
+@dataclass(frozen=True)
+class InputConfig:
+    """How the files are read."""
+
+    layout: Layout = "auto"
+    """auto: as the name and the beginning of the file say, jsonl (x.jsonl), markdown (x.md) or text; text: running
+    text, segmented into sentences; lines: one sentence a line, an empty line between documents, or <d> lines before
+    them; markdown: text whose code, tables and HTML are left as they are; jsonl: one object a line, such as {"id": "a",
+    "source": ["One.", "Two."]}, {"document": "a", "source": "One."} for each sentence (what --format jsonl writes), or
+    {"id": "a", "text": "One. Two."}; all that stands between sentences is kept as it is, and so are lines of
+    running text without any letter; files may be compressed (x.gz)"""
+    language: str = ""
+    """language code for the segmentation of running text (default: the source language of the model, or en where the
+    model does not say)"""
+    join_lines: bool = False
+    """the lines of a paragraph are one text, hard-wrapped (otherwise every line ends a sentence)"""
+
+
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
+        "translate",
+        "Translates documents, one target sentence for each source sentence; blank lines and layout are kept.",
+        "MODEL [FILE ...] [options]",
+        examples=EXAMPLES,
+        common=COMMON,
+        also={"nbest": "search.n_best"},
+    )
+    made.add_argument("model", type=str, metavar="MODEL", help="model or run directory; M1,M2 is an ensemble")
+    made.add_argument("files", nargs="*", type=str, metavar="FILE", help="files; none, or -, is standard input")
+    made.add_argument(
+        "-o",
+        "--output",
+        type=str,
+        default=STANDARD,
+        metavar="PATH",
+        help="file (x.gz is compressed), or directory for several files; - for the terminal",
+    )
+    made.add_argument(
+        "--format",
+        type=Literal["auto", "text", "jsonl"],
+        default="auto",
+        help="text; jsonl: one JSON object per sentence with its score, its place in the source and target text, "
+        "warnings (sentence_count, length_limit, long_source: what is also told at the end), with --abreast the round "
+        "in which it was found (0: one by one), or error; auto: jsonl for JSONL and into x.jsonl, else text",
+    )
+    made.add_argument(
+        "--resume",
+        type=bool,
+        default=False,
+        help="go on with a translation that was interrupted: with what OUT.partial has of it (OUT.journal says from "
+        "what that was made; another input, model or option is refused, but for --batch_tokens and --abreast, with "
+        "which near ties may be decided otherwise in bfloat16 and int8)",
+    )
+    add_settings(made, InputConfig, "input", "how the files are read")
+    add_settings(made, SearchConfig, "search", SEARCH_TITLE)
+    add_model_options(made)
+    return made
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Translates files; returns 2 if any of them could not be."""
+    options = parse(parser(), arguments)
+    outputs = _outputs(options.files or [STANDARD], options.output, options.format)
+    layout = options.input.layout
+    _check_room(options.search, [_chosen(options.format, layout, *names) for names in outputs.items()])
+    if options.input.language and not knows_language(options.input.language):
+        warn(
+            f"--input.language {options.input.language}: there are no rules for this language, and those of English "
+            "find its sentences"
+        )
+    if options.resume:
+        _check_kept(outputs.values())
+        outputs = _still_to_do(outputs)
+        if not outputs:
+            return 0
+    translator = translator_of(options)
+    report = Report()
+    language = options.input.language or translator.languages[0] or UNKNOWN_LANGUAGE
+    files = _read(outputs, replace(options.input, language=language), options.format, report.failures)
+    _check_room(options.search, [file.format for file in files])
+    facts = _facts(translator, files)
+    writers = [Writer(file, facts, options.resume, report) for file in files]
+    # Lines that are drawn anew and again would be mixed with the translation.
+    with plain_lines() if _on_terminal(files) else nullcontext():
+        written = _write(translator, writers)
+    return report.print(len(outputs), written, "files", "translated")
+
+
+def _check_room(search: SearchConfig, formats: Iterable[str]) -> None:
+    """Raises DocmtError for several translations of a sentence in one of these formats that has room for one."""
+    if search.n_best > 1 and any(format != "jsonl" for format in formats):
+        raise DocmtError("--search.n_best above 1 needs --format jsonl: text has room for one translation")
+
+
+def _chosen(format: str, layout: str, source: str, output: str) -> str:
+    """The format of a translation, by that of its source (jsonl, or another) and the names."""
+    if format != "auto":
+        return format
+    return "jsonl" if layout == "jsonl" or named_jsonl(output) or named_jsonl(source) else "text"
+
+
+def _check_kept(outputs: Iterable[str]) -> None:
+    """Raises DocmtError for what cannot be found again."""
+    for output in outputs:
+        if not stays(output):
+            name = "standard output" if output == STANDARD else f"{output}, a device or pipe,"
+            raise DocmtError(f"--resume: of {name} nothing is kept to go on with; write to a file with -o FILE")
+
+
+def _still_to_do(outputs: dict[str, str]) -> dict[str, str]:
+    """What there is to do for, by source: where no output is unfinished, those that are there stay as they are.
+
+    Where one is unfinished, what the call has finished is known; another file that is there is of an earlier call.
+    """
+    if any(is_unfinished(Path(output)) for output in outputs.values()):
+        return outputs
+    if there := [output for output in outputs.values() if Path(output).is_file() and Path(output).stat().st_size]:
+        warn(
+            f"{', '.join(there)}: there already, and nothing unfinished, so it stays as it is, whatever it was made "
+            "from (without --resume it would be translated anew)"
+        )
+    return {source: output for source, output in outputs.items() if output not in there}
+
+
+def _facts(translator: Translator, files: Sequence[File]) -> dict[str, Any]:
+    """What translations depend on besides the file, by names for messages; nothing where none are kept."""
+    if not any(stays(file.output) for file in files):
+        return {}
+    search = {f"--search.{name}": value for name, value in search_facts(translator.search).items()}
+    return {"model": translator.checksums(), "--precision": translator.precision, **search}
+
+
+def _on_terminal(files: Sequence[File]) -> bool:
+    return any(file.output == STANDARD for file in files) and sys.stdout is not None and sys.stdout.isatty()
+
+
+def _write(translator: Translator, writers: Sequence[Writer]) -> int:
+    """Translates files, and writes what is finished; says how to go on where that ends before its time.
+
+    Returns how many files have a translation.
+    """
+    try:
+        for group in _groups(writers):
+            _translate(translator, group)
+        written = sum([writer.finish() for writer in writers])
+        for writer in writers:
+            writer.forget()
+        return written
+    except BaseException:
+        if places := [writer.unfinished for writer in writers if writer.unfinished]:
+            warn(f"what is finished is in {', '.join(places)}: the same command with --resume goes on")
+        raise
+    finally:
+        for writer in writers:
+            writer.close()
+
+
+def _outputs(files: Sequence[str], output: str, format: str) -> dict[str, str]:
+    """Input path -> output path. Raises DocmtError where a translation could not be written, or would do harm."""
+    if len(files) > 1 and output == STANDARD:
+        raise DocmtError(f"{len(files)} files need an output directory: add -o DIRECTORY")
+    to_directory = len(files) > 1 or output.endswith(os.sep) or Path(output).is_dir()
+    pairs = {file: str(Path(output) / _output_name(file, format)) if to_directory else output for file in files}
+    if to_directory:
+        if Path(output).suffix and not output.endswith(os.sep) and not Path(output).exists():
+            raise DocmtError(
+                f"{len(files)} files need a directory, but {output} is the name of a file: name a directory, such as "
+                f"out{os.sep} (a name that ends in {os.sep} is always one)"
+            )
+        if STANDARD in files:
+            raise DocmtError("standard input has no name for a file in a directory: translate it alone with -o FILE")
+        _make_directory(Path(output))
+    for one, other in pairwise(sorted(pairs.values())):
+        if one == other:
+            raise DocmtError(f"two of the files would both be written to {one}: translate them in two calls")
+    for source, target in pairs.items():
+        if STANDARD not in (source, target) and Path(source).resolve() == Path(target).resolve():
+            raise DocmtError(f"{source} would be overwritten by its own translation: choose another -o")
+    check_outputs(*pairs.values())
+    return pairs
+
+
+def _output_name(file: str, format: str) -> str:
+    """The name of the file in the output directory: that of the input, and if that says otherwise the format."""
+    name = Path(file).name
+    bare = name.removesuffix(GZIP_SUFFIX)
+    if format != "auto" and named_jsonl(name) != (format == "jsonl"):
+        bare += ".jsonl" if format == "jsonl" else ".txt"
+    return bare + GZIP_SUFFIX if name.endswith(GZIP_SUFFIX) else bare
+
+
+def _make_directory(directory: Path) -> None:
+    if directory.exists() and not directory.is_dir():
+        raise DocmtError(f"{directory} is a file, but several files need a directory: choose another -o")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(directory, error) from error
+
+
+def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: list[str]) -> list[File]:
+    """The readable files; a sentence for each of the others is added to `failures` (raised if there is only one)."""
+    files = []
+    for path, output in outputs.items():
+        try:
+            found = read_input(path, layout=config.layout, language=config.language, join_lines=config.join_lines)
+        except DocmtError as error:
+            if len(outputs) == 1:
+                raise
+            failures.append(str(error))
+            continue
+        files.append(File(path, output, _chosen(format, found.format, "", output), found))
+        _tell(files[-1])
+    return files
+
+
+def _tell(file: File) -> None:
+    """Says what was seen in a file that its user may not know."""
+    if left := file.input.verbatim:
+        parts = [f"{count} {'line' if count == 1 else 'lines'} of {kind}" for kind, count in left.items()]
+        tell(f"{file.name}: left as they are: {', '.join(parts)}")
+    if file.input.looks_wrapped:
+        warn(
+            f"{file.name}: looks hard-wrapped (its lines end in the middle of sentences, and each is translated as a "
+            "sentence): add --join_lines"
+        )
+
+
+def _groups(writers: Sequence[Writer]) -> list[list[Writer]]:
+    """Files with about GROUP documents together, in order."""
+    groups: list[list[Writer]] = []
+    for writer in writers:
+        documents = len(writer.file.documents)
+        if not groups or sum(len(own.file.documents) for own in groups[-1]) + documents > GROUP:
+            groups.append([])
+        groups[-1].append(writer)
+    return groups
+
+
+def _translate(translator: Translator, writers: Sequence[Writer]) -> None:
+    """Translates the documents of these files; a piece that fails does not stop the others."""
+    documents = [document for writer in writers for document in writer.file.documents]
+    starts = [0, *accumulate(len(writer.file.documents) for writer in writers)]
+    done = {}
+    for start, writer in zip(starts, writers, strict=False):
+        done.update({start + number: reached for number, reached in writer.done.items()})
+        if writer.done:
+            finished = sum(reached.sentences for reached in writer.done.values())
+            tell(f"{writer.file.name}: {finished:,} of {sum(map(len, writer.file.documents)):,} sentences are done")
+    if len(done) == len(documents) and all(done[n].sentences == len(own) for n, own in enumerate(documents)):
+        return
+    for pieces in translator.pieces(documents, done=done):
+        for number, own in groupby(pieces, lambda piece: bisect_right(starts, piece.document) - 1):
+            writers[number].add([replace(piece, document=piece.document - starts[number]) for piece in own])

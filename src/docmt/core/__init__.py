@@ -1,0 +1,1 @@
+"""What every room stands on: errors, options, files, progress, messages. Nothing here knows of translation."""

@@ -1,0 +1,411 @@
+"""Writing files so that a crash, a kill or a full disk never leaves half of one behind, and locks on directories."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+import socket
+import stat
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from docmt.core.errors import DocmtError
+
+LOCK_FILE = ".lock"
+_LONGEST_NAME = 255  # bytes of a file name, on all common file systems
+_ENDLESS = ("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_OLD = 24 * 60 * 60  # seconds after which nobody works on a temporary file any more
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yields an empty temporary file beside `path`; when the block ends well, it is synced and renamed to `path`.
+
+    A file that is replaced hands on its mode. On any failure the temporary file is removed and whatever stood at
+    `path` before still stands there. What killed processes left of earlier writings of `path` is removed.
+    Raises DocmtError for operating system errors (full disk, no permission, missing folder).
+    """
+    path = target_of(path)  # a link goes on pointing to the file, now with its new content
+    temporary: Path | None = None
+    try:
+        remove_leftovers(path)
+        temporary = _new_name(path)
+        # Made here and never opened through a link, so that nobody can plant one where the file will be.
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        os.close(descriptor)
+        yield temporary
+        put_in_place(temporary, path, mode)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def put_in_place(temporary: Path, path: Path, mode: int) -> None:
+    """Makes a finished file, in one step, that at `path`. It has this mode, or that of the file which it replaces."""
+    _set_mode(temporary, stat.S_IMODE(path.stat().st_mode) if path.is_file() else mode)
+    _sync(temporary)
+    temporary.replace(path)
+    _sync(path.parent)
+
+
+@contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Like `atomic_path` for a whole directory: `path` appears complete or not at all; an old one is replaced."""
+    path = target_of(path)
+    temporary: Path | None = None
+    aside: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path)
+        temporary = _new_name(path)
+        temporary.mkdir()
+        mode = stat.S_IMODE(temporary.stat().st_mode)
+        yield temporary
+        for file in sorted(temporary.rglob("*")):
+            if file.is_file() and not file.is_symlink():  # some libraries write files that only their owner can read
+                _set_mode(file, stat.S_IMODE(file.stat().st_mode) | (mode & 0o666))
+            _sync(file)
+        _sync(temporary)
+        if path.exists():
+            # A directory cannot be replaced in one step: the old one steps aside, so one of the two always stands.
+            aside = temporary.with_suffix(".old")
+            path.replace(aside)
+            temporary.replace(path)
+            shutil.rmtree(aside)
+        else:
+            temporary.replace(path)
+        _sync(path.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+        if aside is not None and aside.exists() and not path.exists():
+            aside.replace(path)
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A temporary file or directory that stands beside what it was to become."""
+
+    path: Path
+    target: str
+    """name of what it was to become; of a very long name the beginning and a checksum"""
+    pid: int
+    """process that made it; 0 if the name does not say"""
+    host: str
+    """checksum of the name of that process's machine"""
+    aside: bool
+    """whether it is the old directory, complete, that was to be replaced"""
+
+    def is_dead(self) -> bool:
+        """Whether nobody can be working on it: its process has ended, or it has not been touched for a day."""
+        if self.pid and self.host == _host() and not _runs(self.pid):
+            return True
+        try:
+            return time.time() - self.path.lstat().st_mtime > _OLD
+        except OSError:
+            return False  # it is gone
+
+    def settle(self) -> None:
+        """Removes it; the old directory goes back to its place if nothing took that."""
+        place = self.path.with_name(self.target)
+        if self.aside and len(os.fsencode(self.target)) <= _LONGEST_STEM and not place.exists():
+            self.path.rename(place)
+        elif self.path.is_dir() and not self.path.is_symlink():
+            shutil.rmtree(self.path)
+        else:
+            self.path.unlink(missing_ok=True)
+
+
+# .NAME.PID-HOST.RANDOM.tmp; earlier versions wrote no process into the name.
+_LEFTOVER = re.compile(r"\.(.+?)(?:\.(\d+)-([0-9a-f]{8}))?\.\w+\.(tmp|old)", re.DOTALL)
+_LONGEST_STEM = _LONGEST_NAME - len(".") - len(".4194304-00000000.00000000.tmp") - 3  # some room for larger pids
+
+
+def find_leftovers(folder: Path, start: str = ".") -> list[Leftover]:
+    """The temporary files and directories in `folder` whose names start so."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(start) and (match := _LEFTOVER.fullmatch(entry.name)):
+                target, pid, host, kind = match.groups()
+                found.append(Leftover(folder / entry.name, target, int(pid or 0), host or "", kind == "old"))
+    return found
+
+
+def remove_leftovers(path: Path) -> None:
+    """Removes what killed processes left of earlier writings of `path`; what cannot be removed stays."""
+    stem = short_name(path.name)
+    with suppress(OSError):
+        for leftover in find_leftovers(path.parent, f".{stem}."):
+            if leftover.target == stem and leftover.pid and leftover.is_dead():
+                with suppress(OSError):
+                    leftover.settle()
+
+
+@contextmanager
+def lock_directory(path: Path, what: str) -> Iterator[None]:
+    """Keeps a directory for this process while the block runs. The system lets go of it when the process dies.
+
+    `what`: what is being done, as in "the run r is being trained". Raises DocmtError at once if another process holds
+    the directory. Where the file system knows no locks, a warning is logged and the work goes on.
+    """
+    file = path / LOCK_FILE
+    descriptor = -1
+    try:
+        while True:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            lock_file(descriptor, file, what)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), file.stat()):
+                    break
+            os.close(descriptor)  # who held it before has removed the directory: lock the file that is there now
+            descriptor = -1
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+    except OSError as error:
+        _close(descriptor)
+        raise cannot_write(file, error) from error
+    except BaseException:
+        _close(descriptor)
+        raise
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)  # so that nobody is told of this process while the next one has it
+        os.close(descriptor)
+
+
+def utf8_of(text: str, path: Path | str) -> bytes:
+    """The bytes of text to be written to `path`. Raises DocmtError for lone surrogates."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DocmtError(
+            f"cannot write {path}: character {error.start + 1} is a lone surrogate "
+            f"(U+{ord(text[error.start]):04X}), which UTF-8 cannot hold; remove it"
+        ) from error
+
+
+def write_all(file: BinaryIO, data: bytes) -> None:
+    """Writes all of it to a file without a buffer, which may take less at a time."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def lock_file(descriptor: int, file: Path, what: str) -> None:
+    """Keeps an open file for this process until it is closed; see `lock_directory`."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise DocmtError(f"{what} by {_holder_of(descriptor)}: wait for it, or stop it") from error
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
+            raise
+        _log.warning("%s cannot be locked (%s): let nobody else use the directory", file, error.strerror)
+
+
+def _holder_of(descriptor: int) -> str:
+    """Who holds a locked file, as it says in it."""
+    for _ in range(20):
+        if text := os.pread(descriptor, 1000, 0):
+            break
+        time.sleep(0.05)  # it has only just taken it
+    pid, _, host = text.decode("utf-8", "replace").strip().partition(" ")
+    return f"process {pid} on {host}" if pid.isdecimal() and host.isprintable() and host else "another process"
+
+
+def _close(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes UTF-8 text atomically, newlines exactly as given."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(text.encode("utf-8"))
+
+
+def check_writable(path: Path) -> None:
+    """Raises DocmtError if a file could not be written at `path`, so that nobody works for hours in vain."""
+    folder = path.resolve().parent
+    if path.is_dir():
+        raise DocmtError(f"cannot write {path}: it is a directory; name a file")
+    if not folder.is_dir():
+        raise DocmtError(f"cannot write {path}: there is no directory {folder}; make it, or choose another place")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DocmtError(f"cannot write {path}: nothing may be written in {folder}; choose another place")
+
+
+def cannot_write(path: Path | str, error: OSError) -> DocmtError:
+    """The DocmtError for a write that the operating system refused."""
+    reason, advice = error.strerror or str(error), "choose another place"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        advice = "free space or choose another place"
+    elif isinstance(error, FileExistsError | NotADirectoryError):
+        reason = "a file stands where a directory is needed"
+    elif isinstance(error, FileNotFoundError) and Path(path).parent.is_dir():
+        reason = f"no file can be made in {Path(path).parent}"  # which is none of the disk, such as /proc
+    elif isinstance(error, FileNotFoundError):
+        advice = "make the directory, or choose another place"
+    return DocmtError(f"cannot write {path}: {reason}; {advice}")
+
+
+def target_of(path: Path) -> Path:
+    """Where the file really goes, links followed. Raises DocmtError for paths that can be none."""
+    try:
+        return path.resolve()
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    except (ValueError, RuntimeError) as error:  # a NUL character; links that lead to themselves
+        raise DocmtError(f"cannot write {str(path)!r}: {error}; choose another name") from error
+
+
+def short_name(name: str) -> str:
+    """How names of files beside this one begin: with its name, or what of it leaves room for the rest."""
+    data = os.fsencode(name)
+    if len(data) <= _LONGEST_STEM:
+        return name
+    return f"{data[: _LONGEST_STEM // 2].decode('utf-8', 'ignore')}~{hashlib.sha256(data).hexdigest()[:16]}"
+
+
+def _new_name(path: Path) -> Path:
+    """A temporary name beside `path` that nobody can guess."""
+    return path.with_name(f".{short_name(path.name)}.{os.getpid()}-{_host()}.{secrets.token_hex(4)}.tmp")
+
+
+def _host() -> str:
+    """A checksum of this machine's name: process numbers mean nothing on another one that shares the disk."""
+    return f"{zlib.crc32(socket.gethostname().encode('utf-8', 'replace')):08x}"
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _set_mode(path: Path, mode: int) -> None:
+    """Sets a mode that differs, as far as the file system has modes."""
+    with suppress(PermissionError):
+        if stat.S_IMODE(path.stat().st_mode) != mode:
+            path.chmod(mode)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_bytes(path: Path | str, what: str = "", *, regular: bool = False, advice: str = "check the path") -> bytes:
+    """The contents of a file; `what` says in an error what it is ("the tokenizer file").
+
+    `regular`: anything but a plain file is refused, for files of ours: nobody wants to wait for a named pipe, or for
+    the end of /dev/zero. `advice`: what to do where the file is missing.
+    Raises DocmtError, in the same words for every reader, if it is missing, a directory or not readable.
+    """
+    try:
+        if regular:
+            check_regular(path, what=what)
+        check_ends(path, what)
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a path with a null byte in it
+        raise cannot_read(path, error, what, advice) from error
+
+
+def check_regular(path: Path | str, why: str = "it is", what: str = "") -> None:
+    """Raises DocmtError for a pipe, a device or a socket; what is missing or a directory is left to the reader.
+
+    `why`: the beginning of the reason, such as "it is read more than once, but is".
+    """
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):
+        return
+    names = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
+    if name := names.get(stat.S_IFMT(mode)):
+        raise DocmtError(f"cannot read {_named(path, what)}: {why} {name}; give a file")
+
+
+def check_ends(path: Path | str, what: str = "") -> None:
+    """Raises DocmtError for a device such as /dev/zero, which would be read until memory ends."""
+    if os.path.realpath(path) in _ENDLESS:
+        raise DocmtError(f"cannot read {_named(path, what)}: it is a device without an end; give a file")
+
+
+def cannot_read(
+    path: Path | str, error: OSError | ValueError, what: str = "", advice: str = "check the path"
+) -> DocmtError:
+    """The DocmtError for a failed open or read; see `read_bytes`."""
+    if isinstance(error, FileNotFoundError):
+        reason = "there is no such file"
+    elif isinstance(error, IsADirectoryError):
+        reason, advice = "it is a directory", "name a file inside it"
+    elif isinstance(error, PermissionError):
+        reason, advice = "permission denied", "ask for the right to read it"
+    else:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        advice = "check that it is a readable file"
+    return DocmtError(f"cannot read {_named(path, what)}: {reason}; {advice}")
+
+
+def refuse_unconverted(directory: Path) -> None:
+    """Raises DocmtError for a directory of the library transformers, which somebody takes for one of docmt's."""
+    path, values = directory / "config.json", dict[str, Any]()
+    with suppress(DocmtError):
+        values = read_json(path)
+    if "model_type" in values:
+        raise DocmtError(
+            f"{directory} is a directory of transformers: make a model of it first (docmt convert huggingface "
+            f"{directory} -o MODEL), and give that"
+        )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file of ours. Raises DocmtError if it is missing or damaged."""
+    try:
+        values = parse_json(read_bytes(path, regular=True, advice="copy the directory again, complete"))
+    except ValueError as error:
+        raise DocmtError(f"{path} is damaged ({error}): copy it again from where it came") from error
+    if not isinstance(values, dict):
+        raise DocmtError(f"{path} does not hold a JSON object: copy it again from where it came")
+    return values
+
+
+def parse_json(data: bytes) -> Any:
+    """What JSON in UTF-8 says. Raises ValueError for anything else, lists in lists without end included."""
+    try:
+        return json.loads(data.decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError("too many brackets within brackets") from error
+
+
+def _named(path: Path | str, what: str) -> str:
+    return f"{what} {path}" if what else str(path)

@@ -1,0 +1,179 @@
+"""Plain text in and out: UTF-8, byte for byte, with errors that say where the bytes are bad and what to do.
+
+What is compressed by gzip is read as what it holds, whatever its name; what is written to a name in .gz is compressed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from docmt.core.errors import DocmtError
+from docmt.core.files import atomic_path, cannot_read, check_ends, read_bytes, utf8_of
+from docmt.core.files import write_text as write_text_atomically
+
+STANDARD = "-"
+"""The path that stands for standard input when reading and standard output when writing."""
+
+
+BYTE_ORDER_MARK = "\ufeff"
+GZIP_SUFFIX = ".gz"
+_GZIP_START = b"\x1f\x8b"
+
+
+def decoded_lines(path: Path | str) -> Iterator[tuple[int, str]]:
+    """Streams (number, line) of a UTF-8 file, split at line feeds only, without a byte-order mark at its start.
+
+    Raises DocmtError, naming the line, as `read_text` does.
+    """
+    for number, raw in enumerate(_raw_lines(path), 1):
+        line = decode_utf8(raw, path, number)
+        yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+
+
+def _raw_lines(path: Path | str) -> Iterator[bytes]:
+    try:
+        check_ends(path)
+        with Path(path).open("rb") as file:
+            start = file.peek(len(_GZIP_START))
+            if _is_compressed(start, path):
+                yield from io.BufferedReader(gzip.GzipFile(fileobj=file))
+            else:
+                yield from file
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _damaged(path) from error
+    except (OSError, ValueError) as error:
+        raise cannot_read(path, error) from error
+
+
+def _is_compressed(data: bytes, path: Path | str) -> bool:
+    """Whether these first bytes are those of gzip. Raises DocmtError if they are not, though the name says so."""
+    if data.startswith(_GZIP_START):
+        return True
+    if str(path).endswith(GZIP_SUFFIX):
+        raise _damaged(path)
+    return False
+
+
+def _damaged(path: Path | str) -> DocmtError:
+    return DocmtError(f"{path} is damaged or cut off, or was not compressed by gzip: copy or compress it again")
+
+
+def read_text(path: Path | str) -> str:
+    """Reads UTF-8 text exactly as it stands (byte-order mark, CRLF and all); "-" is standard input.
+
+    What is compressed by gzip is decompressed.
+    Raises DocmtError for a file that cannot be read and for bytes that are not UTF-8.
+    """
+    if str(path) == STANDARD:
+        if sys.stdin is None:
+            raise DocmtError("cannot read standard input: it is closed; name a file")
+        return decode_utf8(_decompressed(sys.stdin.buffer.read(), "standard input"), "standard input")
+    return decode_utf8(_decompressed(read_bytes(path), path), path)
+
+
+def _decompressed(data: bytes, path: Path | str) -> bytes:
+    if not _is_compressed(data, path):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _damaged(path) from error
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Writes text as UTF-8 with no newline translation: atomically to a file, or to standard output for "-".
+
+    A file whose name ends in .gz is compressed. A reader that closes the pipe early (`| head`) ends the writing
+    quietly. Raises DocmtError for lone surrogates and for operating system errors.
+    """
+    data = utf8_of(text, path)
+    if str(path) == STANDARD:
+        if sys.stdout is None:
+            raise DocmtError("cannot write to standard output: it is closed; name a file")
+        _write_standard_output(data)
+        return
+    path = Path(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        # A device or a named pipe is written to, never replaced by a file of the same name.
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise DocmtError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+        return
+    if path.suffix == GZIP_SUFFIX:
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(gzip.compress(data, mtime=0))  # without the time: equal texts are equal files
+        return
+    write_text_atomically(path, text)
+
+
+def decode_utf8(data: bytes, path: Path | str, first_line: int = 1) -> str:
+    """Decodes UTF-8; the first byte of `data` stands at the start of line `first_line` of `path`.
+
+    Raises DocmtError naming the line, the byte within it, and the encoding the data looks like.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", 0, error.start)
+        byte = error.start - data.rfind(b"\n", 0, error.start)
+        raise DocmtError(
+            f"{path}, line {line}, byte {byte}: not UTF-8 (0x{data[error.start]:02X}); {_advice(data, error)}"
+        ) from error
+
+
+def _advice(data: bytes, error: UnicodeDecodeError) -> str:
+    """What bad UTF-8 most likely is, and the command that mends it."""
+    if data.startswith((b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")):
+        return _looks_like("UTF-32", "utf-32")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return _looks_like("UTF-16", "utf-16")
+    if data.startswith(b"PK\x03\x04"):
+        return "it looks like a zip archive or an office document; extract its text, and give that"
+    if data.startswith(b"%PDF-"):
+        return "it looks like a PDF document; extract its text (pdftotext does), and give that"
+    if error.reason == "unexpected end of data":
+        return "the last character is cut off; fetch or copy the file again"
+    if b"\x00" in data:
+        return "it looks like a binary file; give a text file"
+    high = [byte for byte in data if byte >= 0x80]
+    letters = sum(1 for byte in data if 0x41 <= byte <= 0x7A)
+    # Western European text has few accented letters among many plain ones; other scripts have mostly high bytes.
+    if len(high) > letters:
+        return "find its encoding (`file -i` helps) and convert it with iconv -f ENCODING -t utf-8"
+    if any(byte < 0xA0 for byte in high):
+        return _looks_like("Windows-1252", "windows-1252")
+    return _looks_like("Latin-1", "latin1")
+
+
+def _looks_like(name: str, iconv: str) -> str:
+    return f"it looks like {name}; convert it with iconv -f {iconv} -t utf-8"
+
+
+def _write_standard_output(data: bytes) -> None:
+    try:
+        sys.stdout.flush()
+        rest = memoryview(data)
+        while rest:  # unbuffered output (PYTHONUNBUFFERED) may take less than it is given
+            rest = rest[sys.stdout.buffer.write(rest) :]
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        _silence_standard_output()
+    except OSError as error:
+        _silence_standard_output()
+        raise DocmtError(
+            f"cannot write to standard output: {error.strerror or error}; send it to another place"
+        ) from error
+
+
+def _silence_standard_output() -> None:
+    """Sends what is left in the buffer to nowhere: Python would try again at exit and print a traceback."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

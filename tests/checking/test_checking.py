@@ -1,0 +1,425 @@
+"""What is seen in a translation without a reference, and what is let pass."""
+
+import json
+import random
+from html.parser import HTMLParser
+from importlib import import_module
+
+import pytest
+
+from docmt.checking import KINDS, CheckConfig, check_documents, check_files, page
+from docmt.core.errors import DocmtError
+from docmt.documents import ParallelDocument
+
+
+def document(*pairs, id="1"):
+    sources, targets = zip(*pairs, strict=True)
+    return ParallelDocument(id, sources, targets)
+
+
+def check(*pairs, languages=("en", "de"), **settings):
+    config = CheckConfig(*languages, **{"certainty": "possible", **settings})
+    return check_documents([document(*pairs)], config)
+
+
+def told(report, *kinds):
+    """What is told of these kinds, or of all."""
+    return [finding.what for finding in report.findings if not kinds or finding.kind in kinds]
+
+
+ALONE = [
+    # Numbers and the ways of languages to write them.
+    ("number", "It costs 1,234.5 euros.", "Es kostet 1.234,5 Euro.", None),
+    ("number", "It costs 1,234.5 euros.", "Es kostet 1 234,5 Euro.", None),
+    ("number", "They spent £1, 700.", "Sie gaben 1700 Pfund aus.", None),
+    ("number", "Half of it, 0.5 million, is gone.", "Die Hälfte davon, 500.000, ist weg.", None),
+    ("number", "It has 7 rooms.", "Es hat sieben Zimmer.", None),
+    ("number", "Twenty-one of them came.", "21 von ihnen kamen.", None),
+    ("number", "Some 800 people came.", "Rund achthundert Leute kamen.", None),
+    ("number", "In the 20th century.", "Im XX. Jahrhundert.", None),
+    ("number", "The 1930s were hard.", "Die 30er waren hart.", None),
+    ("number", "Open until 7.00 p.m.", "Geöffnet bis 19 Uhr.", None),
+    ("number", "At 8.40pm it landed.", "Um 20.40 Uhr landete es.", None),
+    ("number", "From 5 until 6:30 PM.", "Von 17 bis 18.30 Uhr.", None),
+    ("number", "At 18:00 on Monday.", "Um 18 Uhr am Montag.", None),
+    ("number", "Late in the 1800s.", "Im späten 19. Jahrhundert.", None),
+    ("number", "Category 1 riders", "Reiter der Kategorie I", None),
+    ("number", "Some six and a half billion.", "Etwa 6,5 Milliarden.", None),
+    ("number", "Nos 2, 4, 5, 6, 7 and 9.", "Nummern 2, 4 bis 7 und 9.", None),
+    ("number", "Nos 2 to 7.", "Nummern 2 bis 8.", "“7” not in the translation; “8” not in the source"),
+    ("number", "Since 9/11/2001 we wait.", "Seit dem 9. November 2001 warten wir.", None),
+    ("number", "See page 12 and 12.", "Siehe Seite 12.", None),
+    ("number", "A hundred and twenty-five people.", "125 Leute.", None),
+    ("number", "Two thousand tonnes.", "2000 Tonnen.", None),
+    ("number", "It is worth 3 billion.", "Es ist 3 000 000 000 wert.", None),
+    ("number", "There were 95.", "Es waren fünfundneunzig.", None),
+    ("number", "In March 2012 she came.", "Im März 2013 kam sie.", "“2012” not in the translation; “2013” not in the"),
+    ("number", "It has 300 votes.", "Es hat 30 Stimmen.", "“300” not in the translation; “30” not in the source"),
+    ("number", "We need 45 of them.", "Wir brauchen sie.", "“45” not in the translation"),
+    ("number", "We need them.", "Wir brauchen 45 davon.", "“45” not in the source"),
+    # Addresses and placeholders.
+    ("url", "See https://example.org/a.", "Siehe https://example.org/a.", None),
+    ("url", "See https://example.org/a.", "Siehe dort.", "“https://example.org/a” not in the translation"),
+    ("url", "See https://en.example.org/a", "Siehe https://de.example.org/b", "“https://en.example.org/a” not in the"),
+    ("url", "Write to me@example.org!", "Schreib an mich@example.org!", "“me@example.org” not in the translation"),
+    ("number", "See https://example.org/12.", "Siehe dort.", None),
+    ("placeholder", "Hello {name}, %d new of ${x}.", "Hallo {name}, %d neue von ${x}.", None),
+    ("placeholder", "Hello {name}, %1$s new.", "Hallo {Name}, %1$s neue.", "“{name}” not in the translation; “{Name}”"),
+    ("placeholder", "A <b>bold</b> word, 5 < 6.", "Ein <b>fettes Wort, 5 < 6.", "“</b>” not in the translation"),
+    ("placeholder", "50 % of it and 100% sure", "50 % davon und 100% sicher", None),
+    # Brackets.
+    ("bracket", "The rest (of it) is gone.", "Der Rest (davon ist weg.", "“(” is not closed in the translation"),
+    ("bracket", "The rest is gone.", "Der Rest ist weg). ", "“)” is closed, but not opened in the translation"),
+    ("bracket", "The rest is (CGI only).", "a) Der Rest ist weg (nur CGI) :-)", None),
+    # Sentences.
+    ("empty", "A sentence.", "", "no translation"),
+    ("empty", "A sentence.", "...", "no translation"),
+    ("empty", "...", "", None),
+    ("empty", "", "Ein Satz.", "a translation of nothing"),
+    ("untranslated", "This is the end of it.", "This is the end of it.", "left as it is in the source"),
+    ("untranslated", "This is the end of it.", "This is the end of him.", "nearly as in the source"),
+    ("untranslated", "All that I saw.", "It was the best that they had for us.", "in the language of the source"),
+    ("untranslated", "The Times, London", "The Times, London", None),
+    ("untranslated", "printf(x) && free(x)", "printf(x) && free(x)", None),
+    ("untranslated", "SQL parser", "SQL Parser", None),
+    ("loop", "He said no.", "Er sagte nein nein nein.", "“nein” 3 times in a row"),
+    ("loop", "He said no.", "Er sagte es, und wir und wir gingen.", None),
+    ("loop", "It was days ago.", "Es ist einige Tage her, einige Tage her.", "“einige Tage her” 2 times in a row"),
+    ("loop", "No, no, no!", "Nein, nein, nein!", None),
+]
+
+
+@pytest.mark.parametrize(("kind", "source", "target", "what"), ALONE)
+def test_single_sentences(kind, source, target, what):
+    found = told(check((source, target)), kind)
+    assert len(found) == (what is not None), found
+    assert what is None or found[0].startswith(what)
+
+
+@pytest.mark.parametrize("language", ["", "fi"])
+def test_small_numbers_are_let_pass_where_number_words_are_not_known(language):
+    for source, expected in (("It has 7 rooms.", []), ("It has 77 rooms.", ["“77” not in the translation"])):
+        assert told(check((source, "Siinä on huoneita."), languages=("en", language)), "number") == expected
+
+
+def test_numbers_of_other_units_are_less_certain():
+    report = check(("It is 150ft long.", "Es ist 45 Meter lang."), ("It is 150 m long.", "Es ist 45 Meter lang."))
+    assert [finding.certainty for finding in report.findings] == ["possible", "sure"]
+
+
+def test_french_numbers():
+    pairs = [("There were 95.", "Il y en avait quatre-vingt-quinze."), ("Or 71.", "Ou soixante et onze.")]
+    assert told(check(*pairs, languages=("en", "fr"))) == []
+
+
+def test_marks_say_what_is_meant():
+    (finding,) = check(("Give 45 of 12 to {x}.", "Gib 54 von 12 an {x}.")).findings
+    (place,) = finding.places
+    assert [place.source[slice(*mark)] for mark in place.source_marks] == ["45"]
+    assert [place.target[slice(*mark)] for mark in place.target_marks] == ["54"]
+    assert (finding.kind, finding.certainty, place.document, place.sentence) == ("number", "sure", "1", 1)
+
+
+def test_the_same_translation_of_different_sentences():
+    said = "Das ist der ganze lange Satz von gestern."
+    pairs = [("We left the town at once.", said), ("I thank you all for your patience.", said)]
+    assert told(check(*pairs), "duplicate") == ["2 different sentences with the same translation"]
+    same = [("That is the long sentence.", said), ("That is the long, long sentence.", said)]
+    assert told(check(*same), "duplicate") == []
+    assert told(check(*pairs, duplicate_words=9), "duplicate") == []
+
+
+def test_the_same_sentence_with_different_translations():
+    source = "He did not see the dog."
+    pairs = [
+        (source, "Er sah den Hund nicht."),
+        ("Yes.", "Ja."),
+        ("Yes.", "Doch."),
+        (source, "Er hat ihn nicht gesehen."),
+    ]
+    report = check(*pairs)
+    assert told(report) == ["a sentence that stands 2 times in the document has 2 translations"]
+    assert [place.sentence for place in report.findings[0].places] == [1, 4]
+    assert told(check((source, "Er sah den Hund nicht."), (source, "er sah den Hund nicht"))) == []
+
+
+def test_lengths_are_compared_with_those_of_the_file():
+    chance = random.Random(1)
+    sizes = [chance.randint(20, 100) for _ in range(60)]
+    pairs = [("x" * size, "y" * round(1.3 * size + chance.gauss(0, 3))) for size in sizes]
+    assert told(check(*pairs), "length") == []
+    report = check(*pairs, ("x" * 80, "y" * 20), ("x" * 40, "y" * 200), ("No", "Aber nein!"))
+    assert [(f.places[0].sentence, f.what.split(" of ")[0].split(" as ")[0]) for f in report.of_kind("length")] == [
+        (61, "19 %"),
+        (62, "3.9 times"),
+    ]
+    assert told(check(*pairs, ("x" * 80, "y" * 20), length_factor=6), "length") == []
+    assert told(check(*pairs[:10], ("x" * 80, "y" * 20)), "length") == []  # too few to know
+
+
+@pytest.mark.parametrize(
+    ("language", "pairs", "certainty"),
+    [
+        ("de", ["Wissen Sie das?"] * 5 + ["Das gefällt dir."], "likely"),
+        ("de", ["Wissen Sie das?", "Das gefällt dir."], "possible"),
+        ("de", ["Sie wissen das."] * 5 + ["Das gefällt dir."], None),  # they
+        ("de", ["Wissen Sie das?"] * 5 + ["Er sagte: „Das gefällt dir.“"], None),
+        ("de", ["Wissen Sie das?"] * 5 + ["Die Option --dir ist neu."], None),
+        ("fr", ["Vous savez."] * 5 + ["Tu sais."], "possible"),
+        ("fr", ["Vous savez."] * 5 + ["Je tiens à le dire."], None),
+        ("es", ["Como usted sabe."] * 5 + ["Es para ti."], "likely"),
+        ("ru", ["Вы знаете."] * 5 + ["Ты знаешь."], "possible"),
+    ],
+)
+def test_address(language, pairs, certainty):
+    report = check(*[(f"Sentence {n}.", f"{text} {n}.") for n, text in enumerate(pairs)], languages=("en", language))
+    assert [f.certainty for f in report.of_kind("formality")] == ([certainty] if certainty else [])
+
+
+def test_unknown_languages_are_told():
+    report = check(("A.", "B."), languages=("", ""))
+    assert "formality was not checked: the language is not known (--target_language)" in report.notes
+    assert "no words of address are known for fi" in check(("A.", "B."), languages=("en", "fi")).notes[0]
+    text = [
+        (f"The end of that was not for us {n}.", f"Das ist nicht der Anfang von dem, was wir sind {n}.")
+        for n in range(9)
+    ]
+    found = check(*text, languages=("", ""))
+    assert (found.source_language, found.target_language, found.notes) == ("en", "de", [])
+
+
+NAMES = [
+    (
+        "de",
+        ["Herr Friedrich kam.", "Da war Fridrich wieder."],
+        "“Friedrich” translated as “Friedrich” in sentence 1; “Fridrich” in",
+    ),
+    ("de", ["Herr Friedrich kam.", "Da war Friedrichs Frau."], None),
+    ("de", ["Herr Friedrich kam.", "Da war er wieder."], None),
+    ("de", ["Herr Friedrich kam.", "Da war Familie Ost-Friedrich."], None),
+    ("cs", ["Pan Friedrich přišel.", "Viděl jsem Friedricha."], None),
+]
+
+
+@pytest.mark.parametrize(("language", "targets", "what"), NAMES)
+def test_names(language, targets, what):
+    sources = ["Then Mr Friedrich came.", "There was Mr Friedrich again."]
+    found = told(check(*zip(sources, targets, strict=True), languages=("en", language)), "name")
+    assert len(found) == (what is not None), found
+    assert what is None or found[0].startswith(what)
+
+
+THINGS = {"dog": "Hund", "house": "Haus", "lamp": "Lampe", "river": "Fluss", "garden": "Garten", "street": "Gasse"}
+SEEN = {"sees": "erblickt", "paints": "malt", "finds": "entdeckt", "leaves": "verlässt", "wants": "begehrt"}
+
+
+def corpus(documents=12, sentences=10, seed=1, odd=0.0):
+    """Documents about things, of which each has its own word but, in a share of the sentences, the river."""
+    chance = random.Random(seed)
+    made = []
+    for number in range(documents):
+        pairs = []
+        for _ in range(sentences):
+            things, verb = chance.sample(sorted(THINGS), 2), chance.choice(sorted(SEEN))
+            words = ["Strom" if thing == "river" and chance.random() < odd else THINGS[thing] for thing in things]
+            pairs.append((f"The {things[0]} {verb} the {things[1]}.", f"Die {words[0]} {SEEN[verb]} die {words[1]}."))
+        made.append(document(*pairs, id=str(number)))
+    return made
+
+
+def test_terms():
+    config = CheckConfig("en", "de", term_documents=1)
+    assert check_documents(corpus(), config).of_kind("term") == []
+    found = check_documents(corpus(odd=0.3), config).of_kind("term")
+    assert len(found) >= 6
+    for finding in found:
+        assert finding.what.startswith("“river” translated as “") and "“Strom” in" in finding.what
+        first, second = finding.places[:2]  # one of each
+        marked = {place.target[slice(*place.target_marks[0])] for place in (first, second)}
+        assert marked == {"Fluss", "Strom"}
+        assert all(place.source[slice(*place.source_marks[0])] == "river" for place in finding.places)
+    # What every document is about is no term, nor what has no usual translation.
+    for settings in ({"term_documents": 0.2}, {"term_share": 0.95}, {"term_occurrences": 100}, {"term_evidence": 1000}):
+        changed = CheckConfig("en", "de", **{"term_documents": 1, **settings})
+        assert check_documents(corpus(odd=0.3), changed).of_kind("term") == []
+
+
+def respelled(count):
+    """One name, in each sentence in another way."""
+    return [("We saw Aleksandrovitsch.", f"Da war Aleksandr{at:04}tsch.") for at in range(count)]
+
+
+def long_sentences(count):
+    """Many names in one sentence, copied in one and misspelled in the other."""
+    chance = random.Random(1)
+    names = ["".join(chance.choices("abcdefghiklmnoprst", k=7)).capitalize() for _ in range(count)]
+    others = [f"{name[:2]}x{name[3:]}" for name in names]
+    return [("the " + " and ".join(names), "die " + " und ".join(own)) for own in (names, others)]
+
+
+def many_terms(count):
+    """Words in three sentences each, of which one has another translation."""
+    return [
+        (f"The {at}thing.", f"Die {at}{other}.")
+        for at in range(100, 100 + count)
+        for other in ("sache", "sache", "ding")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "kind", "module", "names"),
+    [
+        (respelled, "name", "names", ["_holds", "similar"]),
+        (long_sentences, "name", "names", ["_holds", "similar"]),
+        (many_terms, "term", "terms", ["tokens", "stem", "alike"]),
+    ],
+)
+def test_a_long_text_takes_no_more_time_for_each_word(pairs, kind, module, names, monkeypatch):
+    """By calls of what is called most, as times differ. (With each word beside every other one: 50 and more.)"""
+    calls, within = [0], import_module(f"docmt.checking.{module}")
+
+    def counting(original):
+        def counted(*arguments):
+            calls[0] += 1
+            return original(*arguments)
+
+        return counted
+
+    for name in names:
+        monkeypatch.setattr(within, name, counting(getattr(within, name)))
+    text = pairs(400)
+    found = told(check(*text, term_documents=1, term_evidence=1), kind)
+    assert pairs is respelled or len(found) > 100
+    said = sum(len(sentence.split()) for pair in text for sentence in pair)
+    assert 0 < calls[0] < 10 * said, calls[0] / said
+
+
+def test_portions_only_part_what_is_known_of_words():
+    documents = corpus(odd=0.3)
+    whole, parts = (
+        check_documents(documents, CheckConfig("en", "de", term_documents=1, portion=portion))
+        for portion in (1000, 100)
+    )
+    assert parts.sentences == whole.sentences == 120
+    assert parts.of_kind("repetition") == whole.of_kind("repetition")
+
+
+def test_scripts_without_spaces_have_no_terms():
+    report = check_documents([document(("The river is long.", "河很长。"), ("A river.", "一条河。"))])
+    assert "names and terms were not checked: a side is of a script without spaces between words" in report.notes
+
+
+def test_less_certain_findings_are_counted():
+    pairs = [("Do you know?", "Wissen Sie das?"), ("You like it.", "Das gefällt dir.")]
+    report = check(*pairs, certainty="likely")
+    assert report.findings == [] and report.hidden == {"formality": 1}
+    assert check(*pairs).hidden == {}
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_lines_with_an_empty_translation(tmp_path):
+    source = write(tmp_path / "a.en", "One is here.\nTwo is here.\n\nThree is here.\n")
+    report = check_files(source, write(tmp_path / "a.de", "Eins ist hier.\n\n\nDrei ist hier.\n"))
+    assert (report.documents, report.sentences) == (2, 3)
+    (finding,) = report.findings
+    assert (finding.kind, finding.places[0].line, finding.places[0].sentence) == ("empty", 2, 2)
+
+
+def test_lines_with_marks_keep_their_numbers(tmp_path):
+    source = write(tmp_path / "a.en", "<d>\nOne is here.\n<d>\nThree is here.\n")
+    report = check_files(source, write(tmp_path / "a.de", "<d>\nEins ist hier.\n<d>\n...\n"))
+    assert [(f.kind, f.places[0].line, f.places[0].document) for f in report.findings] == [("empty", 4, "2")]
+
+
+def test_jsonl(tmp_path):
+    rows = [
+        {"document": "a", "sentence": 1, "source": "We need 45 of them.", "target": "Wir brauchen sie."},
+        {"document": "a", "sentence": 2, "source": "It is here.", "error": "out of memory"},
+        {"id": "b", "source": ["One.", "Two."], "target": ["Eins."]},
+    ]
+    path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    report = check_files(path)
+    assert [(f.kind, f.places[0].document) for f in report.findings] == [
+        ("sentence_count", "b"),
+        ("empty", "a"),
+        ("number", "a"),
+    ]
+    assert told(report, "sentence_count")[0].startswith("2 sentences have a translation of 1")
+    assert (report.documents, report.sentences) == (2, 2)
+
+
+def test_running_text(tmp_path):
+    source = write(tmp_path / "a.txt", "# A title\n\nWe need 45. It is old.\n\nIt is here. It is new.\n")
+    target = write(tmp_path / "b.txt", "# Ein Titel\n\nWir brauchen 54. Es ist alt.\n\nEs ist hier, und es ist neu.\n")
+    report = check_files(source, target, layout="text")
+    assert report.sentences == 4  # title, two pairs, and a paragraph whose sentences do not fit
+    assert [(f.kind, f.places[0].sentence) for f in report.findings] == [("number", 2)]
+    markdown = [path.rename(path.with_suffix(".md")) for path in (source, target)]
+    assert told(check_files(*markdown)) == told(report)
+
+
+@pytest.mark.parametrize(
+    ("texts", "layout", "message"),
+    [
+        (("A.\n\nB.\n", "A.\n"), "auto", "has 2 documents and .*b.txt 1: give the same documents"),
+        (("A.\n\nB.\n", "A.\n"), "text", "has 2 lines of text and .*b.txt 1, so it cannot be told"),
+        (("\n", "\n"), "lines", "has no sentences, so nothing can be checked"),
+        (("...\n", "...\n"), "text", "has no sentences, so nothing can be checked"),
+        (("A.\n", None), "auto", "has one side alone: name the file with its translation too"),
+    ],
+)
+def test_files_that_do_not_fit(texts, layout, message, tmp_path):
+    files = [
+        write(tmp_path / name, text) if text else None for name, text in zip(("a.txt", "b.txt"), texts, strict=True)
+    ]
+    with pytest.raises(DocmtError, match=message):
+        check_files(*files, layout=layout)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"length_factor": 0.5}, "check.length_factor is 0.5: choose a number from 1 to 1,000"),
+        ({"certainty": "maybe"}, "check.certainty is 'maybe': choose one of sure, likely, possible"),
+        ({"portion": 1}, "check.portion is 1: choose a number from 100"),
+        ({"similarity": float("nan")}, "check.similarity is nan"),
+    ],
+)
+def test_limits_of_settings(settings, message):
+    with pytest.raises(DocmtError, match=message):
+        CheckConfig(**settings)
+
+
+def test_the_page_is_whole_and_holds_no_markup_of_strangers():
+    hostile = "We need 45 <script>alert(1)</script> of & \u202e them."
+    text = page(check((hostile, "Wir brauchen <img src=x onerror=y> sie.")), "a <b>", 1000)
+    assert "<script" not in text and "<img" not in text and "\u202e" not in text
+    assert "a &lt;b&gt;" in text and "<mark>45</mark>" in text and "\\u202e" in text
+    for resource in ("http", "src=", "url(", "@import", "<link"):
+        assert resource not in text.replace("src=x onerror", "")
+    opened = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, _: opened.append(tag) if tag != "meta" else None
+    parser.handle_endtag = lambda tag: opened.pop() == tag or pytest.fail(f"</{tag}> closes nothing")
+    parser.feed(text)
+    assert opened == []
+    assert text.count("<table") == text.count("</table>") and text.count("<details") == text.count("</details>") == 2
+    assert "Nothing was found." in page(check(("A.", "B.")), "t", 10)
+
+
+def test_the_page_says_how_many_it_leaves_out():
+    report = check(*[(f"We need {n} of them.", "Wir brauchen sie.") for n in range(45, 50)])
+    assert "3 more are in the JSON" in page(report, "t", 2)
+    assert page(report, "t", 2).count("<h3>") == 2
+
+
+def test_json_has_everything():
+    report = check(("We need 45 of them.", "Wir brauchen sie."))
+    found = json.loads(json.dumps(report.to_json()))
+    assert list(found["counts"]) == list(KINDS) and found["counts"]["number"] == 1
+    assert found["findings"][0]["places"][0]["source_marks"] == [[8, 10]]
+    assert (found["documents"], found["sentences"], found["source_language"]) == (1, 1, "en")

@@ -1,0 +1,404 @@
+"""Whole directories of transformers through `docmt convert huggingface`: text in, the same text out."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from commands import call, fails
+from safetensors.torch import load_file, save_file
+
+pytest.importorskip("transformers")
+
+import hub
+from pretrained import MARIAN, SIZES, T5_SIZES
+
+from docmt import Document, SearchConfig, Translator, load_model
+from docmt.checkpoint.model_directory import load_languages, load_model_tokenizer
+from docmt.model import pack
+
+NEW = 12  # tokens that are said at most
+SENTENCES = ["The house is big.", "She sees the old dog near the river, and it is cheap.", "Yes.", "It was closed."]
+LANGUAGES = {
+    "marian": ("en", "fra"),
+    "m2m100": ("en", "de"),
+    "mbart_json": ("en_XX", "de_DE"),
+    "mbart50_json": ("en_XX", "de_DE"),
+    "nllb_json": ("eng_Latn", "deu_Latn"),
+    "bart_json": ("", ""),
+    "t5_json": ("", ""),
+    "madlad": ("", "de"),
+}
+KINDS = {"marian": "Marian", "m2m_100": "M2M100", "mbart": "MBart", "bart": "Bart", "t5": "T5"}
+PREFIX = "the house: "
+
+
+def make(name, folder):
+    """A directory of that layout with a random model in it, and transformers' model."""
+    import transformers
+
+    own = getattr(hub, name)(folder)
+    kind = own.config["model_type"]
+    own_ids = {"pad_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False} if name == "madlad" else {}
+    options = dict(T5_SIZES | own_ids if kind == "t5" else SIZES | {"max_position_embeddings": 80}) | {
+        "vocab_size": own.rows
+    }
+    if kind == "marian":
+        options |= MARIAN | {
+            "pad_token_id": own.rows - 1,
+            "decoder_start_token_id": own.rows - 1,
+            "scale_embedding": True,
+        }
+    torch.manual_seed(5)
+    config = getattr(transformers, f"{KINDS[kind]}Config")(**{**options, "forced_eos_token_id": None})
+    ending = "MTModel" if kind == "marian" else "ForConditionalGeneration"
+    model = getattr(transformers, f"{KINDS[kind]}{ending}")(config).eval()
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.requires_grad and weights.dim() > 1:
+                weights.normal_(std=0.5)
+    model.save_pretrained(own.path)
+    return own, model
+
+
+def marked(own, name, sentence):
+    """Ids of a source sentence with its marks, and those of the begin of its translation, written down by hand."""
+    words, ids = own.encode(sentence, "source"), own.theirs.convert_tokens_to_ids
+    source, target = LANGUAGES[name]
+    if name == "marian":
+        return [ids(">>fra<<"), *words, 0], [own.rows - 1]
+    if name == "m2m100":
+        return [ids(f"__{source}__"), *words, 2], [2, ids(f"__{target}__")]
+    if name == "mbart_json":
+        return [*words, 2, ids(source)], [ids(target)]
+    if name in ("mbart50_json", "nllb_json"):
+        return [ids(source), *words, 2], [2, ids(target)]
+    if name == "bart_json":
+        return [0, *words, 2], [2, 0]
+    if name == "madlad":
+        return [ids(f"<2{target}>"), *words, 2], [0]
+    return [*own.encode(PREFIX, "source"), *words, 1], [0]
+
+
+def translations(own, model, name):
+    """What transformers makes of the sentences, greedily and one by one."""
+    found = []
+    for sentence in SENTENCES:
+        source, begin = marked(own, name, sentence)
+        eos = {"marian": 0, "t5_json": 1}.get(name, 2)
+        said = list(begin)
+        with torch.no_grad():
+            while len(said) < len(begin) + NEW and (len(said) == len(begin) or said[-1] != eos):
+                logits = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([said])).logits[0, -1]
+                if name == "marian":
+                    logits[own.rows - 1] = -torch.inf  # padding has a row, but is never said
+                said.append(int(logits.argmax()))
+        text = own.decode([token for token in said[len(begin) :] if token != eos])
+        found.append(text.strip())  # a translation begins and ends with no blank
+    return found
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Directory, model and layout, by the name of the layout; made once."""
+    folder, kept = tmp_path_factory.mktemp("hub"), {}
+
+    def get(name):
+        if name not in kept:
+            kept[name] = make(name, folder)
+        return kept[name]
+
+    return get
+
+
+def convert(own, name, output, *options):
+    """The model directory that the command makes."""
+    source, target = LANGUAGES[name]
+    languages = ["--source_language", source] if source else []
+    languages += ["--target_language", target] if target else []
+    prefix = ["--prefix", PREFIX] if name == "t5_json" else []
+    outcome = call("convert", "huggingface", own.path, "-o", output, *languages, *prefix, *options)
+    assert outcome.status == 0, outcome.err
+    return output
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_text_is_translated_as_by_transformers(name, made, tmp_path):
+    own, model = made(name)
+    search = SearchConfig(beam=1, compatibility="huggingface", min_length=0, max_length_ratio=0, max_length_extra=NEW)
+    translator = Translator(convert(own, name, tmp_path / "model"), search=search, precision="float32")
+    found = translator.translate(SENTENCES)
+    expected = translations(own, model, name)
+    assert found == expected and any(expected)
+
+
+def test_a_smaller_vocabulary_gives_the_same_translations_of_its_text(made, tmp_path):
+    own, _ = made("nllb_json")
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(SENTENCES) + "\n")
+    whole = convert(own, "nllb_json", tmp_path / "whole")
+    small = convert(own, "nllb_json", tmp_path / "small", "--keep_vocabulary", text, text)
+    sizes = [load_model(model).config.vocabulary_size for model in (whole, small)]
+    assert sizes[1] < sizes[0] / 2
+    tokenizers = [load_model_tokenizer(model) for model in (whole, small)]
+    counts = [[len(ids) for ids in own.encode_batch(SENTENCES, "source")] for own in tokenizers]
+    assert counts[0] == counts[1]
+    # What may be said is less, so translations may be others where a token that was dropped was best: scores of the
+    # text itself are those of the same weights, but for what the dropped tokens took.
+    source, target = (Document.from_sentences(SENTENCES) for _ in range(2))
+    scores = [Translator(model).score(source, target).score for model in (whole, small)]
+    assert scores[1] >= scores[0]
+    states = []
+    for model, tokenizer in zip((whole, small), tokenizers, strict=True):
+        loaded = load_model(model)
+        frame = loaded.parts.frame
+        words = tokenizer.encode(SENTENCES[1], "source")
+        states.append(loaded.encode(pack([[[*frame.source_opens, *words, *frame.source_closes]]])))
+    assert torch.equal(*states)
+
+
+@pytest.mark.parametrize("name", ["marian", "mbart50_json", "t5_json"])
+def test_a_document_model_is_trained_from_a_converted_one(name, made, tmp_path):
+    """With the commands of the guide: it begins as good as the sentence model, and learns."""
+    model = convert(made(name)[0], name, tmp_path / "model")
+    for side, sentences in (("en", hub.SOURCE), ("de", hub.TARGET)):
+        lines = [line for number in range(0, 60, 4) for line in (*sentences[number : number + 4], "")]
+        (tmp_path / f"train.{side}").write_text("\n".join(lines) + "\n")
+    store, run = tmp_path / "store", tmp_path / "run"
+    files = [tmp_path / "train.en", tmp_path / "train.de"]
+    made_store = call("prepare", "--store", store, "--tokenizer", model, "--train", *files, "--dev", *files)
+    assert made_store.status == 0, made_store.err
+    options = ["--model.system", "group", "--dropout", 0, "--max_steps", 6, "--validation.every", 3]
+    options += ["--learning_rate", 0.003, "--warmup", 1, "--batch_tokens", 512, "--freeze", "embeddings"]
+    assert f"--system group --initialize_from {model}" in made_store.err
+    trained = call("train", "--store", store, "--run", run, "--initialize_from", model, *options)
+    assert trained.status == 0, trained.err
+    assert load_languages(run) == load_languages(model) == LANGUAGES[name]
+    start, own = load_model(model), load_model(run)
+    assert (own.config.family, own.config.system) == (start.config.family, "group")
+    for entry in ("width", "heads", "encoder_layers", "source_mark", "target_mark", "output", "activation"):
+        assert getattr(own.config, entry) == getattr(start.config, entry)
+    assert own.config.group.join == "exact"
+    tables = own.parts.tables()
+    assert all(
+        torch.equal(own.state_dict()[f"{table}.weight"], start.state_dict()[f"{table}.weight"]) for table in tables
+    )
+    begun = tmp_path / "begun"
+    start_only = ["--model.system", "group", "--max_steps", 1, "--learning_rate", 1e-12, "--initialize_from", model]
+    assert call("train", "--store", store, "--run", begun, *start_only).status == 0
+    sides = [Document.from_sentences(sentences[:8], id="d") for sentences in (hub.SOURCE, hub.TARGET)]
+    scores = [Translator(each).score(*sides).score for each in (model, begun, run)]
+    assert scores[1] == pytest.approx(scores[0], abs=1e-5)
+    assert scores[2] > scores[0] + 0.02
+    translated = call("translate", run, files[0], "-o", tmp_path / "out.txt", "--beam", 2, "--max_length_extra", 3)
+    assert translated.status == 0, translated.err
+    assert len((tmp_path / "out.txt").read_text().split("\n")) == len(files[0].read_text().split("\n"))
+
+
+@torch.no_grad()
+def test_the_published_layout_marks_sentences_as_docmt_does(made, tmp_path):
+    own, theirs = made("mbart_json")
+    output = convert(own, "mbart_json", tmp_path / "model", "--layout", "published")
+    model, tokenizer = load_model(output), load_model_tokenizer(output)
+    ids = own.theirs.convert_tokens_to_ids
+    assert model.config.family == "docmt" and model.config.vocabulary_size == own.rows
+    assert tokenizer.rows("target")[-2:] == [ids("de_DE"), ids("<mask>")]
+    rows = tokenizer.rows("target")
+    words = [[rows.index(row) for row in own.encode(sentence, "source")] for sentence in SENTENCES[:2]]
+    assert tokenizer.encode_batch(SENTENCES[:2], "source") == words
+    assert tokenizer.decode(words[0]) == own.decode(own.encode(SENTENCES[0], "source"))
+    one, other = ([[0, *own, 2]] for own in words)
+    found = model.logits([(one, other)])[0]
+    given = [torch.tensor([[rows[id] for id in side[0]]]) for side in (one, other)]
+    wanted = theirs(input_ids=given[0], decoder_input_ids=given[1]).logits[0]
+    assert torch.allclose(found, wanted[:, rows], atol=1e-4)
+    path = made("nllb_json")[0].path
+    languages = ["--source_language", "eng_Latn", "--target_language", "deu_Latn", "--layout", "published"]
+    fails("convert", "huggingface", path, "-o", tmp_path / "other", *languages, message="layout published is for mBART")
+
+
+def damaged(own, folder, change):
+    """A copy of the directory, changed."""
+    copy = folder / "copy"
+    shutil.copytree(own.path, copy)
+    change(copy)
+    return copy
+
+
+def entries(**values):
+    """Changes entries of config.json."""
+
+    def change(path):
+        known = json.loads((path / "config.json").read_text())
+        (path / "config.json").write_text(json.dumps({**known, **values}))
+
+    return change
+
+
+def weights(change):
+    """Changes weights by name."""
+
+    def changed(path):
+        tensors = load_file(path / "model.safetensors")
+        change(tensors)
+        save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+
+    return changed
+
+
+FAULTS = {
+    "no such directory": (lambda path: path.rename(path.parent / "gone"), "there is no directory"),
+    "no config": (lambda path: (path / "config.json").unlink(), r"has no config\.json"),
+    "no config but text": (lambda path: (path / "config.json").write_text("{"), r"config\.json is not JSON|damaged"),
+    "pickled": (
+        lambda path: (path / "model.safetensors").rename(path / "pytorch_model.bin"),
+        r"weights in pytorch_model\.bin, which is not opened, as it may hold code",
+    ),
+    "no weights": (lambda path: (path / "model.safetensors").unlink(), r"has neither model\.safetensors nor"),
+    "cut weights": (
+        lambda path: (path / "model.safetensors").write_bytes((path / "model.safetensors").read_bytes()[:5000]),
+        r"model\.safetensors is damaged",
+    ),
+    "a shard is missing": (
+        lambda path: (
+            (path / "model.safetensors").rename(path / "x")
+            and (path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-1.safetensors"}}')
+        ),
+        r"model-1\.safetensors is missing",
+    ),
+    "no tokenizer": (
+        lambda path: [(path / name).unlink() for name in ("source.spm", "target.spm", "vocab.json")],
+        r"tokenizer\.json",
+    ),
+    "decoder only": (
+        entries(model_type="llama", is_encoder_decoder=False),
+        "model_type 'llama', a model without an encoder and a decoder: docmt translates with encoder-decoder models",
+    ),
+    "unknown type": (entries(model_type="pegasus", is_encoder_decoder=True), "model_type 'pegasus': .* bart, m2m_100"),
+    "no type": (entries(model_type=None), "model_type None"),
+    "a size that is text": (entries(d_model="wide"), "d_model = 'wide': give a whole number"),
+    "a size that is a list": (entries(encoder_layers=[2]), r"encoder_layers = \[2\]: give a whole number"),
+    "a switch that is text": (entries(scale_embedding="no"), "scale_embedding = 'no': give true or false"),
+    "rate that is text": (entries(dropout="much"), "dropout = 'much': give a number"),
+    "unknown activation": (
+        entries(activation_function="swiglu"),
+        "activation_function = 'swiglu', where .* relu, gelu",
+    ),
+    "sides that differ": (
+        entries(decoder_ffn_dim=99),
+        "encoder_ffn_dim = 24 and decoder_ffn_dim = 99: docmt's model has one setting for both",
+    ),
+    "norms before": (entries(normalize_before=True), "normalize_before = True, where docmt's model has False"),
+    "other sizes": (entries(d_model=32), "asks? for"),
+    "heads that do not fit": (entries(encoder_attention_heads=5, decoder_attention_heads=5), "heads 5"),
+    "more layers": (entries(encoder_layers=4), "3 layers of the encoder where its arguments ask for 4"),
+    "another vocabulary": (entries(vocab_size=7, decoder_vocab_size=7), "vocab_size = 7"),
+    "tied weights that differ": (
+        weights(lambda tensors: tensors.update({"lm_head.weight": tensors["model.shared.weight"] + 1})),
+        r"lm_head\.weight other than model\.shared\.weight, of which it should be a copy",
+    ),
+    "weights that are missing": (
+        weights(lambda tensors: tensors.pop("model.decoder.layers.1.fc1.weight")),
+        r"lacks weights for decoder\.1\.feed_forward\.inner\.weight",
+    ),
+    "weights without a place": (
+        weights(lambda tensors: tensors.update(extra=torch.zeros(2))),
+        "weights extra, for which docmt's model has no place",
+    ),
+    "a bare model": (
+        lambda path: save_file(
+            {
+                name.removeprefix("model."): tensor
+                for name, tensor in load_file(path / "model.safetensors").items()
+                if name.startswith("model.")
+            },
+            path / "model.safetensors",
+        ),
+        "no weights for model.shared: save a whole MarianMTModel",
+    ),
+    "a pointer of git-lfs": (
+        lambda path: (path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\nsize 9\n"),
+        "only says where git-lfs has the weights: run `git lfs pull`",
+    ),
+    "a folder of a cache": (lambda path: (path / "snapshots").mkdir(), "give the directory in its folder snapshots"),
+    "weights that are no numbers": (
+        weights(lambda tensors: tensors["model.decoder.layers.1.fc1.weight"].fill_(torch.nan)),
+        "weights that are no numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_cannot_be_converted_is_refused_in_one_sentence(fault, made, tmp_path):
+    change, message = FAULTS[fault]
+    copy = damaged(made("marian")[0], tmp_path, change)
+    output = tmp_path / "model"
+    fails("convert", "huggingface", copy, "-o", output, "--target_language", "fra", message=message)
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "languages", "message"),
+    [
+        ("nllb_json", ["eng_Latn", "deu_Ltan"], "target_language is 'deu_Ltan', .* did you mean deu_Latn"),
+        (
+            "mbart_json",
+            ["english", "de_DE"],
+            "source_language is 'english', which this model does not know: did you mean",
+        ),
+        ("m2m100", ["en", ""], r"between many languages: add --target_language, one of .* \(\d+ in all\)"),
+        ("marian", ["en", "de"], "target_language is 'de', .* did you mean fra"),
+    ],
+)
+def test_languages_that_a_model_does_not_know_are_refused(name, languages, message, made, tmp_path):
+    options = [
+        item for pair in zip(("--source_language", "--target_language"), languages, strict=True) for item in pair
+    ]
+    fails("convert", "huggingface", made(name)[0].path, "-o", tmp_path / "model", *options, message=message)
+
+
+def test_options_of_other_families_are_refused(made, tmp_path):
+    path, empty = made("bart_json")[0].path, tmp_path / "empty.txt"
+    empty.write_text("\n")
+    for options, message in (
+        (["--prefix", "translate:"], "prefix is for T5 models"),
+        (["--arguments", path / "config.json"], "arguments is not for huggingface"),
+        (["--dictionary", path / "vocab.json"], "dictionary is for fairseq-gtransformer"),
+        (["--keep_vocabulary", path / "none.txt", path / "none.txt"], r"none\.txt"),
+        (["--keep_vocabulary", empty, empty], r"empty\.txt has no text"),
+    ):
+        fails("convert", "huggingface", path, "-o", tmp_path / "model", *options, message=message)
+
+
+def test_positions_beside_the_weights_are_left_out(made, tmp_path):
+    """Some directories have them as whole numbers, in an index of shards as well."""
+    copy = damaged(made("marian")[0], tmp_path, weights(lambda own: own.update(position_ids=torch.arange(3)[None])))
+    names = load_file(copy / "model.safetensors")
+    (copy / "model.safetensors").rename(copy / "model-1.safetensors")
+    index = {"weight_map": dict.fromkeys(names, "model-1.safetensors")}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    made_model = call("convert", "huggingface", copy, "-o", tmp_path / "model", "--target_language", "fra")
+    assert made_model.status == 0, made_model.err
+
+
+def test_a_directory_that_was_not_converted_is_told(made, tmp_path):
+    path = made("nllb_json")[0].path
+    message = "is a directory of transformers: make a model of it first .docmt convert huggingface"
+    text = tmp_path / "text.txt"
+    text.write_text("It is cheap.\n")
+    fails("translate", path, text, message=message)
+    fails("prepare", "--store", tmp_path / "s", "--tokenizer", path, "--train", text, text, message=message)
+    fails("export", "huggingface", path, "-o", tmp_path / "out", message=message)
+
+
+def test_a_converted_model_is_used_without_transformers(made, tmp_path):
+    """In a process in which it cannot be imported."""
+    model = convert(made("t5_json")[0], "t5_json", tmp_path / "model")
+    code = (
+        "import sys; sys.modules['transformers'] = None; sys.modules['sentencepiece_model_pb2'] = None\n"
+        f"from docmt import Translator; print(len(Translator({str(model)!r}, beam=1).translate(['It is cheap.'])))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "1", done.stderr

@@ -1,0 +1,29 @@
+"""Names of strangers in Markdown: shown as they are."""
+
+import pytest
+
+from docmt.core.markdown import code_cell, escaped, table
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("a|b_c*", r"a\|b\_c\*"),
+        ("`x` \\ ~~y~~", r"\`x\` \\ \~\~y\~\~"),
+        ("<b>bold</b> <!-- x", r"\<b>bold\</b> \<!-- x"),
+        ("p < 0.05, p <0.0001", "p < 0.05, p <0.0001"),
+        ("[a](http://b) [1.0, 2.0]", r"[a\](http://b) [1.0, 2.0]"),
+        ("&lt; &#60; R&D", r"\&lt; \&#60; R&D"),
+        ("two\nlines\x1b\u202e", r"two\\nlines\\x1b\\u202e"),
+        ("  indented ", "&nbsp;&nbsp;indented"),
+        ("", ""),
+    ],
+)
+def test_what_would_be_a_mark_is_text(text, written):
+    assert escaped(text) == written
+
+
+def test_a_table():
+    assert code_cell("nrefs:1|a") == r"`nrefs:1\|a`"
+    assert table([["", "b", "c"], ["x", "1", "2"]]) == ["|  | b | c |", "| --- | --: | --: |", "| x | 1 | 2 |"]
+    assert table([["", "b", "c"]], left=3) == ["|  | b | c |", "| --- | --- | --- |"]
