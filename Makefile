@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test test-all lint bench clean
 
 setup: .venv/.installed
 
@@ -16,8 +16,14 @@ demo: setup
 	$(BIN)/docmt demo
 
 # One thread for each of the processes that share the tests: more would fight for the same cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+	$(PYTEST) -m 'not full'
+
+# What takes longer: full products of systems and properties, fuzz, parity with every fixture, every page.
+test-all: test
+	$(PYTEST) -m full
 
 lint: setup
 	$(BIN)/ruff check .

@@ -8,7 +8,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "docmt"
 FILES = sorted(SOURCE.rglob("*.py"))
-LONGEST_FILE = 450
+LONGEST_FILE = 600
 
 # A module imports from rooms of a lower rank or from its own room. Rooms of equal rank do not know each other.
 RANKS = {

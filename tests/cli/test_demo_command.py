@@ -20,7 +20,7 @@ def three_tests(monkeypatch):
     monkeypatch.setattr("docmt.cli.commands.demo.write_corpus", write)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_demonstration_in_small(tmp_path, monkeypatch, three_tests):
     output = tmp_path / "demo"
 

@@ -434,7 +434,7 @@ def test_torchrun_is_refused(plan_of, tmp_path, monkeypatch):
         reproduce(plan_of(tmp_path), GREEDY)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_several_devices_train_in_processes_of_their_own(plan_of, tmp_path, capfd):
     text = "title: Two\nvariants: {two: {recipe: group-cpu.yaml, settings: {devices: 2}}}"
     plan = plan_of(tmp_path, text)

@@ -305,7 +305,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint(change, monkeypatch):
     assert_equal_runs(config.run, config.run.with_name("whole"))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_processes_make_the_updates_of_one(change, tmp_path):
     settings = {"model__dropout": 0.0, "objective__word_dropout": 0.0, "validation__entropy": True, "log_every": 1}
     alone = change(run=tmp_path / "alone", batches__accumulate=2, **settings)
