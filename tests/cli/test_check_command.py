@@ -114,7 +114,7 @@ def test_files_that_are_not_there(files, tmp_path):
 
 
 def test_a_table_is_drawn_on_a_terminal(files, monkeypatch):
-    from docmt.cli import check
+    from docmt.cli.commands import check
 
     monkeypatch.setattr(check, "_is_terminal", lambda: True)
     assert "found  kind" in call("check", *files).out

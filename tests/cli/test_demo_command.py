@@ -5,7 +5,7 @@ import json
 import pytest
 from commands import assert_one_sentence, call, fails
 
-from docmt.cli import demo
+from docmt.cli.commands import demo
 from docmt.synthetic import write_corpus
 from docmt.training.loop import Training
 

@@ -11,7 +11,8 @@ import pytest
 from commands import QUICK, call, fails
 
 import docmt
-from docmt.cli import evaluate, suites
+from docmt.cli import suites
+from docmt.cli.commands import evaluate
 from docmt.cli.parsing import options_of, parse
 from docmt.decoding import Translator
 
