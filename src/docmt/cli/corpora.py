@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from docmt.core.errors import DocmtError
+from docmt.core.failures import map_or_error
 from docmt.core.files import check_writable
 from docmt.core.plain_text import STANDARD, decoded_lines
 from docmt.core.streams import warn
-from docmt.decoding.alone import each_or_error
 from docmt.documents import Document, ParallelDocument, Skipped, read_parallel
 from docmt.documents.corpus import DOCUMENT_MARK
 from docmt.documents.formats import is_jsonl
@@ -27,7 +27,7 @@ def each_alone(
     failures: list[str],
 ) -> list[Result | None]:
     """What `work` makes of all items; of one that cannot be done there is None, and a sentence in `failures`."""
-    found = each_or_error(items, work)
+    found = map_or_error(items, work)
     failures += [f"{name}: {done}" for name, done in zip(names, found, strict=True) if isinstance(done, DocmtError)]
     return [None if isinstance(done, DocmtError) else done for done in found]
 

@@ -14,11 +14,11 @@ from docmt.cli.parsing import Parser, add_settings, changed, translator_of
 from docmt.cli.results import Report
 from docmt.cli.translating import ask_models, check_models
 from docmt.core.errors import DocmtError, printable
+from docmt.core.failures import map_or_error
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import within
 from docmt.core.streams import warn
 from docmt.decoding import SearchConfig
-from docmt.decoding.alone import each_or_error
 from docmt.evaluation import (
     ContrastiveResult,
     MetricConfig,
@@ -201,8 +201,8 @@ def _ask(options: Any, model: str, suites: Sequence[Suite], whose: str) -> Answe
 
 def _evaluate(translator: Translator, suite: Suite, options: Any, on_item: OnItem) -> ContrastiveResult:
     if suite.generative:
-        return evaluate_translations(translator, suite.items, on_item, each_or_error)
-    return evaluate_items(translator, suite.items, options.candidates, on_item, each_or_error)
+        return evaluate_translations(translator, suite.items, on_item, map_or_error)
+    return evaluate_items(translator, suite.items, options.candidates, on_item, map_or_error)
 
 
 def collect_item(

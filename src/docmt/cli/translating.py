@@ -118,7 +118,7 @@ def ask_models(models: Sequence[str], work: Callable[[str], Made]) -> Asked[Made
 
 
 def attempted(name: str, work: Callable[[], Made], failures: list[str]) -> Made | None:
-    """What `work` makes; where it fails (see `each_or_error`) None, and a sentence in `failures`."""
+    """What `work` makes; where it fails (see `map_or_error`) None, and a sentence in `failures`."""
     return each_alone([work], [name], lambda items: [each() for each in items], failures)[0]
 
 

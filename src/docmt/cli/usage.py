@@ -14,11 +14,11 @@ from docmt.cli.results import Report
 from docmt.cli.suites import SCORING, check_no_suite, check_suite_models, collect_item, once, short
 from docmt.cli.translating import attempted, check_models
 from docmt.core.errors import DocmtError, printable
+from docmt.core.failures import map_or_error
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import within
 from docmt.core.streams import warn
 from docmt.decoding import SearchConfig
-from docmt.decoding.alone import each_or_error
 from docmt.documents import ParallelDocument
 from docmt.evaluation import (
     ContextGain,
@@ -193,7 +193,7 @@ def _on_suites(options: Any, suites: Sequence[Suite], model: str, translator: Tr
     for name, given, suite in zip(short(options.suite), options.suite, suites, strict=True):
         whole = _of_model(options, model, given)
         tell = partial(_collect_item, report, whole, suite.items)
-        asked = (translator, suite.items, options.candidates, options.significance, tell, each_or_error)
+        asked = (translator, suite.items, options.candidates, options.significance, tell, map_or_error)
         with within(whole if len(suites) > 1 or len(options.systems) > 1 else ""):
             found = attempted(whole, partial(suite_context, *asked), report.failures)
         if found is None:

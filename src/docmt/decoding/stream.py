@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from docmt.core.errors import DocmtError
+from docmt.core.failures import map_or_error
 from docmt.data import Words
 from docmt.data.config import MARKS
-from docmt.decoding.alone import each_or_error
 from docmt.decoding.candidates import check_candidates
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis, Part, ended_by_limit, join, ranked
@@ -103,7 +103,7 @@ class Stream:
         except DocmtError:
             if not self._lenient:
                 raise
-        checked = each_or_error(numbers, lambda some: [task_of(some)] * len(some))
+        checked = map_or_error(numbers, lambda some: [task_of(some)] * len(some))
         self._errors = {number: each for number, each in enumerate(checked) if isinstance(each, DocmtError)}
         for number in self._errors:
             documents[number], self._places[number] = [], self._places[number][:0]
@@ -225,7 +225,7 @@ class Stream:
         def work(numbers: Sequence[int]) -> list[Parts]:
             return self._search(numbers, count)
 
-        found: Sequence[Parts | DocmtError] = each_or_error(chosen, work) if self._lenient else work(chosen)
+        found: Sequence[Parts | DocmtError] = map_or_error(chosen, work) if self._lenient else work(chosen)
         # What was tried again was counted again.
         on_sentences(int((instances.last[chosen] - instances.own[chosen]).sum()) - counted)
         for i, own in zip(chosen, found, strict=True):

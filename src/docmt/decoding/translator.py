@@ -16,10 +16,10 @@ from docmt.checkpoint.model_directory import CARD_FILE, find_drafter, find_model
 from docmt.core.allocator import keep_freed_memory
 from docmt.core.checksums import checksum_of_file
 from docmt.core.errors import DocmtError
+from docmt.core.failures import map_or_error
 from docmt.core.progress import progress
 from docmt.core.settings import build, shown
 from docmt.data.config import MARKS
-from docmt.decoding.alone import each_or_error
 from docmt.decoding.candidates import CANDIDATES_FILE, load_candidates
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis
@@ -177,7 +177,7 @@ class Translator:
     ) -> Iterator[Translation | DocmtError]:
         numbers = count(1)
         while items := list(islice(documents, group)):
-            for item, number, found in zip(items, numbers, each_or_error(items, self.translate_all), strict=False):
+            for item, number, found in zip(items, numbers, map_or_error(items, self.translate_all), strict=False):
                 if isinstance(found, DocmtError):
                     id = f" ({item.id})" if isinstance(item, Document) and item.id else ""
                     found = DocmtError(f"document {number}{id}: {found}")

@@ -1,4 +1,4 @@
-"""Work on many documents in which one that fails does not stop the others."""
+"""Process many items so that a failure of one does not stop the others."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ Result = TypeVar("Result")
 OUT_OF_MEMORY = "out of memory: split its long sentences, or use smaller batches (--search.batch_tokens)"
 
 
-def each_or_error(
+def map_or_error(
     items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Result]]
 ) -> list[Result | DocmtError]:
-    """What `work` makes of all items, and in the place of one that cannot be done the error.
+    """Return the result of `work` for every item, or its error.
 
-    The items (documents, most often) are done together, as that is fastest. Where it fails they are halved until the
-    one is alone that fails. What fails: DocmtError, and memory that is not there.
+    All items are processed together, which is fastest. After a failure they are halved until the failing item is
+    isolated. A failure is a DocmtError or a lack of memory; other exceptions are raised.
     """
-    done = _attempt(items, work) if items else []
-    if not isinstance(done, str):
-        return list(done)
+    results = _attempt(items, work) if items else []
+    if not isinstance(results, str):
+        return list(results)
     if len(items) == 1:
-        return [DocmtError(done)]
+        return [DocmtError(results)]
     half = len(items) // 2
-    return [*each_or_error(items[:half], work), *each_or_error(items[half:], work)]
+    return [*map_or_error(items[:half], work), *map_or_error(items[half:], work)]
 
 
 def _attempt(items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Result]]) -> Sequence[Result] | str:
-    """What `work` makes of the items, or why it cannot. With the error the tensors of its frames are let go."""
+    """Return the results, or the reason of a failure; a string, so that no traceback holds on to tensors."""
     try:
         return work(items)
     except DocmtError as error:
