@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +10,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.plain_text import GZIP_SUFFIX
 from docmt.evaluation import suite_formats
 from docmt.evaluation.suite_items import Item
-from docmt.synthetic import contrastive_items, generate, generate_phenomena, phenomenon_items
-from docmt.synthetic.corpus import ContrastiveItem
 
-SEED = 5_303
-"""Of the test sets that are made; not a seed that anybody is likely to make a training corpus with."""
 _LANGUAGES = re.compile(r"[._]([a-z]{2})-([a-z]{2})(?=[._]|$)")
 
 
@@ -55,16 +50,9 @@ class Suite:
                 )
 
 
-def _pronouns() -> list[ContrastiveItem]:
-    return contrastive_items(generate(150, SEED))
-
-
-def _phenomena() -> list[ContrastiveItem]:
-    return list(phenomenon_items(generate_phenomena(288, SEED)))
-
-
-MADE: Mapping[str, Callable[[], list[ContrastiveItem]]] = {"pronouns": _pronouns, "phenomena": _phenomena}
-"""English-German test sets of the synthetic language, written when they are asked for, always the same."""
+SHIPPED = ("pronouns", "phenomena")
+"""Names of the English-German test sets that come with docmt, in the synthetic language of `docmt demo`."""
+_FOLDER = Path(__file__).with_name("test_sets")
 
 
 def read_suite(given: Path | str) -> Suite:
@@ -73,18 +61,12 @@ def read_suite(given: Path | str) -> Suite:
     The languages are those between dots in the name of the file: lcpt.en-fr.jsonl.
     """
     path = Path(given)
-    if str(given) in MADE and not path.is_file():
-        items = [_item(made, str(given)) for made in MADE[str(given)]()]
-        return Suite(str(given), tuple(items), ("en", "de"))
+    if str(given) in SHIPPED and not path.is_file():
+        return Suite(str(given), tuple(read_items(_FOLDER / f"{given}.en-de.jsonl.gz")), ("en", "de"))
     if not path.exists() and path.name == str(given) and not path.suffix:
-        raise DocmtError(f"there is no test set {str(given)!r}: choose one of {', '.join(MADE)}, or name a file")
+        raise DocmtError(f"there is no test set {str(given)!r}: choose one of {', '.join(SHIPPED)}, or name a file")
     found = _LANGUAGES.search(path.name.removesuffix(GZIP_SUFFIX))
     return Suite(path.name, tuple(read_items(path)), (found[1], found[2]) if found else None)
-
-
-def _item(made: ContrastiveItem, name: str) -> Item:
-    phenomenon = getattr(made, "phenomenon", name.removesuffix("s"))
-    return Item(made.id, phenomenon, made.distance, made.source, made.candidates, made.correct, made.sentence)
 
 
 def read_items(path: Path) -> list[Item]:
