@@ -10,7 +10,7 @@ import torch
 from commands import QUICK, TINY, call
 from safetensors.torch import load_file, save_file
 
-from docmt.core.streams import LogHandler
+from docmt.core.logging import LogHandler
 
 ESCAPE = "\x1b]0;owned\x07"
 

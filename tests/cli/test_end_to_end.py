@@ -11,7 +11,7 @@ import pytest
 from commands import QUICK, TINY, call, start, wait_for_lines
 
 import docmt
-from docmt.core.streams import LogHandler
+from docmt.core.logging import LogHandler
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.documents import Document, one_line, read_documents
 

@@ -77,7 +77,7 @@ def test_what_the_encoding_lacks_is_written_as_its_number(tmp_path):
     _, err = process.communicate(timeout=120)
     assert process.returncode == 2
     assert b"Traceback" not in err
-    code = "from docmt.core.streams import standard_streams\nwith standard_streams(): print('5 ± 1')"
+    code = "from docmt.core.logging import standard_streams\nwith standard_streams(): print('5 ± 1')"
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     assert (
         subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE).stdout == b"5 \\xb1 1\n"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import logging
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, is_out_of_memory
-from docmt.core.streams import show_log, silence, standard_streams, warn
+from docmt.core.logging import show_log, silence, standard_streams
+
+_log = logging.getLogger("docmt.cli")
 
 COMMANDS = {
     "prepare": "corpus -> tokenizer and prepared store",
@@ -47,7 +50,7 @@ def _guarded(arguments: list[str]) -> int:
     except DocmtError as error:
         return _fail(str(error))
     except KeyboardInterrupt:
-        warn("interrupted")
+        _log.warning("interrupted")
         return INTERRUPTED
     except OSError as error:
         if not error.filename and sys.stdout is not None:
@@ -97,7 +100,7 @@ def _usage() -> str:
 
 
 def _fail(sentence: str) -> int:
-    warn(f"error: {sentence}")
+    _log.error(sentence)
     return USAGE_ERROR
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -11,10 +12,11 @@ from docmt.core.errors import DocmtError
 from docmt.core.failures import map_or_error
 from docmt.core.files import check_writable
 from docmt.core.plain_text import STANDARD, decoded_lines
-from docmt.core.streams import warn
 from docmt.documents import Document, ParallelDocument, Skipped, read_parallel
 from docmt.documents.corpus import DOCUMENT_MARK
 from docmt.documents.formats import is_jsonl
+
+_log = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -53,7 +55,7 @@ def read_corpus(source: str, target: str | None, name: str = "--reference") -> l
         raise DocmtError(f"{names} no sentence pairs: give files with parallel sentences")
     for reason, count in skipped.counts.items():
         places = "; ".join(skipped.examples[reason])
-        warn(f"left out {count} x {reason} ({places}{', ...' if count > 3 else ''})")
+        _log.warning(f"left out {count} x {reason} ({places}{', ...' if count > 3 else ''})")
     return corpus
 
 

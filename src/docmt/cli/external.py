@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.streams import warn
 from docmt.documents import ParallelDocument, read_documents
 from docmt.documents.aligned_files import read_hypothesis, read_reference
 from docmt.evaluation.external import Documents, ExternalConfig, ExternalScore, score_externally
+
+_log = logging.getLogger(__name__)
 
 
 def check_external(options: Any) -> None:
@@ -53,5 +55,5 @@ def _scored(
 ) -> ExternalScore:
     found = score_externally(sources, hypotheses, references, ids, options.external)
     if found.too_long:
-        warn(found.warning())
+        _log.warning(found.warning())
     return found

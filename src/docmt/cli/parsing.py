@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import shutil
 import sys
@@ -22,10 +23,12 @@ from jsonargparse._loaders_dumpers import yaml_load
 from docmt.cli.recipes import group_names, is_recipe, read_recipe
 from docmt.cli.spelling import closest, is_switch, short_name, spelled_out, type_of
 from docmt.core.errors import DocmtError
-from docmt.core.streams import hush, tell
+from docmt.core.logging import set_quiet
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
+
+_log = logging.getLogger(__name__)
 
 set_parsing_settings(docstring_parse_attribute_docstrings=True)
 # To know annotations that no option has, the library would also run what stands below `if TYPE_CHECKING:` where options
@@ -171,7 +174,7 @@ def parse(parser: Parser, arguments: Sequence[str], settings: type | None = None
     arguments, places = _with_recipes(parser, list(arguments))
     try:
         options = parser.instantiate(parser.parse_args(arguments))
-        hush(options.quiet)
+        set_quiet(options.quiet)
         if settings is not None:
             options.settings = settings(**{field.name: getattr(options, field.name) for field in fields(settings)})
         return options
@@ -190,7 +193,7 @@ def parse_given(parser: Parser, arguments: Sequence[str]) -> dict[str, Any]:
     arguments, places = _with_recipes(parser, list(arguments))
     try:
         given = dict(vars(parser.parse_args(arguments, defaults=False).as_flat()))
-        hush(given.pop("quiet", False))
+        set_quiet(given.pop("quiet", False))
         return given
     except jsonargparse.ArgumentError as error:
         raise DocmtError(_located(_explain(parser, str(error)), parser, places)) from error
@@ -361,7 +364,7 @@ def translator_of(options: Any, model: str | None = None) -> Translator:
     name = options.model if model is None else model
     translator = Translator(name, device=options.device, search=options.search, precision=options.precision)
     if on_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
-        tell(f"computing on {translator.device} in {translator.precision}")
+        _log.info(f"computing on {translator.device} in {translator.precision}")
     return translator
 
 

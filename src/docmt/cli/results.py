@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.core.errors import printable
 from docmt.core.plain_text import STANDARD, write_text
-from docmt.core.streams import tell, warn
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
     from docmt.documents import Document
     from docmt.evaluation.usage import Scored
+
+_log = logging.getLogger(__name__)
 
 WARNINGS = {
     "sentence_count": "places where the model gave another number of sentences than the source has: surplus sentences "
@@ -118,16 +120,16 @@ class Report:
         for warning, found in self.places.items():
             if found:
                 first = f"first: {found[0]}" if len(found) > 1 else found[0]
-                warn(f"{len(found)} x {WARNINGS[warning]} ({first})")
+                _log.warning(f"{len(found)} x {WARNINGS[warning]} ({first})")
         if total_found := self.at_once + self.one_by_one:
-            tell(
+            _log.info(
                 f"abreast: {self.at_once:,} of {total_found:,} sentences were found at the same time as others, the "
                 "rest one by one"
             )
         for failure in self.failures:
-            warn(f"error: {failure}")
+            _log.error(failure)
         if done < total and total > 1:
-            warn(f"{total - done} of {total} {things} could not be {undone}")
+            _log.warning(f"{total - done} of {total} {things} could not be {undone}")
         return 2 if self.failures else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -17,7 +18,6 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.failures import map_or_error
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import within
-from docmt.core.streams import warn
 from docmt.decoding import SearchConfig
 from docmt.evaluation import (
     ContrastiveResult,
@@ -35,6 +35,8 @@ from docmt.evaluation.suite_tables import Row, rows_of, suite_markdown, suite_te
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
+
+_log = logging.getLogger(__name__)
 
 SCORING = ("temperature", "batch_tokens", "compatibility", "instance_tokens", "carry")
 """Options of the search that have a meaning where given texts are scored."""
@@ -67,7 +69,7 @@ def evaluate_suites(options: Any) -> int:
     _check(options, suites)
     check_suite_models(options, models, suites)
     for remark in (remark for suite in suites for remark in suite.remarks()):
-        warn(remark)
+        _log.warning(remark)
     names = dict(zip(models, short(models), strict=True))
     whose = {model: f"{name}: " if len(models) > 1 else "" for model, name in names.items()}
     asked = ask_models(models, lambda model: _ask(options, model, suites, whose[model]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +20,13 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import cannot_write, check_regular
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import on_terminal, progress
-from docmt.core.streams import tell, warn
 from docmt.documents import ParallelDocument
 from docmt.documents.aligned_files import Corpus, read_reference
 from docmt.evaluation import Comparison, compare
 from docmt.evaluation.comparison import check_enough
 from docmt.evaluation.metrics import read_beside
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ def _translate(
         check_outputs(*map(str, outputs.values()))
     for system in models:
         if on_terminal():
-            tell(f"translating with {system.name}")
+            _log.info(f"translating with {system.name}")
         names = [f"{system.name}: {document_name(options.source, document)}" for document in corpus]
         own = translate_corpus(translator_of(options, system.path), corpus, options.metrics.unit, names)
         if system in outputs:
@@ -234,7 +236,7 @@ def _tell_way_on(
         needed = "" if options.reference else f" --reference {shlex.quote(options.source)}"
         rest = "" if len(written) < len(outputs) else ", without the options of models"
         advice = f"go on with --systems {names}{needed}{rest}"
-    warn(f"complete: {', '.join(written.values())}; {advice}")
+    _log.warning(f"complete: {', '.join(written.values())}; {advice}")
 
 
 def _says_all(options: Any, path: str, corpus: Sequence[ParallelDocument], own: Translations) -> bool:
@@ -254,7 +256,7 @@ def _tell_equal(systems: Sequence[System], found: Sequence[Translations]) -> Non
     for number, text in enumerate(texts):
         if text in texts[:number]:
             same = systems[texts.index(text)].path
-            warn(f"{systems[number].path} has the same translations as {same}, so that they cannot differ")
+            _log.warning(f"{systems[number].path} has the same translations as {same}, so that they cannot differ")
 
 
 def _facts(options: Any, systems: Sequence[System], found: Sequence[Translations]) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +12,6 @@ from docmt.cli.corpora import each_alone
 from docmt.cli.parsing import changed
 from docmt.cli.results import Report
 from docmt.core.errors import INTERRUPTED, DocmtError
-from docmt.core.streams import warn
 from docmt.decoding import SearchConfig
 from docmt.decoding.config import check_published_units
 from docmt.documents import Document, ParallelDocument
@@ -20,6 +20,8 @@ from docmt.evaluation.metrics import Documents, Ranges
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
+
+_log = logging.getLogger(__name__)
 
 Made = TypeVar("Made")
 
@@ -91,9 +93,9 @@ class Asked(Generic[Made]):
     def tell(self) -> int:
         """Tells what failed and what is missing; to be called after all else is told. Returns the status."""
         for failure in self.failures:
-            warn(f"error: {failure}")
+            _log.error(failure)
         if self.missing:
-            warn(f"interrupted: {', '.join(self.missing)} {'is' if len(self.missing) == 1 else 'are'} missing")
+            _log.warning(f"interrupted: {', '.join(self.missing)} {'is' if len(self.missing) == 1 else 'are'} missing")
             return INTERRUPTED
         return 2 if self.failures else 0
 

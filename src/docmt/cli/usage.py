@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -17,7 +18,6 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.failures import map_or_error
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import within
-from docmt.core.streams import warn
 from docmt.decoding import SearchConfig
 from docmt.documents import ParallelDocument
 from docmt.evaluation import (
@@ -44,6 +44,8 @@ from docmt.evaluation.usage import CONDITIONS, Scored, check_context, gains_of, 
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,11 @@ def run(options: Any) -> int:
                 print(printable(f"{model}\n{own.text}\n" if len(models) > 1 else own.text, kept="\n"), flush=True)
     except KeyboardInterrupt:
         if found:
-            warn(f"{len(found)} of {len(models)} models measured before the interruption")
+            _log.warning(f"{len(found)} of {len(models)} models measured before the interruption")
         raise
     finally:  # what was measured before an interruption is written, too
         for failure in failures:
-            warn(f"error: {failure}")
+            _log.error(failure)
         _write(options, found, len(models) > 1)
     return max([2 if failures else 0, *(own.status for own in found.values())])
 
@@ -116,7 +118,7 @@ def check_positions(options: Any, systems: Mapping[str, Evaluation]) -> None:
     if undefined and len(undefined) == len(systems):
         raise DocmtError(undefined[0])
     for remark in undefined:
-        warn(remark)
+        _log.warning(remark)
 
 
 def check_unasked(options: Any) -> None:
@@ -183,7 +185,7 @@ def _measure_suites(options: Any, models: Sequence[str]) -> Callable[[str, Trans
         with_other_context(suite.items, options.significance.seed)
     check_suite_models(options, models, suites)
     for remark in (remark for suite in suites for remark in suite.remarks()):
-        warn(remark)
+        _log.warning(remark)
     return partial(_on_suites, options, suites)
 
 
@@ -235,7 +237,7 @@ def _on_corpus(options: Any, corpus: Sequence[ParallelDocument], model: str, tra
         work = partial(context_gain, gains, config, options.significance)
         parts["context_gain"] = attempted(_of_model(options, model, "CXMI"), work, report.failures)
     if config.before and len(kept) == 1:
-        warn("there is one document only: what the context of another one is worth is not measured")
+        _log.warning("there is one document only: what the context of another one is worth is not measured")
     elif config.before and parts.get("context_gain"):
         tell = partial(_collect_last, report, kept_names)
         others = partial(other_context, translator, kept, config, options.metrics, options.significance, tell)

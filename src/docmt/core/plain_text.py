@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import sys
 import zlib
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_path, cannot_read, check_ends, read_bytes, utf8_of
 from docmt.core.files import write_text as write_text_atomically
+from docmt.core.logging import silence
 
 STANDARD = "-"
 """The path that stands for standard input when reading and standard output when writing."""
@@ -164,16 +164,9 @@ def _write_standard_output(data: bytes) -> None:
             rest = rest[sys.stdout.buffer.write(rest) :]
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        _silence_standard_output()
+        silence(sys.stdout)
     except OSError as error:
-        _silence_standard_output()
+        silence(sys.stdout)
         raise DocmtError(
             f"cannot write to standard output: {error.strerror or error}; send it to another place"
         ) from error
-
-
-def _silence_standard_output() -> None:
-    """Sends what is left in the buffer to nowhere: Python would try again at exit and print a traceback."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.text import Text
 
 from docmt.core.errors import printable
-from docmt.core.streams import forgiving, is_quiet
+from docmt.core.logging import forgiving, is_quiet
 
 PLAIN_INTERVAL_SECONDS = 10.0
 _shown: list[Progress] = []

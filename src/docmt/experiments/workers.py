@@ -22,11 +22,13 @@ from threading import Thread
 import torch
 
 from docmt.core.errors import INTERRUPTED, DocmtError, is_out_of_memory
-from docmt.core.streams import NamedLines, forgiving, hush, is_quiet, show_log, tell
+from docmt.core.logging import NamedLines, forgiving, is_quiet, set_quiet, show_log
 from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import complete, why_of
 from docmt.experiments.scores import EvaluationConfig
 from docmt.training.interrupts import StopWish
+
+_log = logging.getLogger("docmt.experiments")
 
 _LOOK_EVERY = 0.2  # seconds
 
@@ -45,7 +47,7 @@ class Worker:
     ) -> None:
         """name: what its lines on standard error begin with; the rest as for `complete`."""
         self.run = run
-        quiet = is_quiet() or not logging.getLogger().handlers  # a library says nothing of its own accord
+        quiet = is_quiet() or not logging.getLogger("docmt").handlers  # a library says nothing of its own accord
         # Files, not pipes: nobody waits for a process that has died, or for one that reads nothing yet.
         self._answer = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         with tempfile.TemporaryFile() as work:
@@ -111,7 +113,7 @@ def main() -> int:
     answer, sys.stdout = sys.stdout, sys.stderr  # whatever is printed besides is no answer
     sys.stderr = lines = NamedLines(forgiving(sys.stderr), name)
     show_log()
-    hush(quiet)
+    set_quiet(quiet)
     torch.set_num_threads(threads)
     try:
         failure = _complete()
@@ -127,7 +129,7 @@ def main() -> int:
 def _complete() -> str | None:
     try:
         plan, run, evaluation, failures = pickle.load(sys.stdin.buffer)
-        return complete(plan, run, evaluation, failures, tell)
+        return complete(plan, run, evaluation, failures, _log.info)
     except (DocmtError, OSError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not is_out_of_memory(error):
             raise

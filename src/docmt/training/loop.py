@@ -19,8 +19,8 @@ from docmt.checkpoint.model_directory import describe_model, load_model_config, 
 from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, load_weights, read_shapes
 from docmt.core.allocator import keep_freed_memory
 from docmt.core.errors import DocmtError
+from docmt.core.logging import set_quiet
 from docmt.core.progress import progress
-from docmt.core.streams import hush
 from docmt.data import PreparedStore
 from docmt.model import TranslationModel
 from docmt.training.averaging import load_average, updates_to_average
@@ -83,7 +83,7 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
         run.check_resumable(config) if resume else run.check_new()
     leads = will_lead()
     if not leads:
-        hush(True)  # the first of several processes shows their progress
+        set_quiet(True)  # the first of several processes shows their progress
     with ExitStack() as held:
         if leads:  # before others are started, too, so that the refusal is told once
             held.enter_context(run.lock())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.settings import check_number
-from docmt.core.streams import tell, warn
 from docmt.data import PreparedStore
 from docmt.data.parts import MOST_PARTS
 from docmt.decoding import SearchConfig
 from docmt.decoding.config import USUAL_DRAFT_BEAM
+
+_log = logging.getLogger(__name__)
 
 EXAMPLES = (
     "docmt draft runs/sentence --store stores/mine",
@@ -70,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
     check_fits(options.model, store, options.search)
     parts = _parts(options, store) if options.jackknife else []
     if parts is None:
-        warn("give the same command again to go on")
+        _log.warning("give the same command again to go on")
         return INTERRUPTED
     try:
         draft_store(
@@ -83,14 +85,14 @@ def run(arguments: Sequence[str]) -> int:
             overwrite=options.overwrite,
         )
     except KeyboardInterrupt:
-        warn("give the same command again to go on")
+        _log.warning("give the same command again to go on")
         raise
     sentences = sum(split.sentences for split in store.statistics.splits.values())
     print(f"{sentences:,} sentences of {', '.join(store.splits)} are drafted")
     recipe, start = options.model / "recipe.yaml", ["--initialize_from", str(options.model)]
     words = [*([str(recipe)] if recipe.exists() else []), "--store", str(options.store), "--run", "RUN"]
     # The recipe of the run has the sizes that a model must have to start from it.
-    tell(f"try: docmt train {shlex.join([*words, '--system', 'multihop', *(start if recipe.exists() else [])])}")
+    _log.info(f"try: docmt train {shlex.join([*words, '--system', 'multihop', *(start if recipe.exists() else [])])}")
     return 0
 
 
@@ -100,4 +102,4 @@ def _parts(options: Any, store: PreparedStore) -> list[Path] | None:
 
     device = options.device if options.device in ("cpu", "cuda") else None
     configs = part_configs(options.model, store, options.jackknife, options.runs, device)
-    return [config.run for config in configs] if train_parts(configs, tell) else None
+    return [config.run for config in configs] if train_parts(configs, _log.info) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 from docmt import data
 from docmt.cli.parsing import Parser, add_settings, make_parser, parse
 from docmt.core.errors import printable
-from docmt.core.streams import tell
 from docmt.data import PrepareConfig
+
+_log = logging.getLogger(__name__)
 
 CORPORA = {
     "train": "training corpus: a source and a target text file (one sentence a line, an empty line between documents, "
@@ -81,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
     print(printable(data.format_statistics(store.statistics), kept="\n"))
     start = next((path for path in (settings.source_tokenizer, settings.ready_tokenizer) if _is_model(path)), None)
     model = "--preset base" if start is None else f"--initialize_from {shlex.quote(str(start))}"
-    tell(f"try: docmt train --store {shlex.quote(str(store.directory))} --run RUN --system group {model}")
+    _log.info(f"try: docmt train --store {shlex.quote(str(store.directory))} --run RUN --system group {model}")
     return 0
 
 

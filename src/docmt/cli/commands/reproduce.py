@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,7 +11,6 @@ from docmt import experiments
 from docmt.cli.parsing import SEARCH_TITLE, Parser, add_settings, make_parser, parse_given
 from docmt.cli.recipes import is_recipe
 from docmt.core.errors import DocmtError, printable
-from docmt.core.streams import tell
 from docmt.decoding import SearchConfig
 from docmt.decoding.config import INSTANCE_OPTIONS, asked_options
 from docmt.evaluation import MetricConfig
@@ -20,6 +20,8 @@ from docmt.training import TrainConfig
 
 if TYPE_CHECKING:
     from docmt.experiments import EvaluationConfig, Plan
+
+_log = logging.getLogger(__name__)
 
 PLANNED = {"data", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
 OWN = ("name", "scale", "data", "output", "suite", "seeds", "jobs", "list", "dry_run", "config")
@@ -104,7 +106,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.get("dry_run"):
         trainings = plan.trainings()
         for variant, why in plan.left_out.items():
-            tell(f"left out: {variant} ({why})")
+            _log.info(f"left out: {variant} ({why})")
         for run in trainings:
             print(printable(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
         if test := experiments.SpeedTest.of(plan, evaluation):
@@ -169,22 +171,22 @@ def _reproduce(plan: Plan, evaluation: EvaluationConfig, jobs: int) -> int:
     if test := experiments.SpeedTest.of(plan, evaluation):
         test.documents(plan.store)  # whether there are enough, now, not after days of training
     for variant, why in plan.left_out.items():
-        tell(f"left out: {variant} ({why})")
+        _log.info(f"left out: {variant} ({why})")
     failures = experiments.reproduce(
-        plan, evaluation, tell, lambda failures: experiments.write_report(plan, evaluation, failures), jobs
+        plan, evaluation, _log.info, lambda failures: experiments.write_report(plan, evaluation, failures), jobs
     )
-    experiments.measure_speed(plan, evaluation, tell)
+    experiments.measure_speed(plan, evaluation, _log.info)
     print(printable(experiments.write_report(plan, evaluation, failures), kept="\n"), end="")
     written = [plan.place(evaluation.search, ending) for ending in (".md", ".json")]
-    tell(f"the table is in {written[0]} and {written[1]}")
+    _log.info(f"the table is in {written[0]} and {written[1]}")
     draw = [experiments.write_figure]
     draw += [experiments.write_contrastive_figure] if evaluation.suite is not None else []
     draw += [experiments.write_speed_figure] if plan.experiment.speed is not None else []
     for write in draw:
         try:
-            tell(f"the figure is in {write(plan, evaluation)}")
+            _log.info(f"the figure is in {write(plan, evaluation)}")
         except DocmtError as error:
-            tell(f"no figure: {error}")
+            _log.info(f"no figure: {error}")
     if failures:
         count = f"{len(failures)} of {len(plan.trainings())} runs"
         raise DocmtError(f"{count} failed, as the table says; the same command tries them again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 from collections.abc import Sequence
@@ -11,8 +12,9 @@ from docmt import training
 from docmt.cli.parsing import Parser, add_settings, make_parser, parse
 from docmt.cli.recipes import is_recipe
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
-from docmt.core.streams import warn
 from docmt.training import TrainConfig
+
+_log = logging.getLogger(__name__)
 
 USAGE = """RECIPE.yaml [options]
 --store STORE --run DIRECTORY [options]
@@ -66,13 +68,13 @@ def run(arguments: Sequence[str]) -> int:
     try:
         result = training.train(options.settings, resume=options.resume is not None)
     except training.LostProcessError as error:
-        warn(f"error: {error}")
+        _log.error(str(error))
         os._exit(USAGE_ERROR)  # at once: see LostProcessError
     if result.interrupted:
         if result.leads:
             run = shlex.quote(str(result.run))
-            warn(f"go on with: docmt train --resume {run}")
-            warn(f"its model so far can be used already: docmt translate {run} FILE")
+            _log.warning(f"go on with: docmt train --resume {run}")
+            _log.warning(f"its model so far can be used already: docmt translate {run} FILE")
         return INTERRUPTED
     if result.leads:
         print(printable(f"{result.reason}; the model is in {result.model}"))

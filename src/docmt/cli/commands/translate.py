@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from bisect import bisect_right
@@ -21,7 +22,6 @@ from docmt.core.files import cannot_write
 from docmt.core.growing import is_unfinished
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD
 from docmt.core.progress import plain_lines
-from docmt.core.streams import tell, warn
 from docmt.decoding import SearchConfig
 from docmt.decoding.config import search_facts
 from docmt.documents import read_input
@@ -31,6 +31,8 @@ from docmt.documents.segmentation import knows_language
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
+
+_log = logging.getLogger(__name__)
 
 UNKNOWN_LANGUAGE = "en"  # whose rules also serve for languages that have none
 GROUP = 64  # documents of which the files are read into batches together
@@ -123,7 +125,7 @@ def run(arguments: Sequence[str]) -> int:
     layout = options.input.layout
     _check_room(options.search, [_chosen(options.format, layout, *names) for names in outputs.items()])
     if options.input.language and not knows_language(options.input.language):
-        warn(
+        _log.warning(
             f"--input.language {options.input.language}: there are no rules for this language, and those of English "
             "find its sentences"
         )
@@ -174,7 +176,7 @@ def _still_to_do(outputs: dict[str, str]) -> dict[str, str]:
     if any(is_unfinished(Path(output)) for output in outputs.values()):
         return outputs
     if there := [output for output in outputs.values() if Path(output).is_file() and Path(output).stat().st_size]:
-        warn(
+        _log.warning(
             f"{', '.join(there)}: there already, and nothing unfinished, so it stays as it is, whatever it was made "
             "from (without --resume it would be translated anew)"
         )
@@ -207,7 +209,7 @@ def _write(translator: Translator, writers: Sequence[Writer]) -> int:
         return written
     except BaseException:
         if places := [writer.unfinished for writer in writers if writer.unfinished]:
-            warn(f"what is finished is in {', '.join(places)}: the same command with --resume goes on")
+            _log.warning(f"what is finished is in {', '.join(places)}: the same command with --resume goes on")
         raise
     finally:
         for writer in writers:
@@ -277,9 +279,9 @@ def _tell(file: File) -> None:
     """Says what was seen in a file that its user may not know."""
     if left := file.input.verbatim:
         parts = [f"{count} {'line' if count == 1 else 'lines'} of {kind}" for kind, count in left.items()]
-        tell(f"{file.name}: left as they are: {', '.join(parts)}")
+        _log.info(f"{file.name}: left as they are: {', '.join(parts)}")
     if file.input.looks_wrapped:
-        warn(
+        _log.warning(
             f"{file.name}: looks hard-wrapped (its lines end in the middle of sentences, and each is translated as a "
             "sentence): add --join_lines"
         )
@@ -305,7 +307,9 @@ def _translate(translator: Translator, writers: Sequence[Writer]) -> None:
         done.update({start + number: reached for number, reached in writer.done.items()})
         if writer.done:
             finished = sum(reached.sentences for reached in writer.done.values())
-            tell(f"{writer.file.name}: {finished:,} of {sum(map(len, writer.file.documents)):,} sentences are done")
+            _log.info(
+                f"{writer.file.name}: {finished:,} of {sum(map(len, writer.file.documents)):,} sentences are done"
+            )
     if len(done) == len(documents) and all(done[n].sentences == len(own) for n, own in enumerate(documents)):
         return
     for pieces in translator.pieces(documents, done=done):

@@ -1,4 +1,7 @@
-"""Standard output and standard error that may be closed, or read by somebody who goes away."""
+"""Messages for people: the logger "docmt", and standard streams that survive a reader who goes away.
+
+Modules log to `logging.getLogger(__name__)`. A library user decides where that goes; the command line calls `show_log`.
+"""
 
 from __future__ import annotations
 
@@ -11,33 +14,24 @@ from typing import Any, TextIO, cast
 
 from docmt.core.errors import printable
 
+# Rooms whose news (level INFO) a user of the command line sees. Elsewhere news is for the log of a training.
+_NEWS = ("docmt.cli", "docmt.experiments")
 _quiet = False
 
 
-def hush(quiet: bool) -> None:
-    """Whether people want to hear only of warnings and errors from now on."""
+def set_quiet(quiet: bool) -> None:
+    """Choose whether progress and news are left out from now on; warnings and errors stay."""
     global _quiet
     _quiet = quiet
 
 
 def is_quiet() -> bool:
-    """Whether progress and news are not wanted."""
+    """Return whether progress and news are left out."""
     return _quiet
 
 
-def tell(line: str) -> None:
-    """News for people, one line on standard error, unless they are not wanted."""
-    if not _quiet:
-        warn(line)
-
-
-def warn(line: str) -> None:
-    """What people should know in any case, on standard error."""
-    print(f"docmt: {printable(line)}", file=forgiving(sys.stderr), flush=True)
-
-
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes to what is standard error at the moment: while a progress bar is shown, lines go above it."""
+    """Write to what is standard error at the moment: while a progress bar is shown, lines go above it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if is_quiet() and record.levelno < logging.WARNING:
@@ -49,9 +43,20 @@ class LogHandler(logging.StreamHandler[TextIO]):
         return printable(super().format(record), kept="\n\t" if record.exc_info else "")
 
 
+class _Lines(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return f"docmt: {'error: ' * (record.levelno >= logging.ERROR)}{record.message}"
+
+
 def show_log() -> None:
-    """From now on the log of this process goes to standard error, unless somebody has said where it goes."""
-    logging.basicConfig(level=logging.WARNING, format="docmt: %(message)s", handlers=[LogHandler()])
+    """Send the log of docmt to standard error, as lines `docmt: ...` and `docmt: error: ...`."""
+    logger = logging.getLogger("docmt")
+    if not any(isinstance(handler, LogHandler) for handler in logger.handlers):
+        handler = LogHandler()
+        handler.setFormatter(_Lines())
+        logger.addHandler(handler)
+    for room in _NEWS:
+        logging.getLogger(room).setLevel(logging.INFO)
 
 
 class Forgiving:
@@ -64,21 +69,20 @@ class Forgiving:
         return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
-        """Writes, or drops, the text."""
-        try:
-            return self.stream.write(text)
-        except ValueError:
-            if not self.stream.closed:
-                raise
-            return len(text)
-        except self.forgiven:
-            silence(self.stream)
-            return len(text)
+        """Write the text, or drop it."""
+        with self._dropping():
+            self.stream.write(text)
+        return len(text)
 
     def flush(self) -> None:
-        """Hands on what is buffered, or drops it."""
-        try:
+        """Hand on what is buffered, or drop it."""
+        with self._dropping():
             self.stream.flush()
+
+    @contextmanager
+    def _dropping(self) -> Iterator[None]:
+        try:
+            yield
         except ValueError:
             if not self.stream.closed:
                 raise
@@ -96,26 +100,27 @@ class NamedLines:
         return getattr(self.stream, name)
 
     def end(self) -> None:
-        """Writes what is left of a line."""
+        """Write what is left of a line."""
         if self._begun:
             self.write("\n")
         self.stream.flush()
 
     def isatty(self) -> bool:
-        """No: nothing may be drawn over another's lines."""
+        """Return False: nothing may be drawn over another's lines."""
         return False
 
     def write(self, text: str) -> int:
-        """Writes the lines that are whole by now."""
+        """Write the lines that are whole by now."""
         *lines, self._begun = (self._begun + text).split("\n")
         self.stream.write("".join(f"{self.name} {line}\n" for line in lines))
         return len(text)
 
 
 def forgiving(stream: TextIO | None) -> TextIO:
-    """The stream as one that drops what cannot be shown; None (closed by the caller) shows nothing."""
+    """Return the stream as one that drops what cannot be shown; None (closed by the caller) shows nothing."""
     if stream is None or isinstance(stream, Forgiving):
-        return stream or _nowhere()
+        # A file that stays open as long as the program.
+        return stream or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
     return cast(TextIO, Forgiving(stream))
 
 
@@ -139,13 +144,9 @@ def standard_streams() -> Iterator[None]:
 
 
 def silence(stream: TextIO) -> None:
-    """Sends what is left for the stream to nowhere: Python would try again at exit, and end with another status."""
+    """Send what is left for the stream to nowhere: Python would try again at exit, and end with another status."""
     with suppress(OSError, ValueError, AttributeError):
         target = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, target)
         os.close(nowhere)
-
-
-def _nowhere() -> TextIO:
-    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - stays open as long as the program
