@@ -29,8 +29,8 @@ from docmt.model.systems import Concat, Hierarchical
 from docmt.text import SpecialTokens
 from docmt.training import BatchConfig, TrainConfig
 from docmt.training.corpus import Split, TrainingCorpus, UpdatePlan
-from docmt.training.fabric import start_fabric
-from docmt.training.update import Updater
+from docmt.training.distributed import start_fabric
+from docmt.training.optimizer import Updater
 
 
 @dataclass(frozen=True)

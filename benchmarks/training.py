@@ -21,8 +21,8 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
 from docmt.training import BatchConfig, TrainConfig
 from docmt.training.corpus import Split, TrainingCorpus, UpdatePlan
-from docmt.training.fabric import start_fabric
-from docmt.training.update import Updater
+from docmt.training.distributed import start_fabric
+from docmt.training.optimizer import Updater
 
 PRECISIONS: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
 SYSTEMS: tuple[Literal["group", "document"], ...] = ("group", "document")

@@ -21,7 +21,7 @@ from docmt.model import ModelConfig, TranslationModel, pack
 from docmt.model.systems import Group
 from docmt.synthetic import write_corpus
 from docmt.text import PairTokenizer, SpecialTokens, load_tokenizer
-from docmt.training.initialize import initialize_from, with_architecture_of
+from docmt.training.finetune import initialize_from, with_architecture_of
 
 SIZES = {
     "hidden_size": 24,

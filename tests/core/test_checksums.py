@@ -14,16 +14,9 @@ from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import BpeTokenizer
-from docmt.training.checkpoints import (
-    TrainingState,
-    optimizer_tensors,
-    read_state,
-    restore_optimizer,
-    save_checkpoint,
-    state_values,
-)
-from docmt.training.early_stopping import BestSoFar
-from docmt.training.tuning import trained
+from docmt.training.finetune import trained
+from docmt.training.optimizer import optimizer_tensors, restore_optimizer
+from docmt.training.run_directory import BestSoFar, TrainingState, read_state, save_checkpoint, state_values
 
 SIZES = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 SPLIT = ["source_tokens.npy", "target_tokens.npy", "source_offsets.npy", "target_offsets.npy", "document_offsets.npy"]

@@ -23,17 +23,16 @@ from docmt.text.pretrained import Vocabulary
 from docmt.text.spm_pieces import SpmPieces
 from docmt.training import TrainConfig
 from docmt.training.averaging import average_weights
-from docmt.training.checkpoints import (
+from docmt.training.finetune import trained
+from docmt.training.optimizer import optimizer_tensors, restore_optimizer
+from docmt.training.run_directory import (
+    BestSoFar,
+    RunDirectory,
     TrainingState,
-    optimizer_tensors,
     read_state,
-    restore_optimizer,
     save_checkpoint,
     state_values,
 )
-from docmt.training.early_stopping import BestSoFar
-from docmt.training.run_directory import RunDirectory
-from docmt.training.tuning import trained
 
 SIZES = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 TEXT = ["a few words of text", "a few more words of another text"] * 20

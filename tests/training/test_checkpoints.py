@@ -14,10 +14,10 @@ from docmt.core.files import find_leftovers
 from docmt.model import TranslationModel
 from docmt.training import StopConfig, train
 from docmt.training.averaging import average_weights
-from docmt.training.checkpoints import finish_interrupted_swaps, optimizer_tensors, restore_optimizer, save_checkpoint
 from docmt.training.corpus import fit_model_config
-from docmt.training.initialize import initialize_from
-from docmt.training.tuning import trained
+from docmt.training.finetune import initialize_from, trained
+from docmt.training.optimizer import optimizer_tensors, restore_optimizer
+from docmt.training.run_directory import finish_interrupted_swaps, save_checkpoint
 
 
 @pytest.fixture

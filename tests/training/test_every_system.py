@@ -16,7 +16,7 @@ from docmt.model.sizes import Linear
 from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
 from docmt.training import train
 from docmt.training.corpus import TrainingCorpus, fit_model_config
-from docmt.training.initialize import initialize_from
+from docmt.training.finetune import initialize_from
 
 SYSTEMS = {
     "group": {},

@@ -20,12 +20,11 @@ from docmt.model.layers import FeedForward
 from docmt.model.sizes import Linear
 from docmt.model.systems import Concat, Context, Hierarchical
 from docmt.training import OptimizerConfig, TrainConfig, train
-from docmt.training.adapters import adapters_of
 from docmt.training.averaging import average_models, kept_checkpoints
 from docmt.training.corpus import fit_model_config
-from docmt.training.fabric import start_fabric
-from docmt.training.initialize import initialize_from
-from docmt.training.update import Updater
+from docmt.training.distributed import start_fabric
+from docmt.training.finetune import adapters_of, initialize_from
+from docmt.training.optimizer import Updater
 
 
 @pytest.fixture

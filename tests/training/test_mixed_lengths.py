@@ -11,7 +11,7 @@ from docmt.cli.app import main
 from docmt.core.errors import DocmtError
 from docmt.core.settings import flat
 from docmt.data import BatchPlan, cut, instance_lengths
-from docmt.data.mixed import cut_mixed
+from docmt.data.instances import cut_mixed
 from docmt.model import ModelConfig
 from docmt.model.systems import Needs
 from docmt.training import train

@@ -11,7 +11,7 @@ from docmt.model import TranslationModel
 from docmt.model.systems import MultiHop
 from docmt.training import train
 from docmt.training.corpus import fit_model_config
-from docmt.training.initialize import initialize_from
+from docmt.training.finetune import initialize_from
 
 
 @pytest.fixture(scope="session")

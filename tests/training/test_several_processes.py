@@ -75,11 +75,11 @@ def test_a_process_that_would_not_notice_is_ended(tmp_path):
     code = (
         "import subprocess, sys, threading, time\n"
         "from pathlib import Path\n"
-        "from docmt.training import fabric\n"
-        "fabric._GRACE = 0.1\n"
+        "from docmt.training import distributed\n"
+        "distributed._GRACE = 0.1\n"
         "others = [subprocess.Popen([sys.executable, '-c', c]) for c in ('exit(1)', 'import time; time.sleep(600)')]\n"
         "print(others[1].pid, flush=True)\n"
-        "threading.Thread(target=fabric.end_with_the_first, args=(others, Path('r')), daemon=True).start()\n"
+        "threading.Thread(target=distributed.end_with_the_first, args=(others, Path('r')), daemon=True).start()\n"
         "time.sleep(600)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -9,7 +9,7 @@ import pytest
 from runs import Killed, kill_before, metrics
 
 from docmt.training import train
-from docmt.training.tracking import tag_of
+from docmt.training.reporting import tag_of
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_without_tensorboard_nothing_is_loaded(change, monkeypatch, caplog):
     def not_installed(name, *rest):
         return None if name == "tensorboard" else found(name, *rest)
 
-    monkeypatch.setattr("docmt.training.tracking.find_spec", not_installed)
+    monkeypatch.setattr("docmt.training.reporting.find_spec", not_installed)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)  # to import it fails
     for wanted in ("auto", "false"):
         config = change(run=change().run / wanted, tensorboard=wanted)

@@ -15,11 +15,10 @@ from docmt.training import StopConfig, TrainConfig
 from docmt.training.averaging import average_weights, updates_to_average
 from docmt.training.config import first_difference
 from docmt.training.corpus import TrainingCorpus, UpdatePlan, fit_model_config
-from docmt.training.early_stopping import BestSoFar
-from docmt.training.fabric import start_fabric, will_lead
-from docmt.training.schedule import constant, inverse_square_root
-from docmt.training.update import Updater, seed_of
-from docmt.training.word_dropout import drop_words, rate_in_epoch
+from docmt.training.distributed import start_fabric, will_lead
+from docmt.training.objective import drop_words, rate_in_epoch
+from docmt.training.optimizer import Updater, constant, inverse_square_root, seed_of
+from docmt.training.run_directory import BestSoFar
 
 
 def test_the_learning_rate_rises_and_falls():

@@ -129,7 +129,7 @@ def test_a_second_signal_acts_as_usual(change, monkeypatch):
     twice = [signal.SIGINT, signal.SIGTERM]
     monkeypatch.setattr(Training, "_update", lambda self: (list(map(signal.raise_signal, twice)), original(self))[1])
     assert train(config, resume=True).interrupted, "of two at the same moment the second is passed over"
-    monkeypatch.setattr("docmt.training.interrupts._AT_ONCE", -1.0)
+    monkeypatch.setattr("docmt.training.distributed._AT_ONCE", -1.0)
     monkeypatch.setattr(Training, "_update", lambda self: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
     with pytest.raises(KeyboardInterrupt):
         train(config, resume=True)

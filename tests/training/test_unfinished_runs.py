@@ -19,9 +19,9 @@ from docmt.checkpoint.weights import save_tensors
 from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.training import train
-from docmt.training.checkpoints import save_checkpoint
 from docmt.training.corpus import fit_model_config
-from docmt.training.initialize import initialize_from
+from docmt.training.finetune import initialize_from
+from docmt.training.run_directory import save_checkpoint
 
 
 @pytest.fixture

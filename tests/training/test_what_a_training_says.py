@@ -10,11 +10,9 @@ from runs import metrics
 from docmt.model import TranslationModel
 from docmt.model.systems import Context, Group
 from docmt.training import StopConfig, train
-from docmt.training.checkpoints import TrainingState
 from docmt.training.corpus import fit_model_config
-from docmt.training.early_stopping import BestSoFar
-from docmt.training.outlook import Recent, seconds_left
-from docmt.training.summary import new_weights_in_words
+from docmt.training.reporting import Recent, new_weights_in_words, seconds_left
+from docmt.training.run_directory import BestSoFar, TrainingState
 
 
 def test_the_beginning_and_the_end_are_told(change):

@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from docmt.data.instances import Instances
-from docmt.data.mixed import Mixture
+from docmt.data.instances import Instances, Mixture
 from docmt.model.frame import SentenceFrame
 from docmt.model.packed import Packed
 from docmt.model.reading import Reading

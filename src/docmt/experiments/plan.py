@@ -27,7 +27,7 @@ from docmt.model import ModelConfig
 from docmt.model.systems import SYSTEMS
 from docmt.training import TrainConfig
 from docmt.training.corpus import fit_model_config, in_direction
-from docmt.training.initialize import with_architecture_of
+from docmt.training.finetune import with_architecture_of
 
 RUNS_FOLDER = "runs"
 _RUN_NAME = re.compile(r".+-seed\d+-[0-9a-f]{8}")

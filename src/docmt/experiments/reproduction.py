@@ -14,7 +14,7 @@ from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import Teller, complete, state_of
 from docmt.experiments.scores import EvaluationConfig
 from docmt.experiments.workers import Worker, stop, wait_for_one
-from docmt.training.interrupts import stop_on_signals
+from docmt.training.distributed import stop_on_signals
 
 AfterEach = Callable[[dict[Path, str]], object]
 _LOOK_EVERY = 5.0  # seconds: whether a run that waited for drafts can begin

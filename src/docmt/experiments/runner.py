@@ -23,7 +23,7 @@ from docmt.experiments.plan import NO_DIFFERENCE, Plan, PlannedRun, facts_of_dra
 from docmt.experiments.scores import EvaluationConfig, evaluate_run, is_evaluated
 from docmt.training import TrainConfig, train
 from docmt.training.config import first_difference
-from docmt.training.interrupts import stop_on_signals
+from docmt.training.distributed import stop_on_signals
 from docmt.training.run_directory import RunDirectory, read_recipe
 
 State = Literal["done", "trained", "resumable", "missing", "stale"]

@@ -26,7 +26,7 @@ from docmt.core.logging import NamedLines, forgiving, is_quiet, set_quiet, show_
 from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import complete, why_of
 from docmt.experiments.scores import EvaluationConfig
-from docmt.training.interrupts import StopWish
+from docmt.training.distributed import StopWish
 
 _log = logging.getLogger("docmt.experiments")
 

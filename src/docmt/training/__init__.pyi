@@ -22,7 +22,7 @@ from .config import (
 from .config import (
     ValidationConfig as ValidationConfig,
 )
-from .fabric import LostProcessError as LostProcessError
+from .distributed import LostProcessError as LostProcessError
 from .loop import TrainingResult as TrainingResult
 from .loop import train as train
 from .objective import smoothed_cross_entropy as smoothed_cross_entropy

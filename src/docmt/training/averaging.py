@@ -23,8 +23,7 @@ from docmt.checkpoint.weights import CONFIG_FILE, WEIGHTS_FILE, read_weights
 from docmt.core.errors import DocmtError
 from docmt.core.settings import difference, plain
 from docmt.decoding.drafting import same_drafts
-from docmt.training.checkpoints import read_state
-from docmt.training.run_directory import RunDirectory
+from docmt.training.run_directory import RunDirectory, read_state
 
 # What two models may have been trained with and still be of one architecture.
 _NO_MATTER = ("preset", "dropout", "attention_dropout")

@@ -14,8 +14,7 @@ from docmt.core.errors import DocmtError
 from docmt.data import Batch, BatchPlan, Instances, ParallelStore, PreparedStore, Words, collate, cut, instance_lengths
 from docmt.data.config import MARKS
 from docmt.data.drafts import Drafts
-from docmt.data.instances import lengths_before, place_of
-from docmt.data.mixed import Mixture, cut_mixed
+from docmt.data.instances import Mixture, cut_mixed, lengths_before, place_of
 from docmt.data.parts import Part
 from docmt.model import ModelConfig
 from docmt.model.families import FAMILIES

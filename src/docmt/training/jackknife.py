@@ -16,11 +16,10 @@ from typing import Literal
 from docmt.core.errors import DocmtError
 from docmt.data import PreparedStore
 from docmt.data.parts import Part
-from docmt.training.checkpoints import read_state
 from docmt.training.config import TrainConfig, absolute
 from docmt.training.corpus import TrainingCorpus, fit_model_config, in_direction
 from docmt.training.loop import train
-from docmt.training.run_directory import RunDirectory, read_recipe
+from docmt.training.run_directory import RunDirectory, read_recipe, read_state
 
 _log = logging.getLogger(__name__)
 

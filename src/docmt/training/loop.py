@@ -24,19 +24,27 @@ from docmt.core.progress import progress
 from docmt.data import PreparedStore
 from docmt.model import TranslationModel
 from docmt.training.averaging import load_average, updates_to_average
-from docmt.training.checkpoints import TrainingState, read_state, save_checkpoint, state_values
 from docmt.training.config import TrainConfig
 from docmt.training.corpus import TrainingCorpus, fit_model_config, in_direction
-from docmt.training.early_stopping import BestSoFar
-from docmt.training.fabric import start_fabric, told_of_lost_processes, will_lead
-from docmt.training.initialize import initialize_from, with_architecture_of
-from docmt.training.interrupts import StopWish, stop_on_signals
-from docmt.training.outlook import Recent, seconds_left
-from docmt.training.reduction import sum_over_processes
-from docmt.training.run_directory import RunDirectory
-from docmt.training.summary import card_of, opening
-from docmt.training.tracking import Tracker
-from docmt.training.update import Updater, seed_of
+from docmt.training.distributed import (
+    StopWish,
+    start_fabric,
+    stop_on_signals,
+    sum_over_processes,
+    told_of_lost_processes,
+    will_lead,
+)
+from docmt.training.finetune import initialize_from, with_architecture_of
+from docmt.training.optimizer import Updater, seed_of
+from docmt.training.reporting import Recent, Tracker, card_of, opening, seconds_left
+from docmt.training.run_directory import (
+    BestSoFar,
+    RunDirectory,
+    TrainingState,
+    read_state,
+    save_checkpoint,
+    state_values,
+)
 from docmt.training.validation import DevBleu, validation_loss
 
 _log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Label-smoothed cross entropy, computed together with the output projection.
+"""Label-smoothed cross entropy, computed together with the output projection; and word dropout.
 
 The logits [T, V] of a batch are by far its largest tensor. They are never held as a whole here: a chunk of tokens at
 a time is projected, turned into its loss, and at once into the gradients of states and embedding (the idea of fused
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from docmt.model import TranslationModel
+from docmt.text import SpecialTokens
 
 _CHUNK_BYTES = 2**26  # of logits that are held at a time, but at least
 _CHUNK = 512  # tokens
@@ -110,3 +111,23 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         # In place: of a large vocabulary each copy counts. A second backward pass would be told by torch.
         scaled = [None if each is None else each.mul_(gradients[0]).to(dtype) for each, dtype in found]
         return *scaled, *[None] * 5
+
+
+def drop_words(tokens: Tensor, rate: float, specials: SpecialTokens, inside: Tensor | None = None) -> Tensor:
+    """tokens [T] with each word replaced by <mask> with probability `rate`, from torch's global generator.
+
+    Marks (and all that is not `inside`, [n] places), <unk>, <eod> and <mask> stay (Bao et al. 2021, section 4.1 and
+    published code). Source and decoder input are dropped by calls of their own; labels never are.
+    """
+    if rate == 0:
+        return tokens
+    words = (tokens >= specials.first_word) & (tokens < specials.eod)
+    if inside is not None:
+        words &= torch.zeros_like(words).index_fill_(0, inside.to(words.device), True)
+    dropped = torch.rand(tokens.shape, device=tokens.device) < rate
+    return tokens.masked_fill(words & dropped, specials.mask)
+
+
+def rate_in_epoch(rate: float, epochs: int, epoch: int) -> float:
+    """`rate` in the first `epochs` epochs (counted from 0), then exactly 0: a step, not a ramp."""
+    return rate if epoch < epochs else 0.0

@@ -1,19 +1,22 @@
-"""The directory of a training run: recipe, metrics, log, checkpoints and the final model."""
+"""The directory of a training run: recipe, metrics, log, checkpoints with their state, and the final model."""
 
 from __future__ import annotations
 
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from torch import Tensor
 
 from docmt.checkpoint.model_directory import RUN_CHECKPOINTS, RUN_MODEL, copy_model
-from docmt.checkpoint.weights import WEIGHTS_FILE
+from docmt.checkpoint.weights import STATE_FILE, WEIGHTS_FILE, save_tensors
+from docmt.core.checksums import ENTRY, checksum_of, checksums, recorded
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import (
     LOCK_FILE,
@@ -24,16 +27,155 @@ from docmt.core.files import (
     find_leftovers,
     lock_directory,
     read_bytes,
+    read_json,
     write_text,
 )
+from docmt.core.settings import MANY, build, check_number
 from docmt.core.yaml_files import read_yaml
 from docmt.data.drafts import DRAFTER_FOLDER, Drafts
-from docmt.training.checkpoints import finish_interrupted_swaps
 from docmt.training.config import TrainConfig, absolute, first_difference
 
+_log = logging.getLogger(__name__)
+
+_STATE = "state"  # the name of the checksum of the state itself, among those of the files
+# What every state has. Without one of these a run would silently begin something anew.
+_NEEDED = {
+    "": {"best", "data", "update", "epoch", "position", "seconds", "validated", "interval", "snapshots", "new_weights"},
+    "best": {"higher_is_better", "score", "update", "since"},
+    "interval": {"loss", "nll", "tokens", "seconds"},
+}
 _PLACES = ("data", "initialize_from", "initialize_reverse_from")
 """Settings that name what the run was made from."""
-_log = logging.getLogger(__name__)
+
+
+@dataclass
+class BestSoFar:
+    """The best validation score of a run; part of its training state."""
+
+    higher_is_better: bool
+    score: float | None = None
+    update: int = 0
+    """the update after which the best score was measured"""
+    since: int = 0
+    """validations after that one"""
+
+    def improves(self, score: float, update: int) -> bool:
+        """Takes in the score of one more validation; True if it is the best so far (a tie, or no number, is not)."""
+        if score == score and (self.score is None or self.is_better(score, self.score)):
+            self.score, self.update, self.since = score, update, 0
+            return True
+        self.since += 1
+        return False
+
+    def is_better(self, score: float, other: float) -> bool:
+        """Whether `score` beats `other`."""
+        return score > other if self.higher_is_better else score < other
+
+    def out_of(self, patience: int) -> bool:
+        """Whether `patience` validations (0 = any number) passed without improvement."""
+        return patience > 0 and self.since >= patience
+
+
+@dataclass
+class Interval:
+    """Sums over the updates since the last line of metrics."""
+
+    loss: float = 0.0
+    """label-smoothed loss in nats, summed over tokens"""
+    nll: float = 0.0
+    """negative log-likelihood in nats, summed over tokens"""
+    tokens: int = 0
+    """label tokens"""
+    seconds: float = 0.0
+    """time in updates, without validations"""
+
+
+@dataclass
+class TrainingState:
+    """Where a run stands, besides weights and optimiser. Random numbers need no state: each update has its seed."""
+
+    best: BestSoFar
+    data: str = ""
+    """fingerprint of the training data"""
+    update: int = 0
+    """updates done"""
+    epoch: int = 0
+    """the current epoch, from 0"""
+    position: int = 0
+    """batches of the epoch that are done"""
+    seconds: float = 0.0
+    """training time so far, resumed runs included"""
+    validated: int = 0
+    """the update after which the last validation was"""
+    interval: Interval = field(default_factory=Interval)
+    snapshots: list[tuple[int, float]] = field(default_factory=list)
+    """update and score of the checkpoints that are kept, for the average or for later"""
+    new_weights: list[str] = field(default_factory=list)
+    """parameters that the model to start from did not have (they may have a learning rate of their own)"""
+    processes: int = 0
+    """processes that train the run, which an update's batches are shared among; 0: earlier versions did not say"""
+
+
+def save_checkpoint(
+    directory: Path,
+    files: Mapping[str, Mapping[str, Tensor]],
+    state: Mapping[str, Any],
+    describe: Callable[[Path], object] = lambda folder: None,
+) -> None:
+    """Writes tensors (by file, then by name) and state; `directory` is replaced at once or not at all.
+
+    describe: writes into the folder what makes a model directory of it (config, tokenizer, card).
+    Raises DocmtError when it cannot be written; the previous checkpoint then still stands.
+    """
+    with atomic_directory(directory) as temporary:
+        for name, tensors in files.items():
+            save_tensors(temporary / name, tensors)
+        describe(temporary)
+        described = {**state, ENTRY: {_STATE: checksum_of(state), **checksums(temporary, list(files))}}
+        (temporary / STATE_FILE).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+
+
+def read_state(directory: Path) -> TrainingState:
+    """The state of a checkpoint. Raises DocmtError if it is damaged."""
+    path = directory / STATE_FILE
+    values = read_json(path)
+    sums = recorded(values, path)
+    values.pop(ENTRY, None)
+    try:
+        state = build(TrainingState, values, path.name)
+        for name in ("update", "epoch", "position", "validated"):
+            check_number(name, getattr(state, name), (0, MANY))
+        for group, needed in _NEEDED.items():
+            if missing := sorted(needed - set(values[group] if group else values)):
+                raise DocmtError(f"it has no {f'{group}.' if group else ''}{missing[0]}")
+        if sums.get(_STATE, checksum_of(values)) != checksum_of(values):
+            raise DocmtError("it is not what its checksum says")
+    except DocmtError as error:
+        raise DocmtError(
+            f"{path} is not understood ({error}): it is damaged or written by another version of docmt; copy the run "
+            "directory again"
+        ) from error
+    return state
+
+
+def state_values(state: TrainingState) -> dict[str, Any]:
+    """The state in types that JSON has."""
+    return asdict(state)
+
+
+def finish_interrupted_swaps(folder: Path) -> None:
+    """Mends what a kill in the middle of saving left in `folder`.
+
+    A directory is replaced in two steps (the old one aside, the new one in place): between them only the old one is
+    complete, under another name. Half-written ones, files or directories, are removed. For folders that this process
+    has locked: nobody else is writing there. Raises DocmtError when the system refuses.
+    """
+    try:
+        # The complete ones last written first: there may be several of one name.
+        for leftover in sorted(find_leftovers(folder), key=lambda found: -found.path.lstat().st_mtime):
+            leftover.settle()
+    except OSError as error:
+        raise cannot_write(error.filename or folder, error) from error
 
 
 class RunDirectory:

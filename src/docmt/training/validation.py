@@ -15,8 +15,8 @@ from docmt.evaluation import document_bleu
 from docmt.model import TranslationModel
 from docmt.text import Tokenizer
 from docmt.training.corpus import Split
+from docmt.training.distributed import sum_over_processes
 from docmt.training.objective import batch_loss
-from docmt.training.reduction import sum_over_processes
 
 
 @dataclass(frozen=True)

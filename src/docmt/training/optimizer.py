@@ -1,41 +1,126 @@
-"""One update of the weights: batches in, summed gradients, one step of Adam."""
+"""One update of the weights: batches in, summed gradients, one step of Adam at the scheduled learning rate."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from docmt.checkpoint.weights import WEIGHTS_FILE
+from docmt.checkpoint.weights import WEIGHTS_FILE, read_weights
+from docmt.core.errors import DocmtError
 from docmt.data import Batch
 from docmt.model import Packed, TranslationModel
 from docmt.model.frame import SentenceFrame
+from docmt.model.layers import Layer
+from docmt.model.parts import Softmax
+from docmt.model.view import View
 from docmt.text import SpecialTokens
 from docmt.text.tokenizer import Side
-from docmt.training.adapters import (
+from docmt.training.config import ObjectiveConfig, TrainConfig
+from docmt.training.corpus import TrainingCorpus, UpdatePlan
+from docmt.training.finetune import (
     ADAPTERS_FILE,
     adapt,
     adapter_tensors,
+    freeze,
+    parameter_groups,
     remove_adapters,
     restore_adapters,
+    trained,
     without_adapters,
 )
-from docmt.training.checkpoints import OPTIMIZER_FILE, optimizer_tensors, restore_optimizer
-from docmt.training.config import ObjectiveConfig, TrainConfig
-from docmt.training.corpus import TrainingCorpus, UpdatePlan
-from docmt.training.masters import Masters
-from docmt.training.objective import batch_loss
-from docmt.training.recompute import recompute_layers
-from docmt.training.schedule import constant, inverse_square_root
-from docmt.training.tuning import freeze, parameter_groups, trained
-from docmt.training.word_dropout import drop_words, rate_in_epoch
+from docmt.training.objective import batch_loss, drop_words, rate_in_epoch
 
+OPTIMIZER_FILE = "optimizer.safetensors"
 _SIZE_STEP = 128  # batches are filled up to a multiple of this many tokens
+
+
+def constant(update: int, peak: float, warmup: int) -> float:
+    """Linear from 0 to `peak` over `warmup` updates, then `peak`. `update` counts from 1."""
+    return peak * min(update / max(warmup, 1), 1.0)
+
+
+def inverse_square_root(update: int, peak: float, warmup: int) -> float:
+    """Linear from 0 to `peak` over `warmup` updates, then peak * sqrt(warmup / update) (Vaswani et al. 2017, 5.3).
+
+    `update` counts from 1. Without warm-up the decay starts at the first update.
+    """
+    if update < warmup:
+        return peak * update / warmup
+    return peak * (max(warmup, 1) / update) ** 0.5
+
+
+def recompute_layers(model: nn.Module) -> None:
+    """Lets every layer of the model keep its input alone while it is trained (Chen et al. 2016).
+
+    Numbers stay the same: dropout draws again what it drew. Outside of training nothing changes.
+    """
+    for module in model.modules():
+        if isinstance(module, Layer):
+            module.forward = _recomputed(module, module.forward)  # type: ignore[assignment, method-assign]
+
+
+def _recomputed(layer: Layer, forward: Callable[[Tensor, View], Tensor]) -> Callable[[Tensor, View], Tensor]:
+    def recomputed(x: Tensor, view: View) -> Tensor:
+        if not (layer.training and torch.is_grad_enabled()):
+            return forward(x, view)
+        found: Any = checkpoint(forward, x, view, use_reentrant=False)
+        result: Tensor = found
+        return result
+
+    return recomputed
+
+
+class Masters:
+    """The float32 weights of a model whose linear modules and embeddings are bfloat16.
+
+    The optimiser changes those that are trained; frozen ones wait on the CPU for the model to be written. All other
+    weights (of norms, of recurrent modules) are few, and float32 in the model itself.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        """Makes those of the model's weights bfloat16, where they are."""
+        large = (module for module in model.modules() if isinstance(module, nn.Linear | nn.Embedding | Softmax))
+        rounded = {parameter for module in large for parameter in module.parameters(recurse=False)}
+        self.trained: dict[str, nn.Parameter] = {}
+        """what the optimiser changes, by name"""
+        self._frozen: dict[str, Tensor] = {}
+        self._pairs: list[tuple[nn.Parameter, nn.Parameter]] = []  # of the model, and its master
+        for name, own in model.named_parameters():
+            exact = own.detach()
+            if own not in rounded:
+                if own.requires_grad:
+                    self.trained[name] = own
+                continue
+            own.data = exact.to(torch.bfloat16)
+            if own.requires_grad:
+                self.trained[name] = nn.Parameter(exact)
+                self._pairs.append((own, self.trained[name]))
+            else:
+                self._frozen[name] = exact.cpu()
+
+    def take_gradients(self) -> None:
+        """Moves the gradients of the model to the float32 weights."""
+        for own, master in self._pairs:
+            master.grad = None if own.grad is None else own.grad.float()
+            own.grad = None
+
+    @torch.no_grad()
+    def give_weights(self) -> None:
+        """Rounds the float32 weights into the model."""
+        for own, master in self._pairs:
+            own.copy_(master)
+
+    def exact(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The state of the model with the float32 weights in it."""
+        return {**state, **self._frozen, **{name: master.detach() for name, master in self.trained.items()}}
 
 
 @dataclass(frozen=True)
@@ -223,3 +308,33 @@ class _BatchLoss(nn.Module):
             reading = reading.filled(_SIZE_STEP, SpecialTokens.pad)
         states = self.model(reading)[: batch.tokens]
         return batch_loss(self.model, states, batch.labels, self.smoothing)
+
+
+def optimizer_tensors(trained: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """name.key -> tensor for everything the optimiser remembers about each of the parameters that it trains."""
+    states = {name: optimizer.state.get(parameter, {}) for name, parameter in trained.items()}
+    example: dict[str, Any] = next((state for state in states.values() if state), {})
+    tensors = {}
+    for name, parameter in trained.items():
+        for key, value in example.items():
+            # A parameter that no update has reached yet starts from zero: so no entry is ever missing in a whole file.
+            zero = torch.zeros_like(parameter if torch.as_tensor(value).dim() else torch.as_tensor(value))
+            tensors[f"{name}.{key}"] = torch.as_tensor(states[name].get(key, zero))
+    return tensors
+
+
+def restore_optimizer(trained: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, path: Path) -> None:
+    """Puts back what `optimizer_tensors` gave. Raises DocmtError for a file that is damaged or of another model."""
+    tensors = read_weights(path)
+    for full_name, tensor in tensors.items():
+        name, _, key = full_name.rpartition(".")
+        parameter = trained.get(name)
+        if parameter is None or (tensor.dim() and tensor.shape != parameter.shape):
+            raise DocmtError(f"{path} does not fit the model (at {full_name}): copy the run directory again")
+        # Cloned, because a memory-mapped file is not aligned as torch's own tensors are, which changes last bits.
+        optimizer.state[parameter][key] = tensor.clone().to(parameter.device)
+    keys = {full_name.rpartition(".")[2] for full_name in tensors}
+    for name in trained:
+        for key in sorted(keys):
+            if f"{name}.{key}" not in tensors:
+                raise DocmtError(f"{path} is not complete ({name}.{key} is missing): copy the run directory again")

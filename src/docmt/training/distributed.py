@@ -1,15 +1,17 @@
-"""Where a run computes: one process, or several under torchrun, on CPU or GPU."""
+"""The processes of a training: where they compute, what they sum, when one is lost, and signals to stop."""
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 import torch
 from lightning_fabric import Fabric
@@ -18,6 +20,8 @@ from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
 from docmt.training.config import TrainConfig
 
 _LOOK_EVERY, _GRACE = 1.0, 5.0  # seconds between looks at the other processes, and before this one is ended for them
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_AT_ONCE = 1.0  # seconds
 
 
 class LostProcessError(DocmtError):
@@ -119,3 +123,54 @@ def end_with_the_first(processes: Sequence[subprocess.Popen[bytes]], run: Path) 
 
 def _failed(process: subprocess.Popen[bytes]) -> bool:
     return process.poll() not in (None, 0, INTERRUPTED)
+
+
+def sum_over_processes(fabric: Fabric, values: Sequence[float]) -> list[float]:
+    """Each value summed over all processes, in float64 where the device has it."""
+    if fabric.world_size == 1:
+        return list(values)
+    total = fabric.all_reduce(torch.tensor(values, dtype=torch.float64, device=fabric.device), reduce_op="sum")
+    assert isinstance(total, torch.Tensor)
+    result: list[float] = total.tolist()
+    return result
+
+
+class StopWish:
+    """Whether somebody asked the process to stop."""
+
+    def __init__(self) -> None:
+        self.wished = False
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopWish]:
+    """While the block runs, the first Ctrl-C or SIGTERM only sets `wished`; a later one acts as usual.
+
+    Of several at once, to a process and by whoever started it, all but the first are passed over.
+    """
+    wish = StopWish()
+    if threading.current_thread() is not threading.main_thread():
+        yield wish  # handlers can only be set in the main thread
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    first = 0.0
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        if not wish.wished:
+            wish.wished, first = True, time.monotonic()
+        elif time.monotonic() - first > _AT_ONCE:
+            restore()
+            signal.raise_signal(number)
+
+    for number in _SIGNALS:
+        signal.signal(number, handle)
+    try:
+        yield wish
+    finally:
+        restore()

@@ -1,13 +1,18 @@
-"""What a training says about itself: at its start, of the weights that are new, and on the cards of its models."""
+"""What a training tells people: opening lines, progress line, TensorBoard and model cards."""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
-from typing import Any
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from docmt.checkpoint.model_card import ModelCard
 from docmt.checkpoint.model_directory import load_languages
@@ -15,10 +20,11 @@ from docmt.core.errors import DocmtError
 from docmt.data.drafts import DRAFTER_FOLDER
 from docmt.model import ModelConfig
 from docmt.model.features import DIRECTIONS
-from docmt.training.checkpoints import TrainingState
 from docmt.training.config import StopConfig, TrainConfig
 from docmt.training.corpus import Split, TrainingCorpus
+from docmt.training.run_directory import TrainingState
 
+_log = logging.getLogger(__name__)
 # Parts of layers that all families have; others are called by their names in the model.
 _WORDS = {
     "attention.whole": "self-attention over the document",
@@ -26,6 +32,8 @@ _WORDS = {
     "attention.gate": "gates",
     "cross.gate": "gates",
 }
+_WINDOW = 20  # updates
+_NO_SCALARS = ("update", "epoch", "seconds", "best")
 
 
 def opening(
@@ -140,3 +148,107 @@ def card_of(
         training=facts,
         scores=scores,
     )
+
+
+class Recent:
+    """Loss and speed of the last updates. Reading a loss makes a GPU wait, so there it is done once a window."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._together = 1 if device.type == "cpu" else _WINDOW  # updates between two readings
+        self._read: deque[tuple[float, int, float]] = deque(maxlen=_WINDOW // self._together)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._loss: Tensor | float = 0.0
+        self._updates, self._tokens, self._seconds = 0, 0, 0.0
+
+    def add(self, loss: Tensor, tokens: int, seconds: float) -> None:
+        """Takes in an update: its loss [] summed over its label tokens, in nats, and how long it took."""
+        self._loss = self._loss + loss
+        self._updates, self._tokens, self._seconds = self._updates + 1, self._tokens + tokens, self._seconds + seconds
+        if self._updates == self._together:
+            self._read.append((float(self._loss), self._tokens, self._seconds))
+            self._begin()
+
+    def note(self) -> str:
+        """Means over the window, for people; empty before anything is known."""
+        loss, tokens, seconds = (sum(column) for column in zip(*self._read, strict=True)) if self._read else (0, 0, 0)
+        return f"loss {loss / tokens:.3f}, {tokens / max(seconds, 1e-9):,.0f} tokens/s" if tokens else ""
+
+
+def seconds_left(stop: StopConfig, state: TrainingState, epoch_done: float, pace: tuple[int, float]) -> float | None:
+    """Time until the nearest of the limits that can be foreseen; None where there is none, or nothing to go by.
+
+    epoch_done: share of the current epoch in [0, 1); pace: the last updates and how many seconds they took.
+    """
+    updates, seconds = pace
+    if not updates:
+        return None
+    each = seconds / updates
+    found = []
+    if stop.max_steps:
+        found.append((stop.max_steps - state.update) * each)
+    epochs = state.epoch + epoch_done
+    if stop.max_epochs and epochs:
+        found.append((stop.max_epochs / epochs - 1) * state.update * each)
+    if stop.max_minutes:
+        found.append(60 * stop.max_minutes - state.seconds)
+    return max(min(found), 0.0) if found else None
+
+
+class Tracker:
+    """Writes lines of metrics as scalars. Trouble with it is told once, and the training goes on without."""
+
+    def __init__(self, folder: Path, wanted: Literal["auto", "true", "false"], update: int) -> None:
+        """update: where the run stands; what it wrote beyond that before it was stopped is not shown any more."""
+        self._folder, self._update = folder, update
+        # Whether it is installed is known at once; loading it takes a while.
+        self._on = wanted == "true" or (wanted == "auto" and find_spec("tensorboard") is not None)
+        self._writer: Any = None
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Writes the numbers of a line of metrics."""
+        with self._at_no_risk():
+            if self._on:
+                writer = self._open()
+                for name in line:
+                    if name not in _NO_SCALARS:
+                        writer.add_scalar(tag_of(name), line[name], line["update"])
+
+    def flush(self) -> None:
+        """Makes sure that all of it is on the disk: with each checkpoint, as a resumed run goes on from there."""
+        with self._at_no_risk():
+            if self._writer is not None:
+                self._writer.flush()
+
+    def close(self) -> None:
+        """Ends the writing."""
+        with self._at_no_risk():
+            if self._writer is not None:
+                self._writer.close()
+
+    def _open(self) -> Any:
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(self._folder), purge_step=self._update + 1)
+        return self._writer
+
+    @contextmanager
+    def _at_no_risk(self) -> Iterator[None]:
+        """Whatever goes wrong in the block (not installed, a full disk) ends the writing, and nothing else."""
+        try:
+            yield
+        except Exception as error:
+            self._on, self._writer = False, None
+            hint = "" if find_spec("tensorboard") else "; install docmt[track]"
+            reason = " ".join(str(error).split()) or type(error).__name__
+            _log.warning("nothing more is written for TensorBoard (%s)%s", reason, hint)
+
+
+def tag_of(name: str) -> str:
+    """The name of a metric in its group: valid_loss -> dev/loss, entropy_... -> entropy/..., loss -> train/loss."""
+    for start, group in (("valid_", "dev/"), ("entropy_", "entropy/")):
+        if name.startswith(start):
+            return group + name.removeprefix(start)
+    return f"train/{name}"
