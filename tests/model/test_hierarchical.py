@@ -108,6 +108,16 @@ def test_a_new_model_is_the_sentence_model_bit_for_bit(side, normalization):
         assert torch.equal(found[1], wanted[1])
 
 
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_heads_have_their_own_width_where_the_model_is_no_multiple_of_their_number(side):
+    model = build(width=14, heads=5, head_width=11, **hierarchical(side=side))
+    assert changed(model, "source" if side == "encoder" else "target") != []
+    stack = {"encoder": "above_encoder", "decoder": "above_decoder"}[side]
+    weights = model.get_submodule(stack).get_submodule("0.sentences").state_dict()
+    assert weights["query.weight"].shape == (55, 14)
+    assert weights["output.weight"].shape == (14, 55)
+
+
 def module(k=2, marks=(1, 1), exact=False, detach=False):
     torch.manual_seed(1)
     made = Hierarchy(Parts(ModelConfig(**SIZES)), Sight(part="before", back=k, marks=marks), exact=exact, detach=detach)

@@ -208,6 +208,25 @@ def test_what_reads_drafts_starts_from_a_reverse_model():
     assert system.origin_reverse("encoder.0.attention.local.query.weight") is None
 
 
+def test_two_embedding_tables_have_their_names_in_what_reads_drafts():
+    config = ModelConfig(
+        **{**SIZES, "vocabulary_size": 80}, source_vocabulary_size=60, family="marian", system="multihop"
+    )
+    torch.manual_seed(0)
+    model = TranslationModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    before, after = ([[3, 0], [4, 0], [70, 0]] for _ in range(2))
+    after[0] = [71, 0]  # an id that the source does not have
+    found = [logits(model, target=DRAFTS[:3], source=DOCUMENT[:3], drafts=drafts) for drafts in (before, after)]
+    assert rows_that_differ(*found) == [True] * 3
+    table = "target_sentences.embeddings.source_tokens.weight"
+    assert model.state_dict()[table].shape == (80, 16)
+    assert model.system.origin(table) == "target_tokens.weight"
+    assert model.system.origin_reverse(table) == "source_tokens.weight"
+
+
 def test_references_are_refused_where_no_target_is_read():
     with pytest.raises(DocmtError, match=r"model\.multihop\.context is references, but side source reads"):
         build(side="source", context="references")

@@ -39,7 +39,7 @@ class Hierarchy(nn.Module):
         self.detach = detach
         self.words_norm, self.sentences_norm, self.summary_norm = (parts.norm() for _ in range(3))
         self.words = parts.attention(sight)
-        self.sentences = SentenceAttention(sizes.width, sizes.heads)
+        self.sentences = SentenceAttention(sizes.width, sizes.heads, sizes.attention_width)
         self.feed_forward = parts.feed_forward()
         self.feed_forward_residual = Residual(parts.norm(), sizes.dropout, pre_norm=True)
         self.gate = nn.Linear(2 * sizes.width, sizes.width)
@@ -73,10 +73,13 @@ class SentenceAttention(nn.Module):
     Not an `Attention`: it looks at no other position, so it has no sight and needs no cache.
     """
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, attention_width: int = 0) -> None:
+        """attention_width: of all heads together where `width` is no multiple of their number."""
         super().__init__()
         self.heads = heads
-        self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
+        inner = width if width % heads == 0 else attention_width
+        self.query, self.key, self.value = (nn.Linear(width, inner) for _ in range(3))
+        self.output = nn.Linear(inner, width)
         for projection in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(projection.weight)
         nn.init.zeros_(self.output.bias)

@@ -113,7 +113,9 @@ class Parts:
     def _reader(self) -> nn.Module:
         """Embeddings for an encoder of target text; `lookup` and `place` take them for those of a model's source."""
         holder = nn.Module()
-        for name, module in Parts(replace(self.sizes, source_vocabulary_size=0)).embeddings().items():
+        # The names of the tables are the model's own: two tables, or one.
+        size = self.sizes.vocabulary_size if self.two_tables else 0
+        for name, module in Parts(replace(self.sizes, source_vocabulary_size=size)).embeddings().items():
             if name.partition("_")[0] in ("source", "tokens"):
                 holder.add_module(name, module)
         return holder
