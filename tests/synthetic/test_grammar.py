@@ -4,8 +4,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from docmt.synthetic import Pronoun, SyntheticDocument, generate
-from docmt.synthetic.lexicon import NOUNS, PRONOUNS, WORDS, Case, Gender
-from docmt.synthetic.patterns import DISTRACTORS, INTRODUCTIONS, MENTIONS
+from docmt.synthetic.lexicon import DISTRACTORS, INTRODUCTIONS, MENTIONS, NOUNS, PRONOUNS, WORDS, Case, Gender
 
 FORMS = {"er", "sie", "es", "ihn", "ihm", "ihr"}
 

@@ -3,6 +3,9 @@ from collections import Counter
 from docmt.synthetic.grammar import noun_phrase
 from docmt.synthetic.lexicon import (
     ATTRIBUTES,
+    DISTRACTORS,
+    INTRODUCTIONS,
+    MENTIONS,
     NOUNS,
     PEOPLE,
     PRONOUNS,
@@ -14,7 +17,6 @@ from docmt.synthetic.lexicon import (
     Gender,
     Noun,
 )
-from docmt.synthetic.patterns import DISTRACTORS, INTRODUCTIONS, MENTIONS
 
 MASCULINE, FEMININE, NEUTER = Gender.MASCULINE, Gender.FEMININE, Gender.NEUTER
 

@@ -6,9 +6,8 @@ import pytest
 
 from docmt.core.errors import DocmtError
 from docmt.synthetic import PHENOMENA, MarkedDocument, generate_phenomena
-from docmt.synthetic.items import fillers
 from docmt.synthetic.lexicon import NOUNS
-from docmt.synthetic.wordings import FAMILIAR, FILLERS, FORMAL, NAMES, SENSES, VERBS
+from docmt.synthetic.phenomena import FAMILIAR, FILLERS, FORMAL, NAMES, SENSES, VERBS, fillers
 
 DISTANCES = (1, 2, 3, 4)
 # As many for each phenomenon and distance as hold whole groups of two, three and four versions.

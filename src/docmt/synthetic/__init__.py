@@ -3,15 +3,16 @@
 from docmt.synthetic.corpus import (
     ContrastiveItem,
     PhenomenonItem,
+    PronounScore,
     contrastive_items,
     phenomenon_items,
+    pronoun_accuracy,
     read_pronouns,
     write_corpus,
     write_phenomena,
 )
 from docmt.synthetic.grammar import Pronoun, SyntheticDocument, generate
 from docmt.synthetic.phenomena import PHENOMENA, MarkedDocument, Phenomenon, generate_phenomena
-from docmt.synthetic.scoring import PronounScore, pronoun_accuracy
 
 __all__ = [
     "PHENOMENA",

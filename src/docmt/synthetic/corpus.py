@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, write_text
+from docmt.core.plain_text import decoded_lines
 from docmt.documents.corpus import ParallelDocument, write_parallel
 from docmt.synthetic.grammar import Pronoun, SyntheticDocument, write_documents
 from docmt.synthetic.lexicon import NOUNS, Case, Gender
@@ -153,7 +156,8 @@ def _write(
             pairs = (item.document for item in items)
             write_parallel(pairs, temporary / f"{name}.en", temporary / f"{name}.de")
         for file, records in tests.items():
-            write_text(temporary / file, _jsonl(records))
+            lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+            write_text(temporary / file, "".join(lines))
 
 
 def _check_place(directory: Path) -> None:
@@ -165,43 +169,61 @@ def _check_place(directory: Path) -> None:
             raise DocmtError(f"{directory} is no synthetic corpus that can be replaced ({what}): name a new directory")
 
 
-def _jsonl(records: Iterable[dict[str, object]]) -> str:
-    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-
-
 def read_pronouns(path: Path) -> list[SyntheticDocument]:
-    """Reads the documents and pronouns of a test.pronouns.jsonl; raises DocmtError naming the line that is damaged."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise DocmtError(f"cannot read {path}: {reason}; write the corpus anew") from error
+    """Read the documents and pronouns of a test.pronouns.jsonl. Raises DocmtError, naming the line, for damage."""
     documents = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in decoded_lines(path):
         try:
-            documents.append(_parse(json.loads(line)))
+            documents.append(_document(json.loads(line)))
         except (ValueError, TypeError, KeyError) as error:
             raise DocmtError(
-                f"{path}, line {number} is not a document with its pronouns ({error}); write the corpus anew"
+                f"{path}, line {number} is not a document with its pronouns ({error}): write the corpus anew"
             ) from error
     return documents
 
 
-def _parse(record: dict[str, object]) -> SyntheticDocument:
-    match record:
-        case {"id": str(id), "source": list(source), "target": list(target), "pronouns": list(pronouns)}:
-            document = ParallelDocument(id, tuple(source), tuple(target))
-            return SyntheticDocument(document, tuple(_pronoun(pronoun) for pronoun in pronouns))
-    raise ValueError("id, source, target or pronouns missing")
+def _document(record: Any) -> SyntheticDocument:
+    document = ParallelDocument(record["id"], tuple(record["source"]), tuple(record["target"]))
+    pronouns = (
+        fields
+        | {"candidates": tuple(fields["candidates"]), "gender": Gender(fields["gender"]), "case": Case(fields["case"])}
+        for fields in record["pronouns"]
+    )
+    return SyntheticDocument(document, tuple(Pronoun(**fields) for fields in pronouns))
 
 
-def _pronoun(fields: dict[str, object]) -> Pronoun:
-    match fields:
-        case {"candidates": list(candidates), "gender": str(gender), "case": str(case), **rest}:
-            return Pronoun(
-                candidates=tuple(candidates),
-                gender=Gender(gender),
-                case=Case(case),
-                **rest,  # type: ignore[arg-type]
-            )
-    raise ValueError("candidates, gender or case of a pronoun missing")
+@dataclass(frozen=True)
+class PronounScore:
+    """How many marked pronouns were right; `by_distance` holds (correct, total) for each antecedent distance."""
+
+    correct: int
+    total: int
+    by_distance: dict[int, tuple[int, int]]
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right pronouns, 0 to 1; 0 where there were none."""
+        return self.correct / self.total if self.total else 0.0
+
+
+def pronoun_accuracy(documents: Sequence[SyntheticDocument], hypotheses: Sequence[Sequence[str]]) -> PronounScore:
+    """Scores translated documents: hypothesis d holds one target sentence for each source sentence of document d.
+
+    A pronoun is right if its form stands in its sentence as a whole word, in any letter case, and no other form of its
+    case does. The grammar puts no second er, sie, es, ihn, ihm or ihr beside a marked pronoun, so no other word can
+    be taken for it.
+    """
+    by_distance: dict[int, tuple[int, int]] = {}
+    for item, hypothesis in zip(documents, hypotheses, strict=True):
+        for pronoun in item.pronouns:
+            correct, total = by_distance.get(pronoun.distance, (0, 0))
+            correct += _is_right(pronoun, hypothesis[pronoun.sentence])
+            by_distance[pronoun.distance] = (correct, total + 1)
+    counts = by_distance.values()
+    return PronounScore(sum(right for right, _ in counts), sum(total for _, total in counts), by_distance)
+
+
+def _is_right(pronoun: Pronoun, sentence: str) -> bool:
+    words = set(re.findall(r"\w+", sentence.casefold()))
+    found = [index for index, candidate in enumerate(pronoun.candidates) if candidate.casefold() in words]
+    return found == [pronoun.correct]

@@ -19,8 +19,11 @@ from docmt.synthetic.lexicon import (
     ATTRIBUTES,
     DEFINITE_ARTICLES,
     DEFINITE_ENDINGS,
+    DISTRACTORS,
     INDEFINITE_ARTICLES,
     INDEFINITE_ENDINGS,
+    INTRODUCTIONS,
+    MENTIONS,
     NOUNS,
     PEOPLE,
     PRONOUNS,
@@ -31,12 +34,12 @@ from docmt.synthetic.lexicon import (
     Case,
     Gender,
     Noun,
+    Pattern,
     Person,
     Room,
     Trait,
     Word,
 )
-from docmt.synthetic.patterns import DISTRACTORS, INTRODUCTIONS, MENTIONS, Pattern
 
 MAX_DISTANCE = 4
 MIN_SENTENCES, MAX_SENTENCES = 5, 10

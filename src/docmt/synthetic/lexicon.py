@@ -1,13 +1,13 @@
-"""The words of the synthetic language: plain tables, English beside German.
-
-Topic nouns are things one can carry home, so that every sentence pattern fits every noun. All of them keep one form in
-the nominative, accusative and dative singular (no weak masculines), and no English word stands for two German nouns.
-"""
+"""The words and sentence patterns of the synthetic language, read from the YAML files of this folder."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib import resources
+from typing import Any, NamedTuple
+
+import yaml
 
 
 class Gender(StrEnum):
@@ -26,13 +26,10 @@ class Case(StrEnum):
     DATIVE = "dative"
 
 
-_GENDERS = (Gender.MASCULINE, Gender.FEMININE, Gender.NEUTER)
-
-
 def _table(nominative: str, accusative: str, dative: str) -> dict[tuple[Case, Gender], str]:
-    """Reads one row a case, one word a gender (masculine, feminine, neuter)."""
+    """Read one row a case, one word a gender (masculine, feminine, neuter)."""
     rows = zip(Case, (nominative, accusative, dative), strict=True)
-    return {(case, gender): word for case, row in rows for gender, word in zip(_GENDERS, row.split(), strict=True)}
+    return {(case, gender): word for case, row in rows for gender, word in zip(Gender, row.split(), strict=True)}
 
 
 PRONOUNS = _table("er sie es", "ihn sie es", "ihm ihr ihm")
@@ -109,254 +106,53 @@ class Attribute:
     aspect: str
 
 
-def _nouns(gender: Gender, table: str) -> tuple[Noun, ...]:
-    pairs = (entry.split() for entry in table.replace("\n", ",").split(",") if entry.strip())
-    return tuple(Noun(english, german, gender) for english, german in pairs)
+@dataclass(frozen=True)
+class Pattern:
+    """One sentence of a story in both languages; `case` is that of the pronoun, None where there is none."""
+
+    english: str
+    german: str
+    case: Case | None = None
+    settles: tuple[str, ...] = ()
+    last: bool = False
+
+    @property
+    def names_place(self) -> bool:
+        """Whether the sentence names a place, which an "it" right after it might mean."""
+        return any(slot in self.german for slot in ("{place}", "{outdoors}", "{landmark}"))
 
 
-NOUNS: tuple[Noun, ...] = (
-    *_nouns(
-        Gender.MASCULINE,
-        """
-        table Tisch, chair Stuhl, armchair Sessel, stool Hocker, carpet Teppich, mirror Spiegel
-        suitcase Koffer, backpack Rucksack, basket Korb, bucket Eimer, pot Topf, plate Teller
-        spoon Löffel, mug Becher, jug Krug, hammer Hammer, screwdriver Schraubenzieher, broom Besen
-        spade Spaten, computer Computer, printer Drucker, television Fernseher, toaster Toaster
-        blender Mixer, fan Ventilator, key Schlüssel, ring Ring, scarf Schal, coat Mantel, hat Hut
-        sweater Pullover, suit Anzug, skirt Rock, belt Gürtel, helmet Helm, umbrella Regenschirm, ball Ball
-        sledge Schlitten, kite Drachen, compass Kompass, globe Globus, calendar Kalender, curtain Vorhang
-        candlestick Kerzenständer, hairdryer Föhn, frame Rahmen, desk Schreibtisch, corkscrew Korkenzieher
-        calculator Taschenrechner, projector Projektor, loudspeaker Lautsprecher, racket Schläger
-        chandelier Kronleuchter, bathrobe Bademantel, monitor Monitor, saddle Sattel
-        """,
-    ),
-    *_nouns(
-        Gender.FEMININE,
-        """
-        lamp Lampe, clock Uhr, vase Vase, cup Tasse, teapot Teekanne, bowl Schüssel, fork Gabel
-        pan Pfanne, bottle Flasche, crate Kiste, chest Truhe, box Schachtel, bag Tasche
-        handbag Handtasche, briefcase Aktentasche, wallet Brieftasche, jacket Jacke, blouse Bluse
-        waistcoat Weste, cap Mütze, necklace Halskette, brooch Brosche, camera Kamera
-        typewriter Schreibmaschine, axe Axt, shovel Schaufel, ladder Leiter, wheelbarrow Schubkarre
-        brush Bürste, candle Kerze, lantern Laterne, torch Taschenlampe, violin Geige, guitar Gitarre
-        flute Flöte, trumpet Trompete, drum Trommel, harp Harfe, trombone Posaune, clarinet Klarinette
-        harmonica Mundharmonika, bell Glocke, blanket Decke, tablecloth Tischdecke, bench Bank
-        cradle Wiege, hammock Hängematte, doll Puppe, coin Münze, medal Medaille, statue Statue
-        mask Maske, crown Krone, flag Fahne, keyboard Tastatur, pump Pumpe
-        """,
-    ),
-    *_nouns(
-        Gender.NEUTER,
-        """
-        book Buch, picture Bild, painting Gemälde, knife Messer, glass Glas, sieve Sieb, board Brett
-        tray Tablett, shelf Regal, pillow Kissen, towel Handtuch, shirt Hemd, dress Kleid
-        costume Kostüm, bracelet Armband, telephone Telefon, radio Radio, cello Cello
-        saxophone Saxofon, accordion Akkordeon, xylophone Xylofon, horn Horn, banjo Banjo
-        bicycle Fahrrad, paddle Paddel, tent Zelt, rope Seil, net Netz, tool Werkzeug, notebook Heft
-        dictionary Wörterbuch, encyclopedia Lexikon, diary Tagebuch, album Album, game Spiel
-        puzzle Puzzle, toy Spielzeug, chessboard Schachbrett, microscope Mikroskop
-        telescope Teleskop, thermometer Thermometer, barometer Barometer, microphone Mikrofon
-        tripod Stativ, iron Bügeleisen, lighter Feuerzeug, sword Schwert, horseshoe Hufeisen
-        aquarium Aquarium, purse Portemonnaie, locket Medaillon, amulet Amulett, skateboard Skateboard
-        surfboard Surfbrett, tricycle Dreirad, tambourine Tamburin
-        """,
-    ),
+class Line(NamedTuple):
+    """A sentence in both languages, with slots or filled."""
+
+    source: str
+    target: str
+
+
+def read_data(name: str) -> Any:
+    """Return the content of a YAML file beside this module, all scalars as text."""
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    return yaml.load(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"), loader)
+
+
+def _pattern(row: list[str], case: Case | None = None) -> Pattern:
+    english, german, *settles = row
+    return Pattern(english, german, case, tuple(each for each in settles if each != "last"), "last" in settles)
+
+
+_LEXICON, _STORIES = read_data("lexicon.yaml"), read_data("stories.yaml")
+
+NOUNS = tuple(
+    Noun(english, german, gender) for gender in Gender for english, german in _LEXICON["nouns"][gender].items()
 )
-
-
-def _named(names: str, possessive: str) -> tuple[Person, ...]:
-    return tuple(Person(name, name, name, name, possessive) for name in names.split())
-
-
-PEOPLE: tuple[Person, ...] = (
-    *_named("Anna Maria Julia Laura Sarah Lena Eva Clara Nina Emma", "her"),
-    *_named("Peter Paul Thomas Jonas Max Felix Lukas David Simon Tom", "his"),
-    Person("my mother", "meine Mutter", "meine Mutter", "meiner Mutter", "her"),
-    Person("my sister", "meine Schwester", "meine Schwester", "meiner Schwester", "her"),
-    Person("my aunt", "meine Tante", "meine Tante", "meiner Tante", "her"),
-    Person("my grandmother", "meine Großmutter", "meine Großmutter", "meiner Großmutter", "her"),
-    Person("my father", "mein Vater", "meinen Vater", "meinem Vater", "his"),
-    Person("my brother", "mein Bruder", "meinen Bruder", "meinem Bruder", "his"),
-    Person("my uncle", "mein Onkel", "meinen Onkel", "meinem Onkel", "his"),
-    Person("my grandfather", "mein Großvater", "meinen Großvater", "meinem Großvater", "his"),
+PEOPLE = (
+    *(Person(name, name, name, name, possessive) for possessive, names in _LEXICON["names"].items() for name in names),
+    *(Person(*row) for row in _LEXICON["relatives"]),
 )
-
-# Traits suit things one can carry and not the places people go to, so that "it" cannot mean the place.
-TRAITS: tuple[Trait, ...] = (
-    Trait("heavy", "schwer", "weight", good=False, gradable=True),
-    Trait("light", "leicht", "weight", good=True, gradable=True),
-    Trait("expensive", "teuer", "price", good=False, gradable=True),
-    Trait("cheap", "billig", "price", good=True, gradable=True),
-    Trait("valuable", "wertvoll", "price", good=True, gradable=True),
-    Trait("worthless", "wertlos", "price", good=False, gradable=False),
-    Trait("practical", "praktisch", "use", good=True, gradable=True),
-    Trait("impractical", "unpraktisch", "use", good=False, gradable=True),
-    Trait("delicate", "empfindlich", "make", good=False, gradable=True),
-    Trait("rare", "selten", "kind", good=True, gradable=False),
-    Trait("popular", "beliebt", "kind", good=True, gradable=False),
-    Trait("brand-new", "nagelneu", "age", good=True, gradable=False),
-    Trait("unused", "unbenutzt", "age", good=True, gradable=False),
-    Trait("second-hand", "gebraucht", "age", good=False, gradable=False),
-)
-
-ATTRIBUTES: tuple[Attribute, ...] = (
-    Attribute("old", "alt", "age"),
-    Attribute("new", "neu", "age"),
-    Attribute("small", "klein", "size"),
-    Attribute("large", "groß", "size"),
-    Attribute("beautiful", "schön", "look"),
-    Attribute("strange", "seltsam", "look"),
-    Attribute("simple", "schlicht", "look"),
-    Attribute("heavy", "schwer", "weight"),
-    Attribute("light", "leicht", "weight"),
-    Attribute("cheap", "billig", "price"),
-    Attribute("expensive", "teur", "price"),
-    Attribute("Italian", "italienisch", "origin"),
-    Attribute("French", "französisch", "origin"),
-)
-
-ROOMS: tuple[Room, ...] = (
-    Room("kitchen", "in der Küche", "in die Küche"),
-    Room("bedroom", "im Schlafzimmer", "ins Schlafzimmer"),
-    Room("living room", "im Wohnzimmer", "ins Wohnzimmer"),
-    Room("study", "im Arbeitszimmer", "ins Arbeitszimmer"),
-    Room("cellar", "im Keller", "in den Keller"),
-    Room("hall", "im Flur", "in den Flur"),
-    Room("garage", "in der Garage", "in die Garage"),
-    Room("attic", "auf dem Dachboden", "auf den Dachboden"),
-)
-
-
-def _words(table: str) -> tuple[Word, ...]:
-    pairs = (line.split(" = ") for line in table.strip().splitlines())
-    return tuple(Word(english.strip(), german.strip()) for english, german in pairs)
-
-
-_OUTDOORS = _words("""
-    in the garden = im Garten
-    in the park = im Park
-    at the lake = am See
-    in the forest = im Wald
-    on the beach = am Strand
-    in town = in der Stadt""")
-
-# One table a slot: the slot {time} of a pattern takes a phrase of WORDS["time"], and so on.
-WORDS: dict[str, tuple[Word, ...]] = {
-    "outdoors": _OUTDOORS,
-    "place": (
-        *_OUTDOORS,
-        *_words("""
-        at the station = am Bahnhof
-        at school = in der Schule
-        at the office = im Büro
-        on the balcony = auf dem Balkon"""),
-    ),
-    "time": _words("""
-        yesterday = gestern
-        this morning = heute Morgen
-        last week = letzte Woche
-        last month = letzten Monat
-        two days ago = vor zwei Tagen
-        on Friday = am Freitag
-        on Saturday = am Samstag"""),
-    "moment": _words("""
-        in the evening = am Abend
-        after lunch = nach dem Mittagessen
-        the same day = noch am selben Tag"""),
-    "day": _words("""
-        Monday = Montag
-        Tuesday = Dienstag
-        Wednesday = Mittwoch
-        Thursday = Donnerstag
-        Sunday = Sonntag"""),
-    "landmark": _words("""
-        the fountain = dem Brunnen
-        the tree = dem Baum
-        the fence = dem Zaun
-        the church = der Kirche
-        the wall = der Mauer
-        the bridge = der Brücke
-        the window = dem Fenster
-        the gate = dem Tor
-        the monument = dem Denkmal"""),
-    "market": _words("""
-        at the flea market = auf dem Flohmarkt
-        at the market = auf dem Markt
-        in a small shop = in einem kleinen Laden
-        in an old house = in einem alten Haus"""),
-    "country": _words("""
-        Italy = Italien
-        France = Frankreich
-        Spain = Spanien
-        Poland = Polen
-        Japan = Japan"""),
-    "relative": _words("""
-        an uncle = einem Onkel
-        an aunt = einer Tante
-        a friend = einem Freund"""),
-    "owner": _words("""
-        a king = einem König
-        a queen = einer Königin
-        an actress = einer Schauspielerin
-        a nun = einer Nonne
-        a baker = einem Bäcker
-        a sailor = einem Seemann"""),
-    "memory": _words("""
-        old times = alte Zeiten
-        the old flat = die alte Wohnung
-        the holidays = die Ferien"""),
-    "weather": _words("""
-        the heat = die Hitze
-        the cold = die Kälte
-        the rain = der Regen
-        the sun = die Sonne"""),
-    "degree": _words("""
-        very = sehr
-        quite = ziemlich
-        really = wirklich
-        surprisingly = überraschend"""),
-    "euros": _words("""
-        thirty = dreißig
-        fifty = fünfzig
-        eighty = achtzig
-        two hundred = zweihundert
-        five hundred = fünfhundert"""),
-    "examined": _words("""
-        photographed = fotografiert
-        examined = untersucht
-        admired = bewundert
-        drew = gezeichnet
-        hid = versteckt"""),
-    "group": _words("""
-        children = Kinder
-        neighbours = Nachbarn
-        guests = Gäste
-        tourists = Touristen
-        students = Studenten"""),
-    "waited": _words("""
-        waited = gewartet
-        laughed = gelacht
-        sang = gesungen
-        danced = getanzt"""),
-    "feeling": _words("""
-        tired = müde
-        ill = krank
-        hungry = hungrig
-        cheerful = fröhlich"""),
-    "count": _words("""
-        two = zwei
-        three = drei
-        ten = zehn
-        many = viele"""),
-    "wares": _words("""
-        apples = Äpfel
-        flowers = Blumen
-        eggs = Eier
-        tomatoes = Tomaten
-        potatoes = Kartoffeln
-        magazines = Zeitschriften"""),
-    "vehicles": _words("""
-        trains = Züge
-        buses = Busse
-        trams = Straßenbahnen"""),
-}
+TRAITS = tuple(Trait(row[0], row[1], row[2], row[3] == "good", "gradable" in row) for row in _LEXICON["traits"])
+ATTRIBUTES = tuple(Attribute(*row) for row in _LEXICON["attributes"])
+ROOMS = tuple(Room(*row) for row in _LEXICON["rooms"])
+WORDS = {slot: tuple(Word(*pair) for pair in words.items()) for slot, words in _LEXICON["words"].items()}
+INTRODUCTIONS = tuple(map(_pattern, _STORIES["introductions"]))
+MENTIONS = tuple(_pattern(row, case) for case in Case for row in _STORIES["mentions"][case])
+DISTRACTORS = tuple(map(_pattern, _STORIES["distractors"]))

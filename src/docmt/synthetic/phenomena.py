@@ -1,26 +1,238 @@
 """Documents for six phenomena of discourse, each with one sentence whose translation depends on an earlier one.
 
-A document is an item (`items`: the sentence that decides and the marked one, as many sentences apart as asked) among
-fillers. It comes in several versions, one for each answer, which differ in the deciding sentence and in the marked one
-alone. So a model that does not see the deciding sentence gives the same answer to every version, and of whole groups of
-versions it gets exactly one in each right: chance.
+A document is an item (the sentence that decides and the marked one, as many sentences apart as asked) among fillers.
+It comes in several versions, one for each answer, which differ in the deciding sentence and in the marked one alone.
+So a model that does not see the deciding sentence gives the same answer to every version, and of whole groups of
+versions it gets exactly one in each right: chance. Where English does not show the answer, the deciding sentences
+differ in German alone.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
 from docmt.core.errors import DocmtError
 from docmt.documents.corpus import ParallelDocument
-from docmt.synthetic import items
-from docmt.synthetic.wordings import VERBS_OFFERED
+from docmt.synthetic.grammar import NounPhrase, capitalised, noun_phrase, slot_names
+from docmt.synthetic.lexicon import (
+    DEFINITE_ARTICLES,
+    NOUNS,
+    PEOPLE,
+    WORDS,
+    Case,
+    Gender,
+    Line,
+    Noun,
+    Person,
+    Word,
+    read_data,
+)
 
 DISTANCES = range(1, 5)
 SHORTEST, LONGEST = 5, 8
+
+
+@dataclass(frozen=True)
+class Sense:
+    """One meaning of an English word: the German noun, and sentences whose words say that this one is meant."""
+
+    german: str
+    oblique: str
+    gender: Gender
+    fixed_by: tuple[Line, ...]
+
+    def phrase(self, english: str) -> NounPhrase:
+        """The noun with the definite article."""
+        return _declined(f"the {english}", self.gender, self.german, self.oblique)
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb without an object that forms its perfect with *haben*, in the forms that the patterns need."""
+
+    did: str
+    does: str
+    participle: str
+    german: str
+
+
+@dataclass(frozen=True)
+class Tense:
+    """Sentences with a verb, and the elliptic ones that can follow them."""
+
+    full: tuple[Line, ...]
+    elliptic: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Name:
+    """A name that German may translate or keep."""
+
+    translated: NounPhrase
+    kept: NounPhrase
+
+
+def _declined(english: str, gender: Gender, nominative: str, oblique: str) -> NounPhrase:
+    """A noun behind the definite article; `oblique` is its form in the accusative and dative."""
+    nouns = {Case.NOMINATIVE: nominative, Case.ACCUSATIVE: oblique, Case.DATIVE: oblique}
+    return NounPhrase(english, *(f"{DEFINITE_ARTICLES[case, gender]} {noun}" for case, noun in nouns.items()))
+
+
+def _lines(table: Mapping[str, str]) -> tuple[Line, ...]:
+    return tuple(Line(*row) for row in table.items())
+
+
+def _sense(german: Sequence[str], gender: str, fixed_by: Mapping[str, str]) -> Sense:
+    """german: the nominative and, where it is another, the form of the other cases."""
+    return Sense(german[0], german[-1], Gender(gender), _lines(fixed_by))
+
+
+def _name(english: str, *german: str) -> Name:
+    """A name of a ship, newspaper or street, which is feminine; or of an inn, with a form for the other cases.
+
+    A translated inn has the gender of its German noun, a kept one that of *das Gasthaus*.
+    """
+    kept = english.removeprefix("the ")
+    translated_as, kept_as = (
+        (Gender.FEMININE, Gender.FEMININE) if len(german) == 1 else (Gender.MASCULINE, Gender.NEUTER)
+    )
+    return Name(_declined(english, translated_as, german[0], german[-1]), _declined(english, kept_as, kept, kept))
+
+
+_DATA = read_data("phenomena.yaml")
+FILLERS, ACQUISITIONS, MENTIONS, REMARKS, ARRIVALS, ADDRESSES = (
+    _lines(_DATA[name]) for name in ("fillers", "acquisitions", "mentions", "remarks", "arrivals", "addresses")
+)
+SENSES: dict[str, tuple[Sense, ...]] = {
+    word: tuple(_sense(**sense) for sense in senses) for word, senses in _DATA["senses"].items()
+}
+FORMAL, FAMILIAR = (tuple(Person(*row) for row in _DATA[name]) for name in ("formal", "familiar"))
+VERBS = tuple(Verb(*row) for row in _DATA["verbs"])
+VERBS_OFFERED = 4  # of which the ellipsis repeats one
+TENSES = tuple(Tense(_lines(tense["full"]), _lines(tense["elliptic"])) for tense in _DATA["tenses"])
+NAMES = tuple(_name(*row) for row in (*_DATA["names"], *_DATA["inns"]))
+
+
+_Value = Person | Word | NounPhrase | Verb
+
+
+@dataclass(frozen=True)
+class Item:
+    """Version v of a document has the sentence `deciding[v]` and, some sentences later, `marked[v]`.
+
+    The marked sentences have one source, and targets that differ.
+    """
+
+    deciding: tuple[Line, ...]
+    marked: tuple[Line, ...]
+
+
+def pronoun(rng: random.Random) -> Item:
+    """The German for *it* has the gender of an earlier noun: one version a gender."""
+    nouns = [rng.choice(group) for group in _NOUNS]
+    acquisition, mention = rng.choice(ACQUISITIONS), rng.choice(MENTIONS)
+    people = dict(zip("RS", rng.sample(PEOPLE, 2), strict=True))
+    values = _draw(rng, acquisition) | people
+    deciding = (_say(acquisition, values | {"x": noun_phrase(noun, None, definite=False)}) for noun in nouns)
+    return Item(tuple(deciding), _choices(mention, _draw(rng, mention) | people, len(nouns)))
+
+
+def sense(rng: random.Random) -> Item:
+    """The German for an ambiguous English word depends on its meaning: one version a meaning."""
+    word, senses = rng.choice(list(SENSES.items()))
+    row = rng.randrange(len(senses[0].fixed_by))
+    first, *others = rng.sample(PEOPLE, 3)
+    deciding = tuple(_say(meaning.fixed_by[row], {"R": first}) for meaning in senses)
+    remark = rng.choice(REMARKS)
+    values = _draw(rng, remark) | dict(zip("RS", others, strict=True))
+    return Item(deciding, tuple(_say(remark, values | {"x": meaning.phrase(word)}) for meaning in senses))
+
+
+def address(rng: random.Random) -> Item:
+    """The German for *you* depends on who is spoken to: one formal, one informal version."""
+    people = rng.choice(FORMAL), rng.choice(FAMILIAR)
+    arrival = rng.choice(ARRIVALS)
+    values = _draw(rng, arrival)
+    deciding = tuple(_say(arrival, values | {"who": person}) for person in people)
+    return Item(deciding, _addresses(rng, rng.choice(ADDRESSES)))
+
+
+def address_free(rng: random.Random) -> Item:
+    """The German for *you* is formal or informal for no reason, but the same in the whole document."""
+    first, second = rng.sample(ADDRESSES, 2)
+    return Item(_addresses(rng, first), _addresses(rng, second))
+
+
+def ellipsis(rng: random.Random) -> Item:
+    """German repeats the verb that English leaves out: one version for each of some verbs."""
+    verbs = rng.sample(VERBS, VERBS_OFFERED)
+    tense = rng.choice(TENSES)
+    full, elliptic = rng.choice(tense.full), rng.choice(tense.elliptic)
+    values = _draw(rng, full) | dict(zip("RS", rng.sample(PEOPLE, 2), strict=True))
+    versions = [values | {"verb": verb} for verb in verbs]
+    return Item(tuple(_say(full, version) for version in versions), tuple(_say(elliptic, v) for v in versions))
+
+
+def name(rng: random.Random) -> Item:
+    """A name is translated or kept for no reason, but as it was the first time: one version each."""
+    chosen = rng.choice(NAMES)
+    renderings = chosen.translated, chosen.kept
+    first, second = rng.sample(REMARKS, 2)
+    people = rng.sample(PEOPLE, 4)
+
+    def mentions(remark: Line, those: Sequence[Person]) -> tuple[Line, ...]:
+        values = _draw(rng, remark) | dict(zip("RS", those, strict=True))
+        return tuple(_say(remark, values | {"x": rendering}) for rendering in renderings)
+
+    return Item(mentions(first, people[:2]), mentions(second, people[2:]))
+
+
+def fillers(rng: random.Random, count: int) -> list[Line]:
+    """Different sentences that say nothing about any item."""
+    return [_say(filler, _draw(rng, filler)) for filler in rng.sample(FILLERS, count)]
+
+
+_NOUNS_A_GENDER = 12  # enough to learn the gender of each from a small corpus
+
+
+def _nouns() -> list[list[Noun]]:
+    """Nouns of each gender that have nothing to do with the ambiguous words."""
+    taken = {*SENSES, *(meaning.german for senses in SENSES.values() for meaning in senses)}
+    free = [noun for noun in NOUNS if taken.isdisjoint({noun.english, noun.german})]
+    return [[noun for noun in free if noun.gender == gender][:_NOUNS_A_GENDER] for gender in Gender]
+
+
+_NOUNS = _nouns()
+
+
+def _addresses(rng: random.Random, pattern: Line) -> tuple[Line, ...]:
+    """The formal and the informal version of a sentence with *you*."""
+    return _choices(pattern, _draw(rng, pattern), 2)
+
+
+def _choices(pattern: Line, values: Mapping[str, _Value], count: int) -> tuple[Line, ...]:
+    """The versions of a pattern that has so many alternatives."""
+
+    def taking(index: int) -> str:
+        return re.sub(r"\[(.*?)\]", lambda found: found[1].split("|")[index], pattern.target)
+
+    return tuple(_say(Line(pattern.source, taking(index)), values) for index in range(count))
+
+
+def _draw(rng: random.Random, pattern: Line) -> dict[str, _Value]:
+    """Draws a value for every slot of the pattern that has a table."""
+    return {slot: rng.choice(WORDS[slot]) for slot in slot_names(pattern.source) if slot in WORDS}
+
+
+def _say(pattern: Line, values: Mapping[str, _Value]) -> Line:
+    """Fills the slots of a pattern."""
+    words = {slot: value if isinstance(value, Verb) else value.english for slot, value in values.items()}
+    return Line(capitalised(pattern.source.format(**words)), capitalised(pattern.target.format(**values)))
 
 
 @dataclass(frozen=True)
@@ -35,7 +247,7 @@ class Phenomenon:
     name: str
     visible: Literal["source", "target"]
     candidates: int
-    write: Callable[[random.Random], items.Item]
+    write: Callable[[random.Random], Item]
 
     @property
     def chance(self) -> float:
@@ -46,12 +258,12 @@ class Phenomenon:
 PHENOMENA: dict[str, Phenomenon] = {
     phenomenon.name: phenomenon
     for phenomenon in (
-        Phenomenon("pronoun", "source", 3, items.pronoun),
-        Phenomenon("sense", "source", 2, items.sense),
-        Phenomenon("address", "source", 2, items.address),
-        Phenomenon("ellipsis", "source", VERBS_OFFERED, items.ellipsis),
-        Phenomenon("address-free", "target", 2, items.address_free),
-        Phenomenon("name", "target", 2, items.name),
+        Phenomenon("pronoun", "source", 3, pronoun),
+        Phenomenon("sense", "source", 2, sense),
+        Phenomenon("address", "source", 2, address),
+        Phenomenon("ellipsis", "source", VERBS_OFFERED, ellipsis),
+        Phenomenon("address-free", "target", 2, address_free),
+        Phenomenon("name", "target", 2, name),
     )
 }
 FEWEST_DOCUMENTS = len(PHENOMENA) * len(DISTANCES)
@@ -122,7 +334,7 @@ def _versions(phenomenon: Phenomenon, distance: int, rng: random.Random) -> list
     """One document in all its versions, in any order, so that a part of them favours no answer."""
     item = phenomenon.write(rng)
     length = rng.randint(SHORTEST, LONGEST)
-    around = items.fillers(rng, length - 2)
+    around = fillers(rng, length - 2)
     deciding = rng.randrange(length - distance)
     versions = []
     for answer in rng.sample(range(len(item.marked)), len(item.marked)):
