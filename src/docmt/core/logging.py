@@ -49,14 +49,18 @@ class _Lines(logging.Formatter):
 
 
 def show_log() -> None:
-    """Send the log of docmt to standard error, as lines `docmt: ...` and `docmt: error: ...`."""
-    logger = logging.getLogger("docmt")
-    if not any(isinstance(handler, LogHandler) for handler in logger.handlers):
-        handler = LogHandler()
-        handler.setFormatter(_Lines())
-        logger.addHandler(handler)
-    for room in _NEWS:
-        logging.getLogger(room).setLevel(logging.INFO)
+    """Send the log of docmt to standard error, as lines `docmt: ...` and `docmt: error: ...`.
+
+    Where the host process has set up logging, only messages of the commands go there; the rest stays with the host.
+    """
+    for name in _NEWS if logging.getLogger().handlers else ("docmt",):
+        logger = logging.getLogger(name)
+        if not any(isinstance(handler, LogHandler) for handler in logger.handlers):
+            handler = LogHandler()
+            handler.setFormatter(_Lines())
+            logger.addHandler(handler)
+    for name in _NEWS:
+        logging.getLogger(name).setLevel(logging.INFO)
 
 
 class Forgiving:
