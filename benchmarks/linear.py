@@ -22,8 +22,8 @@ from docmt.decoding.frame import Row
 from docmt.decoding.output import Output
 from docmt.decoding.step import Steps
 from docmt.model import ModelConfig, Packed, Spans, TranslationModel
-from docmt.model.reading import Reading
-from docmt.model.sizes import Linear
+from docmt.model.config import Linear
+from docmt.model.spans import Reading
 from docmt.model.systems import Group
 from docmt.training.objective import batch_loss
 

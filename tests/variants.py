@@ -1,6 +1,6 @@
 """Every system with the options that change what it computes, as settings of a model."""
 
-from docmt.model.sizes import Linear
+from docmt.model.config import Linear
 from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
 
 

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from docmt.analysis import KINDS, attention_entropy, measuring_entropy
 from docmt.data import Batch
 from docmt.model import ModelConfig, Reading, TranslationModel, pack
-from docmt.model.positions import sinusoids
+from docmt.model.embeddings import sinusoids
 from docmt.model.systems import Group
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "gtransformer_tiny"

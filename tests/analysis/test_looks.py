@@ -13,7 +13,7 @@ from docmt.decoding import SearchConfig
 from docmt.decoding.passes import passes
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention, Gate
-from docmt.model.hierarchy import SentenceAttention
+from docmt.model.layers import SentenceAttention
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.systems import Group
 from docmt.text import SpecialTokens

@@ -17,10 +17,10 @@ from torch import nn
 
 from docmt.model import ModelConfig, Packed, Reading, TranslationModel, pack
 from docmt.model import transformer as transformer_module
-from docmt.model.frame import SentenceFrame
+from docmt.model.attention import FullView
 from docmt.model.parts import Head, Parts, token_embedding
+from docmt.model.scope import SentenceFrame
 from docmt.model.systems import Hierarchical
-from docmt.model.view import FullView
 
 FOLDER = Variants("han_tiny")
 FIXTURES, needed = FOLDER.path, FOLDER.needed

@@ -10,11 +10,11 @@ import math
 import torch
 
 from docmt.model import linear_attention
+from docmt.model.attention import FullView
 from docmt.model.kernels import Pattern
 from docmt.model.linear import Fading, linear_states, read_linear
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.spans import Spans
-from docmt.model.view import FullView
 
 
 class FaultyFading:

@@ -13,7 +13,7 @@ from docmt.checkpoint.fairseq import parameter_name, rename
 from docmt.decoding import SearchConfig, score_documents, search
 from docmt.decoding.frame import Row
 from docmt.model import Reading, Spans, pack
-from docmt.model.view import FullView, Memory
+from docmt.model.attention import FullView, Memory
 from docmt.text import SpecialTokens
 from docmt.training import smoothed_cross_entropy
 

@@ -16,9 +16,9 @@ from han import VARIANTS, Rows
 from safetensors.torch import load_file
 
 from docmt.model import ModelConfig
-from docmt.model.hierarchy import Hierarchy
-from docmt.model.sight import Sight
-from docmt.model.view import FullView, Memory
+from docmt.model.attention import FullView, Memory
+from docmt.model.layers import Hierarchy
+from docmt.model.scope import Sight
 
 BATCHES = ("two_documents", "document0", "document1", "border")
 LOOKING_BACK = [name for name in VARIANTS if name != "sentence"]

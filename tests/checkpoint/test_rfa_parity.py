@@ -12,9 +12,9 @@ import torch.nn.functional as F
 
 from docmt.decoding.frame import Row
 from docmt.decoding.step import StepView
-from docmt.model.features import RandomFeatures
 from docmt.model.kernels import Pattern
 from docmt.model.linear import Fading, attend_linear, step_linear
+from docmt.model.linear_attention import RandomFeatures
 from docmt.model.spans import Spans
 
 FLOOR = 0.1  # theirs

@@ -22,9 +22,8 @@ from docmt.data import (
     instance_lengths,
     read_source,
 )
-from docmt.model.frame import SentenceFrame
-from docmt.model.packed import pack
-from docmt.model.spans import Spans
+from docmt.model.scope import SentenceFrame
+from docmt.model.spans import Spans, pack
 from docmt.model.systems import Needs
 from docmt.text import SpecialTokens
 

@@ -10,7 +10,7 @@ from docmt.decoding.ensemble import common_needs, members_of
 from docmt.decoding.frame import Row
 from docmt.decoding.marks import Marks
 from docmt.model import ModelConfig, Reading, TranslationModel, pack
-from docmt.model.frame import SentenceFrame
+from docmt.model.scope import SentenceFrame
 from docmt.text import SpecialTokens
 
 SPECIALS = SpecialTokens(vocabulary_size=30)

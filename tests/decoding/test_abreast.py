@@ -10,7 +10,7 @@ from docmt.decoding import SearchConfig, translate_documents
 from docmt.decoding.abreast import Abreast
 from docmt.decoding.ensemble import Ensemble
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.sizes import Linear
+from docmt.model.config import Linear
 from docmt.model.systems import Group, Hierarchical, Needs
 from docmt.text import SpecialTokens
 from variants import CONVENTIONS

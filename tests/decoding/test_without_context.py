@@ -7,8 +7,8 @@ from plain_search import DOCUMENTS, SHORT, SPECIALS, build, drafts_of, marked
 from docmt.decoding import SearchConfig, score_documents
 from docmt.decoding.ensemble import Ensemble
 from docmt.model import Reading, pack
-from docmt.model.sight import Sight
-from docmt.model.view import FullView, Memory, seen_spans
+from docmt.model.attention import FullView, Memory, seen_spans
+from docmt.model.scope import Sight
 from variants import FRAMED, SYSTEMS, context, multihop
 
 TARGETS = [

@@ -5,7 +5,7 @@ import pytest
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.families import FAMILIES
-from docmt.model.frame import SentenceFrame
+from docmt.model.scope import SentenceFrame
 
 
 def test_frames_by_hand():

@@ -5,10 +5,10 @@ import torch
 
 from docmt.data import Words, collate, cut
 from docmt.model import ModelConfig, TranslationModel, pack
-from docmt.model.hierarchy import Hierarchy
+from docmt.model.attention import FullView
+from docmt.model.layers import Hierarchy
 from docmt.model.parts import Parts
-from docmt.model.sight import Sight
-from docmt.model.view import FullView
+from docmt.model.scope import Sight
 from docmt.text import SpecialTokens
 from variants import SYSTEMS, hierarchical
 

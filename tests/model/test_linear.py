@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from docmt.model.features import SCALE, LearnedFeatures, RandomFeatures, draw
 from docmt.model.kernels import Pattern
 from docmt.model.linear import Fading, attend_linear, states_after, step_linear
+from docmt.model.linear_attention import SCALE, LearnedFeatures, RandomFeatures, draw
 from docmt.model.spans import Spans
 
 HEADS, FEATURES, WIDTH, FLOOR = 3, 10, 4, 0.1

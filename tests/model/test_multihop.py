@@ -7,10 +7,10 @@ import torch
 
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, Reading, Spans, TranslationModel, pack
-from docmt.model.hops import Hops, SentenceEncoder
-from docmt.model.sight import Sight
+from docmt.model.attention import FullView, Memory
+from docmt.model.layers import Hops, SentenceEncoder
+from docmt.model.scope import Sight
 from docmt.model.systems import MultiHop
-from docmt.model.view import FullView, Memory
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 60}
 DOCUMENT = [[0, 5 + i, 15 + i, 2] for i in range(6)]

@@ -10,11 +10,11 @@ import torch
 
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, Packed, Reading, Spans, TranslationModel, attend, pack
-from docmt.model.frame import SentenceFrame
-from docmt.model.sizes import Linear
+from docmt.model.attention import FullView
+from docmt.model.config import Linear
+from docmt.model.scope import SentenceFrame
 from docmt.model.systems import SYSTEMS as KINDS
 from docmt.model.systems import Concat, Context, Group
-from docmt.model.view import FullView
 from variants import SYSTEMS, context, hierarchical
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 40}

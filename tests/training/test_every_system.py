@@ -10,9 +10,9 @@ from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.config import Linear
 from docmt.model.linear import CHUNK
 from docmt.model.parts import Parts
-from docmt.model.sizes import Linear
 from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
 from docmt.training import train
 from docmt.training.corpus import TrainingCorpus, fit_model_config

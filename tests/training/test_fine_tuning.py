@@ -16,8 +16,8 @@ from docmt.cli.commands.train import parser
 from docmt.cli.parsing import parse
 from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
+from docmt.model.config import Linear
 from docmt.model.layers import FeedForward
-from docmt.model.sizes import Linear
 from docmt.model.systems import Concat, Context, Hierarchical
 from docmt.training import OptimizerConfig, TrainConfig, train
 from docmt.training.averaging import average_models, kept_checkpoints

@@ -19,13 +19,10 @@ from torch import Tensor, nn
 
 from docmt.analysis.weights import Block, weight_blocks
 from docmt.model import Spans, TranslationModel
-from docmt.model.attention import Attention
-from docmt.model.gates import Opening
-from docmt.model.hierarchy import Hierarchy, SentenceAttention
+from docmt.model.attention import Attention, FullView, Opening, View
 from docmt.model.kernels import Pattern
-from docmt.model.layers import Layer
+from docmt.model.layers import Hierarchy, Layer, SentenceAttention
 from docmt.model.linear_attention import LinearAttention
-from docmt.model.view import FullView, View
 
 _SCOPES = {"sentence": "local", "document": "global", "before": "before"}
 

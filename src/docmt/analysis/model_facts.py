@@ -25,7 +25,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import read_bytes, read_json
 from docmt.core.settings import plain
 from docmt.model import ModelConfig
-from docmt.model.features import DIRECTIONS
+from docmt.model.linear_attention import DIRECTIONS
 
 METRICS = "metrics.jsonl"
 """Where a run directory keeps its curves."""

@@ -13,8 +13,8 @@ from torch import Tensor
 from docmt.checkpoint import export_weights
 from docmt.checkpoint.huggingface_model import BIAS, SOFTMAX
 from docmt.model import TranslationModel
+from docmt.model.embeddings import sinusoids
 from docmt.model.parts import Parts
-from docmt.model.positions import sinusoids
 from docmt.text import SpecialTokens
 
 POSITIONS = 1024

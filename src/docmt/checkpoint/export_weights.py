@@ -15,10 +15,10 @@ from docmt.checkpoint.huggingface_model import BIAS, HEAD, SOFTMAX
 from docmt.core.errors import DocmtError
 from docmt.core.settings import shown
 from docmt.model import ModelConfig
+from docmt.model.embeddings import sinusoids
 from docmt.model.families import FAMILIES
 from docmt.model.families.family import HuggingFace
 from docmt.model.layers import GATED
-from docmt.model.positions import sinusoids
 from docmt.text.tokenizer import Side, SpecialTokens
 
 OWN_FORMS = {("post", False): "marian", ("post", True): "bart", ("pre", False): "m2m_100", ("pre", True): "mbart"}

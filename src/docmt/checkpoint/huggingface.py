@@ -23,7 +23,7 @@ from docmt.core.settings import shown
 from docmt.documents.corpus import read_documents
 from docmt.model import TranslationModel
 from docmt.model.families import FAMILIES
-from docmt.model.frame import MARKS
+from docmt.model.scope import MARKS
 from docmt.text import PretrainedTokenizer
 from docmt.text.pruning import kept
 from docmt.text.tokenizer import SIDES, Side, SideSentence

@@ -17,9 +17,9 @@ from docmt.checkpoint.huggingface_files import CONFIG_FILE, Weights, open_weight
 from docmt.checkpoint.loading import load_renamed
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.embeddings import sinusoids
 from docmt.model.families import FAMILIES
 from docmt.model.families.family import HuggingFace
-from docmt.model.positions import sinusoids
 from docmt.text.tokenizer import SIDES, Side
 
 HEAD, SOFTMAX, BIAS = "lm_head", "softmax", "head_bias.vector"

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from docmt.data.instances import Instances, Mixture
-from docmt.model.frame import SentenceFrame
-from docmt.model.packed import Packed
-from docmt.model.reading import Reading
-from docmt.model.spans import Spans
+from docmt.model.scope import SentenceFrame
+from docmt.model.spans import Packed, Reading, Spans
 from docmt.text.tokenizer import SpecialTokens
 
 Indices = NDArray[np.int64]

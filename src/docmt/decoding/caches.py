@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from docmt.model.attention import Attention
-from docmt.model.positions import Distances
-from docmt.model.sight import Sight
+from docmt.model.embeddings import Distances
+from docmt.model.scope import Sight
 from docmt.model.spans import Spans
 
 _CHUNK = 16  # caches grow by this many positions

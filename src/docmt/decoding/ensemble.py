@@ -15,8 +15,8 @@ from torch import Tensor
 
 from docmt.core.errors import DocmtError
 from docmt.model import Reading, TranslationModel
+from docmt.model.attention import Memory
 from docmt.model.systems import Needs
-from docmt.model.view import Memory
 
 Memories = Mapping[str, Memory] | Sequence[Mapping[str, Memory]]
 """What a model's decoder can look at, or for an ensemble that of each member."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from docmt.model.frame import SentenceFrame
+from docmt.model.scope import SentenceFrame
 from docmt.text import SpecialTokens
 
 

@@ -24,11 +24,10 @@ from docmt.decoding.caches import (
     with_something,
 )
 from docmt.decoding.linear_caches import LinearSelfCache, cross_states
-from docmt.model.attention import Attention, attend_pattern
+from docmt.model.attention import Attention, FullView, Memory, attend_pattern
 from docmt.model.linear import states_after
 from docmt.model.linear_attention import LinearAttention, Weighing
 from docmt.model.spans import Spans
-from docmt.model.view import FullView, Memory
 
 
 class Shown(NamedTuple):

@@ -18,7 +18,7 @@ from torch import Tensor
 from docmt.data import Words
 from docmt.decoding.task import Task, batches_of
 from docmt.model import Reading
-from docmt.model.packed import Packed
+from docmt.model.spans import Packed
 
 Equal = list[int]
 """Numbers of instances that are equal in source, target and context."""

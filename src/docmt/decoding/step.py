@@ -21,12 +21,11 @@ from docmt.decoding.ensemble import Memories, Model, members_of, of_members
 from docmt.decoding.frame import Row
 from docmt.decoding.linear_caches import LinearCrossCache, LinearSelfCache, cross_states
 from docmt.decoding.past import Past
-from docmt.model.attention import Attention
+from docmt.model.attention import Attention, Memory, seen_spans
 from docmt.model.linear_attention import LinearAttention
-from docmt.model.sight import Sight
+from docmt.model.scope import Sight
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
-from docmt.model.view import Memory, seen_spans
 
 _NUMBERS_AT_ONCE = 2**19
 _BLOCK = 64

@@ -3,15 +3,155 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import brief, build, check_fields, check_number, flat, plain, range_of
+from docmt.core.settings import MANY, brief, build, check_fields, check_number, flat, plain, range_of, ranged
 from docmt.model.families import FAMILIES, Family
 from docmt.model.families.family import ENCODER_SIZES
-from docmt.model.sizes import PRESETS, Linear, Sizes
 from docmt.model.systems import SYSTEMS, Concat, Context, Group, Hierarchical, MultiHop, System
+
+# Width, feed-forward width, heads, layers of each stack (Bao et al. 2021: base and large in section 4 and Table 7).
+PRESETS: dict[str, dict[str, int]] = {
+    "tiny": {"width": 256, "feed_forward": 1024, "heads": 4, "encoder_layers": 6, "decoder_layers": 6},
+    "small": {"width": 512, "feed_forward": 1024, "heads": 4, "encoder_layers": 6, "decoder_layers": 6},
+    "base": {"width": 512, "feed_forward": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6},
+    "big": {"width": 1024, "feed_forward": 4096, "heads": 16, "encoder_layers": 6, "decoder_layers": 6},
+    "large": {"width": 1024, "feed_forward": 4096, "heads": 16, "encoder_layers": 12, "decoder_layers": 12},
+}
+
+
+RANDOM_FEATURES, RANDOM_CROSS_FEATURES = 32, 256
+"""Of Wu et al. (2022) for IWSLT."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Linear attention (Katharopoulos et al. 2020; RFA: Peng et al. 2021, Wu et al. 2022), where the system has any."""
+
+    map: Literal["learned", "random"] = "learned"
+    """what makes features of queries and keys: learned directions and a softmax over them (Zhang et al. 2024), or sine
+    and cosine of random ones (RFA)"""
+    features: int = ranged(0, 0, 65_536)
+    """pairs of features of each head, of attention to the sequence itself (0: as many as a head is wide, or 32 random
+    ones)"""
+    cross_features: int = ranged(0, 0, 65_536)
+    """the same of attention to the source, which has no gate to help it (0: as many as a head is wide, or 256 random
+    ones)"""
+    drawing: Literal["independent", "orthogonal", "quasi"] = "independent"
+    """how random features are drawn: independently, in blocks at right angles, or from a low-discrepancy sequence"""
+    temperature: Literal["head", "dimension"] = "head"
+    """what is learned of the sharpness of random ones: a temperature a head (Wu et al. 2022), or a scale of each
+    dimension of a head (Peng et al. 2021)"""
+    gate: Literal["none", "decay", "average"] = "none"
+    """how what was said fades at the end of each sentence: not, by a gate (sgate), or by a gate whose rest is the
+    weight of what is new (sgate-avg)"""
+    gates: Literal["head", "layer"] = "head"
+    """a gate for each head (their code) or one for the layer (their paper)"""
+    gate_start: float = ranged(2.0, -100, 100)
+    """bias that these gates start with; at 2 a sentence leaves 88 % of what was there to the next
+    (published for gate decay: 1 or 2; for average, where the rest is the weight of what is new: 0)"""
+    rescale: bool = True
+    """long keys of the source weigh more ("norm rescaling")"""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a model has whatever its system."""
+
+    preset: Literal["tiny", "small", "base", "big", "large"] = "base"
+    """published size that fills every size left at 0"""
+    family: Literal[
+        "docmt", "thumt", "rfa", "bart", "mbart", "mbart50", "m2m_100", "marian", "t5", "madlad", "bert", "roberta"
+    ] = "docmt"
+    """whose conventions embeddings, marks and norms follow: ours, those of THUMT checkpoints (Zhang et al. 2018), of
+    the code of Wu et al. (2022), or of pretrained models, which `docmt convert` reads (BART, mBART of 25 and of 50
+    languages, M2M100 and NLLB, Marian, T5, MADLAD-400); bert, roberta: the encoder is one of those, the decoder ours"""
+    vocabulary_size: int = ranged(0, 0, 10_000_000)
+    """entries of the joint vocabulary, marks included (0: that of the prepared store)"""
+    source_vocabulary_size: int = ranged(0, 0, 10_000_000)
+    """families with vocabularies apart (thumt, rfa, marian, bert, roberta): entries of the source vocabulary, where
+    that is another one than the target's"""
+    source_mark: list[int] = field(default_factory=list)
+    """pretrained families of many languages: ids of the tokens that name the source language"""
+    target_mark: list[int] = field(default_factory=list)
+    """the same of the target language (t5: what stands before a source sentence, such as `translate English to ..:`)"""
+    width: int = ranged(0, 0, 65_536)
+    """model width d (0, here and below: that of the preset)"""
+    feed_forward: int = ranged(0, 0, 1_048_576)
+    """inner width of the feed-forward sub-layers"""
+    heads: int = ranged(0, 0, 4096)
+    """attention heads"""
+    head_width: int = ranged(0, 0, 65_536)
+    """width of each head (0: width / heads)"""
+    encoder_layers: int = ranged(0, 0, 1000)
+    """layers of the encoder"""
+    decoder_layers: int = ranged(0, 0, 1000)
+    """layers of the decoder"""
+    encoder_width: int = ranged(0, 0, 65_536)
+    """families bert and roberta: width of the encoder (0, also of the next two: that of the decoder)"""
+    encoder_feed_forward: int = ranged(0, 0, 1_048_576)
+    """the same: inner width of its feed-forward sub-layers"""
+    encoder_heads: int = ranged(0, 0, 4096)
+    """the same: its attention heads"""
+    normalization: Literal["post", "pre"] = "post"
+    """layer norm after each residual sum (post, published) or before each sub-layer (pre)"""
+    activation: Literal[
+        "relu", "gelu", "gelu_tanh", "silu", "gated_relu", "gated_gelu", "gated_gelu_tanh", "gated_silu"
+    ] = "relu"
+    """between the two products of the feed-forward sub-layers; gated: multiplied with a third one (Shazeer 2020)"""
+    scale_embeddings: bool = True
+    """embeddings are multiplied by the square root of the width"""
+    output: Literal["auto", "tied", "scaled", "own"] = "auto"
+    """the matrix that projects to the vocabulary: the embedding of the target (tied), the same for states that are
+    divided by the square root of the width (scaled), or one of its own; auto: as the family has it"""
+    embedding_normalization: bool = False
+    """layer norm after the sum of embedding and position vector, one for each side"""
+    position_encoding: Literal["sinusoidal", "learned", "relative"] = "sinusoidal"
+    """position vectors, computed (any length) or learned (up to max_positions), or none, but learned biases of
+    attention for the distance of two tokens (Raffel et al. 2020)"""
+    relative_buckets: int = ranged(32, 4, 65_536)
+    """relative positions: how many biases there are for each head"""
+    relative_distance: int = ranged(128, 2, MANY)
+    """relative positions: tokens that are as far from each other, or further, all have the same bias"""
+    positions: Literal["auto", "document", "sentence"] = "auto"
+    """positions run on through the instance (document, published) or restart at each sentence; auto: sentence, but for
+    systems that cannot tell sentences apart otherwise (document, concat)"""
+    max_positions: int = ranged(1024, 1, 100_000_000)
+    """number of learned positions; not used with others"""
+    dropout: float = ranged(0.3, 0, 0.99)
+    """dropout after the embedding and in every residual branch"""
+    attention_dropout: float = ranged(0.0, 0, 0.99)
+    """dropout on attention weights (slow on CPU); linear attention has no weights to drop"""
+    instance_tokens: int = ranged(512, 8, MANY)
+    """instances hold fewer tokens than this on each side, in training and in translation"""
+    instance_sentences: int = ranged(1000, 1, MANY)
+    """most sentences of an instance, in training and in translation"""
+
+    linear: Linear = field(default_factory=Linear)
+    """linear attention, for systems that have any"""
+
+    def check_sizes(self) -> None:
+        """Raises DocmtError for sizes that do not fit together; those left at 0 must have been filled in."""
+        if (not self.head_width and self.width % self.heads) or self.width % 2:
+            raise DocmtError(
+                f"model.width {self.width} must be even and a multiple of model.heads {self.heads}: change one of them"
+            )
+        if self.relative_distance <= self.relative_buckets // 2:
+            raise DocmtError(
+                f"model.relative_distance is {self.relative_distance}: choose more than half of the "
+                f"{self.relative_buckets} model.relative_buckets"
+            )
+
+    def changed(self, **sizes: Any) -> Sizes:
+        """These sizes alone, without a system, with others in the place of some."""
+        return Sizes(**{own.name: getattr(self, own.name) for own in fields(Sizes)} | sizes)
+
+    @property
+    def attention_width(self) -> int:
+        """Of what all heads of an attention ask and find together; sizes must have been filled in."""
+        return self.heads * (self.head_width or self.width // self.heads)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from docmt.model.positions import Distances
+from docmt.model.embeddings import Distances
 from docmt.model.spans import Spans
 
 Kept = TypeVar("Kept")

@@ -12,15 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.model.attention import Attention, Gate, GroupAttention
+from docmt.model.config import Sizes
+from docmt.model.embeddings import Distances, LearnedPositions, SinusoidalPositions
 from docmt.model.families import FAMILIES
 from docmt.model.families.family import PADDING_ID, Family
-from docmt.model.hops import Hops, SentenceEncoder
-from docmt.model.layers import FeedForward, GatedResidual, Layer, Residual
+from docmt.model.layers import Bilstm, FeedForward, GatedResidual, Hops, Layer, Residual, SentenceEncoder
 from docmt.model.linear_attention import LinearAttention
-from docmt.model.positions import Distances, LearnedPositions, SinusoidalPositions
-from docmt.model.recurrent import Bilstm
-from docmt.model.sight import Sight
-from docmt.model.sizes import Sizes
+from docmt.model.scope import Sight
 
 
 class Head(NamedTuple):

@@ -1,14 +1,18 @@
-"""Segments of a packed sequence: the one idea that every attention pattern is written in.
+"""Segments of a packed sequence, packed documents, and what one pass of a model reads.
 
+Spans are the one idea that every attention pattern is written in.
 Notation used throughout `model/`: T packed tokens, S segments, D documents, H heads, d model width, k = d / H.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+from docmt.model.scope import SentenceFrame
 
 
 class Spans:
@@ -101,3 +105,156 @@ class Spans:
     def __repr__(self) -> str:
         shown = ", ".join(f"{s}+{n}" for s, n in zip(self.starts[:8].tolist(), self.lengths[:8].tolist(), strict=True))
         return f"Spans({shown}{', ...' if len(self) > 8 else ''})"
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """T tokens of D documents with S sentences in all.
+
+    `tokens` [T] int64; `sentences` and `documents` both tile the T positions, and a document begins where a
+    sentence begins.
+    """
+
+    tokens: Tensor
+    sentences: Spans
+    documents: Spans
+    counted: Spans | None = None
+    """within which positions run on, where that is not `documents`"""
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.tokens)} tokens, {len(self.sentences)} sentences, {len(self.documents)} documents"
+        return f"<Packed: {sizes}>"
+
+    def to(self, device: torch.device | str) -> Packed:
+        """The same with the tokens on `device` (spans stay on the host)."""
+        return replace(self, tokens=self.tokens.to(device))
+
+    def filled(self, multiple: int, filler: int) -> Packed:
+        """The same with a last document of `filler` tokens (none, if it fits) up to a multiple of tokens.
+
+        Matrix products are prepared anew for every new shape (about 1 ms each for bfloat16 on CPU): a training
+        whose batches have few different sizes saves that.
+        """
+        missing = -len(self.tokens) % multiple
+        tokens = torch.cat((self.tokens, self.tokens.new_full((missing,), filler)))
+        return self._changed(tokens, lambda spans: Spans.tile([*spans.lengths.tolist(), missing]))
+
+    @property
+    def running(self) -> Spans:
+        """The spans in which positions run on, unless they restart at each sentence."""
+        return self.documents if self.counted is None else self.counted
+
+    def apart(self) -> Packed:
+        """The same with each sentence a document of its own, so that it sees no other; positions are as they were."""
+        return replace(self, documents=self.sentences, counted=self.running)
+
+    def document_of(self, sentences: Tensor) -> Tensor:
+        """[n] the number of the document that each of these sentences is in."""
+        return self._documents()[sentences]
+
+    def only(self, sentences: Tensor) -> tuple[Packed, Tensor]:
+        """These sentences alone [n, rising], and [T'] where their tokens stood."""
+        index = self.sentences.select(sentences).indices()
+        starts, lengths = self.sentences.starts[sentences], self.sentences.lengths[sentences]
+
+        def kept(spans: Spans) -> Spans:
+            if spans is self.sentences:
+                return Spans.tile(lengths)
+            per_span = torch.zeros(len(spans), dtype=torch.int64)
+            return Spans.tile(per_span.index_add_(0, spans.holding(starts), lengths))
+
+        return self._changed(self.tokens[index.to(self.tokens.device)], kept), index
+
+    def contexts(self, count: int, frame: SentenceFrame) -> tuple[Spans, Tensor]:
+        """For each sentence the `count` ones before it in its document, as one sequence (Zhang et al. 2018, 3.1).
+
+        Returns the S contexts, laid end to end, and [T'] the position in this sequence of each of their tokens. Where
+        no sentence is before it, a context is a single mark (the paper's section 3.1; the code has `</s>`, too).
+        """
+        numbers = torch.arange(len(self.sentences))
+        documents = self._documents()
+        first_of_document = torch.searchsorted(documents, documents)  # [S] sentences are in order of their documents
+        first = torch.maximum(numbers - count, first_of_document)
+        spans = []
+        starts, lengths = self.sentences.starts.tolist(), self.sentences.lengths.tolist()
+        marks = [frame.mark_of(start, length) for start, length in zip(starts, lengths, strict=True)]
+        for own, begin in enumerate(first.tolist()):
+            before = range(begin, own)
+            spans.append(
+                [frame.within_context(starts[i], lengths[i], last=i == own - 1) for i in before] or [marks[own]]
+            )
+        totals = [sum(length for _, length in parts) for parts in spans]
+        flat = [part for parts in spans for part in parts]
+        pieces = Spans(torch.tensor([start for start, _ in flat]), torch.tensor([length for _, length in flat]))
+        return Spans.tile(totals), pieces.indices()
+
+    def _changed(self, tokens: Tensor, change: Callable[[Spans], Spans]) -> Packed:
+        """Other tokens, and all spans changed in the same way."""
+        counted = None if self.counted is None else change(self.counted)
+        return Packed(tokens, change(self.sentences), change(self.documents), counted)
+
+    def _documents(self) -> Tensor:
+        """[S] the number of the document of each sentence."""
+        return self.documents.holding(self.sentences.starts)
+
+
+def pack(documents: Sequence[Sequence[Sequence[int]]]) -> Packed:
+    """Packs documents of sentences of token ids, marks included."""
+    tokens = [token for document in documents for sentence in document for token in sentence]
+    return Packed(
+        torch.tensor(tokens, dtype=torch.int64),
+        Spans.tile([len(sentence) for document in documents for sentence in document]),
+        Spans.tile([sum(map(len, document)) for document in documents]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Source and decoder input of some instances, and how they belong together.
+
+    `source` may hold sentences before those that are translated; a `document` of it or of `target` is an instance.
+    `aligned` [S_t] int64, on the host: the source sentence that each target sentence belongs to. Where a translation is
+    still to be found there is no `target`, and these are the sentences to translate.
+    `drafts` has a first translation of every sentence of the source, those only read too, in documents alike;
+    `references`, in training where a system asks for them, their true translations.
+    `predicted` [n] int64, on the device of the tokens: the positions of the decoder input that have a label; None: all.
+
+    Where several translations of one source are read, `documents` [D_t] int64, on the host, has the document of the
+    source that each document of the target belongs to (None: the one of the same number), and `same` [T_t] int64, on
+    the device of the tokens, for each token of the decoder input one that has the same source and the same tokens
+    before it (itself, or one for all of them), whose state is the same, so that it is computed once.
+    """
+
+    source: Packed
+    aligned: Tensor
+    target: Packed | None = None
+    predicted: Tensor | None = None
+    drafts: Packed | None = None
+    references: Packed | None = None
+    documents: Tensor | None = None
+    same: Tensor | None = None
+
+    def to(self, device: torch.device | str) -> Reading:
+        """The same with tokens and positions on `device`."""
+        predicted, same = (None if places is None else places.to(device) for places in (self.predicted, self.same))
+        return replace(self._with_sides(lambda side: side.to(device)), predicted=predicted, same=same)
+
+    def filled(self, multiple: int, filler: int) -> Reading:
+        """The same with a last instance of filler tokens on each side, which has no labels; see `Packed.filled`.
+
+        Where all positions are predicted, states of the filler come behind those that have labels.
+        """
+        assert self.target is not None
+        aligned = torch.cat((self.aligned, torch.tensor([len(self.source.sentences)])))
+        return replace(self._with_sides(lambda side: side.filled(multiple, filler)), aligned=aligned)
+
+    def apart(self) -> Reading:
+        """The same without context: through every sight a sentence sees itself alone; see `Packed.apart`."""
+        return replace(self._with_sides(Packed.apart), documents=self.aligned)
+
+    def _with_sides(self, change: Callable[[Packed], Packed]) -> Reading:
+        """The same with every sequence that there is changed alike."""
+        target, drafts, references = (
+            None if side is None else change(side) for side in (self.target, self.drafts, self.references)
+        )
+        return replace(self, source=change(self.source), target=target, drafts=drafts, references=references)

@@ -9,13 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from docmt.model.attention import FullView, Memory, SharedView, View
 from docmt.model.candidates import CandidateTable
 from docmt.model.config import ModelConfig
 from docmt.model.layers import Dropout, run
-from docmt.model.packed import Packed, pack
 from docmt.model.parts import Head, Parts
-from docmt.model.reading import Reading
-from docmt.model.view import FullView, Memory, SharedView, View
+from docmt.model.spans import Packed, Reading, pack
 
 SentenceIds = Sequence[Sequence[int]]
 

@@ -13,7 +13,7 @@ from docmt.core.settings import MANY, build, check_fields, check_number, plain, 
 from docmt.core.settings import first_difference as first_of_all_differences
 from docmt.data.parts import Part
 from docmt.model import ModelConfig
-from docmt.model.sizes import Sizes
+from docmt.model.config import Sizes
 from docmt.model.systems import Needs
 
 

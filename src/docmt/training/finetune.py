@@ -27,7 +27,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.settings import shown
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families.family import ENCODER_SIZES
-from docmt.model.features import DIRECTIONS
+from docmt.model.linear_attention import DIRECTIONS
 from docmt.model.systems import Needs, System
 from docmt.text import Tokenizer
 from docmt.training.config import AdapterConfig, OptimizerConfig

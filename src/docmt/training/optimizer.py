@@ -17,10 +17,10 @@ from docmt.checkpoint.weights import WEIGHTS_FILE, read_weights
 from docmt.core.errors import DocmtError
 from docmt.data import Batch
 from docmt.model import Packed, TranslationModel
-from docmt.model.frame import SentenceFrame
+from docmt.model.attention import View
 from docmt.model.layers import Layer
 from docmt.model.parts import Softmax
-from docmt.model.view import View
+from docmt.model.scope import SentenceFrame
 from docmt.text import SpecialTokens
 from docmt.text.tokenizer import Side
 from docmt.training.config import ObjectiveConfig, TrainConfig

@@ -19,7 +19,7 @@ from docmt.checkpoint.model_directory import load_languages
 from docmt.core.errors import DocmtError
 from docmt.data.drafts import DRAFTER_FOLDER
 from docmt.model import ModelConfig
-from docmt.model.features import DIRECTIONS
+from docmt.model.linear_attention import DIRECTIONS
 from docmt.training.config import StopConfig, TrainConfig
 from docmt.training.corpus import Split, TrainingCorpus
 from docmt.training.run_directory import TrainingState

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from docmt.cli.parsing import Parser, make_parser, parse
 from docmt.core.errors import DocmtError, printable
 from docmt.core.settings import check_number, range_of
-from docmt.model.sizes import Sizes
+from docmt.model.config import Sizes
 from docmt.model.systems import Context
 
 USAGE = """huggingface DIRECTORY -o DIRECTORY [options]

@@ -1,17 +1,36 @@
-"""The families of checkpoints: what is data in which they differ, one short file each."""
+"""The families of checkpoints: what is data in which they differ."""
 
-from docmt.model.families.bart import BART
-from docmt.model.families.bert import BERT, ROBERTA
-from docmt.model.families.family import Family, HuggingFace
-from docmt.model.families.m2m_100 import M2M_100
-from docmt.model.families.marian import MARIAN
-from docmt.model.families.mbart import MBART, MBART50
-from docmt.model.families.rfa import RFA
-from docmt.model.families.t5 import MADLAD, T5
-from docmt.model.families.thumt import THUMT
+from docmt.model.families.family import START_ID, Family, HuggingFace
+from docmt.model.families.pretrained import BART, BERT, M2M_100, MADLAD, MARIAN, MBART, MBART50, ROBERTA, T5
 
 DOCMT = Family(goes_on=True)
 """Models of docmt's own, in the conventions of Bao et al. (2021)."""
+
+THUMT = Family(
+    source="w </s>",
+    target="<s> w",
+    norm_epsilon=1e-6,
+    first_position=0,
+    tables="two",
+    head="own",
+    unpredicted=(1, 2),
+    zero=START_ID,  # decoder input begins with <s>, whose row is the zero vector that THUMT puts there
+    source_bias=True,
+    order="sentences",
+)
+"""THUMT, the toolkit of Zhang et al. (2018).
+
+Three matrices (source, target, softmax), a learned vector on every source embedding, positions from 0, a zero vector
+instead of a start mark, and sentences `w .. </s>` without `<s>`. Ids are docmt's; `<s>`, `<eod>` and `<mask>`, which
+THUMT does not have, have no row in the softmax.
+"""
+
+RFA = Family(source="w </s>", target="<s> w", joined=True, tables="two", unpredicted=(0, 2), order="windows")
+"""The published code of Wu et al. (2022), which is built on fairseq.
+
+A matrix of embeddings for each side, that of the target for the output as well, and sentences of a window joined by one
+mark, here `<s>`. The code has no `<eod>` and no `<mask>`: the softmax has no rows for them.
+"""
 
 FAMILIES: dict[str, Family] = {
     "docmt": DOCMT,

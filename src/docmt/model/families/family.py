@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from docmt.model.frame import MARKS, SentenceFrame
+from docmt.model.scope import MARKS, SentenceFrame
 
 if TYPE_CHECKING:
-    from docmt.model.sizes import Sizes
+    from docmt.model.config import Sizes
 
 PADDING_ID, START_ID = MARKS["<pad>"], MARKS["<s>"]
 SOURCE, TARGET = "SOURCE", "TARGET"
@@ -76,7 +76,7 @@ class Encoder:
 class Family:
     """Facts about all checkpoints of a family; what differs between its checkpoints is in `Sizes`.
 
-    A new family is a file beside this one, with one of these in it, and its name in `FAMILIES`.
+    A new family is one of these, here or in `pretrained`, and its name in `FAMILIES`.
     """
 
     source: str = "<s> w </s>"

@@ -1,5 +1,6 @@
 """The systems: each one file with its options and the answers in which it differs from the sentence Transformer."""
 
+from docmt.model.scope import Needs
 from docmt.model.systems.base import Order, System
 from docmt.model.systems.concat import Concat
 from docmt.model.systems.context import Context
@@ -7,7 +8,6 @@ from docmt.model.systems.document import Document
 from docmt.model.systems.group import Group
 from docmt.model.systems.hierarchical import Hierarchical
 from docmt.model.systems.multihop import MultiHop
-from docmt.model.systems.needs import Needs
 
 SYSTEMS: dict[str, type[System]] = {
     "sentence": System,

@@ -6,20 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from docmt.model.sight import Sight
-from docmt.model.sizes import Sizes
-from docmt.model.systems.needs import Needs
+from docmt.model.scope import Needs, Sight
 
 # Systems are options, too, which the command line shows without waiting for torch: they build models out of `parts`.
 if TYPE_CHECKING:
     from torch import nn
 
-    from docmt.model.attention import GroupAttention
+    from docmt.model.attention import GroupAttention, Memory
+    from docmt.model.config import Sizes
     from docmt.model.layers import Layer
     from docmt.model.parts import Parts
-    from docmt.model.reading import Reading
+    from docmt.model.spans import Reading
     from docmt.model.transformer import TranslationModel
-    from docmt.model.view import Memory
 
 Rules = Literal["frame", "open"]
 """What a translation may say next. frame: one target sentence per source sentence; open: what the model says."""

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import ranged
-from docmt.model.sight import Sight
-from docmt.model.sizes import Sizes
+from docmt.model.scope import Needs, Sight
 from docmt.model.systems.base import System
-from docmt.model.systems.needs import Needs
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from docmt.model.attention import Memory
+    from docmt.model.config import Sizes
     from docmt.model.layers import Layer
     from docmt.model.parts import Parts
-    from docmt.model.reading import Reading
+    from docmt.model.spans import Reading
     from docmt.model.transformer import TranslationModel
-    from docmt.model.view import Memory
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class Context(System):
 
     def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
         """The contexts and the encoded sentences; those that are only looked back at are not encoded themselves."""
-        from docmt.model.view import FullView, Memory
+        from docmt.model.attention import FullView, Memory
 
         source = reading.source
         vectors = model.parts.lookup(model, "source", source.tokens)  # [T, d], each token once
@@ -110,8 +109,8 @@ class Context(System):
 
     def _represent(self, model: TranslationModel, contexts: Memory) -> Tensor:
         """What is made of embedded contexts: [T', d] (bilstm: [T', 2 d])."""
+        from docmt.model.attention import FullView
         from docmt.model.layers import run
-        from docmt.model.view import FullView
 
         if self.representation == "encoder":
             positions = contexts.sentences.positions().to(contexts.states.device)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from docmt.model.sight import Sight
+from docmt.model.scope import Needs, Sight
 from docmt.model.systems.base import Order, Rules, System
-from docmt.model.systems.needs import Needs
 
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention

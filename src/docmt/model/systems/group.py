@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal
 from docmt.core.errors import DocmtError
 from docmt.core.settings import ranged
 from docmt.model.families import FAMILIES
-from docmt.model.sight import Sight
-from docmt.model.sizes import Sizes
+from docmt.model.scope import Needs, Sight
 from docmt.model.systems.base import Order, System
-from docmt.model.systems.needs import Needs
 
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention
+    from docmt.model.config import Sizes
     from docmt.model.parts import Parts
 
 

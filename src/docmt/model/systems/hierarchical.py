@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from docmt.core.settings import ranged
-from docmt.model.sight import Sight
+from docmt.model.scope import Needs, Sight
 from docmt.model.systems.base import Order, System
-from docmt.model.systems.needs import Needs
 
 if TYPE_CHECKING:
     from torch import nn
@@ -67,7 +66,7 @@ class Hierarchical(System):
         return [] if self.side == "encoder" else [self._hierarchy(parts, "target")]
 
     def _hierarchy(self, parts: Parts, side: Literal["source", "target"]) -> nn.Module:
-        from docmt.model.hierarchy import Hierarchy
+        from docmt.model.layers import Hierarchy
 
         sight = Sight(part="before", back=self.sentences, marks=parts.frame.marks(side))
         return Hierarchy(parts, sight, exact=self.branch == "exact", detach=self.detach)

@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import ranged
-from docmt.model.sight import Sight
-from docmt.model.sizes import Sizes
+from docmt.model.scope import Needs, Sight
 from docmt.model.systems.base import System
-from docmt.model.systems.needs import Needs
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from docmt.model.attention import Memory
+    from docmt.model.config import Sizes
     from docmt.model.layers import Layer
-    from docmt.model.packed import Packed
     from docmt.model.parts import Parts
-    from docmt.model.reading import Reading
+    from docmt.model.spans import Packed, Reading
     from docmt.model.transformer import TranslationModel
-    from docmt.model.view import Memory
 
 _EMBEDDINGS = "target_sentences.embeddings."
 
@@ -103,7 +101,7 @@ class MultiHop(System):
 
     def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
         """The encoded sentences and, by layer, what sentence encoders give. Raises ValueError without drafts."""
-        from docmt.model.view import FullView, Memory
+        from docmt.model.attention import FullView, Memory
 
         source, found = reading.source, {}
         if self.side != "target":

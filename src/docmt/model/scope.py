@@ -1,9 +1,9 @@
-"""The marks around the words of a sentence."""
+"""What systems say of sentences: the boundary tokens around them, what an attention sees, what is read together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 WORDS = "w"
@@ -79,3 +79,52 @@ def _around(sentence: str, known: Mapping[str, Sequence[int]]) -> tuple[tuple[in
     place = names.index(WORDS)
     before, after = (tuple(id for name in part for id in known[name]) for part in (names[:place], names[place + 1 :]))
     return before, after
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Which part of which memory the queries of a sentence see.
+
+    Attentions of equal sight (depth aside) share spans, patterns and, in decoding, one cache; so systems say what their
+    attentions see, and nothing else needs to know which system it is.
+    """
+
+    memory: str = "self"
+    """"self" (the sequence that is computed), or the name of a memory of the system, such as "source" """
+    part: Literal["sentence", "document", "before"] = "sentence"
+    """the sentence (of a memory: the one that belongs to it), the whole document, or a sentence `before`"""
+    back: int = 0
+    """with "before": the sentence that many places back in its document; where there is none, nothing is seen"""
+    marks: tuple[int, int] = (0, 0)
+    """with "before": how many tokens at the begin and at the end of that sentence, its marks, are not seen"""
+    depth: int | None = None
+    """of a memory that has states of several layers: which layer's, from 0; None: its only ones"""
+    causal: bool = False
+    """whether a token sees only those up to itself"""
+
+    @property
+    def place(self) -> Sight:
+        """The same at any depth: what decides which tokens see which."""
+        return self if self.depth is None else replace(self, depth=None)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Which sentences a system reads together; instances are cut by it, in training and in translation alike."""
+
+    sentences: int | None = None
+    """most sentences of an instance; None: as many as the limits of the model allow"""
+    before: int = 0
+    """sentences of the source before the first one that is translated: they are read, not translated"""
+    joined: bool = False
+    """those before are read as one sequence, so that positions must reach through all of them"""
+    windows: bool = False
+    """an instance ends at every sentence, so that instances overlap; otherwise they lie end to end"""
+    padding_windows: bool = False
+    """with windows, in training: further, shorter ones at the end of each document"""
+    shown: int = 0
+    """sentences of the target before the first one that is translated: they are decoder input, too, without labels"""
+    drafts: bool = False
+    """a first translation of every sentence that is read, by a model of single sentences"""
+    references: bool = False
+    """in training also the true translation of every sentence that is read"""

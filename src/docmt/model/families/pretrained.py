@@ -1,0 +1,386 @@
+"""Families of pretrained models, in the directories of the library transformers."""
+
+from dataclasses import replace
+
+from docmt.model.families.family import Encoder, Family, HuggingFace
+
+SIDES = ("encoder", "decoder")
+
+_ACTIVATIONS: dict[str, object] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "silu": "silu",
+    "swish": "silu",
+}
+
+
+def of_both(entry: str) -> tuple[str, ...]:
+    """The entry of the encoder and that of the decoder."""
+    return tuple(f"{side}_{entry}" for side in SIDES)
+
+
+_BART = HuggingFace(
+    types=("bart",),
+    architecture="BartForConditionalGeneration",
+    entries={
+        "vocabulary_size": ("vocab_size",),
+        "width": ("d_model",),
+        "feed_forward": of_both("ffn_dim"),
+        "heads": of_both("attention_heads"),
+        "encoder_layers": ("encoder_layers",),
+        "decoder_layers": ("decoder_layers",),
+        "activation": ("activation_function",),
+        "max_positions": ("max_position_embeddings",),
+        "scale_embeddings": ("scale_embedding",),
+        "dropout": ("dropout",),
+        "attention_dropout": ("attention_dropout",),
+    },
+    sizes={"normalization": "post", "embedding_normalization": True, "position_encoding": "learned"},
+    values={"activation_function": _ACTIVATIONS},
+    usual={
+        "encoder_layers": 12,
+        "decoder_layers": 12,
+        "encoder_ffn_dim": 4096,
+        "decoder_ffn_dim": 4096,
+        "encoder_attention_heads": 16,
+        "decoder_attention_heads": 16,
+        "vocab_size": 50265,
+        "d_model": 1024,
+        "activation_function": "gelu",
+        "max_position_embeddings": 1024,
+        "scale_embedding": False,
+        "dropout": 0.1,
+        "attention_dropout": 0.0,
+    },
+    names=(
+        (r"^model\.", ""),
+        (r"self_attn_layer_norm", "attention_residual.norm"),
+        (r"encoder_attn_layer_norm", "cross_residual.norm"),
+        (r"final_layer_norm", "feed_forward_residual.norm"),
+        (r"self_attn", "attention.local"),
+        (r"encoder_attn", "cross.local"),
+        (r"\.([qkv])_proj", r".\1"),
+        (r"\.q\.", ".query."),
+        (r"\.k\.", ".key."),
+        (r"\.v\.", ".value."),
+        (r"out_proj", "output"),
+        (r"\.fc1\.", ".feed_forward.inner."),
+        (r"\.fc2\.", ".feed_forward.outer."),
+        (r"^(encoder|decoder)\.layers\.", r"\1."),
+        (r"^(encoder|decoder)\.layer_norm", r"\1_norm"),
+        (r"^encoder\.layernorm_embedding", "source_norm"),
+        (r"^decoder\.layernorm_embedding", "target_norm"),
+        (r"^encoder\.embed_positions\.weight", "source_positions.table.weight"),
+        (r"^decoder\.embed_positions\.weight", "target_positions.table.weight"),
+        (r"^final_logits_bias", "head_bias.vector"),
+    ),
+    written=(
+        (r"^(encoder|decoder)\.(\d+)\.", r"model.\1.layers.\2."),
+        (r"\.attention_residual\.norm", ".self_attn_layer_norm"),
+        (r"\.cross_residual\.norm", ".encoder_attn_layer_norm"),
+        (r"\.feed_forward_residual\.norm", ".final_layer_norm"),
+        (r"\.attention\.local", ".self_attn"),
+        (r"\.cross\.local", ".encoder_attn"),
+        (r"\.query\.", ".q_proj."),
+        (r"\.key\.", ".k_proj."),
+        (r"\.value\.", ".v_proj."),
+        (r"\.output\.", ".out_proj."),
+        (r"\.feed_forward\.inner\.", ".fc1."),
+        (r"\.feed_forward\.outer\.", ".fc2."),
+        (r"^(encoder|decoder)_norm", r"model.\1.layer_norm"),
+        (r"^source_norm", "model.encoder.layernorm_embedding"),
+        (r"^target_norm", "model.decoder.layernorm_embedding"),
+        (r"^source_positions\.table", "model.encoder.embed_positions"),
+        (r"^target_positions\.table", "model.decoder.embed_positions"),
+        (r"^head_bias\.vector", "final_logits_bias"),
+    ),
+    tables={
+        "tokens": ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"),
+    },
+    fixed={"is_decoder": (False,)},
+    facts={"normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False},
+    first_position=2,
+)
+
+BART = Family(
+    target="</s> <s> w </s>",
+    head_bias=True,
+    unpredicted=(0, 2),
+    huggingface=_BART,
+)
+"""BART (Lewis et al. 2020)."""
+
+
+_MBART = replace(
+    _BART,
+    types=("mbart",),
+    architecture="MBartForConditionalGeneration",
+    sizes={**_BART.sizes, "normalization": "pre"},
+    facts={"normalize_before": True, "normalize_embedding": True, "add_final_layer_norm": True},
+)
+
+MBART = Family(
+    source="w </s> SOURCE",
+    target="TARGET w </s>",
+    head_bias=True,
+    unpredicted=(0, 2),
+    huggingface=_MBART,
+)
+"""mBART (Liu et al. 2020) of 25 languages."""
+
+MBART50 = replace(
+    MBART,
+    source="SOURCE w </s>",
+    target="</s> TARGET w </s>",
+    huggingface=replace(_MBART, tokenizers=("MBart50Tokenizer", "MBart50TokenizerFast")),
+)
+"""mBART of 50 languages (Tang et al. 2020), which marks sentences in another way."""
+
+M2M_100 = Family(
+    source="SOURCE w </s>",
+    target="</s> TARGET w </s>",
+    unpredicted=(0, 2),
+    huggingface=replace(
+        _BART,
+        types=("m2m_100",),
+        architecture="M2M100ForConditionalGeneration",
+        sizes={"normalization": "pre", "embedding_normalization": False, "position_encoding": "sinusoidal"},
+        usual={
+            **_BART.usual,
+            "vocab_size": 128112,
+            "activation_function": "relu",
+            "scale_embedding": True,
+            "attention_dropout": 0.1,
+        },
+        facts={},
+        pad=1,
+        any_length=True,
+        no_weights=r"embed_positions\.weights$",
+    ),
+)
+"""M2M100 (Fan et al. 2020) and the dense models of NLLB-200 (NLLB Team 2022)."""
+
+_MARIAN_TABLES = {"vocabulary_size": ("decoder_vocab_size",), "source_vocabulary_size": ("vocab_size",)}
+
+MARIAN = Family(
+    source="TARGET w </s>",
+    target="<pad> w </s>",
+    first_position=0,
+    frequencies="vaswani",
+    tables="either",
+    head_bias=True,
+    says_padding=False,
+    unpredicted=(1, 2),
+    huggingface=replace(
+        _BART,
+        types=("marian",),
+        architecture="MarianMTModel",
+        entries={**_BART.entries, **_MARIAN_TABLES},
+        sizes={"normalization": "post", "embedding_normalization": False, "position_encoding": "sinusoidal"},
+        usual={**_BART.usual, "vocab_size": 58101, "decoder_vocab_size": "vocab_size"},
+        fixed={
+            **_BART.fixed,
+            "normalize_before": (False,),
+            "normalize_embedding": (False,),
+            "add_final_layer_norm": (False,),
+            "static_position_embeddings": (True,),
+        },
+        tables={
+            **_BART.tables,
+            "source_tokens": ("model.encoder.embed_tokens",),
+            "target_tokens": ("model.decoder.embed_tokens", "lm_head"),
+        },
+        no_weights=r"embed_positions\.weight$",
+        facts={"normalize_before": False, "normalize_embedding": False, "static_position_embeddings": True},
+        begins_with_pad=True,
+        first_position=0,
+    ),
+)
+"""Marian (Junczys-Dowmunt et al. 2018), the toolkit of the OPUS-MT models."""
+
+_BERT_SIZES = {
+    "normalization": "post",
+    "activation": "gelu",
+    "scale_embeddings": False,
+    "embedding_normalization": True,
+    "position_encoding": "learned",
+}
+_BERT = HuggingFace(
+    types=("bert",),
+    architecture="BertModel",
+    entries={
+        "source_vocabulary_size": ("vocab_size",),
+        "encoder_width": ("hidden_size",),
+        "encoder_feed_forward": ("intermediate_size",),
+        "encoder_heads": ("num_attention_heads",),
+        "encoder_layers": ("num_hidden_layers",),
+        "max_positions": ("max_position_embeddings",),
+    },
+    usual={
+        "vocab_size": 30522,
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 12,
+        "max_position_embeddings": 512,
+        "layer_norm_eps": 1e-12,
+        "pad_token_id": 0,
+    },
+    fixed={
+        "hidden_act": ("gelu",),
+        "layer_norm_eps": (1e-12,),
+        "position_embedding_type": ("absolute",),
+        "is_decoder": (False,),
+        "add_cross_attention": (False,),
+    },
+    names=(
+        (r"^(bert|roberta)\.", ""),
+        (r"^embeddings\.word_embeddings", "source_tokens"),
+        (r"^embeddings\.position_embeddings", "source_positions.table"),
+        (r"^embeddings\.token_type_embeddings", "types"),
+        (r"^embeddings\.LayerNorm", "source_norm"),
+        (r"^encoder\.layer\.", "encoder."),
+        (r"attention\.self", "attention.local"),
+        (r"attention\.output\.dense", "attention.local.output"),
+        (r"attention\.output\.LayerNorm", "attention_residual.norm"),
+        (r"intermediate\.dense", "feed_forward.inner"),
+        (r"(\d)\.output\.LayerNorm", r"\1.feed_forward_residual.norm"),
+        (r"(\d)\.output\.dense", r"\1.feed_forward.outer"),
+        (r"\.gamma$", ".weight"),
+        (r"\.beta$", ".bias"),
+    ),
+    # What is trained on top of the encoder, by many names.
+    no_weights=r"^(?!((bert|roberta)\.)?(embeddings|encoder)\.)|position_ids$",
+)
+
+BERT = Family(goes_on=True, tables="two", encoder=Encoder(_BERT_SIZES, norm_epsilon=1e-12), huggingface=_BERT)
+"""BERT (Devlin et al. 2019): the encoder of a language model, under a decoder of docmt's own.
+
+There is no such translation model to convert, but an encoder to start a training from (Bao et al. 2021, Table 2). Its
+embeddings of token types are those of one type here, a constant, and part of the positions.
+"""
+
+ROBERTA = replace(
+    BERT,
+    encoder=Encoder(_BERT_SIZES, norm_epsilon=1e-5),
+    huggingface=replace(
+        _BERT,
+        types=("roberta", "xlm-roberta"),
+        usual={**_BERT.usual, "vocab_size": 50265, "pad_token_id": 1},
+        fixed={**_BERT.fixed, "layer_norm_eps": (1e-5,), "pad_token_id": (1,)},
+        first_position=2,
+    ),
+)
+"""RoBERTa (Liu et al. 2019) and XLM-R (Conneau et al. 2020)."""
+
+_T5_ACTIVATIONS: dict[str, object] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "silu": "silu",
+    "gated-relu": "gated_relu",
+    "gated-gelu": "gated_gelu_tanh",  # as the library reads it
+    "gated-gelu_new": "gated_gelu_tanh",
+    "gated-silu": "gated_silu",
+}
+
+_T5 = HuggingFace(
+    types=("t5", "mt5"),
+    architecture="T5ForConditionalGeneration",
+    entries={
+        "vocabulary_size": ("vocab_size",),
+        "width": ("d_model",),
+        "head_width": ("d_kv",),
+        "feed_forward": ("d_ff",),
+        "heads": ("num_heads",),
+        "encoder_layers": ("num_layers",),
+        "decoder_layers": ("num_decoder_layers",),
+        "activation": ("feed_forward_proj",),
+        "relative_buckets": ("relative_attention_num_buckets",),
+        "relative_distance": ("relative_attention_max_distance",),
+        "dropout": ("dropout_rate",),
+    },
+    sizes={
+        "normalization": "pre",
+        "embedding_normalization": False,
+        "position_encoding": "relative",
+        "scale_embeddings": False,
+    },
+    values={"feed_forward_proj": _T5_ACTIVATIONS},
+    usual={
+        "vocab_size": 32128,
+        "d_model": 512,
+        "d_kv": 64,
+        "d_ff": 2048,
+        "num_heads": 8,
+        "num_layers": 6,
+        "num_decoder_layers": "num_layers",
+        "feed_forward_proj": "relu",
+        "relative_attention_num_buckets": 32,
+        "relative_attention_max_distance": 128,
+        "dropout_rate": 0.1,
+        "layer_norm_epsilon": 1e-6,
+    },
+    fixed={"layer_norm_epsilon": (1e-6,)},
+    names=(
+        (r"\.block\.(\d+)\.layer\.0\.layer_norm", r".\1.attention_residual.norm"),
+        (r"\.block\.(\d+)\.layer\.0\.SelfAttention\.relative_attention_bias", "_distances.table"),
+        (r"\.block\.(\d+)\.layer\.0\.SelfAttention", r".\1.attention.local"),
+        (r"\.block\.(\d+)\.layer\.1\.EncDecAttention", r".\1.cross.local"),
+        (r"^decoder\.block\.(\d+)\.layer\.1\.layer_norm", r"decoder.\1.cross_residual.norm"),
+        (r"\.block\.(\d+)\.layer\.\d\.layer_norm", r".\1.feed_forward_residual.norm"),
+        (r"\.block\.(\d+)\.layer\.\d\.DenseReluDense", r".\1.feed_forward"),
+        (r"\.q\.weight", ".query.weight"),
+        (r"\.k\.weight", ".key.weight"),
+        (r"\.v\.weight", ".value.weight"),
+        (r"\.o\.weight", ".output.weight"),
+        (r"\.(wi|wi_0)\.weight", ".inner.weight"),
+        (r"\.wi_1\.weight", ".factor.weight"),
+        (r"\.wo\.weight", ".outer.weight"),
+        (r"final_layer_norm", "norm"),
+        (r"^(encoder|decoder)\.norm", r"\1_norm"),
+        (r"^lm_head", "softmax"),
+    ),
+    written=(
+        (r"^(encoder|decoder)_distances\.table", r"\1.0.attention.local.relative_attention_bias"),
+        (r"^(encoder|decoder)\.(\d+)\.", r"\1.block.\2."),
+        (r"\.attention_residual\.norm", ".layer.0.layer_norm"),
+        (r"\.attention\.local", ".layer.0.SelfAttention"),
+        (r"\.cross_residual\.norm", ".layer.1.layer_norm"),
+        (r"\.cross\.local", ".layer.1.EncDecAttention"),
+        (r"^(encoder.*)\.feed_forward", r"\1.layer.1.feed_forward"),
+        (r"^(decoder.*)\.feed_forward", r"\1.layer.2.feed_forward"),
+        (r"\.feed_forward_residual\.norm", ".layer_norm"),
+        (r"\.feed_forward\.", ".DenseReluDense."),
+        (r"\.query\.", ".q."),
+        (r"\.key\.", ".k."),
+        (r"\.value\.", ".v."),
+        (r"\.output\.", ".o."),
+        (r"\.inner\.", ".wi."),
+        (r"\.factor\.", ".wi_1."),
+        (r"\.outer\.", ".wo."),
+        (r"^(encoder|decoder)_norm", r"\1.final_layer_norm"),
+    ),
+    gated=((r"\.wi\.", ".wi_0."),),
+    any_length=True,
+    pad_begins=True,
+    scaled_types=("t5",),
+    tables={"tokens": ("shared", "encoder.embed_tokens", "decoder.embed_tokens", "lm_head")},
+)
+
+T5 = Family(
+    source="TARGET w </s>",
+    target="<pad> w </s>",
+    norm="rms",
+    norm_epsilon=1e-6,
+    biases=False,
+    scaled=False,
+    unpredicted=(1, 2),
+    zero=None,
+    huggingface=_T5,
+)
+"""T5 (Raffel et al. 2020), its version 1.1, and mT5 (Xue et al. 2021)."""
+
+MADLAD = replace(T5, target="<unk> w </s>", huggingface=replace(_T5, pad_begins=False))
+"""MADLAD-400 (Kudugunta et al. 2023)."""
