@@ -18,8 +18,8 @@ from benchmarks.sentences import parallel_lengths
 from docmt.core.allocator import keep_freed_memory
 from docmt.core.progress import progress
 from docmt.decoding.caches import DocumentSelfCache
+from docmt.decoding.ensemble import next_logits
 from docmt.decoding.frame import Row
-from docmt.decoding.output import Output
 from docmt.decoding.step import Steps
 from docmt.model import ModelConfig, Packed, Spans, TranslationModel
 from docmt.model.config import Linear
@@ -146,7 +146,6 @@ def _decoding(settings: Settings, model: TranslationModel, tokens: int) -> Calla
     sentences, words = len(reading.source.sentences), reading.source.tokens[:1]
     model.eval()
     steps = Steps(model, model.memories(reading), [Row(range(sentences), [0] * sentences)], beams=1)
-    output, row = Output(model), torch.zeros(1, dtype=torch.int64)
     for cache in steps.views[0].caches:
         if isinstance(cache, DocumentSelfCache):
             _fill(cache, tokens)
@@ -155,7 +154,7 @@ def _decoding(settings: Settings, model: TranslationModel, tokens: int) -> Calla
     def work() -> int:
         for step in range(settings.steps):
             states = steps.read(words, torch.tensor([step % 23]), tokens + step, torch.tensor([sentences - 1]))
-            output.logits(states, 1.0, row)
+            next_logits(model, states, 1.0)
         return settings.steps
 
     return work

@@ -29,17 +29,12 @@ from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.decoding.precision import Int8Linear, Precision, computing_in, lower_precision
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.attention import Gate
 from docmt.text import DictionaryTokenizer, SpecialTokens
 
 Sentences = list[list[int]]
 Key = tuple[str, str, str, int]
 """what is translated, by what, in which precision, with which beam"""
 Work = Callable[[], int]
-ABREAST, ONE_BY_ONE = "docmt abreast, at best", "docmt, one by one"
-"""Sentences at the same time or one after the other, by a model that lets nothing of the document through."""
-NOTE = """at best: nothing of the document is let through (gates closed), so that all drafts stay
-one by one: the same model, its sentences one after the other"""
 
 
 @dataclass(frozen=True)
@@ -52,8 +47,6 @@ class Settings:
     """of a document, and of a batch"""
     words: int = 23
     """of each sentence"""
-    documents: int = 16
-    """that are translated together"""
     beams: tuple[int, ...] = (1, 5)
     rounds: int = 2
     aims: bool = True
@@ -73,7 +66,6 @@ QUICK = Settings(
     ),
     sentences=3,
     words=4,
-    documents=2,
     beams=(1, 2),
     rounds=1,
     aims=False,
@@ -94,7 +86,7 @@ def run(settings: Settings) -> Result:
                 cases[key] = Case(labels, partial(_in_process, pool, key), settings.rounds)
         interleave("peers (translations)", list(cases.values()))
     described = {**asdict(settings), "model": asdict(settings.model.filled())}
-    return Result(described, [case.to_row() for case in cases.values()], _findings(settings, cases), NOTE)
+    return Result(described, [case.to_row() for case in cases.values()], _findings(settings, cases))
 
 
 _works: dict[Key, Work] = {}
@@ -127,21 +119,13 @@ def _sentence_model(settings: Settings) -> TranslationModel:
 def _docmt(settings: Settings, folder: Path) -> dict[Key, Work]:
     config = replace(settings.model, system="group", instance_tokens=4096, positions="sentence")
     torch.manual_seed(1)
-    group, gates_closed = TranslationModel(config).eval(), _close_gates(TranslationModel(config)).eval()
+    group = TranslationModel(config).eval()
     found: dict[Key, Work] = {}
     for precision in _precisions():
-        alone, together, closed = (
-            _lowered(model, precision) for model in (_sentence_model(settings), group, gates_closed)
-        )
+        alone, together = (_lowered(model, precision) for model in (_sentence_model(settings), group))
         for beam in settings.beams:
             found["sentences", "docmt", precision, beam] = _ours(alone, precision, settings, beam)
             found["a document", "docmt", precision, beam] = _ours(together, precision, settings, beam)
-            commits = {"commit": "sentence"} if beam > 1 else {}
-            work = _ours(closed, precision, settings, beam, abreast=True, **commits)
-            found["a document", ABREAST, precision, beam] = work
-        for abreast, name in ((False, ONE_BY_ONE), (True, ABREAST)):
-            work = _ours(closed, precision, settings, 1, settings.documents, abreast=abreast)
-            found[f"{settings.documents} documents", name, precision, 1] = work
     return found
 
 
@@ -155,15 +139,6 @@ def _lowered(model: TranslationModel, precision: Precision) -> TranslationModel:
     return lower_precision(copied.eval(), precision)
 
 
-def _close_gates(model: TranslationModel) -> TranslationModel:
-    """Lets nothing of the document through, in place: so every draft of a sentence stays, which is the best case."""
-    for module in model.decoder.modules():
-        if isinstance(module, Gate):
-            torch.nn.init.zeros_(module.linear.weight)
-            torch.nn.init.constant_(module.linear.bias, 100.0)
-    return model
-
-
 def _random(vocabulary: int, count: int, words: int) -> Sentences:
     specials = SpecialTokens(vocabulary)
     generator = np.random.default_rng(3)
@@ -171,21 +146,19 @@ def _random(vocabulary: int, count: int, words: int) -> Sentences:
     return found
 
 
-def _ours(
-    model: TranslationModel, precision: Precision, settings: Settings, beam: int, count: int = 1, **options: Any
-) -> Work:
-    """docmt's search for the translations of so many documents; a sentence model translates them as one batch."""
+def _ours(model: TranslationModel, precision: Precision, settings: Settings, beam: int) -> Work:
+    """docmt's search for the translation of a document; a sentence model translates it as one batch."""
     vocabulary, words = model.config.vocabulary_size, settings.words
     # Every sentence is as long as it may be, and no shorter.
     lengths = {"max_length_ratio": 0.0, "max_length_extra": float(words), "min_length": words}
-    search = SearchConfig(beam=beam, batch_tokens=1_000_000, **lengths, **options)
-    documents = [_random(vocabulary, settings.sentences, words) for _ in range(count)]
+    search = SearchConfig(beam=beam, batch_tokens=1_000_000, **lengths)
+    documents = [_random(vocabulary, settings.sentences, words)]
 
     def work() -> int:
         with computing_in(model, precision), torch.inference_mode():
             found = translate_documents(model, documents, SpecialTokens(vocabulary), search)
         made = sum(len(sentence) for best, *_ in found for sentence in best.sentences)
-        _check(made, count * settings.sentences * words)
+        _check(made, settings.sentences * words)
         return made
 
     return work
@@ -295,24 +268,14 @@ def _findings(settings: Settings, cases: dict[Key, Case]) -> list[Finding]:
         aim = at_least if settings.aims else None
         return Finding(f"{text}, {names}: speed", one.tokens_per_second / other.tokens_per_second, at_least=aim)
 
-    many = f"{settings.documents} documents"
     findings = []
     for beam in settings.beams:
         size, greedy = f"beam {beam}", beam == 1
-        ours, one, abreast = (
-            best(what, engine, beam)
-            for what, engine in (("sentences", "docmt"), ("a document", "docmt"), ("a document", ABREAST))
-        )
+        ours, one = best("sentences", "docmt", beam), best("a document", "docmt", beam)
         for what, own in (("sentences", ours), ("a document", one)):
             aim = (1.0 if greedy else 1.2) if own is ours else None
             findings += [
                 finding(f"{what}, {size}", own, best(what, "CTranslate2", beam), aim),
                 finding(f"{what}, {size}", own, best(what, "transformers", beam)),
             ]
-        findings += [
-            finding(f"a document, {size}", abreast, best("a document", "CTranslate2", beam), 9.0 if greedy else 6.0),
-            finding(f"a document against its sentences as a batch, {size}", abreast, ours, 1 / 1.3 if greedy else None),
-        ]
-        if greedy:
-            findings.append(finding(f"{many}, {size}", best(many, ABREAST, beam), best(many, ONE_BY_ONE, beam), 3.0))
     return findings

@@ -219,17 +219,6 @@ def test_several_translations_need_room(run, lists, tmp_path):
     fails("translate", run, named, "--layout", "lines", *few, message=sentence)
 
 
-def test_it_is_told_how_many_sentences_abreast_was_for(run, lists):
-    outcome = call("translate", run, lists, "--abreast", "--beam", 1, "--format", "jsonl", "--max_length_extra", 5)
-    found = [row["round"] for row in rows(outcome.out)]
-    together = sum(number > 0 for number in found)
-    expected = (
-        f"abreast: {together} of {len(found)} sentences were found at the same time as others, the rest one by one"
-    )
-    assert expected in outcome.err
-    assert "abreast" not in call("translate", run, lists, "--beam", 1, *QUICK).err
-
-
 def test_score_tells_of_long_sentences(run, tmp_path):
     long = write(tmp_path / "long.jsonl", {"source": ["x" * 300], "target": ["y"]})
     outcome = call("score", run, long)

@@ -80,14 +80,11 @@ OTHER_VALUES = {
     **{"significance.samples": 500, "significance.seed": 3, "search.beam": 3, "search.length_penalty": 0.5},
     **{"search.max_length_ratio": 2, "search.max_length_extra": 5, "search.min_length": 2, "search.temperature": 2},
     **{"search.compatibility": "gtransformer", "search.batch_tokens": 64, "search.carry": 2},
-    **{"search.instance_tokens": 64, "search.abreast": True, "search.keep": "prefix", "search.commit": "sentence"},
-    "search.candidates": 8,
+    **{"search.instance_tokens": 64, "search.keep": "prefix"},
     **{"device": "cpu", "precision": "bfloat16"},
     **{"candidates.normalization": "mean", "candidates.sentences": "deciding", "json": "a", "markdown": "b"},
 }
 """A value of every option that is not the usual one."""
-NEEDED = {"search.abreast": {"commit": "sentence"}}
-"""Options without which another means nothing."""
 TAKEN = {"json", "markdown", "device", "precision", "quiet"}
 OF_CANDIDATES = {
     *("candidates.normalization", "candidates.sentences", "search.temperature", "search.batch_tokens"),
@@ -108,7 +105,7 @@ def test_every_option_has_an_effect_or_is_refused(generative, run, suite, asked,
 
     def outcome(name, value):
         options, (group, _, entry) = usual.clone(), name.rpartition(".")
-        options[group or name] = type(usual[group])(**{entry: value, **NEEDED.get(name, {})}) if group else value
+        options[group or name] = type(usual[group])(**{entry: value}) if group else value
         monkeypatch.setattr(evaluate, "parse", lambda *given: options)
         return call("evaluate")
 
@@ -123,8 +120,6 @@ def test_every_option_has_an_effect_or_is_refused(generative, run, suite, asked,
     if generative:
         taken.remove("search.keep")
         assert "search.keep is for systems that translate windows (concat)" in outcomes.pop("search.keep").err
-        taken.remove("search.candidates")
-        assert "has no candidates" in outcomes.pop("search.candidates").err
     assert {own.status for own in outcomes.values()} == {2}
     assert {name for name, own in outcomes.items() if own.err.endswith(" asked\n")} == taken
     refused = [own.err for name, own in outcomes.items() if name not in taken]

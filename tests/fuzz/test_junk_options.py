@@ -15,7 +15,6 @@ from docmt.model.systems import SYSTEMS
 NEEDED = {
     "prepare": ["--store", "s", "--train", "none.en", "none.de"],
     "draft": ["none", "--store", "s"],
-    "candidates": ["none", "--store", "s"],
     "train": ["--data", "none", "--run", "r"],
     "translate": ["none", "none.txt"],
     "score": ["none", "none.en", "none.de"],

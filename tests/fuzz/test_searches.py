@@ -6,7 +6,7 @@ import math
 import typing
 
 import pytest
-from commands import QUICK, call
+from commands import QUICK
 from harness import keeps_to_the_contract
 
 from docmt.core.settings import range_of
@@ -34,20 +34,17 @@ def random_options(chance):
     return {**options, "max_length_extra": options.get("max_length_extra", 3)}
 
 
-def test_scores_are_numbers(cases, run, store, copy, tmp_path):
+def test_scores_are_numbers(cases, run, copy, tmp_path):
     source, target = tmp_path / "a.txt", tmp_path / "b.txt"
     source.write_text("She sees the dog.\nIt is cheap.\n\nA\n")
     target.write_text("Sie sieht den Hund.\nEr ist billig.\n\nA\n")
     model = copy(run / "model")
-    assert call("candidates", model, "--store", store, "--per_token=2", "--frequent=1").status == 0
     done = 0
     for chance in cases(60, "searches"):
         options = random_options(chance)
         command = chance.choice(
             [["translate", model, source], ["translate", model, source], ["score", model, source, target]]
         )
-        if command[0] == "score":
-            options.pop("candidates", None)
         flags = [f"--search.{name}={value}" for name, value in options.items()]
         outcome = keeps_to_the_contract(*command, "--format=jsonl", *flags)
         rows = [json.loads(line, parse_constant=pytest.fail) for line in outcome.out.split("\n")[:-1]]

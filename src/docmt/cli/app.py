@@ -23,7 +23,6 @@ COMMANDS = {
     "evaluate": "s-BLEU, d-BLEU and chrF of translations or of a model",
     "check": "what can be seen in a translation without a reference: terms, numbers, address, lengths",
     "inspect": "what a model is, what it looks at, how trainings went",
-    "candidates": "store -> target tokens that a model looks at for each source token, to translate faster",
     "average": "several models of one kind -> a model with the mean of their weights",
     "convert": "checkpoint of another toolkit -> model directory",
     "export": "sentence model -> directory of transformers or CTranslate2",

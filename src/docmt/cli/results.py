@@ -62,10 +62,6 @@ class Report:
     places: dict[str, list[str]] = field(default_factory=lambda: {warning: [] for warning in WARNINGS})
     failures: list[str] = field(default_factory=list)
     """a sentence each, which names the file"""
-    at_once: int = 0
-    """with `search.abreast`: sentences that were found at the same time as others"""
-    one_by_one: int = 0
-    """and those that were not"""
 
     def collect(self, within: str, translation: Scored, first: int = 0) -> None:
         """Adds the warnings of a translation; `within` names its document, whose sentence `first` is its sentence 0."""
@@ -73,12 +69,6 @@ class Report:
             self.places["sentence_count"].append(f"{within}, sentences {first + start + 1} to {first + end}")
         for warning, numbers in (("length_limit", translation.at_limit), ("long_source", translation.overlong)):
             self.places[warning].extend(f"{within}, sentence {first + number + 1}" for number in numbers)
-
-    def count_rounds(self, translation: Translation) -> None:
-        """How its sentences were found, where `search.abreast` asks for some at the same time."""
-        rounds = [sentence.round for sentence in translation.sentences if sentence.round is not None]
-        self.at_once += sum(number > 0 for number in rounds)
-        self.one_by_one += rounds.count(0)
 
     def counts(self) -> dict[str, int]:
         """How often each warning applies."""
@@ -104,8 +94,6 @@ class Report:
         for warning, found in other.places.items():
             self.places[warning].extend(found)
         self.failures.extend(other.failures)
-        self.at_once += other.at_once
-        self.one_by_one += other.one_by_one
 
     def reason(self, name: str) -> str:
         """Why the thing of that name failed."""
@@ -121,11 +109,6 @@ class Report:
             if found:
                 first = f"first: {found[0]}" if len(found) > 1 else found[0]
                 _log.warning(f"{len(found)} x {WARNINGS[warning]} ({first})")
-        if total_found := self.at_once + self.one_by_one:
-            _log.info(
-                f"abreast: {self.at_once:,} of {total_found:,} sentences were found at the same time as others, the "
-                "rest one by one"
-            )
         for failure in self.failures:
             _log.error(failure)
         if done < total and total > 1:

@@ -127,8 +127,7 @@ class Writer:
         self._finished = False
         for note in self._place.notes:
             self._state = _State(**note["state"])
-            counts = (note.get(name, 0) for name in ("at_once", "one_by_one"))  # which earlier versions did not know
-            report.add(Report(note["places"], note["failures"], *counts))
+            report.add(Report(note["places"], note["failures"]))
 
     @property
     def done(self) -> dict[int, Reached]:
@@ -182,7 +181,6 @@ class Writer:
             piece = replace(piece, translation=None, error=DocmtError(problem))
         if piece.translation is not None:
             self._news.collect(name, piece.translation, piece.first)
-            self._news.count_rounds(piece.translation)
         if piece.error is not None:
             whole = number == len(self.file.documents[piece.document].sentences)
             place = "" if whole else f", sentences {piece.first + 1} to {piece.first + number}"

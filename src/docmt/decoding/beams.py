@@ -6,18 +6,17 @@ document is done when B of its hypotheses have ended, and leaves the batch at on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.drafts import DraftedSentence
-from docmt.decoding.ensemble import Memories, Model
-from docmt.decoding.frame import Progress, Row
+from docmt.decoding.ensemble import Memories, Model, members_of, next_logits
+from docmt.decoding.frame import Progress, Row, WordIds
 from docmt.decoding.hypothesis import Hypothesis, not_numbers
-from docmt.decoding.output import Output
-from docmt.decoding.past import Past
+from docmt.decoding.prefixes import can_read_prefixes, read_prefixes
 from docmt.decoding.rules import marks_of, rules_of
 from docmt.decoding.step import Steps, likeliest, normalizers
 from docmt.text import SpecialTokens
@@ -35,18 +34,18 @@ class Beams:
         rows: Sequence[Row],
         specials: SpecialTokens,
         config: SearchConfig,
-        pasts: Sequence[Past] | None = None,
-        begins: Sequence[int] = (),
-        output: Output | None = None,
     ) -> None:
-        """pasts: what each member has read already (see `Steps`; B rows for each of these); begins: then for each how
-        many tokens are before it; output: what the rows may say, if not what is in them."""
+        """See `search.search`."""
         device = model.device
+        self.model = model
         self.specials, self.marks, self.config = specials, marks_of(model, specials), config
-        self.output = output or Output(model, [row.candidates for row in rows])
-        self.decoder = Steps(model, memories, rows, config.beam, pasts)
-        self.begins = torch.tensor(begins or [0] * len(rows), device=device).repeat_interleave(config.beam)  # [R]
-        self.rules = rules_of(model, config)(rows, config, self.marks, device)
+        in_one_pass = any(row.prefix for row in rows) and config.compatibility == "none" and can_read_prefixes(model)
+        prefixes = read_prefixes(model, memories, rows, specials, config.beam) if in_one_pass else []
+        self.decoder = Steps(model, memories, rows, config.beam, prefixes)
+        begins = prefixes[0].lengths if prefixes else torch.zeros(len(rows), dtype=torch.int64)
+        self.begins = begins.to(device).repeat_interleave(config.beam)  # [R] tokens before the first step
+        forced_rows = [replace(row, prefix=()) for row in rows] if prefixes else rows
+        self.rules = rules_of(model, config)(forced_rows, config, self.marks, device)
         self.documents = list(range(len(rows)))  # those still searched, by their number in the batch
         self.found: list[list[Hypothesis]] = [[] for _ in rows]
         labels = 1 + self.marks.frame.goes_on  # of a sentence besides its words
@@ -68,22 +67,18 @@ class Beams:
         self.shared = 0  # positions in the decoder's caches that are known to be the same in all beams
         frame = self.marks.frame
         self.labels_open = frame.goes_on or frame.joined  # marks that open a sentence are labels in training
+        if prefixes:
+            self._go_on_after([row.prefix for row in rows])
 
-    def go_on_after(self, said: Sequence[Sequence[DraftedSentence]]) -> None:
-        """Begins after these sentences of each document, all of which the decoder has read (`pasts`)."""
-        opens, beam = self.marks.frame.target_opens, self.config.beam
-        for (tokens, worth), row in zip(self.settled, said, strict=True):
-            for own in row:
-                before, after = ([*opens[1:]], [opens[0]]) if self.labels_open else ([], [])
-                tokens += [*before, *own.words, *after]
-                worth += [0.0] * (len(before) + len(own.words) - 1) + [own.score] + [0.0] * len(after)
-
-        def of_rows(numbers: Iterable[int]) -> Tensor:
-            return torch.tensor(list(numbers), device=self.said.device).repeat_interleave(beam)
-
-        self.progress.sentence = of_rows(len(row) for row in said)
-        self.progress.free = of_rows(sum(own.tokens for own in row) for row in said)
-        self.total[:, 0] = torch.tensor([sum(own.score for own in row) for row in said])
+    def _go_on_after(self, prefixes: Sequence[WordIds]) -> None:
+        """Begin after the prefix of each document, which the decoder has read."""
+        opens = self.marks.frame.target_opens
+        before, after = ([*opens[1:]], [opens[0]]) if self.labels_open else ([], [])
+        for (tokens, scores), prefix in zip(self.settled, prefixes, strict=True):
+            tokens += [token for words in prefix for token in (*before, *words, self.specials.eos, *after)]
+            scores += [0.0] * len(tokens)
+        counts = torch.tensor([len(prefix) for prefix in prefixes], device=self.said.device)
+        self.progress.sentence = counts.repeat_interleave(self.config.beam)
 
     def best(self) -> list[list[Hypothesis]]:
         """The best `config.n_best` hypotheses of each row, best first."""
@@ -146,18 +141,18 @@ class Beams:
         forced_token = self.rules.forced(progress, document, step)
         forced = forced_token >= 0
         # A single beam needs no second candidate: when its best one ends the document, the search is over.
-        count = min(2 * self.config.beam if self.config.beam > 1 else 1, self.output.size)
+        size = members_of(self.model)[0].config.vocabulary_size
+        count = min(2 * self.config.beam if self.config.beam > 1 else 1, size)
         scores = torch.full((len(forced), count), -torch.inf, device=forced.device)
         tokens = torch.full_like(scores, self.specials.pad, dtype=torch.int64)
         scores[:, 0] = 0.0
         tokens[:, 0] = forced_token
         free = (~forced).nonzero().flatten()
         if len(free):  # forced rows need no projection to the vocabulary
-            logits = self.output.logits([own[free] for own in states], self.config.temperature, document[free])
+            logits = next_logits(self.model, [own[free] for own in states], self.config.temperature)
             normalizer = normalizers(logits)
             self.rules.restrict(logits, progress.select(free), document[free])
-            values, places = likeliest(logits, count)
-            tokens[free] = self.output.tokens(places)
+            values, tokens[free] = likeliest(logits, count)
             scores[free] = values - normalizer
         return scores, tokens, forced
 
@@ -224,7 +219,6 @@ class Beams:
         self.said, self.worth, self.total = self.said[rows], self.worth[rows], self.total[documents]
         self.counts, self.numbers = self.counts[documents], self.numbers[documents]
         self.rules.keep(documents)
-        self.output.keep(documents)
         self.decoder.keep(rows, documents)
 
 

@@ -16,7 +16,6 @@ USUAL_DRAFT_BEAM = 4
 Number = TypeVar("Number", float, "Tensor")
 INSTANCE_OPTIONS: dict[str, str] = {
     "carry": "translate whole instances sentence for sentence (group)",
-    "commit": "translate whole instances sentence for sentence (group)",
     "instance_tokens": "see whole instances (group, document, concat)",
     "keep": "translate windows (concat)",
 }
@@ -61,23 +60,6 @@ class SearchConfig:
     keep: Literal["auto", "last", "prefix"] = "auto"
     """systems that translate windows (concat): every window anew, to keep its last sentence (last), or only its last
     sentence, after the document's own translations (prefix); auto: as the model says (model.concat.keep)"""
-    commit: Literal["document", "sentence"] = "document"
-    """systems that translate whole instances sentence for sentence (group): what beams hold. sentence: the best
-    translation of a sentence is committed before the next begins, as context-aware systems of sentences do; document:
-    beams are of all that was said. Greedy search knows no difference"""
-    abreast: bool = False
-    """translate at the same time what waits for earlier translations, and again what would be another after those
-    before it, until nothing would: the sentences of an instance (systems that translate whole instances sentence for
-    sentence, group; with beam 1 or commit sentence), and the instances of a document, with any beam, where they see
-    earlier translations (carry; concat with prefixes, hierarchical at the target). It finds what is found one after the
-    other, but for near ties; about a tenth of the time is risked, and where too little stays, the rest is translated
-    so. It pays for few documents at a time, a good model, of whose drafts most stay (up to 1.7 times as fast), and a
-    GPU or several free cores"""
-    candidates: int = ranged(0, 0, 10_000)
-    """not 0: instead of the whole vocabulary only candidates are looked at, so many for each source token of an
-    instance (or of a sentence, in systems that search for sentences one by one), at most those that `docmt candidates`
-    has put beside the model, and the most frequent tokens. Faster and less exact: what is no candidate cannot be said,
-    and log-probabilities are those among the candidates. An ensemble has the candidates of its first model"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each part that is searched (instance, window or sentence), in the order of the search,
     which is that of its scores normalised by length, `rank_score` (at most beam)"""
@@ -88,20 +70,6 @@ class SearchConfig:
         check_fields(self, "search.")
         if self.compatibility == "thumt" and self.min_length > 1:
             raise DocmtError("search.min_length has no effect with search.compatibility thumt: leave it out")
-        if self.commit == "sentence" and self.n_best > 1:
-            raise DocmtError(
-                f"search.n_best is {self.n_best}, but search.commit sentence leaves one translation of a document: "
-                "choose 1, or commit document"
-            )
-        if self.commit == "sentence" and self.compatibility != "none":
-            raise DocmtError(
-                f"search.commit sentence has no meaning with search.compatibility {self.compatibility}: leave one out"
-            )
-        if self.candidates and self.compatibility != "none":
-            raise DocmtError(
-                f"search.candidates is not for search.compatibility {self.compatibility}, which agrees with a search "
-                "over the whole vocabulary: leave one out"
-            )
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best}: choose at most the beam of {self.beam}")
         if self.compatibility != "thumt" and self.max_length_extra < max(self.min_length, 1):
@@ -134,11 +102,7 @@ class SearchConfig:
 
 def search_facts(search: SearchConfig) -> dict[str, Any]:
     """The settings of the search, of which what is done together does not count."""
-    facts = {name: value for name, value in asdict(search).items() if name not in ("batch_tokens", "abreast")}
-    for name in ("commit", "candidates"):  # which earlier versions did not know
-        if facts[name] == getattr(SearchConfig, name):
-            del facts[name]
-    return facts
+    return {name: value for name, value in asdict(search).items() if name != "batch_tokens"}
 
 
 def asked_options(search: SearchConfig) -> dict[str, Any]:

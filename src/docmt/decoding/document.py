@@ -41,19 +41,16 @@ class DocumentHypothesis:
     rank_scores: list[float] = field(default_factory=list)
     """for each sentence the score by which the search ranked the part that it was found in, among the others of the
     same part: log-probability normalised by length"""
-    rounds: list[int] = field(default_factory=list)
-    """for each sentence in which round it was found, where some were searched at the same time; 0: one by one"""
 
     def spread(self, places: Sequence[int], count: int) -> DocumentHypothesis:
         """The same for a document of `count` sentences, of which the model saw those at `places`; others are empty."""
         if len(places) == count:
             return self
         sentences: list[list[int]] = [[] for _ in range(count)]
-        scores, tokens, rank_scores, rounds = [0.0] * count, [0] * count, [0.0] * count, [0] * count
+        scores, tokens, rank_scores = [0.0] * count, [0] * count, [0.0] * count
         for number, place in enumerate(places):
             sentences[place], scores[place] = self.sentences[number], self.sentence_scores[number]
             tokens[place], rank_scores[place] = self.sentence_tokens[number], self.rank_scores[number]
-            rounds[place] = self.rounds[number] if self.rounds else 0
         return replace(
             self,
             sentences=sentences,
@@ -62,7 +59,6 @@ class DocumentHypothesis:
             miscounted=[(places[first], places[last - 1] + 1) for first, last in self.miscounted],
             at_limit=[places[number] for number in self.at_limit],
             rank_scores=rank_scores,
-            rounds=rounds if self.rounds else [],
         )
 
 
@@ -105,14 +101,7 @@ def join(parts: Sequence[Part], config: SearchConfig) -> DocumentHypothesis:
         config.normalized(sum(scores), free),
         miscounted,
         rank_scores=[part.hypothesis.score for part in parts for _ in range(part.first, part.last)],
-        rounds=_rounds(parts),
     )
-
-
-def _rounds(parts: Sequence[Part]) -> list[int]:
-    if not any(part.hypothesis.rounds for part in parts):
-        return []
-    return [each for part in parts for each in part.hypothesis.rounds or [0] * (part.last - part.first)]
 
 
 def _joined(numbers: Sequence[float], count: int) -> list[float]:

@@ -88,6 +88,17 @@ def mean_probability(log_probabilities: Sequence[Tensor]) -> Tensor:
     return torch.stack(list(log_probabilities)).logsumexp(0) - math.log(len(log_probabilities))
 
 
+def next_logits(model: Model, states: Sequence[Tensor], temperature: float) -> Tensor:
+    """[n, V]: logits of the next token after states [n, d] of each member.
+
+    Of an ensemble in float32, of one model in the precision of its product.
+    """
+    logits = [member.project(own) for member, own in zip(members_of(model), states, strict=True)]
+    if temperature != 1.0:
+        logits = [own.float() / temperature for own in logits]
+    return logits[0] if len(logits) == 1 else mean_probability([own.float().log_softmax(-1) for own in logits])
+
+
 def _difference(one: TranslationModel, other: TranslationModel) -> str:
     """Why two models cannot be members of one ensemble; nothing if they can."""
     systems = one.config.system, other.config.system

@@ -19,7 +19,7 @@ from docmt.decoding.config import SearchConfig
 from docmt.decoding.marks import Marks
 
 WordIds = Sequence[Sequence[int]]  # a document: its sentences' token ids without marks
-# Of the two last tokens, counted from the end: logits may be those of some tokens alone, with marks at the same ends.
+# Of the two last tokens, counted from the end.
 _EOD, _MASK = -2, -1
 
 
@@ -33,8 +33,6 @@ class Row:
     """words of each, marks not counted"""
     prefix: WordIds = ()
     """translations of the first of them, which are forced"""
-    candidates: Tensor | None = None
-    """[C] ids that it may say, rising (`CandidateTable.of`); None: all"""
 
 
 @dataclass
@@ -126,7 +124,7 @@ class Frame:
         return forced
 
     def restrict(self, logits: Tensor, progress: Progress, document: Tensor) -> None:
-        """Sets what may not follow to minus infinity, in place; logits [R, V] or (`Output`) [R, C]."""
+        """Sets what may not follow to minus infinity, in place; logits [R, V]."""
         closing = self._closing(progress, document)[:, None]
         worth = logits.gather(1, closing)
         worth[self._words(progress) < self.config.min_length] = -torch.inf
@@ -197,7 +195,7 @@ class OpenEnd:
         return torch.full_like(document, -1)
 
     def restrict(self, logits: Tensor, progress: Progress, document: Tensor) -> None:
-        """Sets what may not follow to minus infinity, in place; logits [R, V] or (`Output`) [R, C]."""
+        """Sets what may not follow to minus infinity, in place; logits [R, V]."""
         logits.index_fill_(1, self.never, -torch.inf)
         if self.least:
             too_short = (progress.free < self.least).nonzero().flatten()

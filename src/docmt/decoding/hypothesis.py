@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from docmt.core.errors import DocmtError
 
@@ -22,8 +22,6 @@ class Hypothesis:
     free_tokens: int
     """tokens that count in the length: those chosen rather than forced (in the published search of G-Transformer all
     but those of translations that were given, in that of RFA all)"""
-    rounds: list[int] = field(default_factory=list)
-    """of each sentence in which round it was found, where some were searched at the same time; 0: one by one"""
 
     def after(self, count: int, *, alone: bool = False) -> Hypothesis:
         """Its sentences but the first `count`; score and free tokens are those of the whole, in which a prefix that was
@@ -40,7 +38,6 @@ class Hypothesis:
             sentence_scores=self.sentence_scores[count:last] or [0.0],
             sentence_tokens=tokens,
             free_tokens=sum(tokens) if alone else self.free_tokens,
-            rounds=self.rounds[count:last],
         )
 
 

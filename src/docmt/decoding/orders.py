@@ -7,10 +7,8 @@ where a system looks at its own earlier output; `docmt.decoding.stream` makes do
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from docmt.data.config import MARKS
-from docmt.decoding.at_once import translate_at_once
 from docmt.decoding.document import Part
 from docmt.decoding.frame import Row, WordIds
 from docmt.decoding.hypothesis import Hypothesis
@@ -28,29 +26,17 @@ def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found
     found: Found = {}
     instances = task.instances
 
-    def translate(some: Task, numbers: Sequence[int], number_of_round: int = 0) -> None:
-        own, first, last = some.instances.own, some.instances.first, some.instances.last
-        for batch in some.batches(numbers):
-            earlier = [range(int(first[i]), int(own[i])) for i in batch]
-            # (Nothing was said where the sentence could not be translated.)
-            prefixes = [[task.said.get(task.start + number, [[]])[0] for number in numbers] for numbers in earlier]
-            ranks = _search(some, batch, prefixes)
-            for i, before, hypotheses in zip(batch, earlier, ranks, strict=True):
-                document, begin, end = task.place(int(own[i]), int(last[i]))
-                kept = [each.after(len(before), alone=task.config.compatibility == "rfa") for each in hypotheses]
-                if number_of_round:
-                    kept = [replace(each, rounds=[number_of_round] * len(each.sentences)) for each in kept]
-                found[document, begin] = [Part(document, begin, end, hypothesis) for hypothesis in kept]
-                task.remember(int(own[i]), [hypothesis.sentences for hypothesis in kept])
-
-    def count(numbers: Sequence[int]) -> None:
-        on_sentences(int((instances.last[numbers] - instances.own[numbers]).sum()))
-
-    waiting = translate_at_once(task, translate, count) if task.config.abreast else list(range(len(instances)))
-    for turn in task.turns(waiting):
-        for batch in task.batches(turn):
-            translate(task, batch)
-            count(batch)
+    own, first, last = instances.own, instances.first, instances.last
+    for batch in (batch for turn in task.turns(range(len(instances))) for batch in task.batches(turn)):
+        earlier = [range(int(first[i]), int(own[i])) for i in batch]
+        # (Nothing was said where the sentence could not be translated.)
+        prefixes = [[task.said.get(task.start + number, [[]])[0] for number in numbers] for numbers in earlier]
+        for i, before, hypotheses in zip(batch, earlier, _search(task, batch, prefixes), strict=True):
+            document, begin, end = task.place(int(own[i]), int(last[i]))
+            kept = [each.after(len(before), alone=task.config.compatibility == "rfa") for each in hypotheses]
+            found[document, begin] = [Part(document, begin, end, hypothesis) for hypothesis in kept]
+            task.remember(int(own[i]), [hypothesis.sentences for hypothesis in kept])
+        on_sentences(int((last[batch] - own[batch]).sum()))
     return found
 
 
@@ -64,11 +50,7 @@ def _pooled_sentences(task: Task, on_sentences: Callable[[int], object]) -> Foun
         numbers = [n for i in batch for n in range(int(instances.first[i]), int(instances.last[i]))]
         sizes = [(int(lengths[n]) + MARKS, place) for place, n in enumerate(numbers)]
         for places in batches_of(sizes, task.config.batch_tokens):
-            rows = []
-            for place in places:
-                number = numbers[place]
-                own = task.candidates(number, number + 1)
-                rows.append(Row([int(reading.aligned[place])], [int(lengths[number])], candidates=own))
+            rows = [Row([int(reading.aligned[place])], [int(lengths[numbers[place]])]) for place in places]
             ranks = search(task.model, memories, rows, task.specials, task.config)
             for place, hypotheses in zip(places, ranks, strict=True):
                 document, first, last = task.place(numbers[place], numbers[place] + 1)
@@ -97,8 +79,7 @@ def _search(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] | None
     for place, i in enumerate(batch):
         first, last = int(task.instances.first[i]), int(task.instances.last[i])
         numbers = [int(number) for number in reading.aligned[reached : reached + last - first]]
-        own, prefix = task.candidates(first, last), prefixes[place] if prefixes else ()
-        rows.append(Row(numbers, task.words.lengths[first:last].tolist(), prefix, own))
+        rows.append(Row(numbers, task.words.lengths[first:last].tolist(), prefixes[place] if prefixes else ()))
         reached += last - first
     return search(task.model, task.model.memories(reading), rows, task.specials, task.config)
 

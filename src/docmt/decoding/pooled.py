@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.ensemble import Memories, Model
+from docmt.decoding.ensemble import Memories, Model, next_logits
 from docmt.decoding.frame import Row
-from docmt.decoding.output import Output
 from docmt.decoding.rules import marks_of
 from docmt.decoding.step import Steps, likeliest
 from docmt.text import SpecialTokens
@@ -38,7 +37,7 @@ class PooledSearch(ABC):
     ) -> None:
         device, beam = model.device, config.beam
         self.specials, self.config, self.marks = specials, config, marks_of(model, specials)
-        self.decoder, self.output = Steps(model, memories, rows, beam), Output(model)
+        self.model, self.decoder = model, Steps(model, memories, rows, beam)
         self.family = model.parts.family
         self.sentences = torch.tensor([row.sentences[0] for row in rows], device=device).repeat_interleave(beam)
         limits = [config.sentence_limit(row.lengths[0]) + self.marks.inner for row in rows]
@@ -86,7 +85,7 @@ class PooledSearch(ABC):
 
     def _scores(self, states: Sequence[Tensor], step: int) -> Tensor:
         """[R, V] log-probabilities of the next token; of a mark that opens the sentence, which is given, 0."""
-        scores = self.output.logits(states, self.config.temperature, self.sentences).float().log_softmax(-1)
+        scores = next_logits(self.model, states, self.config.temperature).float().log_softmax(-1)
         if step < self.marks.inner:
             scores = torch.full_like(scores, _NONE)
             scores[:, self.marks.frame.target_opens[step + 1]] = 0.0

@@ -6,9 +6,7 @@ Speeds are in docs/log.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Literal, get_args
 
 import torch
@@ -158,22 +156,6 @@ def lower_precision(model: TranslationModel, precision: Precision) -> Translatio
     head = model.parts.whole_head(model)
     model.projection = made(head.weight.detach(), head.bias)  # (not a parameter once more)
     return model
-
-
-def selected_head(model: TranslationModel, ids: Tensor) -> Callable[[Tensor], Tensor]:
-    """`model.project` for some ids [C] alone: states [..., d] to logits [..., C]."""
-    head = model.parts.whole_head(model)
-    rows = ids - head.first
-    there = (rows >= 0) & (rows < len(head.weight))
-    rows = rows.clamp(0, len(head.weight) - 1)
-    weight, bias = head.weight.detach()[rows], None if head.bias is None else head.bias[rows]
-    if not bool(there.all()):
-        bias = (weight.new_zeros(len(rows)) if bias is None else bias).masked_fill(~there, -torch.inf)
-    if model.projection is None:
-        product: Callable[[Tensor], Tensor] = partial(F.linear, weight=weight, bias=bias)
-    else:
-        product = next(made for made in _PRODUCTS.values() if isinstance(model.projection, made))(weight, bias)
-    return product if head.scale == 1.0 else lambda states: product(states * head.scale)
 
 
 def computing_in(model: Model, precision: Precision) -> AbstractContextManager[object]:

@@ -20,7 +20,7 @@ from docmt.decoding.caches import (
 from docmt.decoding.ensemble import Memories, Model, members_of, of_members
 from docmt.decoding.frame import Row
 from docmt.decoding.linear_caches import LinearCrossCache, LinearSelfCache, cross_states
-from docmt.decoding.past import Past
+from docmt.decoding.prefixes import Prefixes
 from docmt.model.attention import Attention, Memory, seen_spans
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.scope import Sight
@@ -40,19 +40,16 @@ class Steps:
         memories: Memories,
         rows: Sequence[Row],
         beams: int,
-        pasts: Sequence[Past] | None = None,
+        prefixes: Sequence[Prefixes] = (),
     ) -> None:
-        """memories: as `model.memories` gives them; rows: one for each of the D documents of the search.
-
-        pasts: what each member has read already, of the sentences before that of each row (rows of a sentence each), or
-        of the first sentences of each document.
-        """
+        """memories: as `model.memories` gives them; rows: one for each of the D documents of the search; prefixes: what
+        each member has read already of them."""
         self.members = members_of(model)
         seen = of_members(memories)
-        given: Sequence[Past | None] = pasts or [None] * len(seen)
+        read: Sequence[Prefixes | None] = prefixes or [None] * len(seen)
         self.views = [
-            StepView(member, own, rows, beams, past)
-            for member, own, past in zip(self.members, seen, given, strict=True)
+            StepView(member, memory, rows, beams, prefix)
+            for member, memory, prefix in zip(self.members, seen, read, strict=True)
         ]
 
     def read(self, tokens: Tensor, offsets: Tensor, places: Tensor | int, sentences: Tensor) -> list[Tensor]:
@@ -129,9 +126,9 @@ class StepView:
         memories: Mapping[str, Memory],
         rows: Sequence[Row],
         beams: int,
-        past: Past | None = None,
+        prefixes: Prefixes | None = None,
     ) -> None:
-        """rows: one for each of the D documents of the search; past: see `Steps`."""
+        """rows: one for each of the D documents of the search; prefixes: see `Steps`."""
         by_kind: dict[tuple[type[Attention], Sight], list[Attention]] = {}
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
@@ -142,18 +139,11 @@ class StepView:
         for (_, sight), attentions in by_kind.items():
             if sight.memory == "self":
                 like = torch.empty(model.config.attention_width, dtype=_projected_dtype(model), device=model.device)
-                if past is not None and single:
-                    self.caches.append(past.cache(attentions, like))
-                else:
-                    self.caches.append(_own_cache(sight, attentions, like, len(rows), beams, single))
-                    if past is not None:
-                        past.begin(self.caches[-1], attentions)
+                self.caches.append(_own_cache(sight, attentions, like, len(rows), beams, single))
+                if prefixes is not None:
+                    prefixes.begin(self.caches[-1], attentions)
             else:
-                memory = memories[sight.memory]
-                if past is not None and single and sight.part == "document":
-                    self.caches.append(past.cross_cache(attentions, memory))
-                else:
-                    self.caches.append(_memory_cache(sight, attentions, memory, rows, beams, single))
+                self.caches.append(_memory_cache(sight, attentions, memories[sight.memory], rows, beams, single))
             self.places |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
 
     def begin(self, offsets: Tensor, sentences: Tensor) -> None:

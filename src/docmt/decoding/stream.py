@@ -17,7 +17,6 @@ from docmt.core.errors import DocmtError
 from docmt.core.failures import map_or_error
 from docmt.data import Words
 from docmt.data.config import MARKS
-from docmt.decoding.candidates import check_candidates
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis, Part, ended_by_limit, join, ranked
 from docmt.decoding.ensemble import Model
@@ -76,7 +75,6 @@ class Stream:
         self._model, self._config, self._look_ahead = model, config, look_ahead
         self._rules, self._order = rules_of(model, config), order_of(model, config)
         self._done, self._lenient = dict(done or {}), lenient
-        check_candidates(model, config)
         self._sizes = [len(document) for document in documents]
         places, filled = filled_places(documents)
         given = None if drafts is None or callable(drafts) else drafts_at(places, documents, drafts)

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY
@@ -117,13 +115,6 @@ class Task:
         reading = read_source(self.words, self.instances, batch, self.model.parts.frame, self.drafts)
         return reading.to(self.model.device)
 
-    def candidates(self, first: int, last: int) -> Tensor | None:
-        """[C] the target tokens that go with the source sentences first .. last - 1, rising; None: all tokens."""
-        table = members_of(self.model)[0].candidates
-        if not self.config.candidates or table is None:
-            return None
-        return table.of(torch.from_numpy(self.words.part(first, last).tokens).long(), self.config.candidates)
-
     def place(self, first: int, last: int) -> tuple[int, int, int]:
         """Document, first and last of sentences that are numbered through all documents, numbered in theirs."""
         document, number = place_of(first, self.offsets)
@@ -217,33 +208,10 @@ def instance_options(system: System) -> set[str]:
     sees = system.order != "sentences" and not system.needs().shown
     has = {
         "carry": carries,
-        "commit": carries,
         "instance_tokens": sees,
         "keep": bool(system.orders),
     }
     return {name for name, own in has.items() if own}
-
-
-def why_not_abreast(model: ModelConfig, search: SearchConfig) -> str:
-    """Why a search of such a model has no use for `search.abreast`; empty where it has, or where nobody asks for it."""
-    system, has = model.chosen, instance_options(model.chosen)
-    if not search.abreast or system.orders.get(search.keep, system.order) == "in turn":
-        return ""
-    if "in turn" in system.orders.values():
-        return f"search.abreast is for search.keep prefix with this {model.system} model: choose that, or leave it out"
-    if "carry" not in has:
-        return (
-            "search.abreast is for systems that see their own earlier translations (group, concat with prefixes, "
-            f"hierarchical at the target), not for this {model.system} model: leave it out"
-        )
-    if search.carry:
-        return ""
-    if search.beam > 1 and search.commit == "document":
-        return (
-            f"search.abreast is for greedy search, search.commit sentence or search.carry with this {model.system} "
-            f"model, and search.beam is {search.beam}: choose beam 1, or add one of the others"
-        )
-    return ""
 
 
 def check_instances(model: ModelConfig, search: SearchConfig) -> None:
@@ -255,8 +223,6 @@ def check_instances(model: ModelConfig, search: SearchConfig) -> None:
                 f"search.{name} is for systems that {INSTANCE_OPTIONS[name]}, not for this {model.system} model: leave "
                 "it out"
             )
-    if reason := why_not_abreast(model, search):
-        raise DocmtError(reason)
     limit = None if model.restarts else model.position_limit
     if limit is not None and search.instance_tokens > limit + 1:
         raise DocmtError(

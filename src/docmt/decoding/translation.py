@@ -31,9 +31,6 @@ class TranslatedSentence:
     (unless the length limit did) and, of the plain document system, the mark after that, which says whether another
     sentence follows"""
 
-    round: int | None = None
-    """with `search.abreast`: in which round it was found at the same time as others, 0: one by one"""
-
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"
 
@@ -42,14 +39,13 @@ class TranslatedSentence:
 
     def to_json(self) -> dict[str, Any]:
         """For one line of JSONL."""
-        found = {
+        return {
             "source": self.source,
             "target": self.target,
             "score": self.score,
             "source_span": list(self.source_span),
             "target_span": list(self.target_span),
         }
-        return found if self.round is None else {**found, "round": self.round}
 
 
 @dataclass(frozen=True)

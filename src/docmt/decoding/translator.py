@@ -20,7 +20,6 @@ from docmt.core.failures import map_or_error
 from docmt.core.progress import progress
 from docmt.core.settings import build, shown
 from docmt.data.config import MARKS
-from docmt.decoding.candidates import CANDIDATES_FILE, load_candidates
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.document import DocumentHypothesis
 from docmt.decoding.drafting import drafter_of
@@ -41,6 +40,8 @@ __all__ = ["Piece", "Reached", "TranslatedSentence", "Translation", "Translator"
 
 UNKNOWN_LANGUAGE = "en"
 """Whose segmentation serves for models that do not say what they translate from."""
+UNREAD_FILES = {CARD_FILE, "candidates.safetensors"}
+"""Files of a model directory that do not change translations; version 0.3.0 wrote tables of candidates."""
 _BLOCK = 256  # sentences that a tokenizer is given at once
 _log = logging.getLogger(__name__)
 
@@ -74,8 +75,6 @@ class Translator:
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
         for member in self.models:
             check_instances(member.config, self.search)
-        if self.search.candidates:
-            self.models[0].candidates = load_candidates(self._paths[0], self.tokenizer)
         self._drafter = drafter_of(self._paths, self._model, self.tokenizer, precision)
         # The languages: codes of those it translates from and to, empty where the model does not say.
         _log.info("%s", self._summary())
@@ -107,8 +106,7 @@ class Translator:
         readers = [path for path, own in zip(self._paths, self.models, strict=True) if own.system.needs().drafts]
         folders += [find_drafter(path) for path in readers[:1]]
         files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
-        unread = {CARD_FILE} if self.search.candidates else {CARD_FILE, CANDIDATES_FILE}
-        return [checksum_of_file(path) for path in files if path.name not in unread]
+        return [checksum_of_file(path) for path in files if path.name not in UNREAD_FILES]
 
     @property
     def device(self) -> torch.device:
@@ -332,9 +330,6 @@ class Translator:
         self, source: Document, target: Document, lengths: Sequence[int], hypothesis: DocumentHypothesis
     ) -> Translation:
         """lengths: words of the source sentences."""
-        rounds: Sequence[int | None] = [None] * len(hypothesis.sentences)
-        if self.search.abreast:
-            rounds = hypothesis.rounds or [0] * len(hypothesis.sentences)
         sentences = tuple(
             TranslatedSentence(*fields)
             for fields in zip(
@@ -345,7 +340,6 @@ class Translator:
                 target.spans(),
                 hypothesis.rank_scores,
                 hypothesis.sentence_tokens,
-                rounds,
                 strict=True,
             )
         )

@@ -18,7 +18,7 @@ from docmt.data import ParallelStore, PreparedStore
 from docmt.decoding import SearchConfig, Translator, translate_documents
 from docmt.decoding.config import INSTANCE_OPTIONS, check_published_units, search_facts
 from docmt.decoding.precision import computing_in
-from docmt.decoding.task import instance_options, packed_units, why_not_abreast
+from docmt.decoding.task import instance_options, packed_units
 from docmt.evaluation import (
     ContrastiveResult,
     MetricConfig,
@@ -89,8 +89,7 @@ class EvaluationConfig:
     def search_of(self, run: TrainConfig) -> SearchConfig:
         """The search of a run, without the options that its system has not."""
         others = INSTANCE_OPTIONS.keys() - instance_options(run.model.chosen)
-        search = replace(self.search, **{name: getattr(SearchConfig, name) for name in others})
-        return replace(search, abreast=False) if why_not_abreast(run.model, search) else search
+        return replace(self.search, **{name: getattr(SearchConfig, name) for name in others})
 
 
 def stored_scores(run: Path, config: EvaluationConfig) -> dict[str, Any] | None:

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.model.attention import FullView, Memory, SharedView, View
-from docmt.model.candidates import CandidateTable
 from docmt.model.config import ModelConfig
 from docmt.model.layers import Dropout, run
 from docmt.model.parts import Head, Parts
@@ -45,8 +44,6 @@ class TranslationModel(nn.Module):
         self.dropout = Dropout(config.dropout)
         # Stands in for the product with the head, or with the whole one, where a translator has rearranged its weights.
         self.projection: nn.Module | None = None
-        # Where a translator computes the logits of some tokens alone: which.
-        self.candidates: CandidateTable | None = None
 
     def __repr__(self) -> str:
         millions = sum(weights.numel() for weights in self.parameters()) / 1e6

@@ -52,7 +52,7 @@ def parser() -> Parser:
         metavar="DIRECTORY",
         help="where these models are trained (default: beside MODEL, in MODEL-jackknife); finished ones are used",
     )
-    add_settings(made, SearchConfig, "search", SEARCH_TITLE, skip={"n_best", "candidates"})
+    add_settings(made, SearchConfig, "search", SEARCH_TITLE, skip={"n_best"})
     made.set_defaults({"search.beam": USUAL_DRAFT_BEAM})
     add_model_options(made)
     return made

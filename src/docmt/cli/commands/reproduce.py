@@ -82,9 +82,7 @@ def parser() -> Parser:
         "--dry_run", action="store_true", help="show the runs and which are done, resumable or missing, and exit"
     )
     add_settings(made, MetricConfig, "metrics", "how text becomes scores")
-    add_settings(
-        made, SearchConfig, "search", f"{SEARCH_TITLE}, to translate the test split", skip={"n_best", "candidates"}
-    )
+    add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, to translate the test split", skip={"n_best"})
     add_settings(made, TrainConfig, None, "settings of all runs, instead of those of their recipes", skip=PLANNED)
     return made
 
@@ -140,7 +138,7 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
 
 def _check_asked(plan: Plan, evaluation: experiments.EvaluationConfig) -> None:
     """Raises DocmtError for what this experiment has no use for, or cannot do without."""
-    from docmt.decoding.task import instance_options, why_not_abreast  # torch takes a while to load
+    from docmt.decoding.task import instance_options  # torch takes a while to load
 
     had = {name for run in plan.runs for name in instance_options(run.config.model.chosen)}
     for name in asked_options(evaluation.search):
@@ -149,9 +147,6 @@ def _check_asked(plan: Plan, evaluation: experiments.EvaluationConfig) -> None:
                 f"--search.{name} is for systems that {INSTANCE_OPTIONS[name]}, and no run of {plan.experiment.name} "
                 "is of one: leave it out"
             )
-    reasons = [why_not_abreast(run.config.model, evaluation.search) for run in plan.runs]
-    if all(reasons):
-        raise DocmtError(f"--{reasons[0]}")
     if evaluation.suite is None and any(variant.line for variant in plan.experiment.variants.values()):
         raise DocmtError(
             f"{plan.experiment.name} shows right candidates over {plan.experiment.over}, and no test set is given: add "

@@ -55,7 +55,7 @@ def parser() -> Parser:
         "document could not be scored; jsonl: one JSON object per pair, with its score or with error",
     )
     # What only a search needs is left out: nothing is searched here.
-    of_search = {"beam", "min_length", "keep", "n_best", "abreast", "commit", "candidates"}
+    of_search = {"beam", "min_length", "keep", "n_best"}
     add_settings(made, SearchConfig, "search", SEARCH_TITLE, skip=of_search)
     add_model_options(made)
     return made

@@ -101,15 +101,15 @@ def parser() -> Parser:
         type=Literal["auto", "text", "jsonl"],
         default="auto",
         help="text; jsonl: one JSON object per sentence with its score, its place in the source and target text, "
-        "warnings (sentence_count, length_limit, long_source: what is also told at the end), with --abreast the round "
-        "in which it was found (0: one by one), or error; auto: jsonl for JSONL and into x.jsonl, else text",
+        "warnings (sentence_count, length_limit, long_source: what is also told at the end), or error; "
+        "auto: jsonl for JSONL and into x.jsonl, else text",
     )
     made.add_argument(
         "--resume",
         type=bool,
         default=False,
         help="go on with a translation that was interrupted: with what OUT.partial has of it (OUT.journal says from "
-        "what that was made; another input, model or option is refused, but for --batch_tokens and --abreast, with "
+        "what that was made; another input, model or option is refused, but for --batch_tokens, with "
         "which near ties may be decided otherwise in bfloat16 and int8)",
     )
     add_settings(made, InputConfig, "input", "how the files are read")
