@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
-from docmt.documents import Document
+from docmt.documents import Document, read_input
 
 # Any text, and text made of what segmentation cares about, which hypothesis would rarely put together by itself.
 PIECES = st.sampled_from(
@@ -95,3 +96,32 @@ def test_spans_count_characters_not_bytes() -> None:
 def test_lone_surrogate_is_refused() -> None:
     with pytest.raises(DocmtError, match=r"lone surrogate \(U\+D800\)"):
         Document.from_text("a\ud800b")
+
+
+def test_reading_a_file_protects_what_the_command_line_protects(tmp_path: Path) -> None:
+    markdown = "---\ntitle: A report.\n---\n\n# One title\n\nA word.\n\n| a | b |\n|---|---|\n| one | two |\n\n```\nx = 1\n```\n"
+    (tmp_path / "t.md").write_text(markdown)
+    document = Document.read(tmp_path / "t.md")
+    assert document.sentences == ("One title", "A word.")
+    assert (document.text(), document.id) == (markdown, str(tmp_path / "t.md"))
+    assert [document] == read_input(tmp_path / "t.md").documents
+    (tmp_path / "t.html").write_text("<p>One.</p>")
+    with pytest.raises(DocmtError, match="this is a web page, which docmt does not read"):
+        Document.read(tmp_path / "t.html")
+
+
+def test_files_of_several_documents_are_not_one(tmp_path: Path) -> None:
+    line = '{"id": "a", "source": ["One.", "Two."]}\n'
+    (tmp_path / "a.jsonl").write_text(line)
+    assert Document.read(tmp_path / "a.jsonl").sentences == ("One.", "Two.")
+    (tmp_path / "a.jsonl").write_text(line * 2)
+    with pytest.raises(DocmtError, match=r"a\.jsonl holds 2 documents: read them with docmt\.documents\.read_input"):
+        Document.read(tmp_path / "a.jsonl")
+
+
+def test_what_is_no_text_is_refused_by_its_type() -> None:
+    with pytest.raises(TypeError, match="text must be a str, not NoneType"):
+        Document.from_text(None)  # type: ignore[arg-type]
+    for sentences in ("One. Two.", [None]):
+        with pytest.raises(TypeError, match="sentences must be a sequence of str"):
+            Document.from_sentences(sentences)  # type: ignore[arg-type]

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_text, write_text
 from docmt.documents import Document, read_documents, read_input, read_parallel
-from docmt.documents.layout import has_letters
+from docmt.documents.layout import fenced, has_letters, markdown_blocks
 from docmt.documents.segmentation import knows_language
-from docmt.documents.verbatim import fenced, markdown_blocks
 
 LIST = {"id": "a", "source": ["One.", " Two. "]}
 FIRST, SECOND = ({"document": "b", "sentence": number, "source": f"Go {number}."} for number in (1, 2))

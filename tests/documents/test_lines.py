@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
-from docmt.documents import Document, read_documents, read_lines
+from docmt.documents import Document, read_documents, read_input
 
 LINES = st.lists(st.sampled_from(["A b.", " C\t", "", "  ", "\r", "D\r", "é\u2028e", "\ufeffF"]), max_size=12)
 
@@ -17,7 +17,7 @@ LINES = st.lists(st.sampled_from(["A b.", " C\t", "", "  ", "\r", "D\r", "é\u20
 def read(folder: Path, text: str) -> list[Document]:
     path = folder / "lines.txt"
     path.write_bytes(text.encode())
-    return read_lines(path)
+    return read_input(path, layout="lines").documents
 
 
 @given(lines=LINES, marks=st.sets(st.integers(0, 11)), ends=st.booleans(), byte_order_mark=st.booleans())

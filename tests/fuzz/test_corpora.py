@@ -7,9 +7,8 @@ from texts import broken, random_sentence, random_text
 
 from docmt.core.errors import DocmtError
 from docmt.data import PreparedStore
-from docmt.documents import Document, ParallelDocument, Skipped, read_parallel
+from docmt.documents import Document, ParallelDocument, Skipped, read_input, read_parallel
 from docmt.documents.corpus import write_jsonl, write_parallel
-from docmt.documents.lines import read_lines
 
 
 def test_a_document_is_its_text(cases, tmp_path):
@@ -23,7 +22,7 @@ def test_a_document_is_its_text(cases, tmp_path):
         assert len(document.gaps) == len(document.sentences) + 1
         assert all(sentence == sentence.strip() != "" for sentence in document.sentences)
         try:
-            documents = read_lines(path)
+            documents = read_input(path, layout="lines").documents
         except DocmtError as error:
             assert "<d>" in str(error)  # a mark in a file that does not begin with one
             continue

@@ -13,9 +13,9 @@ from docmt.checking.finding import Finding, Place
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import decoded_lines
 from docmt.documents import Document, ParallelDocument, read_documents
-from docmt.documents.aligned_files import read_hypothesis
+from docmt.documents.corpus import read_hypothesis
+from docmt.documents.document import read_input
 from docmt.documents.formats import check_name, is_jsonl
-from docmt.documents.inputs import read_input
 
 Layout = Literal["auto", "lines", "text"]
 _MARKDOWN = (".md", ".markdown")

@@ -13,8 +13,7 @@ from docmt.core.failures import map_or_error
 from docmt.core.files import check_writable
 from docmt.core.plain_text import STANDARD, decoded_lines
 from docmt.documents import Document, ParallelDocument, Skipped, read_parallel
-from docmt.documents.corpus import DOCUMENT_MARK
-from docmt.documents.formats import is_jsonl
+from docmt.documents.formats import DOCUMENT_MARK, is_jsonl
 
 _log = logging.getLogger(__name__)
 

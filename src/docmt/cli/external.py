@@ -9,7 +9,7 @@ from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.documents import ParallelDocument, read_documents
-from docmt.documents.aligned_files import read_hypothesis, read_reference
+from docmt.documents.corpus import read_hypothesis, read_reference
 from docmt.evaluation.external import Documents, ExternalConfig, ExternalScore, score_externally
 
 _log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from docmt.core.files import cannot_write, check_regular
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import on_terminal, progress
 from docmt.documents import ParallelDocument
-from docmt.documents.aligned_files import Corpus, read_reference
+from docmt.documents.corpus import Corpus, read_reference
 from docmt.evaluation import Comparison, compare
 from docmt.evaluation.comparison import check_enough
 from docmt.evaluation.metrics import read_beside

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, check_fields, ranged, shown
-from docmt.documents.jsonl import named_jsonl
+from docmt.documents.formats import named_jsonl
 from docmt.text.moses import moses_language
 
 SPLITS = ("train", "dev", "test")

@@ -17,8 +17,7 @@ from .corpus import (
     write_parallel as write_parallel,
 )
 from .document import Document as Document
-from .inputs import Input as Input
-from .inputs import read_input as read_input
-from .lines import read_lines as read_lines
+from .document import Input as Input
+from .document import read_input as read_input
 from .segmentation import one_line as one_line
 from .segmentation import sentence_spans as sentence_spans

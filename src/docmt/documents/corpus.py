@@ -3,8 +3,8 @@
 In text files documents are parted by empty lines, or each document is opened by a line `<d>`; a file is of the
 second kind if its first line that is not empty is `<d>`. Or a third file names the document of every line. Line n of
 the source file belongs to line n of the target file, empty lines and marks included. Only a line feed (with or without
-a carriage return) ends a line. What JSONL looks like says `docmt.documents.jsonl`; one side may be JSONL and the other
-text. All may be compressed by gzip.
+a carriage return) ends a line. What JSONL looks like says `docmt.documents.formats`; one side may be JSONL and the
+other text. All may be compressed by gzip.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from pathlib import Path
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_path
-from docmt.core.plain_text import BYTE_ORDER_MARK, decoded_lines
+from docmt.core.plain_text import BYTE_ORDER_MARK, decoded_lines, read_text
 from docmt.documents.document import brief
-from docmt.documents.formats import check_markup, is_jsonl
-from docmt.documents.jsonl import LONE_SURROGATE, json_documents
+from docmt.documents.formats import DOCUMENT_MARK, LONE_SURROGATE, check_markup, is_jsonl, json_documents, stray_mark
 
-DOCUMENT_MARK = "<d>"
 _Row = tuple[int, tuple[str, ...]]  # a line number and the sentences in that line, one for each side
 
 
@@ -173,14 +171,6 @@ def _read_lines(paths: Sequence[Path]) -> Iterator[tuple[str, int, list[_Row]]]:
         yield str(count + 1), opened, rows
 
 
-def stray_mark(path: Path | str, line: int) -> DocmtError:
-    """The error for a document mark in a file whose documents are not opened by marks."""
-    return DocmtError(
-        f"{path}, line {line}: a document mark {DOCUMENT_MARK} in a file that "
-        f"does not begin with one; open every document with {DOCUMENT_MARK}, or use empty lines only"
-    )
-
-
 def _lockstep(paths: Sequence[Path]) -> Iterator[_Row]:
     """Yields the stripped lines of all files side by side. Empty lines after the end of a shorter file are allowed."""
     last = 0  # the last line that all files have
@@ -307,3 +297,64 @@ def write_jsonl(documents: Iterable[ParallelDocument], path: Path) -> None:
                 file.write(json.dumps(record, ensure_ascii=False).encode("utf-8") + b"\n")
             except UnicodeEncodeError as error:
                 raise DocmtError(f"document {document.id} holds a lone surrogate; remove it") from error
+
+
+Corpus = list[tuple[str, ...]]
+"""Documents of sentences."""
+
+
+def read_reference(path: Path) -> Corpus:
+    """The documents of a file of one sentence a line with document marks, or of JSONL."""
+    return [sentences for _, sentences in read_documents(path, "target")]
+
+
+def read_hypothesis(path: Path, reference_path: Path, references: Corpus) -> Corpus:
+    """The documents of a hypothesis file, given its reference file and the documents read from that.
+
+    Line by line beside the reference where the two files run parallel (see `align_lines`), else by the
+    hypothesis's own document marks, as for a system that keeps documents but not sentences.
+    Raises DocmtError for a file that cannot be read.
+    """
+    if is_jsonl(path):
+        return read_reference(path)
+    reference = _lines_of(references) if is_jsonl(reference_path) else _lines(reference_path)
+    aligned = align_lines(_lines(path), reference, references)
+    return aligned if aligned is not None else read_reference(path)
+
+
+def align_lines(hypothesis: list[str], reference: list[str], references: Corpus) -> Corpus | None:
+    """The hypothesis under the borders of the reference, if the lines of the two files translate each other.
+
+    hypothesis, reference: the lines of both files; references: the documents read from the latter.
+    An empty hypothesis line beside a reference sentence is an empty sentence.
+    None if the files do not run parallel: another number of lines (empty ones at the end aside), text of the
+    hypothesis beside a border of the reference, or a document mark beside a sentence.
+    """
+    if any(line.strip() for line in hypothesis[len(reference) :]):
+        return None
+    expected = [sentence for document in references for sentence in document]
+    found: list[str] = []
+    for ours, theirs in zip(hypothesis, reference, strict=False):
+        ours = ours.strip()
+        # What the corpus reader took for sentences are sentences; other lines of the reference are borders.
+        if len(found) < len(expected) and theirs.strip() == expected[len(found)].strip():
+            if ours == DOCUMENT_MARK:
+                return None
+            found.append(ours)
+        elif ours not in ("", DOCUMENT_MARK):
+            return None
+    if len(found) != len(expected):
+        return None
+    remaining = iter(found)
+    return [tuple(next(remaining) for _ in document) for document in references]
+
+
+def _lines_of(documents: Corpus) -> list[str]:
+    """The lines of a text file with these documents, parted by empty lines."""
+    lines = [line for document in documents for line in (*document, "")]
+    return lines[:-1]
+
+
+def _lines(path: Path) -> list[str]:
+    lines = read_text(path).removeprefix(BYTE_ORDER_MARK).split("\n")
+    return lines[:-1] if lines[-1] == "" else lines

@@ -1,16 +1,23 @@
-"""A document: its sentences, and the text between them."""
+"""A document: its sentences, and the text between them; and the documents of a file of any kind that docmt reads."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import read_text, write_text
+from docmt.core.plain_text import BYTE_ORDER_MARK, read_text, write_text
+from docmt.documents.formats import DOCUMENT_MARK, Format, check_name, format_of, json_documents, stray_mark
+from docmt.documents.layout import fenced, looks_wrapped, markdown_blocks
 from docmt.documents.segmentation import sentence_spans
 
+Layout = Literal["auto", "text", "lines", "markdown", "jsonl"]
 _SHOWN = 40
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 def between(stretches: Iterable[tuple[int, int]], end: int) -> list[tuple[int, int]]:
@@ -105,8 +112,10 @@ class Document:
 
         Each line ends a sentence; with `join_lines` the lines of a paragraph belong together, and a sentence may
         hold line breaks (`one_line` removes them for translation). There are no sentences in the stretches (start,
-        end) of `verbatim`, which are in order. Raises DocmtError for lone surrogates.
+        end) of `verbatim`, which are in order. Raises DocmtError for lone surrogates, TypeError for what is no str.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a str, not {type(text).__name__}")
         sentences, gaps, position = [], [], 0
         for first, last in between(verbatim, len(text)):
             for start, end in sentence_spans(text[first:last], language, join_lines):
@@ -118,17 +127,22 @@ class Document:
 
     @classmethod
     def from_sentences(cls, sentences: Sequence[str], *, id: str = "") -> Document:
-        """A document of the given sentences, one a line."""
+        """Return a document of these sentences, one a line. Raises TypeError for anything but a sequence of str."""
+        if isinstance(sentences, str) or not all(isinstance(sentence, str) for sentence in sentences):
+            raise TypeError("sentences must be a sequence of str; Document.from_text cuts a text into sentences")
         return cls(tuple(sentences), ("", *["\n"] * len(sentences)), id)
 
     @classmethod
     def read(cls, path: Path | str, *, language: str = "en", join_lines: bool = False) -> Document:
-        """Reads a UTF-8 text file ("-" is standard input) and segments it; the path becomes the id.
+        """Read a file ("-" is standard input) as the command line reads it; the path becomes the id.
 
-        All of the file is taken for text; `docmt.documents.read_input` looks at what kind of file it is.
-        Raises DocmtError for a file that cannot be read and for bytes that are not UTF-8.
+        Front matter, tables and code of Markdown, and code between fences, stay in the gaps. `read_input` reads files
+        of several documents. Raises DocmtError for a file that cannot be read or holds another number of documents.
         """
-        return cls.from_text(read_text(path), language=language, join_lines=join_lines, id=str(path))
+        documents = read_input(path, language=language, join_lines=join_lines).documents
+        if len(documents) != 1:
+            raise DocmtError(f"{path} holds {len(documents)} documents: read them with docmt.documents.read_input")
+        return documents[0]
 
     def write(self, path: Path | str) -> None:
         """Writes the text as UTF-8, newlines as they are: atomically to a file, or to standard output for "-".
@@ -148,3 +162,102 @@ def brief(shown: object, id: str, sentences: Sequence[str]) -> str:
 def shorten(text: str) -> str:
     """The text in quotes, its end left out where it is long."""
     return repr(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…")
+
+
+@dataclass(frozen=True)
+class Input:
+    """What an input file holds."""
+
+    format: Format | Literal["lines"]
+    documents: list[Document]
+    """Their texts, joined, are the file, character for character. Of JSONL they are what a text file with the same
+    documents would hold: a sentence a line, or running text, and an empty line between documents."""
+    verbatim: dict[str, int] = field(default_factory=dict)
+    """lines that are never translated, by what they are"""
+    looks_wrapped: bool = False
+    """whether the lines of running text, each taken for itself, seem to be those of a page"""
+
+
+def read_input(path: Path | str, *, layout: Layout = "auto", language: str = "en", join_lines: bool = False) -> Input:
+    """The documents of a file ("-" is standard input).
+
+    layout: "auto" looks at the file (see `docmt.documents.formats`); "text" is running text whatever it looks like,
+    "lines" a sentence a line. language, join_lines: of running text, see `Document.from_text`.
+    Raises DocmtError for a file that cannot be read, or is of a kind that cannot be translated.
+    """
+    if layout == "auto":
+        check_name(path)
+    text = read_text(path)
+    kind = format_of(path, text) if layout == "auto" else layout
+    if kind == "lines":
+        return Input("lines", _of_lines(text, path))
+    if kind == "jsonl":
+        return Input("jsonl", list(_of_jsonl(text, path, language, join_lines)))
+    verbatim = markdown_blocks(text) if kind == "markdown" else fenced(text) if layout == "auto" else []
+    stretches = [(stretch.start, stretch.end) for stretch in verbatim]
+    document = Document.from_text(text, language=language, join_lines=join_lines, id=str(path), verbatim=stretches)
+    lines: Counter[str] = Counter()
+    for stretch in verbatim:
+        lines[stretch.kind] += stretch.lines
+    rest = "\n".join(text[start:end] for start, end in between(stretches, len(text)))
+    return Input(kind, [document], dict(lines), not join_lines and looks_wrapped(rest, language))
+
+
+def _of_jsonl(text: str, path: Path | str, language: str, join_lines: bool) -> Iterator[Document]:
+    lines = enumerate(text.removeprefix(BYTE_ORDER_MARK).split("\n"), 1)
+    found = list(json_documents(lines, path, ["source"], running_text=True))
+    for number, one in enumerate(found, 1):
+        if one.text is None:
+            document = Document.from_sentences(one.sides[0], id=one.id)
+        else:
+            document = Document.from_text(one.text, language=language, join_lines=join_lines, id=one.id)
+        last = document.gaps[-1]
+        if document.sentences and not last.endswith("\n"):
+            last += "\n"
+        yield replace(document, gaps=(*document.gaps[:-1], last + "\n" * (number < len(found))))
+
+
+def _of_lines(text: str, path: Path | str) -> list[Document]:
+    """Return the documents of a text of one sentence a line, with the borders that `read_documents` finds.
+
+    Empty lines, document marks and white space around sentences are in the gaps. At least one document, though it may
+    have no sentences. Raises DocmtError for a document mark in a file that does not begin with one.
+    """
+    documents: list[Document] = []
+    sentences: list[str] = []
+    gaps: list[str] = []
+    marked: bool | None = None
+    count = 0
+    position = 0  # where the open gap begins
+
+    def close(end: int) -> None:
+        nonlocal position
+        documents.append(Document(tuple(sentences), (*gaps, text[position:end]), str(count)))
+        sentences.clear()
+        gaps.clear()
+        position = end
+
+    for number, line in enumerate(_LINE.finditer(text), 1):
+        raw = line[0].removeprefix(BYTE_ORDER_MARK) if number == 1 else line[0]
+        sentence = raw.strip()
+        if marked is None and sentence:
+            marked = sentence == DOCUMENT_MARK
+        if sentence == DOCUMENT_MARK and not marked:
+            raise stray_mark(path, number)
+        if sentence == (DOCUMENT_MARK if marked else ""):
+            if sentences:
+                close(line.start())
+            count += bool(marked)
+        elif sentence:
+            if not sentences and not marked:
+                count += 1
+            start = line.end() - len(raw.lstrip())
+            gaps.append(text[position:start])
+            sentences.append(sentence)
+            position = start + len(sentence)
+    if sentences or not documents:
+        close(len(text))
+    elif position < len(text):
+        last = documents.pop()
+        documents.append(Document(last.sentences, (*last.gaps[:-1], last.gaps[-1] + text[position:]), last.id))
+    return documents

@@ -1,4 +1,4 @@
-"""What kind of input a file is: by its name, then by how it begins. The one place that says so.
+"""What kind of file a text is (by its name, then by how it begins), and JSON Lines. The one place that says so.
 
     jsonl      x.jsonl, x.ndjson, or a first line that is a JSON object with `source`, `target` or `text`
     markdown   x.md, x.markdown
@@ -6,19 +6,36 @@
 
 Each may be compressed (x.txt.gz). Formats that are text with something else in it (subtitles, web pages, translation
 memories) and office documents are refused by name: their marks would be translated as if they were sentences.
+
+JSON Lines are one JSON object a line. A document is written in one of three forms, which may stand in one file.
+
+    {"id": "a", "source": ["One.", "Two."], "target": ["Eins.", "Zwei."]}     a whole document, lists of sentences
+    {"document": "a", "source": "One.", "target": "Eins."}                    a sentence of the document "a"
+    {"id": "a", "text": "One. Two."}                                          a document of running text
+
+The second form is the one that `docmt translate` and `docmt score` write. Lines that follow each other with the same
+`document` are one document, in which a `sentence` that does not count on begins another one. The third form, whose
+text may also be the `source` of an object without `document`, is for translating alone: it has to be segmented.
+`id` and `document` name the document in all forms; one without a name has its ordinal number ("1", "2", ...).
+Only the side that is needed must be there, and other entries are passed over. Where `error` says that a sentence has
+no translation, its `target` is empty.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import BYTE_ORDER_MARK, GZIP_SUFFIX, STANDARD, decoded_lines
-from docmt.documents.jsonl import begins_as_jsonl, named_jsonl
 
+DOCUMENT_MARK = "<d>"
+"""A line that opens a document in a text file of one sentence a line."""
 Format = Literal["text", "markdown", "jsonl"]
 
 _EXTRACT = "extract the text (pandoc FILE -t plain does for most), and translate that"
@@ -95,3 +112,173 @@ def _refusal(path: Path | str, what: str, advice: str, more: str) -> DocmtError:
 
 def _suffix(path: Path | str) -> str:
     return Path(str(path).removesuffix(GZIP_SUFFIX)).suffix.lower()
+
+
+def stray_mark(path: Path | str, line: int) -> DocmtError:
+    """The error for a document mark in a file whose documents are not opened by marks."""
+    return DocmtError(
+        f"{path}, line {line}: a document mark {DOCUMENT_MARK} in a file that "
+        f"does not begin with one; open every document with {DOCUMENT_MARK}, or use empty lines only"
+    )
+
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_SUFFIXES = (".jsonl", ".ndjson")
+_ONE_A_LINE = "JSONL has one object a line"
+_OR_BOTH_FILES = ", and a text corpus needs both its files named"
+_SIDES = ("source", "target")
+Record = dict[str, object]
+
+
+@dataclass
+class JsonDocument:
+    """The sides of a document that were asked for: lists of sentences, equally long, or running text."""
+
+    id: str
+    line: int
+    """where it begins"""
+    sides: list[list[str]]
+    lines: list[int] = field(default_factory=list)
+    """where each sentence stands"""
+    text: str | None = None
+
+
+def named_jsonl(path: Path | str) -> bool:
+    """Whether a file is JSONL by its name (x.jsonl, x.ndjson, x.jsonl.gz)."""
+    return str(path).removesuffix(GZIP_SUFFIX).lower().endswith(_SUFFIXES)
+
+
+def begins_as_jsonl(line: str) -> bool:
+    """Whether the first line of a text is an object with sentences."""
+    if not line.lstrip().startswith("{"):
+        return False
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and any(side in record for side in (*_SIDES, "text"))
+
+
+def json_documents(
+    lines: Iterable[tuple[int, str]], path: Path | str, sides: Sequence[str], running_text: bool = False
+) -> Iterator[JsonDocument]:
+    """Streams the documents in numbered lines of JSONL; `sides` ("source", "target"): what is read of them.
+
+    `running_text`: documents of running text are allowed. Sentences are stripped of surrounding white space.
+    Raises DocmtError, naming the line of `path`, for what is none of the three forms.
+    """
+    count = 0
+    document: JsonDocument | None = None  # the open one, whose sentences stand in lines of their own
+    name, place = "", 0  # its `document`, and the `sentence` of its last line
+    for number, line in lines:
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        record = _parse(line, where, _ONE_A_LINE if running_text else _ONE_A_LINE + _OR_BOTH_FILES)
+        own = _name(record, "document", where)
+        alone = "error" in record or any(isinstance(record.get(side), str) for side in sides)
+        if own is None or not alone:
+            if document is not None:
+                yield document
+                document = None
+            count += 1
+            yield _whole_document(record, number, str(count), sides, running_text, where)
+            continue
+        sentences = [_sentence(record, side, where) for side in sides]
+        following = record.get("sentence")
+        after = following if isinstance(following, int) else place + 1
+        if document is None or own != name or after <= place:
+            if document is not None:
+                yield document
+            count += 1
+            document = JsonDocument(own or str(count), number, [[] for _ in sides])
+        name, place = own, after
+        document.lines.append(number)
+        for found, sentence in zip(document.sides, sentences, strict=True):
+            found.append(sentence)
+    if document is not None:
+        yield document
+
+
+def _parse(line: str, where: str, advice: str) -> Record:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
+        raise DocmtError(f"{where}: not valid JSON ({reason}); {advice}") from error
+    if not isinstance(record, dict):
+        raise DocmtError(f"{where}: not a JSON object; give one with `source` and `target`, lists of sentences")
+    return record
+
+
+def _whole_document(
+    record: Record, line: int, ordinal: str, sides: Sequence[str], running_text: bool, where: str
+) -> JsonDocument:
+    """A document that is one line of the file."""
+    id = _name(record, "id", where) or _name(record, "document", where) or ordinal
+    if running_text and (text := _running_text(record)) is not None:
+        return JsonDocument(id, line, [[] for _ in sides], text=_proper(text, where))
+    found = [_sentences(record, side, where) for side in sides]
+    if len({len(sentences) for sentences in found}) > 1:
+        raise DocmtError(
+            f"{where}: `source` has {len(found[0])} sentences and `target` {len(found[1])}; "
+            "give one target sentence for each source sentence"
+        )
+    return JsonDocument(id, line, found, [line] * len(found[0]))
+
+
+def _running_text(record: Record) -> str | None:
+    text = record.get("source", record.get("text"))
+    return text if isinstance(text, str) else None
+
+
+def _name(record: Record, entry: str, where: str) -> str | None:
+    """The name of a document in that entry, if there is one."""
+    name = record.get(entry)
+    if isinstance(name, int) and not isinstance(name, bool):
+        return str(name)
+    if name is not None and not isinstance(name, str):
+        raise DocmtError(f"{where}: `{entry}` is {_json_type(name)}; give a string, or leave it out")
+    return None if name is None else _proper(name, where)
+
+
+def _sentence(record: Record, side: str, where: str) -> str:
+    """The sentence of a line that is one."""
+    sentence = record.get(side)
+    if sentence is None and "error" in record:
+        return ""
+    if side not in record:
+        raise DocmtError(f"{where}: `{side}` is missing; give a sentence")
+    if not isinstance(sentence, str):
+        raise DocmtError(f"{where}: `{side}` is {_json_type(sentence)}; give a string, a sentence of the document")
+    return _proper(sentence, where).strip()
+
+
+def _sentences(record: Record, side: str, where: str) -> list[str]:
+    if side not in record:
+        more = "; running text (`text`) can only be translated" if "text" in record else ""
+        raise DocmtError(f"{where}: `{side}` is missing; give a list of sentences{more}")
+    sentences = record[side]
+    if isinstance(sentences, str):
+        raise DocmtError(
+            f"{where}: `{side}` is a string; give a list of sentences, or with each sentence the `document` that it "
+            "belongs to"
+        )
+    if not isinstance(sentences, list):
+        raise DocmtError(f"{where}: `{side}` is {_json_type(sentences)}; give a list of sentences")
+    for index, sentence in enumerate(sentences, 1):
+        if not isinstance(sentence, str):
+            raise DocmtError(f"{where}: sentence {index} of `{side}` is {_json_type(sentence)}; give a string")
+    return [_proper(sentence, where).strip() for sentence in sentences]
+
+
+def _proper(text: str, where: str) -> str:
+    """The same. Raises DocmtError if it holds what UTF-8 cannot."""
+    if LONE_SURROGATE.search(text):
+        raise DocmtError(f"{where}: holds a lone surrogate (\\ud800 to \\udfff), which is no character; remove it")
+    return text
+
+
+def _json_type(value: object) -> str:
+    names = {bool: "true or false", int: "a number", float: "a number", str: "a string", list: "a list"}
+    return names.get(type(value), "null" if value is None else "an object")

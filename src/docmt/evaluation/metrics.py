@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from docmt.core.errors import DocmtError
-from docmt.documents.aligned_files import Corpus, read_hypothesis, read_reference
+from docmt.documents.corpus import Corpus, read_hypothesis, read_reference
 from docmt.evaluation.config import MetricConfig
 from docmt.evaluation.scores import MetricScore, Segments, bleu, bleu_score, chrf, documents_of, ter
 

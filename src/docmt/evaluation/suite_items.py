@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from docmt.core.errors import DocmtError
-from docmt.documents.jsonl import LONE_SURROGATE
+from docmt.documents.formats import LONE_SURROGATE
 
 Record = Mapping[str, object]
 MOST = 1_000_000

@@ -25,8 +25,8 @@ from docmt.core.progress import plain_lines
 from docmt.decoding import SearchConfig
 from docmt.decoding.config import search_facts
 from docmt.documents import read_input
-from docmt.documents.inputs import Layout
-from docmt.documents.jsonl import named_jsonl
+from docmt.documents.document import Layout
+from docmt.documents.formats import named_jsonl
 from docmt.documents.segmentation import knows_language
 
 if TYPE_CHECKING:
