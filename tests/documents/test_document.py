@@ -99,7 +99,8 @@ def test_lone_surrogate_is_refused() -> None:
 
 
 def test_reading_a_file_protects_what_the_command_line_protects(tmp_path: Path) -> None:
-    markdown = "---\ntitle: A report.\n---\n\n# One title\n\nA word.\n\n| a | b |\n|---|---|\n| one | two |\n\n```\nx = 1\n```\n"
+    table, code = "| a | b |\n|---|---|\n| one | two |\n\n", "```\nx = 1\n```\n"
+    markdown = f"---\ntitle: A report.\n---\n\n# One title\n\nA word.\n\n{table}{code}"
     (tmp_path / "t.md").write_text(markdown)
     document = Document.read(tmp_path / "t.md")
     assert document.sentences == ("One title", "A word.")
