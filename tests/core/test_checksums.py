@@ -3,6 +3,7 @@
 import json
 import random
 import zlib
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.text import BpeTokenizer
 from docmt.training.finetune import trained
 from docmt.training.optimizer import optimizer_tensors, restore_optimizer
-from docmt.training.run_directory import BestSoFar, TrainingState, read_state, save_checkpoint, state_values
+from docmt.training.run_directory import BestSoFar, TrainingState, read_state, save_checkpoint
 
 SIZES = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 SPLIT = ["source_tokens.npy", "target_tokens.npy", "source_offsets.npy", "target_offsets.npy", "document_offsets.npy"]
@@ -54,7 +55,7 @@ def trained_files():
 @pytest.fixture
 def checkpoint(tmp_path):
     state = TrainingState(BestSoFar(False, 1.5, 2, 0), data="1234", update=2, snapshots=[(1, 0.1)])
-    save_checkpoint(tmp_path / "last", trained_files(), state_values(state))
+    save_checkpoint(tmp_path / "last", trained_files(), asdict(state))
     return tmp_path / "last"
 
 

@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import socket
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -31,7 +32,6 @@ from docmt.training.run_directory import (
     TrainingState,
     read_state,
     save_checkpoint,
-    state_values,
 )
 
 SIZES = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
@@ -63,7 +63,7 @@ def sound(tmp_path_factory):
     store = prepare(PrepareConfig(folder / "store", train=files, dev=files, vocabulary_size=280))
     save_model(folder / "model", make_model(), store.tokenizer)
     run = RunDirectory(folder / "run")
-    run.create(TrainConfig(data=folder / "store", run=folder / "run", model=make_model().config))
+    run.prepare(TrainConfig(data=folder / "store", run=folder / "run", model=make_model().config))
     run.add_metrics({"update": 1, "loss": 2.0})
     model = make_model()
     optimizer = torch.optim.Adam(model.parameters())
@@ -73,7 +73,7 @@ def sound(tmp_path_factory):
         "model.safetensors": model.state_dict(),
         "optimizer.safetensors": optimizer_tensors(trained(model), optimizer),
     }
-    save_checkpoint(run.last, files, state_values(TrainingState(BestSoFar(False), update=1)))
+    save_checkpoint(run.last, files, asdict(TrainingState(BestSoFar(False), update=1)))
     sides = [(side, line) for line in TEXT for side in ("source", "target")]
     train_tokenizer("moses-bpe", sides, 282, ("en", "de")).save(folder / "moses")
     train_tokenizer("sentencepiece", TEXT, 279).save(folder / "sentencepiece")

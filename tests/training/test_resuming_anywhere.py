@@ -1,4 +1,4 @@
-"""A run goes on from any folder: where its data is, is found again."""
+"""A run goes on from any folder, as its recipe names store and start from the root on."""
 
 import shutil
 from dataclasses import replace
@@ -9,9 +9,7 @@ import yaml
 from runs import Killed, assert_equal_runs, kill_before
 
 from docmt.cli.app import main
-from docmt.core.errors import DocmtError
 from docmt.training import train
-from docmt.training.run_directory import find_again
 
 
 @pytest.fixture
@@ -27,17 +25,9 @@ def project(change, store, tmp_path, monkeypatch):
     return folder
 
 
-def write_recipe(run, **settings):
-    recipe = yaml.safe_load((run / "recipe.yaml").read_text())
-    (run / "recipe.yaml").write_text(yaml.safe_dump({**recipe, **settings}))
-
-
-@pytest.mark.parametrize("as_before", [False, True], ids=["paths from the root on", "relative paths"])
-def test_a_run_goes_on_from_another_folder(project, change, tmp_path, monkeypatch, as_before, capsys):
+def test_a_run_goes_on_from_another_folder(project, change, tmp_path, monkeypatch, capsys):
     run = project / "runs" / "one"
     assert yaml.safe_load((run / "recipe.yaml").read_text())["data"] == str(project / "stores" / "small")
-    if as_before:
-        write_recipe(run, data="stores/small")
     train(change(run=tmp_path / "whole"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -47,44 +37,18 @@ def test_a_run_goes_on_from_another_folder(project, change, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("name", ["data", "store"])
 def test_a_run_may_be_called_as_an_option(project, name, monkeypatch, capsys):
-    run = (project / "runs" / "one").rename(project / "runs" / name)
-    write_recipe(run, data="stores/small")
+    (project / "runs" / "one").rename(project / "runs" / name)
     monkeypatch.chdir(project / "runs")
     assert main(["train", "--resume", name, "-q"]) == 0
     assert capsys.readouterr().err == ""  # and quiet it is
 
 
-def test_a_store_that_is_gone_is_asked_for(project, tmp_path, capsys):
-    run = project / "runs" / "one"
+def test_a_store_that_is_gone_is_asked_for(project, capsys):
     (project / "stores").rename(project / "moved")
-    (tmp_path / "elsewhere").mkdir()
-    assert main(["train", "--resume", str(run)]) == 2
-    message = f"the store of the run {run}, {project / 'stores' / 'small'}, is not there: give --data STORE"
-    assert capsys.readouterr().err == f"docmt: error: {message}\n"
-    write_recipe(run, data="stores/small")
-    with pytest.raises(
-        DocmtError, match=r"small \(relative to where it was started\), is not there: give --data STORE"
-    ):
-        find_again(run)
-    assert main(["train", "--resume", str(run), "--data", "moved/small"]) == 0
-
-
-def test_the_nearest_folder_above_the_run_counts(project, monkeypatch):
-    run = project / "runs" / "one"
-    write_recipe(run, data="stores/small", initialize_from="runs/first")
-    shutil.copytree(project / "stores", project / "runs" / "stores")
-    assert find_again(run) == {"data": project / "runs" / "stores" / "small"}
-    shutil.rmtree(project / "runs" / "stores")
-    (project / "runs" / "first").mkdir()
-    assert find_again(Path("runs/one")) == {
-        "data": project / "stores" / "small",
-        "initialize_from": project / "runs" / "first",
-    }
-
-
-def test_a_recipe_that_is_damaged_is_left_to_its_reader(project):
-    (project / "runs" / "one" / "recipe.yaml").write_text("data: [")
-    assert find_again(project / "runs" / "one") == {}
+    assert main(["train", "--resume", "runs/one"]) == 2
+    message = f"{project / 'stores' / 'small'} is not a prepared store (statistics.json: No such file or directory); "
+    assert capsys.readouterr().err.startswith(f"docmt: error: {message}")
+    assert main(["train", "--resume", "runs/one", "--data", "moved/small"]) == 0
 
 
 def test_a_start_is_found_again_though_it_is_given_from_here(project, change, monkeypatch):

@@ -16,10 +16,11 @@ from safetensors.torch import load_file
 
 from docmt.analysis import KINDS, attention_entropy
 from docmt.checkpoint.model_directory import load_model
+from docmt.core.checksums import ENTRY
 from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
 from docmt.training import train
-from docmt.training.corpus import Split
+from docmt.training.corpus import Split, TrainingCorpus
 from docmt.training.loop import Training
 from docmt.training.run_directory import RunDirectory
 
@@ -160,6 +161,41 @@ def test_a_foreign_directory_is_left_alone(config):
         train(config, resume=True)
 
 
+def test_a_training_that_cannot_begin_removes_only_its_own_files(change, monkeypatch):
+    """A scheduler may put its log into the run directory at any moment: it was removed with the rest."""
+    config = change(optimizer__rates=["no_such_weight=2"])
+
+    def slow_corpus(*arguments):
+        (config.run / "slurm-1.out").write_text("job 1 starts")
+        return TrainingCorpus(*arguments)
+
+    monkeypatch.setattr("docmt.training.loop.TrainingCorpus", slow_corpus)
+    with pytest.raises(DocmtError, match=r"fits no weight here"):
+        train(config)
+    assert [path.name for path in config.run.iterdir()] == ["slurm-1.out"]
+    (config.run / "slurm-1.out").unlink()
+    train(change(stop__max_steps=1))
+
+
+def test_the_library_leaves_the_allocator_of_its_process_alone(change, monkeypatch):
+    """The command may change it (`docmt.cli.app.main`), not a function that a notebook calls."""
+    calls = []
+    monkeypatch.setattr("docmt.core.allocator.ctypes.CDLL", lambda name: calls.append(name))
+    train(change(stop__max_steps=1))
+    assert calls == []
+
+
+def test_a_run_of_another_version_is_refused_in_one_sentence(change):
+    config = change(stop__max_steps=4)
+    train(config)
+    state = config.run / "checkpoints" / "last" / "state.json"
+    values = json.loads(state.read_text())
+    del values["processes"], values[ENTRY]
+    state.write_text(json.dumps(values))
+    with pytest.raises(DocmtError, match=r"it has no processes.* written by another version of docmt"):
+        train(change(stop__max_steps=8), resume=True)
+
+
 def test_other_data_at_the_same_place_is_refused(change, monkeypatch):
     config = change(stop__max_steps=2)
     train(config)
@@ -255,17 +291,6 @@ def test_recorded_entropy_is_that_of_the_validated_weights(change, store):
     assert {f"entropy_{kind}": pytest.approx(bits, abs=1e-9) for kind, bits in found.items()} == {
         name: value for name, value in line.items() if name.startswith("entropy_")
     }
-
-
-def test_a_run_from_before_a_setting_existed_can_be_resumed(change):
-    train(change(stop__max_steps=4))
-    longer = change(stop__max_steps=8)
-    recipe = yaml.safe_load((longer.run / "recipe.yaml").read_text())
-    del recipe["validation"]["entropy"]
-    (longer.run / "recipe.yaml").write_text(yaml.safe_dump(recipe))
-    with pytest.raises(DocmtError, match=r"validation.entropy is True but was False"):
-        train(change(stop__max_steps=8, validation__entropy=True), resume=True)
-    assert train(longer, resume=True).update == 8
 
 
 def test_averages_of_the_last_weights(change):

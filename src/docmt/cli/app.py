@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
+from docmt.core.allocator import keep_freed_memory
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, is_out_of_memory
 from docmt.core.logging import show_log, silence, standard_streams
 
@@ -36,6 +37,7 @@ OUT_OF_MEMORY = "out of memory: use smaller batches (--search.batch_tokens or --
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `docmt ARGUMENTS...` and returns the exit status: 0 done, 2 an error the user can mend, 130 interrupted."""
     show_log()
+    keep_freed_memory()
     with standard_streams():
         return _guarded(list(sys.argv[1:] if arguments is None else arguments))
 

@@ -187,6 +187,11 @@ class TrainingCorpus:
         stop = config.stop
         if self.dev is None and config.validation.best_by == "d_bleu":
             store.split("dev")
+        if self.dev is None and config.checkpoints.average == "best":
+            raise DocmtError(
+                f"checkpoints.average is 'best', but the store {store.directory} has no dev split to measure with: "
+                "choose last or none, or run `docmt prepare` again with --dev"
+            )
         if self.dev is None and not (stop.max_steps or stop.max_epochs or stop.max_minutes):
             raise DocmtError(
                 f"the store {store.directory} has no dev split, so stop.patience cannot end the training: "

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import shlex
 import time
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from lightning_fabric import Fabric
 
 from docmt.checkpoint.model_directory import describe_model, load_model_config, save_model
 from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, load_weights, read_shapes
-from docmt.core.allocator import keep_freed_memory
 from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
 from docmt.core.progress import progress
@@ -43,7 +41,6 @@ from docmt.training.run_directory import (
     TrainingState,
     read_state,
     save_checkpoint,
-    state_values,
 )
 from docmt.training.validation import DevBleu, validation_loss
 
@@ -70,58 +67,54 @@ class TrainingResult:
 
 
 def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
-    """Trains a model in a new run directory, or goes on with an interrupted run.
+    """Train a model in a new run directory, or go on with an interrupted run.
 
     A run that was killed at any moment goes on from its last checkpoint with the same batches and, on CPU, the same
     numbers to the last bit. One process at a time trains a run: for a second one it is locked.
     Raises DocmtError for what the user can mend.
     """
-    keep_freed_memory()
     store = in_direction(PreparedStore.open(config.data), config)
-    if config.initialize_from is not None:
-        # A run that goes on has all of it in its recipe: there, the model that it began with need not stand any more.
-        with suppress(DocmtError) if resume else nullcontext():
-            config = replace(
-                config,
-                model=with_architecture_of(config.model, load_model_config(config.initialize_from, encoders=True)),
-            )
-    config = replace(config, model=fit_model_config(config.model, store))
+    config = _with_architecture(config, store, resume)
     run = RunDirectory(config.run)
-    if "LOCAL_RANK" not in os.environ:  # before this process starts others, so that errors are told once
-        run.check_resumable(config) if resume else run.check_new()
     leads = will_lead()
-    if not leads:
-        set_quiet(True)  # the first of several processes shows their progress
-    with ExitStack() as held:
-        if leads:  # before others are started, too, so that the refusal is told once
-            held.enter_context(run.lock())
-            run.check_resumable(config) if resume else run.check_new()  # somebody may just have let go of it
+    with ExitStack() as stack:
+        if leads:  # before other processes are started, so that a refusal is told once
+            stack.enter_context(run.claimed(config, resume))
+        else:
+            set_quiet(True)
         try:
-            fabric = start_fabric(config)
-            corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
-            _check_average(config, corpus)
-            held.enter_context(told_of_lost_processes(fabric, config.run))
-            if fabric.is_global_zero:
-                run.reopen(config) if resume else run.create(config)
-                run.keep_drafter(corpus.drafts)
-            fabric.barrier()
-            held.enter_context(run.logging(fabric.is_global_zero))
-            wish = held.enter_context(stop_on_signals())
-            training = Training(fabric, config, corpus, run, resume)
+            training, stop = _begin(config, store, run, resume, stack)
         except DocmtError:
-            if leads and not resume:
-                run.remove()  # nothing has been trained: the same command, mended, must not find it in its way
+            if leads:
+                run.discard()  # nothing has been trained: the same command, mended, must not find it in its way
             raise
-        return training.to_the_end(wish)
+        return training.to_the_end(stop)
 
 
-def _check_average(config: TrainConfig, corpus: TrainingCorpus) -> None:
-    """Raises DocmtError for an average that can never be made."""
-    if config.checkpoints.average == "best" and corpus.dev is None:
-        raise DocmtError(
-            f"checkpoints.average is 'best', but the store {config.data} has no dev split to measure with: choose "
-            "last or none, or run `docmt prepare` again with --dev"
-        )
+def _with_architecture(config: TrainConfig, store: PreparedStore, resume: bool) -> TrainConfig:
+    """Return the configuration with the sizes of the model to start from and the vocabulary of the store."""
+    model = config.model
+    if config.initialize_from is not None:
+        # A run that goes on has all of it in its recipe: the model that it began with may be gone by then.
+        with suppress(DocmtError) if resume else nullcontext():
+            model = with_architecture_of(model, load_model_config(config.initialize_from, encoders=True))
+    return replace(config, model=fit_model_config(model, store))
+
+
+def _begin(
+    config: TrainConfig, store: PreparedStore, run: RunDirectory, resume: bool, stack: ExitStack
+) -> tuple[Training, StopWish]:
+    """Start all processes, write the run directory and build the training; the stack keeps log and signal handlers."""
+    fabric = start_fabric(config)
+    corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
+    stack.enter_context(told_of_lost_processes(fabric, config.run))
+    if fabric.is_global_zero:
+        run.prepare(config)
+        run.keep_drafter(corpus.drafts)
+    fabric.barrier()
+    stack.enter_context(run.logging(fabric.is_global_zero))
+    stop = stack.enter_context(stop_on_signals())
+    return Training(fabric, config, corpus, run, resume), stop
 
 
 class Training:
@@ -324,7 +317,7 @@ class Training:
         state = self.state
         state.interval.loss, state.interval.nll = self.sums.tolist()
         if self.fabric.is_global_zero:
-            save_checkpoint(self.run.last, self.updater.tensors(), state_values(state), self._describe)
+            save_checkpoint(self.run.last, self.updater.tensors(), asdict(state), self._describe)
             self.tracker.flush()
             self.run.remove_snapshots(but={update for update, _ in state.snapshots})
         self.fabric.barrier()
@@ -332,7 +325,7 @@ class Training:
     def _save_weights(self, directory: Path) -> None:
         if self.fabric.is_global_zero:
             weights = {WEIGHTS_FILE: self.updater.weights()}
-            save_checkpoint(directory, weights, state_values(self.state), self._describe)
+            save_checkpoint(directory, weights, asdict(self.state), self._describe)
 
     def _describe(self, folder: Path) -> None:
         """Makes a model directory of a checkpoint."""
@@ -371,12 +364,11 @@ class Training:
                 f"the training data in {self.config.data} is not what the run {self.run.path} was started with "
                 f"({'drafts or ' if self.corpus.drafts else ''}text): put the old store back, or start a new run"
             )
-        if state.processes not in (0, self.fabric.world_size):
+        if state.processes != self.fabric.world_size:
             raise DocmtError(
                 f"the run {self.run.path} was trained by {state.processes} process(es), not "
                 f"{self.fabric.world_size}, which would give its updates other batches: start as many again"
             )
-        state.processes = self.fabric.world_size
         for update, _ in state.snapshots:  # now, not at the end of the training
             if not (weights := self.run.snapshot(update) / WEIGHTS_FILE).is_file():
                 raise DocmtError(f"{weights}, which is kept for an average, is missing: copy the run again")

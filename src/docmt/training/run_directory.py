@@ -6,8 +6,9 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,6 @@ from docmt.training.config import TrainConfig, absolute, first_difference
 _log = logging.getLogger(__name__)
 
 _STATE = "state"  # the name of the checksum of the state itself, among those of the files
-# What every state has. Without one of these a run would silently begin something anew.
-_NEEDED = {
-    "": {"best", "data", "update", "epoch", "position", "seconds", "validated", "interval", "snapshots", "new_weights"},
-    "best": {"higher_is_better", "score", "update", "since"},
-    "interval": {"loss", "nll", "tokens", "seconds"},
-}
 _PLACES = ("data", "initialize_from", "initialize_reverse_from")
 """Settings that name what the run was made from."""
 
@@ -112,8 +107,8 @@ class TrainingState:
     """update and score of the checkpoints that are kept, for the average or for later"""
     new_weights: list[str] = field(default_factory=list)
     """parameters that the model to start from did not have (they may have a learning rate of their own)"""
-    processes: int = 0
-    """processes that train the run, which an update's batches are shared among; 0: earlier versions did not say"""
+    processes: int = 1
+    """processes that train the run, which an update's batches are shared among"""
 
 
 def save_checkpoint(
@@ -145,9 +140,9 @@ def read_state(directory: Path) -> TrainingState:
         state = build(TrainingState, values, path.name)
         for name in ("update", "epoch", "position", "validated"):
             check_number(name, getattr(state, name), (0, MANY))
-        for group, needed in _NEEDED.items():
-            if missing := sorted(needed - set(values[group] if group else values)):
-                raise DocmtError(f"it has no {f'{group}.' if group else ''}{missing[0]}")
+        for kind, part in ((TrainingState, values), (BestSoFar, values["best"]), (Interval, values["interval"])):
+            if missing := [each.name for each in fields(kind) if each.name not in part]:
+                raise DocmtError(f"it has no {missing[0]}")  # without it a run would silently begin something anew
         if sums.get(_STATE, checksum_of(values)) != checksum_of(values):
             raise DocmtError("it is not what its checksum says")
     except DocmtError as error:
@@ -156,11 +151,6 @@ def read_state(directory: Path) -> TrainingState:
             "directory again"
         ) from error
     return state
-
-
-def state_values(state: TrainingState) -> dict[str, Any]:
-    """The state in types that JSON has."""
-    return asdict(state)
 
 
 def finish_interrupted_swaps(folder: Path) -> None:
@@ -204,69 +194,67 @@ class RunDirectory:
         self.model = path / RUN_MODEL
         self.drafter = path / DRAFTER_FOLDER
         self.tensorboard = path / "tensorboard"
+        self._created: list[Path] = []  # by this process, in this order
 
     def snapshot(self, update: int) -> Path:
         """Where the weights after `update` are kept for the average."""
         return self.checkpoints / f"update-{update}"
 
-    def check_new(self) -> None:
+    @contextmanager
+    def claimed(self, config: TrainConfig, resume: bool) -> Iterator[None]:
+        """Check the run and lock it for this process while the block runs; make the directory of a new run.
+
+        Raises DocmtError if another process trains it, if a new run finds something there, and if a run that is to
+        go on is not there or trains differently.
+        """
+        check = partial(self.check_resumable, config) if resume else self._check_new
+        check()  # before anything is written
+        try:
+            self._created += [path for path in (self.path, self.path / LOCK_FILE) if not path.exists()]
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
+        with lock_directory(self.path, f"the run {self.path} is being trained"):
+            check()  # another process may have let go of it only now
+            yield
+
+    def _check_new(self) -> None:
         """Raises DocmtError if something is there already, but what a start that was killed at once has left."""
-        if not self._is_new():
+        try:
+            left = {leftover.path for leftover in find_leftovers(self.path) if leftover.target == self.recipe.name}
+            strange = {path for path in self.path.iterdir() if path.name != LOCK_FILE} - left
+        except FileNotFoundError:
+            strange = {self.path} if self.path.is_symlink() else set()
+        except (OSError, ValueError) as error:
+            raise DocmtError(f"the run directory {str(self.path)!r} cannot be used: {error}; choose another") from error
+        if strange:
             hint = f"add --resume {self.path} to go on with it, or " if self.recipe.exists() else ""
             raise DocmtError(f"the run directory {self.path} is there already: {hint}choose another --run")
 
-    def _is_new(self) -> bool:
-        """Whether there is nothing, or nothing but the lock, empty folders and the half of a recipe.
-
-        Raises DocmtError where that cannot be seen.
-        """
+    def prepare(self, config: TrainConfig) -> None:
+        """Write the recipe into a claimed run, and mend what a kill left half-written."""
         try:
-            if not self.path.is_dir():
-                return not self.path.exists() and not self.path.is_symlink()
-            half = {found.path for found in find_leftovers(self.path) if found.target == self.recipe.name}
-            return all(
-                (path.is_dir() and not path.is_symlink()) or path in half or path == self.path / LOCK_FILE
-                for path in self.path.rglob("*")
-            )
-        except (OSError, ValueError) as error:
-            raise DocmtError(f"the run directory {str(self.path)!r} cannot be used: {error}; choose another") from error
-
-    def lock(self) -> AbstractContextManager[None]:
-        """Keeps the run for this process; makes its directory if it is not there.
-
-        Raises DocmtError at once if another process trains it.
-        """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(self.path, error) from error
-        return lock_directory(self.path, f"the run {self.path} is being trained")
-
-    def create(self, config: TrainConfig) -> None:
-        """Makes the directory. Raises DocmtError if something is there already."""
-        self.check_new()
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            finish_interrupted_swaps(self.path)
+            self._created += [path for path in (self.recipe, self.checkpoints) if not path.exists()]
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            for folder in (self.checkpoints, self.path):
+                finish_interrupted_swaps(folder)
             self.write_recipe(config)
-            self.checkpoints.mkdir(exist_ok=True)
         except OSError as error:
             raise cannot_write(self.path, error) from error
 
-    def remove(self) -> None:
-        """Removes a run that has just been made, with all that is in it, as far as that can be done."""
-        with suppress(OSError):
-            for path in list(self.path.iterdir()):  # the directory itself may be a link, or the current one
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path, ignore_errors=True)
+    def discard(self) -> None:
+        """Remove what this process has created, of a run that has not trained yet, as far as that can be done."""
+        for path in reversed(self._created):
+            with suppress(OSError):
+                if path == self.drafter:
+                    shutil.rmtree(path)
+                elif path.is_dir():
+                    path.rmdir()  # unless somebody else has put something there
                 else:
-                    with suppress(OSError):
-                        path.unlink()
-            self.path.rmdir()
+                    path.unlink()
 
     def check_resumable(self, config: TrainConfig) -> None:
         """Raises DocmtError if there is no run, or one that trains differently."""
-        # Through the dataclasses, so that settings younger than the run have the defaults they had in effect.
         stored = TrainConfig.from_dict(read_recipe(self.recipe, self.path), str(self.recipe))
         if not stored.model.vocabulary_size:
             raise DocmtError(f"{self.recipe} is damaged (its end is missing): restore it from a copy")
@@ -277,20 +265,13 @@ class RunDirectory:
                 "only stop limits, device, log_every, tensorboard and checkpoints.keep may change"
             )
 
-    def reopen(self, config: TrainConfig) -> None:
-        """Prepares to go on. Raises DocmtError if there is no run, or one that trains differently."""
-        self.check_resumable(config)
-        self.checkpoints.mkdir(exist_ok=True)
-        for folder in (self.checkpoints, self.path):
-            finish_interrupted_swaps(folder)
-        self.write_recipe(config)
-
     def keep_drafter(self, drafts: Drafts | None) -> None:
         """Copies the model that wrote the drafts, if any are read, into the run. Raises DocmtError if it is damaged.
 
         Until there is a checkpoint, another one may be there, of drafts that were replaced before anything was trained.
         """
         if drafts is not None and not (self.last.exists() and self.drafter.is_dir()):
+            self._created.append(self.drafter)
             drafts.check_drafter(WEIGHTS_FILE)  # now, not when the trained model is to translate
             with atomic_directory(self.drafter) as temporary:
                 copy_model(drafts.drafter, temporary)
@@ -345,6 +326,7 @@ class RunDirectory:
         if self.log.is_fifo():  # opening it waits for a reader
             raise DocmtError(f"cannot write {self.log}: it is a pipe; remove it")
         try:
+            self._created += [] if self.log.exists() else [self.log]
             handler = _LogFile(self.log, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise cannot_write(self.log, error) from error
@@ -386,29 +368,3 @@ def read_recipe(path: Path, run: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise DocmtError(f"{path} is damaged (no settings in it): restore it from a copy")
     return values
-
-
-def find_again(run: Path) -> dict[str, Path]:
-    """Where the store (`data`) and the models to start from (`initialize_from`, ..) are that a run's recipe names.
-
-    Recipes of earlier versions name them relative to where the run was started: most likely a folder above it, or the
-    current one. What the recipe does not name, and a model that is not there, is left out.
-    Raises DocmtError for a store that is not there.
-    """
-    try:
-        values = read_recipe(run / "recipe.yaml", run)
-    except DocmtError:
-        return {}  # who reads it in earnest says so
-    found = {}
-    for name in _PLACES:
-        stored = values.get(name)
-        if not isinstance(stored, str):
-            continue
-        candidates = [folder / stored for folder in (*absolute(run).parents, Path())]
-        place = next((candidate for candidate in candidates if candidate.exists()), None)
-        if place is not None:
-            found[name] = place
-        elif name == "data":
-            hint = "" if Path(stored).is_absolute() else " (relative to where it was started)"
-            raise DocmtError(f"the store of the run {run}, {stored}{hint}, is not there: give --data STORE")
-    return found

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from docmt import data, decoding, evaluation, training
 from docmt.cli.parsing import Parser, make_parser, parse, parse_given
+from docmt.core.allocator import keep_freed_memory
 from docmt.core.errors import DocmtError
 from docmt.core.files import cannot_write, read_json, write_text
 from docmt.core.settings import MANY, check_fields, range_of, ranged
@@ -188,6 +189,7 @@ def _train_here(config: DemoConfig, system: Literal["sentence", "group"]) -> boo
     """The same in this process."""
     from docmt.training.run_directory import RunDirectory
 
+    keep_freed_memory()
     recipe = _recipe(config, system)
     run = RunDirectory(recipe.run)
     return not run.model.exists() and training.train(recipe, resume=run.recipe.exists()).interrupted

@@ -95,13 +95,7 @@ def _with_stored_recipe(arguments: list[str]) -> list[str]:
         raise DocmtError(f"--resume names {run} and --run {other}: give --resume alone to go on with a run")
     if is_recipe(arguments[0]):
         arguments = ["--config", *arguments]
-    from docmt.training.run_directory import find_again  # torch takes a while to load
-
-    flags = (argument.partition("=")[0] for argument in arguments if argument.startswith("--"))
-    given = {flag.removeprefix("--").replace("-", "_") for flag in flags}
-    places = {} if given & {"data", "store"} else find_again(Path(run))
-    found = [f"--{name}={place}" for name, place in places.items() if name not in given]
-    return ["--config", str(recipe), *found, *arguments, *([] if other else [f"--run={run}"])]
+    return ["--config", str(recipe), *arguments, *([] if other else [f"--run={run}"])]
 
 
 def _as_paths(flag: str, arguments: Sequence[str]) -> list[str]:
