@@ -389,7 +389,7 @@ def test_no_source_is_overwritten(run, files):
     (files / "sub").mkdir()
     (files / "sub" / "good.txt").write_text("Another.\n")
     (files / "link.txt").symlink_to(good)
-    message = "would be overwritten by its own translation"
+    message = "is an input and would be overwritten by the output"
     for arguments in ([good, "-o", good], [good, "-o", files], [good, "-o", files / "link.txt"]):
         fails("translate", run, *arguments, message=message)
     fails("translate", run, good, files / "one.txt", "-o", files, message=message)

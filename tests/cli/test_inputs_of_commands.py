@@ -241,3 +241,33 @@ def test_help_shows_a_line_of_each_form():
         shown = " ".join(call(command, "--help").out.split())
         assert '{"id": "a", "source": ["One.", "Two."]' in shown
         assert '{"document": "a", "source": "One."' in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["score", "RUN", "s.en", "s.de", "-o", "s.en"],
+        ["score", "RUN", "s.en", "s.de", "-o", "./s.de"],
+        ["check", "s.en", "s.de", "--html", "s.de"],
+        ["check", "s.en", "s.de", "--json", "link"],
+        ["evaluate", "--hypothesis", "h.de", "--reference", "s.de", "--json", "h.de"],
+        ["evaluate", "--hypothesis", "h.de", "--reference", "s.de", "--json", "hard"],
+        ["evaluate", "--hypothesis", "h.de", "--reference", "s.en", "s.de", "--json", "s.de"],
+        ["evaluate", "--systems", "h.de", "s.en", "--reference", "s.de", "--markdown", "s.de"],
+        ["evaluate", "--systems", "h.de", "s.en", "--reference", "s.de", "--json", "h.de"],
+        ["evaluate", "--model", "RUN", "--source", "s.en", "--reference", "s.de", "-o", "s.en"],
+        ["evaluate", "--model", "RUN", "--suite", "s.jsonl", "--json", "s.jsonl"],
+    ],
+    ids=" ".join,
+)
+def test_no_output_replaces_an_input(arguments, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    contents = {"s.en": "It is old.\n", "s.de": "Er ist alt.\n", "h.de": "Er ist neu.\n"}
+    contents["s.jsonl"] = '{"source": ["A."], "candidates": [["B."], ["C."]], "correct": 0, "sentence": 0}\n'
+    for name, text in contents.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "link").symlink_to("s.en")
+    (tmp_path / "hard").hardlink_to("h.de")
+    (tmp_path / "RUN").symlink_to(run)
+    fails(*arguments, message="is an input and would be overwritten by the output")
+    assert {name: (tmp_path / name).read_text() for name in contents} == contents

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from itertools import combinations
+from contextlib import suppress
+from itertools import combinations, product
 from pathlib import Path
 from typing import TypeVar
 
@@ -76,18 +77,32 @@ def lines_beside(source: str, corpus: Sequence[ParallelDocument], translations: 
     return "".join(f"{line}\n" for line in lines)
 
 
-def check_outputs(*paths: str | None) -> None:
-    """Raises DocmtError for a path that could not be written to, before any work is done for it.
+def check_outputs(*outputs: str | None, inputs: Sequence[str | None] = ()) -> None:
+    """Check the outputs of a command before any work is done for them.
 
-    Neither could one that is there twice: the second output would replace the first (or be mixed with it).
+    inputs: the files that the command reads. Raises DocmtError for an output that cannot be written, for two outputs
+    that are one file (or both standard output), and for an output that would replace an input.
     """
-    given = [path for path in paths if path]
-    for one, other in combinations(given, 2):
-        if one == other == STANDARD:
-            raise DocmtError("two outputs would both go to standard output: name a file for one of them")
-        same = STANDARD not in (one, other) and Path(one).resolve() == Path(other).resolve()
-        if same and (Path(one).is_file() or not Path(one).exists()):  # /dev/null is no file
-            raise DocmtError(f"two outputs would both be written to {other}: name another file for one of them")
-    for path in given:
+    paths = [path for path in outputs if path]
+    for path in paths:
         if path != STANDARD:
             check_writable(Path(path))
+    for one, other in combinations(paths, 2):
+        if one == other == STANDARD:
+            raise DocmtError("two outputs would both go to standard output: name a file for one of them")
+        if _same_file(one, other):
+            raise DocmtError(f"two outputs would both be written to {other}: name another file for one of them")
+    for path, read in product(paths, filter(None, inputs)):
+        if _same_file(path, read):
+            raise DocmtError(f"{read} is an input and would be overwritten by the output {path}: name another output")
+
+
+def _same_file(one: str, other: str) -> bool:
+    """Whether two paths name one file, existing or not. Devices such as /dev/null are no files."""
+    if STANDARD in (one, other) or (Path(one).exists() and not Path(one).is_file()):
+        return False
+    with suppress(OSError, ValueError):  # the reader of such a path says what is wrong with it
+        if Path(one).exists() and Path(other).exists():
+            return Path(one).samefile(other)
+        return Path(one).resolve() == Path(other).resolve()
+    return False

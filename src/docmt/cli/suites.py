@@ -164,7 +164,7 @@ def _check(options: Any, suites: Sequence[Suite]) -> None:
         raise DocmtError(f"--{unused[0]} has no meaning with --suite, which {what}: leave it out")
     if all(generative) and (unusual := changed(options.candidates, SuiteConfig(), "candidates")):
         raise DocmtError(f"--{unusual[0]} has no meaning for test sets without candidates: leave it out")
-    check_outputs(options.json, options.markdown)
+    check_outputs(options.json, options.markdown, inputs=options.suite)
 
 
 def check_suite_models(options: Any, models: Sequence[str], suites: Sequence[Suite]) -> None:

@@ -131,8 +131,8 @@ def _check(options: Any, systems: Sequence[System]) -> None:
         )
     if options.json == options.markdown == STANDARD:
         raise DocmtError("--json and --markdown would both go to standard output: name a file for one of them")
-    check_outputs(options.json, options.markdown)
     read = [*(system.path for system in files), *options.references]
+    check_outputs(options.json, options.markdown, inputs=[*read, options.source])
     for path in [*read, options.source] if models else read:
         if path:
             check_regular(path, "it may be read more than once, but is")

@@ -160,7 +160,7 @@ def _check(options: Any, models: Sequence[str]) -> None:
             )
     if options.metrics.unit == "instance":
         raise DocmtError("--context_usage compares scores of sentences, which have no instances: use unit document")
-    check_outputs(options.json)
+    check_outputs(options.json, inputs=[*(options.suite or ()), options.source, *options.references])
 
 
 def _check_translating(options: Any, translates: bool, advice: str) -> None:

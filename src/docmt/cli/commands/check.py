@@ -150,7 +150,7 @@ def _check(options: Any) -> None:
     _check_limits(options)
     if options.json == options.html == STANDARD:
         raise DocmtError("--json and --html both write to standard output: name a file for one of them")
-    check_outputs(options.json, options.html)
+    check_outputs(options.json, options.html, inputs=[options.source, options.target])
     for path in filter(None, (options.source, options.target)):
         check_regular(path, "it is read more than once, but is")
 

@@ -263,7 +263,8 @@ def _check(options: Any) -> None:
             "give --hypothesis and --reference, or --model, --source and --reference, or --systems and --reference, or "
             "--suite with --model or --systems"
         )
-    check_outputs(options.output, options.json)
+    inputs = [options.hypothesis, options.source, *options.references]
+    check_outputs(options.output, options.json, inputs=inputs)
     if options.output:  # it is written line by line beside the source
         check_regular(options.source, "with -o it is read more than once, but is")
 

@@ -64,7 +64,7 @@ def parser() -> Parser:
 def run(arguments: Sequence[str]) -> int:
     """Prints the log-probability of every given target sentence in its document."""
     options = parse(parser(), arguments)
-    check_outputs(options.output)
+    check_outputs(options.output, inputs=[options.source, options.target])
     corpus = read_corpus(options.source, options.target, "TARGET")
     pairs = [(Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in corpus]
     report, names = Report(), [document_name(options.source, document) for document in corpus]

@@ -234,10 +234,7 @@ def _outputs(files: Sequence[str], output: str, format: str) -> dict[str, str]:
     for one, other in pairwise(sorted(pairs.values())):
         if one == other:
             raise DocmtError(f"two of the files would both be written to {one}: translate them in two calls")
-    for source, target in pairs.items():
-        if STANDARD not in (source, target) and Path(source).resolve() == Path(target).resolve():
-            raise DocmtError(f"{source} would be overwritten by its own translation: choose another -o")
-    check_outputs(*pairs.values())
+    check_outputs(*pairs.values(), inputs=files)
     return pairs
 
 
