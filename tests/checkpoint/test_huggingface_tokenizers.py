@@ -13,7 +13,7 @@ from hub import FAMILIES, MARKED, ODD, SOURCE, SPACED, TARGET, pieces, spm, writ
 from docmt.checkpoint.huggingface_tokenizer import read_tokenizer
 from docmt.core.errors import DocmtError
 from docmt.text import SpecialTokens, load_tokenizer
-from docmt.text.pruning import kept
+from docmt.text.pretrained import kept
 
 pytest.importorskip("transformers")
 

@@ -19,9 +19,8 @@ from docmt.core.files import write_text
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, PretrainedTokenizer, load_tokenizer, train_tokenizer
-from docmt.text.json_pieces import JsonPieces
+from docmt.text.pieces import JsonPieces, SpmPieces
 from docmt.text.pretrained import Vocabulary
-from docmt.text.spm_pieces import SpmPieces
 from docmt.training import TrainConfig
 from docmt.training.averaging import average_weights
 from docmt.training.finetune import trained

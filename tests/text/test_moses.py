@@ -6,8 +6,7 @@ import pytest
 import sacremoses
 
 from docmt.core.errors import DocmtError
-from docmt.text.moses import Moses, moses, moses_language
-from docmt.text.truecasing import CaseCounter, Truecaser, detruecase
+from docmt.text.moses import CaseCounter, Moses, Truecaser, detruecase, moses, moses_language
 
 WORDS = [
     "the",

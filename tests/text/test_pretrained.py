@@ -10,10 +10,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from docmt.core.errors import DocmtError
 from docmt.synthetic import generate
 from docmt.text import PretrainedTokenizer, load_tokenizer, train_tokenizer
-from docmt.text.json_pieces import JsonPieces
-from docmt.text.pretrained import Vocabulary
-from docmt.text.pruning import kept
-from docmt.text.spm_pieces import SpmPieces
+from docmt.text.pieces import JsonPieces, SpmPieces
+from docmt.text.pretrained import Vocabulary, kept
 
 TEXT = [sentence for document in generate(20, seed=2) for sentence in document.document.source]
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
@@ -73,6 +71,17 @@ MAKERS = [json_tokenizer, spm_tokenizer, lambda: spm_tokenizer("bpe"), two_sided
 @pytest.fixture(scope="module", params=MAKERS, ids=["json", "spm", "spm-bpe", "two-sided"])
 def tokenizer(request):
     return request.param()
+
+
+def test_a_pattern_without_an_end_is_an_error_that_names_the_sentence():
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    model = {"type": "Unigram", "vocab": [["", 0.0], ["a", -1.0], ["b", -1.0]], "unk_id": 0}
+    pieces = JsonPieces(
+        json.dumps({"version": "1.0", "pre_tokenizer": split, "model": model}).encode(), {"a": 4, "b": 5}
+    )
+    with pytest.raises(DocmtError, match=r"cannot split the sentence 'a{60}' \(.*shorten or change"):
+        pieces.encode(["ab", "a" * 60 + "b", "b"])
+    assert pieces.encode(["ab", "aaa"]) == [[4, 5], [4, 4, 4]]
 
 
 def test_text_comes_back(tokenizer):

@@ -277,16 +277,15 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("name", STRANGE)
-def test_a_stranger_s_settings_are_refused_by_name(tokenizers: dict[str, Tokenizer], name: str, tmp_path: Path) -> None:
+def test_changed_settings_are_refused_by_the_checksum(
+    tokenizers: dict[str, Tokenizer], name: str, tmp_path: Path
+) -> None:
     """Each would change sentences, or lose their ends, without a word."""
     tokenizers["bpe"].save(tmp_path)
     path = tmp_path / "tokenizer.json"
     values = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**values, name: STRANGE[name]}), encoding="utf-8")
-    with pytest.raises(DocmtError, match=rf"tokenizer\.json is not a byte-level BPE .*\(its {name} is another\)"):
-        load_tokenizer(tmp_path)
-    path.write_text(json.dumps({**values, "model": {**values["model"], "dropout": 0.5}}), encoding="utf-8")
-    with pytest.raises(DocmtError, match=r"its model's dropout is another"):
+    with pytest.raises(DocmtError, match=r"tokenizer\.json is damaged"):
         load_tokenizer(tmp_path)
 
 

@@ -17,10 +17,9 @@ from typing import Any
 from docmt.core.errors import DocmtError
 from docmt.core.files import parse_json, read_json
 from docmt.text import BpeTokenizer, DictionaryTokenizer, PretrainedTokenizer, SentencePieceTokenizer, Tokenizer
-from docmt.text.checks import parse_library
-from docmt.text.json_pieces import JsonPieces
-from docmt.text.spm_json import spm_to_json
-from docmt.text.spm_pieces import SpmPieces
+from docmt.text.bpe import parse_library
+from docmt.text.pieces import JsonPieces, SpmPieces
+from docmt.text.sentencepiece_tokenizer import spm_to_json
 from docmt.text.tokenizer import SIDES, Side, SpecialTokens
 
 TOKENIZER_FILE, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"

@@ -25,7 +25,7 @@ from docmt.model import TranslationModel
 from docmt.model.families import FAMILIES
 from docmt.model.scope import MARKS
 from docmt.text import PretrainedTokenizer
-from docmt.text.pruning import kept
+from docmt.text.pretrained import kept
 from docmt.text.tokenizer import SIDES, Side, SideSentence
 
 _MASK = "<mask>"

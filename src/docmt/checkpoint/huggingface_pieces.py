@@ -11,12 +11,9 @@ from docmt.checkpoint.huggingface_names import Names
 from docmt.checkpoint.loading import read_symbols
 from docmt.core.errors import DocmtError
 from docmt.core.files import parse_json, read_bytes, read_json
-from docmt.text.checks import parse_library
-from docmt.text.json_pieces import JsonPieces
-from docmt.text.json_pieces import restrict as restrict_json
-from docmt.text.pieces import Pieces
-from docmt.text.spm_pieces import Kind, SpmPiece, SpmPieces, read_pieces
-from docmt.text.spm_pieces import restrict as restrict_spm
+from docmt.text.bpe import parse_library
+from docmt.text.pieces import JsonPieces, Pieces, SpmPieces, restrict_json
+from docmt.text.sentencepiece_tokenizer import Kind, SpmPiece, read_pieces, restrict_spm
 from docmt.text.tokenizer import SIDES, Side
 
 _ADVICE = "copy the directory again, complete"

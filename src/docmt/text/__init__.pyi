@@ -1,9 +1,9 @@
 from .bpe import BpeTokenizer as BpeTokenizer
-from .dictionary import DictionaryTokenizer as DictionaryTokenizer
+from .kinds import DictionaryTokenizer as DictionaryTokenizer
 from .kinds import PairTokenizer as PairTokenizer
 from .kinds import load_tokenizer as load_tokenizer
 from .kinds import train_tokenizer as train_tokenizer
-from .moses_bpe import MosesBpeTokenizer as MosesBpeTokenizer
+from .moses import MosesBpeTokenizer as MosesBpeTokenizer
 from .pretrained import PretrainedTokenizer as PretrainedTokenizer
 from .sentencepiece_tokenizer import SentencePieceTokenizer as SentencePieceTokenizer
 from .tokenizer import Side as Side

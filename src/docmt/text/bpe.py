@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -11,9 +10,19 @@ import tokenizers
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import write_text
-from docmt.text.checks import check_text, check_vocabulary_size, checked, load_library, make_directory
-from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
+from docmt.core.files import read_bytes, write_text
+from docmt.text.tokenizer import (
+    Languages,
+    Sentences,
+    Side,
+    SpecialTokens,
+    Tokenizer,
+    check_text,
+    check_vocabulary_size,
+    checked,
+    make_directory,
+    write_config,
+)
 
 MODEL_FILE = "tokenizer.json"
 BYTES = 256
@@ -22,26 +31,6 @@ BYTES = 256
 # wherever it stands; digits stand alone, so that any number is copied or reformatted digit by digit;
 # combining marks belong to the letters before them (Devanagari, Thai, decomposed Latin); what is left is punctuation.
 PIECES = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
-
-PARALLELISM = "TOKENIZERS_PARALLELISM"
-
-
-def _before_fork() -> None:
-    # The library's threads do not survive a fork. Told nothing, its older versions warn of that on the user's
-    # terminal; told "true", the child waits for the threads for ever.
-    if PARALLELISM not in os.environ:
-        os.environ[PARALLELISM] = "false"
-        _undo.append(PARALLELISM)
-
-
-def _after_fork_in_parent() -> None:
-    while _undo:
-        os.environ.pop(_undo.pop(), None)
-
-
-_undo: list[str] = []
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
 
 
 class BpeTokenizer(Tokenizer):
@@ -87,7 +76,7 @@ class BpeTokenizer(Tokenizer):
     @classmethod
     def load(cls, directory: Path) -> Self:
         path = directory / MODEL_FILE
-        library = load_library(path, _without_words(), "byte-level BPE")
+        library = load_library(path)
         ids = library.get_vocab()
         # A byte without a unit would be dropped from every sentence.
         sound = sorted(ids.values()) == list(range(len(ids))) and ids.keys() >= set(pre_tokenizers.ByteLevel.alphabet())
@@ -99,12 +88,7 @@ class BpeTokenizer(Tokenizer):
         return cls(library)
 
     @classmethod
-    def train(
-        cls,
-        sentences: Iterable[str | SideSentence],
-        vocabulary_size: int,
-        languages: tuple[str, str] | None = None,
-    ) -> Self:
+    def train(cls, sentences: Sentences, vocabulary_size: int, languages: Languages | None = None) -> Self:
         check_vocabulary_size(vocabulary_size, BYTES + SpecialTokens.count)
         library = _without_words()
         trainer = trainers.BpeTrainer(
@@ -121,6 +105,29 @@ class BpeTokenizer(Tokenizer):
                 f"--vocabulary_size: the largest possible here is {tokenizer.vocabulary_size}"
             )
         return tokenizer
+
+
+def load_library(path: Path) -> Any:
+    """The `tokenizers.Tokenizer` in a file that docmt wrote. Raises DocmtError if it is missing or damaged."""
+    try:
+        return parse_library(read_bytes(path, "the tokenizer file", regular=True))
+    except ValueError as error:
+        raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
+
+
+def parse_library(data: bytes) -> Any:
+    """The `tokenizers.Tokenizer` that a tokenizer.json describes. Raises ValueError if it is damaged."""
+    try:
+        return tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+    except BaseException as error:  # the library raises bare Exception, and where it panics not even that
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        raise ValueError(str(error)) from error
+
+
+def is_panic(error: BaseException) -> bool:
+    """Return whether the library tokenizers, which is written in Rust, failed in its own code."""
+    return type(error).__name__ == "PanicException"
 
 
 def _without_words() -> Any:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_path, read_bytes, read_json, write_text
-from docmt.text.checks import check_text, make_directory
-from docmt.text.json_pieces import JsonPieces
-from docmt.text.pieces import Pieces
-from docmt.text.spm_pieces import SpmPieces
-from docmt.text.tokenizer import SIDES, Side, SideSentence, SpecialTokens, Tokenizer, write_config
+from docmt.text.pieces import JsonPieces, Pieces, SpmPieces
+from docmt.text.tokenizer import (
+    SIDES,
+    Side,
+    SideSentence,
+    SpecialTokens,
+    Tokenizer,
+    check_text,
+    make_directory,
+    write_config,
+)
 
 VOCABULARY_FILE = "vocabulary.json"
 # What some tokenizers do with their text at the end, in this order.
@@ -184,15 +191,6 @@ class PretrainedTokenizer(Tokenizer):
             )
         return cls(vocabularies, pieces, marks, clean_up)
 
-    @classmethod
-    def train(
-        cls,
-        sentences: Iterable[str | SideSentence],
-        vocabulary_size: int,
-        languages: tuple[str, str] | None = None,
-    ) -> Self:
-        raise DocmtError("a tokenizer of kind pretrained comes with a converted model: choose another kind to train")
-
     def _side(self, side: Side | None) -> Side:
         if side is None and not self.sides_alike:
             raise ValueError("this tokenizer has pieces for each side: say which side the sentence is on")
@@ -230,3 +228,57 @@ def _clean(text: str) -> str:
     for written, cleaned in _CLEANED.items():
         text = text.replace(written, cleaned)
     return text
+
+
+_TOGETHER = 10_000
+"""Sentences that are split at once."""
+
+
+def kept(
+    tokenizer: PretrainedTokenizer, sentences: Iterable[SideSentence], always: Collection[str] | None = None
+) -> PretrainedTokenizer:
+    """A tokenizer with the tokens that these sentences need, single characters and bytes, and these marks.
+
+    always: symbols that are kept besides; by default all marks of languages. Other text falls into smaller pieces,
+    bytes or <unk>. `rows` of the result are those of the directory that was converted: rows of embeddings to keep.
+    Raises DocmtError for a symbol that there is not, and for lone surrogates.
+    """
+    marks = set(tokenizer.language_marks().values() if always is None else always)
+    symbols = {side: set(tokenizer.vocabularies[side].symbols) for side in SIDES}
+    if unknown := marks - symbols["source"] - symbols["target"]:
+        raise DocmtError(f"the tokenizer has no symbol {min(unknown)!r}: name one of its vocabulary")
+    used = _used(tokenizer, sentences)
+    needed = {side: tokenizer.pieces[side].needed(used[side] | marks) for side in SIDES}
+    pruned = {side: tokenizer.pieces[side].restricted(needed[side]) for side in SIDES}
+    if tokenizer.shares_vocabulary:
+        needed["source"] = needed["target"] = needed["source"] | needed["target"]
+    vocabularies = {side: _without(tokenizer.vocabularies[side], needed[side] | marks) for side in SIDES}
+    pieces = {side: type(tokenizer.pieces[side])(pruned[side], vocabularies[side].words()) for side in SIDES}
+    languages = {code: mark for code, mark in tokenizer.language_marks().items() if mark in marks}
+    return PretrainedTokenizer(vocabularies, pieces, languages, tokenizer.clean_up)
+
+
+def _used(tokenizer: PretrainedTokenizer, sentences: Iterable[SideSentence]) -> dict[Side, set[str]]:
+    """The pieces of each side's sentences; those of both where the sides are alike."""
+    used: dict[Side, set[str]] = {side: set() for side in SIDES}
+    for batch in _batches(sentences):
+        for side in SIDES:
+            own = [sentence for of, sentence in batch if of == side]
+            check_text(own)
+            used[side] |= tokenizer.pieces[side].used(own)
+    if tokenizer.sides_alike:
+        used["source"] = used["target"] = used["source"] | used["target"]
+    return used
+
+
+def _batches(sentences: Iterable[SideSentence]) -> Iterator[list[SideSentence]]:
+    iterator = iter(sentences)
+    while batch := list(islice(iterator, _TOGETHER)):
+        yield batch
+
+
+def _without(vocabulary: Vocabulary, needed: Collection[str]) -> Vocabulary:
+    """The vocabulary with special tokens of ours and these symbols only."""
+    first, size = SpecialTokens.first_word, len(vocabulary.symbols)
+    words = [token for token in range(first, size - 2) if vocabulary.symbols[token] in needed]
+    return vocabulary.ordered([*range(first), *words, size - 2, size - 1])

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import struct
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import sentencepiece
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_path, read_bytes
-from docmt.text.checks import check_text, check_vocabulary_size, checked, make_directory
-from docmt.text.tokenizer import Side, SideSentence, SpecialTokens, Tokenizer, write_config
+from docmt.text.tokenizer import (
+    Languages,
+    Sentences,
+    Side,
+    SpecialTokens,
+    Tokenizer,
+    check_text,
+    check_vocabulary_size,
+    checked,
+    make_directory,
+    write_config,
+)
 
 MODEL_FILE = "tokenizer.model"
 BYTES = 256
@@ -94,12 +108,7 @@ class SentencePieceTokenizer(Tokenizer):
         return cls.from_model(directory / MODEL_FILE)
 
     @classmethod
-    def train(
-        cls,
-        sentences: Iterable[str | SideSentence],
-        vocabulary_size: int,
-        languages: tuple[str, str] | None = None,
-    ) -> Self:
+    def train(cls, sentences: Sentences, vocabulary_size: int, languages: Languages | None = None) -> Self:
         check_vocabulary_size(vocabulary_size, BYTES + SpecialTokens.count)
         unknown = 1  # the library insists on a piece for it, which has no id of ours
         reader = _Reader(checked(sentences))
@@ -166,3 +175,189 @@ def _training_error(message: str, vocabulary_size: int, more: int) -> str:
 
 def _reason(error: object) -> str:
     return " ".join(str(error).split()).rstrip(".")
+
+
+SPACE = "▁"
+# Numbers of fields in the file: of the model, of a piece, of the trainer's settings.
+_PIECE, _TRAINER, _NORMALIZER, _SELF_TEST, _DENORMALIZER = 1, 2, 3, 4, 5
+_TEXT, _SCORE, _KIND = 1, 2, 3
+_MODEL_TYPE, _SUFFIX, _BYTE_FALLBACK = 3, 24, 35
+_CHARSMAP, _DUMMY_PREFIX, _REMOVE_EXTRA, _ESCAPE = 2, 3, 4, 5
+_LONGEST = 10  # bytes of a number
+_UNIGRAM, _BPE = b"\x01", b"\x02"
+"""A trainer's types of model."""
+_YES, _NO = b"\x01", b"\x00"
+
+
+class Kind(IntEnum):
+    """Kinds of pieces, by their numbers in the file."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+OF_TEXT = (Kind.NORMAL, Kind.USER_DEFINED)
+
+
+@dataclass(frozen=True)
+class SpmPiece:
+    """An entry of a model."""
+
+    text: str
+    score: float
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class SpmSettings:
+    """What a model does with text besides splitting it."""
+
+    is_bpe: bool
+    byte_fallback: bool
+    """what has no piece becomes its bytes"""
+    charsmap: bytes
+    """compiled rules that normalise characters; empty: none"""
+    dummy_prefix: bool
+    """a blank is put before every sentence"""
+    remove_extra: bool
+    """blanks at the ends are removed, and of several in a row all but one"""
+    odd: bool
+    """something else, which hardly any model has"""
+
+
+def read_settings(data: bytes) -> SpmSettings:
+    """What a model does with text. Raises ValueError if it is damaged or none."""
+    messages = {field: value for field, value, _ in _fields(data) if field != _PIECE}
+    trainer, normalizer, denormalizer = (
+        {field: value for field, value, _ in _fields(messages.get(part, b""))}
+        for part in (_TRAINER, _NORMALIZER, _DENORMALIZER)
+    )
+    return SpmSettings(
+        is_bpe=trainer.get(_MODEL_TYPE) == _BPE,
+        byte_fallback=trainer.get(_BYTE_FALLBACK) == _YES,
+        charsmap=normalizer.get(_CHARSMAP, b""),
+        dummy_prefix=normalizer.get(_DUMMY_PREFIX) != _NO,
+        remove_extra=normalizer.get(_REMOVE_EXTRA) != _NO,
+        odd=trainer.get(_MODEL_TYPE, _UNIGRAM) not in (_UNIGRAM, _BPE)
+        or trainer.get(_SUFFIX) == _YES
+        or normalizer.get(_ESCAPE) == _NO
+        or bool(denormalizer.get(_CHARSMAP)),
+    )
+
+
+def read_pieces(data: bytes) -> list[SpmPiece]:
+    """The pieces of a model in the order of their ids. Raises ValueError if it is damaged or none."""
+    return [_piece(value) for field, value, _ in _fields(data) if field == _PIECE]
+
+
+def restrict_spm(data: bytes, dropped: Collection[str]) -> bytes:
+    """A model without these pieces: text is split into others. Bytes and marks such as </s> stay."""
+    kept = []
+    for field, value, whole in _fields(data):
+        if field == _PIECE:
+            piece = _piece(value)
+            drop = piece.kind in OF_TEXT and piece.text in dropped
+        else:
+            drop = field == _SELF_TEST  # sentences that would be split in other ways now
+        if not drop:
+            kept.append(whole)
+    return b"".join(kept)
+
+
+def _piece(message: bytes) -> SpmPiece:
+    fields = {field: value for field, value, _ in _fields(message)}
+    (score,) = struct.unpack("<f", fields.get(_SCORE, bytes(4)))
+    kind = Kind(_number(fields[_KIND], 0)[0]) if _KIND in fields else Kind.NORMAL
+    return SpmPiece(fields.get(_TEXT, b"").decode(), score, kind)
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Number, value and whole of every field of a message. Raises ValueError if it is none."""
+    place = 0
+    while place < len(message):
+        begin = place
+        tag, place = _number(message, place)
+        kind, first = tag & 7, place
+        if kind == 0:
+            place = _number(message, place)[1]
+        elif kind == 2:
+            length, first = _number(message, place)
+            place = first + length
+        elif kind in (1, 5):
+            place += 8 if kind == 1 else 4
+        else:
+            raise ValueError("it is no SentencePiece model")
+        if place > len(message):
+            raise ValueError("it is cut off")
+        yield tag >> 3, message[first:place], message[begin:place]
+
+
+def _number(message: bytes, place: int) -> tuple[int, int]:
+    """The number that stands there, seven bits a byte, the lowest first; and where it ends."""
+    number = 0
+    for shift, byte in enumerate(message[place : place + _LONGEST]):
+        number |= (byte & 127) << 7 * shift
+        if byte < 128:
+            return number, place + shift + 1
+    raise ValueError("it is cut off")
+
+
+_READ = (Kind.NORMAL, Kind.BYTE)
+_ONLY_MARKS = (Kind.UNKNOWN, Kind.CONTROL)
+
+
+def spm_to_json(data: bytes, *, strip: bool = False) -> dict[str, Any]:
+    """A tokenizer.json that splits text as this model does, and joins pieces; its marks are left out.
+
+    It does so on the whole sentence, as SentencePiece does, without splitting it at blanks before. strip: decoded text
+    has no blanks at its ends. Raises ValueError for a model that does what that format cannot say.
+    """
+    settings, pieces = read_settings(data), read_pieces(data)
+    if settings.odd or any(piece.kind not in (*_READ, *_ONLY_MARKS) for piece in pieces):
+        raise ValueError("its SentencePiece model has symbols that its user defined, or settings that are rarely used")
+    pieces = [piece for piece in pieces if piece.kind in _READ]
+    blanks = r"\A +| +\z" if strip else r"\A +" if settings.remove_extra else r"\A " if settings.dummy_prefix else ""
+    steps = [_replace(SPACE, " "), {"type": "ByteFallback"}, {"type": "Fuse"}]
+    steps += [_replace(blanks, "", regex=True)] if blanks else []
+    normalizers: list[dict[str, Any]] = []
+    if settings.charsmap:
+        charsmap = base64.b64encode(settings.charsmap).decode()
+        normalizers.append({"type": "Precompiled", "precompiled_charsmap": charsmap})
+    if settings.remove_extra:
+        normalizers += [_replace(r"\A +| +\z", "", regex=True), _replace(" {2,}", " ", regex=True)]
+    if settings.dummy_prefix:
+        normalizers.append({"type": "Prepend", "prepend": SPACE})
+    return {
+        "version": "1.0",
+        "normalizer": {"type": "Sequence", "normalizers": [*normalizers, _replace(" ", SPACE)]},
+        "pre_tokenizer": None,
+        "decoder": {"type": "Sequence", "decoders": steps},
+        "model": {**(_bpe(pieces) if settings.is_bpe else _unigram(pieces)), "byte_fallback": settings.byte_fallback},
+        "added_tokens": [],
+    }
+
+
+def _replace(pattern: str, content: str, *, regex: bool = False) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"Regex" if regex else "String": pattern}, "content": content}
+
+
+def _unigram(pieces: list[SpmPiece]) -> dict[str, Any]:
+    return {"type": "Unigram", "vocab": [[piece.text, piece.score] for piece in pieces], "unk_id": None}
+
+
+def _bpe(pieces: list[SpmPiece]) -> dict[str, Any]:
+    """SentencePiece merges any two neighbours that make a piece, those of the best piece first."""
+    known = {piece.text for piece in pieces}
+    merges = [
+        [piece.text[:place], piece.text[place:]]
+        for piece in sorted(pieces, key=lambda piece: -piece.score)
+        if piece.kind == Kind.NORMAL
+        for place in range(1, len(piece.text))
+        if piece.text[:place] in known and piece.text[place:] in known
+    ]
+    vocabulary = {piece.text: number for number, piece in enumerate(pieces)}
+    return {"type": "BPE", "vocab": vocabulary, "merges": merges, "unk_token": None, "fuse_unk": True}

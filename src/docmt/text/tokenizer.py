@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeAlias, get_args
 
 from docmt.core.checksums import ENTRY, checksums
+from docmt.core.errors import DocmtError
 from docmt.core.files import write_text
+from docmt.core.progress import progress
 
 CONFIG_FILE = "tokenizer_config.json"
 
@@ -18,6 +20,10 @@ Side: TypeAlias = Literal["source", "target"]
 """Which of its two languages a tokenizer is given a sentence in."""
 SIDES: tuple[Side, ...] = get_args(Side)
 SideSentence: TypeAlias = tuple[Side, str]
+Sentences: TypeAlias = Iterable[str | SideSentence]
+"""Of a training corpus; a kind that depends on the languages needs their sides."""
+Languages: TypeAlias = tuple[str, str]
+"""Codes of the source and the target language."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,8 @@ class Tokenizer(ABC):
     """Turns sentences into ids of words (or <unk>) and back; whoever packs sentences adds marks such as <s>.
 
     Text that looks like a mark ("<s>", "</s>", "<mask>") is ordinary text and becomes ordinary words.
-    A kind implements the six abstract methods below; ids inside the libraries never leave their modules.
+    A kind implements the abstract methods below, and `train` where it can be learned. Ids inside the libraries never
+    leave their modules.
     Callers always say which side a sentence is on. Kinds that treat all languages alike ignore that; one that does
     not (`languages` is not None) raises ValueError where it is left out.
     """
@@ -84,7 +91,7 @@ class Tokenizer(ABC):
         return SpecialTokens(self.vocabulary_size)
 
     @property
-    def languages(self) -> tuple[str, str] | None:
+    def languages(self) -> Languages | None:
         """Codes of the source and the target language, for a kind that depends on them."""
         return None
 
@@ -124,19 +131,15 @@ class Tokenizer(ABC):
         """Reads what `save` wrote. Raises DocmtError if a file is missing or damaged."""
 
     @classmethod
-    @abstractmethod
-    def train(
-        cls,
-        sentences: Iterable[str | SideSentence],
-        vocabulary_size: int,
-        languages: tuple[str, str] | None = None,
-    ) -> Self:
+    def train(cls, sentences: Sentences, vocabulary_size: int, languages: Languages | None = None) -> Self:
         """Learns a vocabulary of exactly `vocabulary_size` ids (specials included), reading `sentences` once.
 
         A kind that depends on the languages needs their codes, and every sentence with its side.
         The same sentences in the same order give the same tokenizer.
-        Raises DocmtError if there is no text, or if the vocabulary is too large or too small for it.
+        Raises DocmtError if there is no text, or if the vocabulary is too large or too small for it, and for a kind
+        that comes with a converted model.
         """
+        raise DocmtError(f"a tokenizer of kind {cls.kind} comes with a converted model: choose another kind to train")
 
     def same_words(self, other: Tokenizer) -> bool:
         """Whether both give the same ids the same meaning, so that models trained with them fit each other."""
@@ -162,3 +165,56 @@ def write_config(directory: Path, kind: str, files: Sequence[str]) -> None:
     """Writes the file that says which kind of tokenizer a directory holds, in which files; to be written last."""
     values = {"kind": kind, ENTRY: checksums(directory, files)}
     write_text(directory / CONFIG_FILE, json.dumps(values) + "\n")
+
+
+def make_directory(directory: Path) -> None:
+    """Creates `directory` if it is missing. Raises DocmtError if that fails."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DocmtError(f"cannot create {directory}: {error.strerror or error}; choose another place") from error
+
+
+def check_text(sentences: Sequence[str]) -> None:
+    """Raises DocmtError if a sentence holds lone surrogates: they have no UTF-8 form."""
+    for sentence in sentences:
+        if not sentence.isascii():
+            try:
+                sentence.encode("utf-8")
+            except UnicodeEncodeError as error:
+                raise DocmtError(
+                    f"the sentence {sentence[:60]!r} holds a lone surrogate ({sentence[error.start]!r}), which "
+                    "is not Unicode text; remove it or read the file with its right encoding"
+                ) from error
+
+
+def checked(sentences: Sentences) -> Iterator[str]:
+    """Training sentences without their sides; see `checked_sides`."""
+    return (sentence for _, sentence in checked_sides(sentences))
+
+
+def checked_sides(sentences: Sentences) -> Iterator[tuple[Side | None, str]]:
+    """Passes training sentences on with their sides, non-empty ones only, checked and counted.
+
+    Raises DocmtError for lone surrogates, and at the end if there was no text at all.
+    """
+    empty = True
+    with progress("reading text for the tokenizer") as bar:
+        for item in sentences:
+            side, sentence = (None, item) if isinstance(item, str) else item
+            check_text([sentence])
+            bar.advance(1, "sentences")
+            if sentence:
+                empty = False
+                yield side, sentence
+    if empty:
+        raise DocmtError("there is no text to learn a tokenizer from; give a training corpus with sentences in it")
+
+
+def check_vocabulary_size(vocabulary_size: int, smallest: int) -> None:
+    """Raises DocmtError if a vocabulary cannot even hold the special tokens and the bytes."""
+    if vocabulary_size < smallest:
+        raise DocmtError(
+            f"a vocabulary of {vocabulary_size} is too small; it must be at least {smallest} "
+            f"({smallest - SpecialTokens.count} bytes and {SpecialTokens.count} special tokens)"
+        )
