@@ -222,7 +222,9 @@ class RunDirectory:
         """Raises DocmtError if something is there already, but what a start that was killed at once has left."""
         try:
             left = {leftover.path for leftover in find_leftovers(self.path) if leftover.target == self.recipe.name}
-            strange = {path for path in self.path.iterdir() if path.name != LOCK_FILE} - left
+            if self.checkpoints.is_dir() and not any(self.checkpoints.iterdir()):
+                left.add(self.checkpoints)
+            strange = set(self.path.iterdir()) - left - {self.path / LOCK_FILE}
         except FileNotFoundError:
             strange = {self.path} if self.path.is_symlink() else set()
         except (OSError, ValueError) as error:
