@@ -128,7 +128,7 @@ def test_files_are_short_and_name_no_machine(path):
         ("docmt.synthetic.grammar", "from lightning.fabric import Fabric", "must not import lightning"),
         ("docmt.evaluation.metrics", "from docmt.decoding.beam import search", "must not import decoding"),
         ("docmt.analysis.entropy", "from docmt.training import train", "must not import training"),
-        ("docmt.analysis.figures", "from docmt.decoding import search", "must not import decoding"),
+        ("docmt.analysis.runs", "from docmt.decoding import search", "must not import decoding"),
         ("docmt.model.config", "import json", "must not import json"),
         ("docmt.model.config", "from pathlib import Path", "must not import pathlib"),
         ("docmt.model.config", "from docmt.text import x", "model must not import text"),

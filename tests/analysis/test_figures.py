@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from docmt.analysis import KINDS, Point, draw_accuracies, draw_curves, draw_points, figures, read_curves
+from docmt.analysis import KINDS, Point, draw_accuracies, draw_curves, draw_points, read_curves, runs
 from docmt.core.errors import DocmtError
 
 
@@ -84,13 +84,13 @@ def test_a_figure_is_drawn(tmp_path, suffix, start):
 def drawings(monkeypatch):
     """Every drawing that is made."""
     pytest.importorskip("matplotlib", reason="matplotlib (the extra plots) is not installed")
-    made, original = [], figures._new_drawing
+    made, original = [], runs._new_drawing
 
     def keep(columns, rows):
         made.append(original(columns, rows))
         return made[-1]
 
-    monkeypatch.setattr(figures, "_new_drawing", keep)
+    monkeypatch.setattr(runs, "_new_drawing", keep)
     return made
 
 

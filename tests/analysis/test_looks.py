@@ -3,14 +3,11 @@
 import pytest
 import torch
 
-from docmt.analysis import attention_entropy
-from docmt.analysis.entropy import measuring_entropy
+from docmt.analysis import attention_entropy, look_at_corpus, measuring_entropy
 from docmt.analysis.looks import SentenceLook, TokenLook, attention_sites, gate_sites, watching
-from docmt.analysis.report import look_at_corpus, look_at_document
-from docmt.analysis.sentences import EVEN, NOTHING_CHOSEN, side_of
 from docmt.data import Batch
 from docmt.decoding import SearchConfig
-from docmt.decoding.passes import passes
+from docmt.decoding.scoring import scoring_passes
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention, Gate
 from docmt.model.layers import SentenceAttention
@@ -47,7 +44,7 @@ def build(name, noise=0.2, **settings):
 def passes_of(model, documents=slice(None), batch_tokens=4096):
     sources, targets = SOURCES[documents], TARGETS[documents]
     drafts = sources if model.system.needs().drafts else None
-    return passes(model, sources, targets, SPECIALS, SearchConfig(batch_tokens=batch_tokens), drafts)
+    return scoring_passes(model, sources, targets, SPECIALS, SearchConfig(batch_tokens=batch_tokens), drafts)
 
 
 def assembled(look, values):
@@ -74,11 +71,11 @@ def test_the_weights_are_those_that_the_model_uses(name):
     for path, module in model.named_modules():
         if isinstance(module, Attention | SentenceAttention):
             module.register_forward_hook(lambda module, _, output, path=path: outputs.update({path: output}))
-    for placed in passes_of(model):
+    for reading, _ in passes_of(model):
         outputs.clear()
         looks.clear()
         with watching(model, looks.append):
-            model(placed.reading)
+            model(reading)
         assert {look.site for look in looks} == set(attention_sites(model))
         for look in looks:
             module = model.get_submodule(look.site.name)
@@ -102,8 +99,8 @@ def test_attention_to_sentences_gives_what_its_weights_give():
     model = build("hierarchical")
     found = []
     model.above_encoder[0].sentences.register_forward_hook(lambda *call: found.append(call))
-    for placed in passes_of(model):
-        model(placed.reading)
+    for reading, _ in passes_of(model):
+        model(reading)
     for module, (x, summaries, there), output in found:
         values = module.value(summaries).unflatten(-1, (2, -1))  # [T, k, H, d / H]
         weights = module.weights(x, summaries, there)  # [T, H, k]
@@ -114,10 +111,10 @@ def test_attention_to_sentences_gives_what_its_weights_give():
 @torch.no_grad()
 def test_a_watched_pass_is_the_same_bit_for_bit(name):
     model = build(name)
-    for placed in passes_of(model):
-        plain = model(placed.reading)
+    for reading, _ in passes_of(model):
+        plain = model(reading)
         with watching(model, lambda look: list(look.blocks()), lambda gate: gate.shares.sum()):
-            assert torch.equal(model(placed.reading), plain)
+            assert torch.equal(model(reading), plain)
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
@@ -141,15 +138,6 @@ SEEN = {
 @pytest.mark.parametrize("name", SEEN)
 def test_sentences_look_where_the_system_can_see(name, batch_tokens):
     model = build(name)
-    looks = look_at_document(model, passes_of(model, slice(1), batch_tokens), 5)
-    distances = set()
-    for kind in looks.kinds():
-        for sentence, row in looks.rows(kind).items():
-            assert float(row.weights.sum()) == pytest.approx(1, abs=1e-5)
-            seen = {sentence - row.first - place for place in range(len(row.weights))}
-            assert seen <= SEEN[name]
-            distances |= seen
-    assert distances == SEEN[name]
     report = look_at_corpus(model, passes_of(model, slice(1), batch_tokens))
     shares = [sums.shares() for sums in report.attentions.values() if sums.distances]
     assert {distance for own in shares for distance in own} == SEEN[name]
@@ -161,8 +149,6 @@ def test_sentences_look_where_the_system_can_see(name, batch_tokens):
 @pytest.mark.parametrize("name", ["sentence", "multihop", "group only"])
 def test_what_has_no_choice_has_no_map(name):
     model = build(name)
-    looks = look_at_document(model, passes_of(model, slice(1)), 5)
-    assert not looks.maps and looks.format() == NOTHING_CHOSEN
     assert not any(sums.distances for sums in look_at_corpus(model, passes_of(model)).attentions.values())
 
 
@@ -178,46 +164,40 @@ def without_questions(model):
 @pytest.mark.parametrize("name", ["group", "document", "concat, keep last", "hierarchical"])
 def test_even_attention_looks_at_sentences_by_their_length(name):
     model = without_questions(build(name))
-    looks = look_at_document(model, passes_of(model, slice(1)), 5, sentence=2)
+    report = look_at_corpus(model, passes_of(model, slice(1)))
     lengths = {"source": [len(s) + 2 for s in SOURCES[0]], "target": [len(s) + 2 for s in TARGETS[0]]}
-    for kind in looks.kinds():
-        even = looks.rows(kind, head=EVEN)
-        for sentence, row in looks.rows(kind).items():
-            same(row.weights, even[sentence].weights)
-            first, end = row.first, row.first + len(row.weights)
-            if kind == "decoder_self_global":  # token by token, as a token sees those up to itself
-                own, before = lengths["target"][sentence], lengths["target"][first:sentence]
-                seen = [sum(before) + place for place in range(1, own + 1)]
-                wanted = [sum(n / all for all in seen) / own for n in before]
-                wanted.append(sum(place / all for place, all in enumerate(seen, 1)) / own)
-            elif kind.endswith("sentences"):
-                wanted = [1 / (end - first)] * (end - first)
+    for site, sums in report.attentions.items():
+        if not sums.distances:
+            continue
+        wanted = dict.fromkeys(sums.distances, 0.0)
+        for asking in range(5):
+            last = {"concat, keep last": asking + 1, "hierarchical": asking}.get(name, 5)
+            seen = range(
+                {"concat, keep last": max(asking - 2, 0), "hierarchical": max(asking - 3, 0)}.get(name, 0), last
+            )
+            count = lengths["target" if site.kind.startswith("decoder") else "source"][asking]
+            if site.kind == "decoder_self_global":  # token by token, as a token sees those up to itself
+                before = sum(lengths["target"][seen.start : asking])
+                for place in range(1, count + 1):
+                    for other in range(seen.start, asking):
+                        wanted[asking - other] += lengths["target"][other] / (before + place)
+                    wanted[0] += place / (before + place)
+            elif site.kind.endswith("sentences"):
+                for other in seen:
+                    wanted[asking - other] += count / len(seen)
             else:
-                sizes = lengths["source"][first:end]
-                wanted = [n / sum(sizes) for n in sizes]
-            assert row.weights.tolist() == pytest.approx(wanted, abs=1e-5)
-        tokens = looks.token_rows(kind)
-        assert len(tokens) == lengths[side_of(kind)][2]
-        mean = sum(row.weights.sum() for row in tokens.values()) / len(tokens)
-        assert float(mean) == pytest.approx(1)
-
-
-def test_a_layer_or_a_head_by_itself():
-    model = build("group")
-    looks = look_at_document(model, passes_of(model, slice(1)), 5)
-    kind = "encoder_self_global"
-    apart = [[looks.rows(kind, layer, head)[3].weights for head in range(2)] for layer in (1, 2)]
-    assert not torch.equal(apart[0][0], apart[0][1])
-    same(looks.rows(kind, 2)[3].weights, (apart[1][0] + apart[1][1]) / 2)
-    same(looks.rows(kind)[3].weights, sum(heads for layers in apart for heads in layers) / 4)
-    assert looks.rows(kind, 3) == {}
+                for other in seen:
+                    wanted[asking - other] += count * lengths["source"][other] / sum(lengths["source"][o] for o in seen)
+        total = sum(wanted.values())
+        for distance, shares in sums.shares().items():
+            assert shares == pytest.approx([wanted[distance] / total] * 3, abs=1e-5), (site, distance)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_tables_by_layer_say_what_the_mean_says(name):
     model = build(name)
     report = look_at_corpus(model, passes_of(model))
-    means = attention_entropy(model, [Batch(placed.reading, torch.empty(0)) for placed in passes_of(model)])
+    means = attention_entropy(model, [Batch(reading, torch.empty(0)) for reading, _ in passes_of(model)])
     assert {site.kind for site in report.attentions} == set(means)
     for kind, mean in means.items():
         own = [sums for site, sums in report.attentions.items() if site.kind == kind]
@@ -257,16 +237,12 @@ def test_gates_are_found_and_counted_where_there_is_context(name):
                 parameter.zero_()
     assert {site.kind for site in gate_sites(model)} == GATES[name]
     report = look_at_corpus(model, passes_of(model))
-    looks = look_at_document(model, passes_of(model, slice(1)), 5)
     for site, sums in report.gates.items():
         assert (sums.mean(), sums.deviation()) == (pytest.approx(0.5), pytest.approx(0, abs=1e-6))
-        documents = SOURCES if side_of(site.kind) == "source" else TARGETS
+        documents = TARGETS if "decoder" in site.kind else SOURCES
         # A group of sentences is context from its first one on, but for who reads from left to right.
         both_ways = name == "group" and site.kind != "decoder_self"
         first = 0 if both_ways else 1
-        own = looks.gates[site]
-        assert [len(own[number]) for number in range(5)] == [len(sentence) + 2 for sentence in documents[0]]
-        assert all((share is None) == (number < first) for number in range(5) for share in own[number])
         if "shown" not in site.kind and model.system.predicts == "all":
             several = [document for document in documents if len(document) > 1]
             assert sums.count == 16 * sum(len(s) + 2 for document in several for s in document[first:])
@@ -315,7 +291,7 @@ def test_gates_of_sentences_are_those_of_their_last_tokens():
     met = []
     (site, *_) = [site for site, sums in report.linear.items() if sums.sentences]
     with watching(model, lambda look: met.append(look) if look.site == site else None):
-        model(next(iter(passes_of(model, slice(1, 2)))).reading)
+        model(next(iter(passes_of(model, slice(1, 2))))[0])
     (look,) = met
     first_end = len(TARGETS[1][0]) + 1
     expected = look.attention.gates(look.memory[first_end : first_end + 1]).sigmoid()
@@ -340,18 +316,11 @@ def test_temperatures_are_how_sharp_features_are(name):
         assert "temperatures" not in look_at_corpus(build(name), passes_of(build(name))).format()
 
 
-def test_tokens_stand_beside_their_gates():
-    model = build("hierarchical on both sides")
-    looks = look_at_document(model, passes_of(model, slice(1), batch_tokens=16), 5)
-    assert [looks.tokens["source"][i] for i in range(5)] == [[0, *words, 2] for words in SOURCES[0]]
-    assert [looks.tokens["target"][i] for i in range(5)] == [[0, *words, 2] for words in TARGETS[0]]
-
-
 def test_several_sentences_at_once_have_entropies_as_well():
     model = without_questions(build("hierarchical"))
     with measuring_entropy(model) as meter:
-        for placed in passes_of(model, slice(1, 2)):
-            model(placed.reading)
+        for reading, _ in passes_of(model, slice(1, 2)):
+            model(reading)
     found = meter.means()
     assert found["above_encoder_self_sentences"] == pytest.approx(0)  # there is one sentence before
     assert found["above_encoder_self_before"] == pytest.approx(1)  # it has two words, its marks are not seen

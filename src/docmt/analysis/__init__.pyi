@@ -1,8 +1,8 @@
-from .document_figure import (
-    draw_document as draw_document,
-)
 from .entropy import (
     KINDS as KINDS,
+)
+from .entropy import (
+    AttentionReport as AttentionReport,
 )
 from .entropy import (
     EntropyMeter as EntropyMeter,
@@ -11,28 +11,13 @@ from .entropy import (
     attention_entropy as attention_entropy,
 )
 from .entropy import (
+    look_at_corpus as look_at_corpus,
+)
+from .entropy import (
     measuring_entropy as measuring_entropy,
 )
 from .entropy import (
     query_entropies as query_entropies,
-)
-from .figures import (
-    Curve as Curve,
-)
-from .figures import (
-    Point as Point,
-)
-from .figures import (
-    draw_accuracies as draw_accuracies,
-)
-from .figures import (
-    draw_curves as draw_curves,
-)
-from .figures import (
-    draw_points as draw_points,
-)
-from .figures import (
-    read_curves as read_curves,
 )
 from .looks import (
     GateLook as GateLook,
@@ -43,15 +28,21 @@ from .looks import (
 from .looks import (
     watching as watching,
 )
-from .report import (
-    Report as Report,
+from .runs import (
+    Curve as Curve,
 )
-from .report import (
-    look_at_corpus as look_at_corpus,
+from .runs import (
+    Point as Point,
 )
-from .report import (
-    look_at_document as look_at_document,
+from .runs import (
+    draw_accuracies as draw_accuracies,
 )
-from .sentences import (
-    DocumentLooks as DocumentLooks,
+from .runs import (
+    draw_curves as draw_curves,
+)
+from .runs import (
+    draw_points as draw_points,
+)
+from .runs import (
+    read_curves as read_curves,
 )

@@ -75,25 +75,6 @@ class Batch:
         return replace(self, reading=self.reading.to(device), labels=self.labels.to(device))
 
 
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """What a model reads in one pass, and where the sentences of its source stand in the documents that were cut."""
-
-    reading: Reading
-    numbers: Tensor
-    """[S] of each sentence, counted through all documents, from 0"""
-    own: Tensor
-    """[S] bool: whether it is translated in this pass; others are there for its context"""
-
-    @classmethod
-    def of(cls, reading: Reading, instances: Instances, indices: Sequence[int] | Indices) -> Placed:
-        """What was read of these instances."""
-        ranges = [(int(instances.before[i]), int(instances.own[i]), int(instances.last[i])) for i in indices]
-        numbers = np.concatenate([np.arange(before, last) for before, _, last in ranges])
-        own = np.concatenate([np.arange(before, last) >= first for before, first, last in ranges])
-        return cls(reading, torch.from_numpy(numbers), torch.from_numpy(own))
-
-
 def collate(
     source: Words,
     target: Words,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -18,7 +18,7 @@ from docmt.decoding.hypothesis import Hypothesis, not_numbers
 from docmt.decoding.rules import marks_of, rules_of
 from docmt.decoding.sharing import shared_batches, shared_reading
 from docmt.decoding.task import Task, drafts_at, only_at
-from docmt.model import TranslationModel
+from docmt.model import Reading, TranslationModel
 from docmt.text import SpecialTokens
 
 _CHUNK = 512  # tokens that are projected to the vocabulary at a time
@@ -135,3 +135,25 @@ def _label_scores(model: TranslationModel, batch: Batch, temperature: float) -> 
         rows = place[own] - start * _CHUNK
         scores[own] = logits[rows, labels[own]] - totals[rows]
     return scores
+
+
+def scoring_passes(
+    model: TranslationModel,
+    sources: Sequence[WordIds],
+    targets: Sequence[WordIds],
+    specials: SpecialTokens,
+    config: SearchConfig,
+    drafts: Sequence[WordIds] | None = None,
+) -> Iterator[tuple[Reading, Tensor]]:
+    """Yield what the model reads to score these translations, on its device, and which sentences are translated.
+
+    The latter is [S] bool, of the sentences of the packed source; the others are there as context. sources, targets and
+    drafts as `score_documents` has them, but without empty source sentences. Raises DocmtError where a sentence cannot
+    fit.
+    """
+    task, words = Task.of(model, sources, specials, config, drafts), Words.of(targets)
+    cut = task.instances
+    for indices in task.batches():
+        batch = collate(task.words, words, cut, indices, specials, model.parts.frame, drafts=task.drafts)
+        translated = [torch.arange(int(cut.before[i]), int(cut.last[i])) >= int(cut.own[i]) for i in indices]
+        yield batch.reading.to(model.device), torch.cat(translated)

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from docmt.cli.corpora import check_outputs
-from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, changed, make_parser, parse
-from docmt.cli.results import beside, tell_all
+from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
+from docmt.cli.parsing import (
+    SEARCH_TITLE,
+    Parser,
+    add_model_options,
+    add_settings,
+    changed,
+    make_parser,
+    parse,
+    translator_of,
+)
+from docmt.cli.results import Report, beside, tell_all
 from docmt.core.errors import DocmtError, printable
-from docmt.core.settings import check_number
 from docmt.decoding import SearchConfig
+from docmt.documents import Document, ParallelDocument, read_documents
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from docmt.decoding import Translator
+    from docmt.model import Reading
 
 USAGE = """MODEL [options]
 MODEL SOURCE [TARGET] [options]
 --curves RUN RUN ... [--figure FILE]"""
 EXAMPLES = (
     "docmt inspect MODEL",
-    "docmt inspect MODEL test.en test.de",
-    "docmt inspect MODEL test.en test.de --document 3 --sentence 2 --figure looks.png",
+    "docmt inspect MODEL test.en test.de --json looks.json",
     "docmt inspect --curves runs/group runs/concat --figure curves.png",
 )
 
@@ -29,12 +44,11 @@ def parser() -> Parser:
     made = make_parser(
         "inspect",
         "Looks into a model. Of a model alone: what it is and how it was trained. With text: over how many tokens its "
-        "attentions spread, by layer and head, how far back they look, and how far its gates let context in; with "
-        "--document or --figure, of one document which sentences each sentence looks at. With --curves: how trainings "
-        "went, side by side.",
+        "attentions spread, by layer and head, how far back they look, and how far its gates let context in. With "
+        "--curves: how trainings went, side by side.",
         USAGE,
         examples=EXAMPLES,
-        common=("document", "sentence", "figure", "json", "curves", "search.beam", "device"),
+        common=("figure", "json", "curves", "search.beam", "device"),
     )
     made.add_argument("model", type=str, nargs="?", metavar="MODEL", help="model or run directory")
     made.add_argument(
@@ -52,30 +66,13 @@ def parser() -> Parser:
         help="their translations in the same form, which the decoder reads; without it, its own (JSONL with both "
         "sides is named twice)",
     )
-    made.add_argument("--document", type=str, metavar="ID", help="look at this document alone: its number, or its id")
     made.add_argument(
         "--figure",
         type=Path,
         metavar="FILE",
-        help="picture (.png, .svg or .pdf) of one document, the first if --document names none, or of --curves; the "
-        "numbers go to a file of the same name that ends in .json",
+        help="picture of --curves (.png, .svg or .pdf); the numbers go to a file of the same name that ends in .json",
     )
     made.add_argument("--json", type=str, metavar="FILE", help="where all numbers go as JSON (- for only that)")
-    made.add_argument(
-        "--sentence",
-        type=int,
-        metavar="N",
-        help="also what each token of this sentence looks at, in the picture (--figure) or the numbers (--document "
-        "with --json)",
-    )
-    made.add_argument("--layer", type=int, metavar="N", help="in the picture this layer alone, from 1, not their mean")
-    made.add_argument("--head", type=int, metavar="N", help="in the picture this head alone, from 1, not their mean")
-    made.add_argument(
-        "--relative",
-        type=bool,
-        default=False,
-        help="in the picture weights beside even attention, which looks more at longer sentences: log2 of their ratio",
-    )
     made.add_argument(
         "--curves", type=Path, nargs="+", default=[], metavar="RUN", help="run directories, or their metrics.jsonl"
     )
@@ -92,36 +89,22 @@ def run(arguments: Sequence[str]) -> int:
         return _compare_runs(options)
     if options.source is None:
         return _describe(options)
-    from docmt.cli.looking import look_into  # torch takes a while to load
-
-    return look_into(options)
+    return _look_at_text(options)
 
 
 def _check(options: Any) -> None:
-    """Raises DocmtError for options that do not go together and for outputs that cannot be written."""
-    text = ("document", "sentence", "layer", "head")
+    """Raise DocmtError for options that do not go together and for outputs that cannot be written."""
     if options.curves and options.model:
         raise DocmtError("--curves and MODEL are both given: look at trainings, or at a model")
     if not options.curves and not options.model:
         raise DocmtError("MODEL is missing; name a model directory, or run directories with --curves")
-    unused = [name for name in text if getattr(options, name) is not None] + ["relative"] * options.relative
-    if not options.source:
-        unused += ["figure"] if options.figure and not options.curves else []
-        if unused:
-            raise DocmtError(f"--{unused[0]} needs text to look at: docmt inspect MODEL SOURCE [TARGET]")
-    for name in ("sentence", "layer", "head"):
-        if getattr(options, name) is not None:
-            check_number(f"--{name}", getattr(options, name), (1, 1_000_000))
-            if options.figure is None and not (name == "sentence" and options.document and options.json):
-                numbers = ", or --document with --json FILE" if name == "sentence" else ""
-                raise DocmtError(f"--{name} is for the picture: add --figure FILE{numbers}, or leave it out")
-    if options.relative and options.figure is None:
-        raise DocmtError("--relative is for the picture: add --figure FILE, or leave it out")
     _check_unread(options)
     check_outputs(options.json)
     if options.figure is not None:
-        from docmt.analysis.figures import format_of
+        from docmt.analysis.runs import format_of
 
+        if not options.curves:
+            raise DocmtError("--figure draws learning curves: name run directories with --curves, or leave it out")
         format_of(options.figure)
         check_outputs(str(beside(options.figure)))
 
@@ -141,7 +124,7 @@ def _check_unread(options: Any) -> None:
 
 def _describe(options: Any) -> int:
     """What a model is."""
-    from docmt.analysis.model_facts import ModelFacts
+    from docmt.analysis.runs import ModelFacts
 
     facts = ModelFacts.of(options.model)
     tell_all(options, facts.format(), facts.to_json())
@@ -150,8 +133,7 @@ def _describe(options: Any) -> int:
 
 def _compare_runs(options: Any) -> int:
     """How several trainings went."""
-    from docmt.analysis.figures import draw_curves, read_curves
-    from docmt.analysis.model_facts import METRICS, best_of
+    from docmt.analysis.runs import METRICS, best_of, draw_curves, read_curves
 
     places = {path: path / METRICS if path.is_dir() else path for path in options.curves}
     short = [path.parent.name if path.name == METRICS else path.name for path in places]
@@ -169,3 +151,80 @@ def _compare_runs(options: Any) -> int:
     numbers = {printable(name): {key: vars(curve) for key, curve in own.items()} for name, own in found.items()}
     tell_all(options, "\n".join(lines), {"runs": numbers})
     return 0
+
+
+def _look_at_text(options: Any) -> int:
+    """Print what the model looks at in a corpus. A document that cannot be read does not stop the others."""
+    import torch  # takes a while to load
+
+    from docmt.analysis import AttentionReport, look_at_corpus
+    from docmt.core.progress import progress
+    from docmt.decoding.loading import model_paths
+    from docmt.decoding.precision import computing_in
+    from docmt.evaluation.metrics import count
+
+    if len(paths := model_paths(options.model)) > 1:
+        raise DocmtError(f"{options.model} is an ensemble: look into one model at a time, such as {paths[0]}")
+    corpus, failures = _corpus(options), Report()
+    translator = translator_of(options)
+    documents = corpus if options.target else _translated(options, corpus, translator, failures)
+    report, seen = AttentionReport(), []
+    with (
+        torch.inference_mode(),
+        computing_in(translator.model, translator.precision),
+        progress(f"looking on {translator.device} (sentences)", sum(map(len, documents))) as bar,
+    ):
+        for document in documents:
+
+            def look(alone: Sequence[ParallelDocument]) -> list[ParallelDocument]:
+                look_at_corpus(translator.model, _passes(translator, alone[0]), report)
+                return list(alone)
+
+            seen += each_alone([document], [document_name(options.source, document)], look, failures.failures)
+            bar.advance(len(document))
+    read = [document for document in seen if document is not None]
+    if report.attentions:
+        whose = "given" if options.target else "own"
+        title = f"{count(len(read), 'document')}, {count(sum(map(len, read)), 'sentence')}, {whose} translations"
+        numbers: dict[str, Any] = {name: getattr(options, name) for name in ("model", "source", "target")}
+        numbers |= {"documents": len(read), "sentences": sum(map(len, read)), **report.to_json()}
+        tell_all(options, f"{title}\n\n{report.format()}", numbers)
+    return failures.print(len(corpus), len(read), "documents", "looked at")
+
+
+def _corpus(options: Any) -> list[ParallelDocument]:
+    """Return the documents, with empty translations if there is no TARGET."""
+    if options.target:
+        return read_corpus(options.source, options.target)
+    corpus = []
+    for number, (id, sentences) in enumerate(read_documents(Path(options.source)), 1):
+        if filled := tuple(sentence for sentence in sentences if sentence):
+            corpus.append(ParallelDocument(id, filled, ("",) * len(filled), number))
+    if not corpus:
+        raise DocmtError(f"{options.source} holds no sentences: give a file with text")
+    return corpus
+
+
+def _translated(
+    options: Any, corpus: Sequence[ParallelDocument], translator: Translator, failures: Report
+) -> list[ParallelDocument]:
+    """Return the documents with the model's own translations, without those that cannot be translated."""
+    sources = [Document.from_sentences(document.source, id=document.id) for document in corpus]
+    names = [document_name(options.source, document) for document in corpus]
+    translations = each_alone(sources, names, translator.translate_all, failures.failures)
+    return [
+        replace(document, target=tuple(translation.document.sentences))
+        for document, translation in zip(corpus, translations, strict=True)
+        if translation is not None
+    ]
+
+
+def _passes(translator: Translator, document: ParallelDocument) -> Iterator[tuple[Reading, Tensor]]:
+    """Yield what the model reads to score the translation of a document."""
+    from docmt.decoding.scoring import scoring_passes
+
+    model, tokenizer = translator.model, translator.tokenizer
+    source = tokenizer.encode_batch(list(document.source), "source")
+    target = tokenizer.encode_batch(list(document.target), "target")
+    drafts = translator.drafts([source]) if model.system.needs().drafts else None
+    return scoring_passes(model, [source], [target], tokenizer.specials, translator.search, drafts)
