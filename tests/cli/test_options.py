@@ -17,7 +17,7 @@ from docmt.decoding import SearchConfig
 from docmt.training import TrainConfig
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("[!e]*/*.yaml"))  # not recipes/experiments
-TRAIN = ["train", "--data", "store", "--run", "run"]
+TRAIN = ["train", "--store", "store", "--run", "run"]
 PREPARE = ["prepare", "--store", "s", "--train", "a", "b"]
 MOSES = ["--tokenizer", "moses-bpe", "--source_language", "en"]
 EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
@@ -157,10 +157,10 @@ def test_options_that_do_not_fit(arguments, message, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        ("data: a\nrun: [\n", r"recipe.yaml, line 3: not valid YAML"),
-        ("data: a\nrun: b\n\tseed: 3\n", r"recipe.yaml, line 3: not valid YAML"),
-        ("data: a\0b\n", r"recipe.yaml: not valid YAML"),
-        ("data: caf\xe9\n", r"recipe.yaml, line 1, byte 10: not UTF-8 .*looks like Latin-1"),
+        ("store: a\nrun: [\n", r"recipe.yaml, line 3: not valid YAML"),
+        ("store: a\nrun: b\n\tseed: 3\n", r"recipe.yaml, line 3: not valid YAML"),
+        ("store: a\0b\n", r"recipe.yaml: not valid YAML"),
+        ("store: caf\xe9\n", r"recipe.yaml, line 1, byte 11: not UTF-8 .*looks like Latin-1"),
         ("", r"recipe.yaml is empty: write options into it"),
         ("# nothing\n", r"recipe.yaml is empty"),
         ("- a\n", r"recipe.yaml does not consist of `option: value` lines"),
@@ -169,31 +169,31 @@ def test_options_that_do_not_fit(arguments, message, tmp_path, monkeypatch):
             "model:\n  top_attention: group\n",
             r"line 2: .* no option model.top_attention; did you mean model.group.top\?",
         ),
-        ("data: a\nrnu: b\n", r"recipe.yaml, line 2: docmt train has no option rnu; did you mean run\?"),
+        ("store: a\nrnu: b\n", r"recipe.yaml, line 2: docmt train has no option rnu; did you mean run\?"),
         (
             "model:\n  # sizes\n  widht: 3\n",
             r"recipe.yaml, line 3: docmt train has no option model.widht; did you mean",
         ),
         ("colour: red\n", r"recipe.yaml, line 1: docmt train has no option colour; see docmt train --help"),
-        ("data: a\nseed: 1\nseed: 2\n", r"recipe.yaml, line 3: seed is there twice; remove one of them"),
+        ("store: a\nseed: 1\nseed: 2\n", r"recipe.yaml, line 3: seed is there twice; remove one of them"),
         (
             "data: a\nrun: b\nstore: c\n",
-            r"recipe.yaml, line 3: data is set here and in recipe.yaml, line 1: write it once",
+            r"recipe.yaml, line 3: store is set here and in recipe.yaml, line 1: write it once",
         ),
-        ("data: a\nrun:\n", r"recipe.yaml, line 2: run has no value; write one after the colon"),
-        ("data: [a, b]\n", r"recipe.yaml, line 1: data takes one value"),
-        ("data: {a: b}\n", r"recipe.yaml, line 1: data takes one value"),
+        ("store: a\nrun:\n", r"recipe.yaml, line 2: run has no value; write one after the colon"),
+        ("store: [a, b]\n", r"recipe.yaml, line 1: store takes one value"),
+        ("store: {a: b}\n", r"recipe.yaml, line 1: store takes one value"),
         (
             "model: 5\n",
             r"recipe.yaml, line 1: model is a group of options; put them indented below it, as `preset: ...`",
         ),
-        ("data: a\nrun: b\nseed: one\n", r"recipe.yaml, line 3: seed is 'one': give a whole number"),
+        ("store: a\nrun: b\nseed: one\n", r"recipe.yaml, line 3: seed is 'one': give a whole number"),
         (
-            "data: a\nrun: b\nmodel:\n  preset: huge\n",
+            "store: a\nrun: b\nmodel:\n  preset: huge\n",
             r"recipe.yaml, line 4: model.preset is 'huge': choose one of tiny",
         ),
         (
-            "data: a\nrun: b\nmodel:\n  dropout: 3\n",
+            "store: a\nrun: b\nmodel:\n  dropout: 3\n",
             r"recipe.yaml, line 4: model.dropout is 3.0: choose a number from 0",
         ),
         ("run: b\n", r"--store is missing"),
@@ -212,7 +212,7 @@ def test_recipes_of_other_commands(tmp_path, monkeypatch):
     Path("p.yaml").write_text("store: s\ntrain: [a, b]\ninstance_tokens: 2\n")
     fails("prepare", "p.yaml", message=r"p.yaml, line 3: instance_tokens is 2: choose a number from 3 to")
     fails("train", "p.yaml", message=r"p.yaml, line 2: docmt train has no option train")
-    Path("good.yaml").write_text("data: d\nrun: r\nseed: 1\n")
+    Path("good.yaml").write_text("store: d\nrun: r\nseed: 1\n")
     fails("train", "good.yaml", "--seed", "x", message=r"^docmt: error: --seed is 'x'")
     fails("train", "good.yaml", "--seed=x", message=r"^docmt: error: --seed is 'x'")
     Path("t.yaml").write_text("search:\n  beam: 4\n  length_penalty: .inf\n")
@@ -255,13 +255,13 @@ def test_the_recipes_can_be_used(path, parsed):
         assert str(config.store) == written["store"]
     else:
         config = parsed("train", path)
-        assert (str(config.data), str(config.run)) == (written["data"], written["run"])
+        assert (str(config.store), str(config.run)) == (written["store"], written["run"])
         assert TrainConfig.from_dict(written) == config
 
 
 def test_flags_go_before_recipes_and_later_recipes_before_earlier(tmp_path, parsed):
     one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
-    one.write_text("data: d\nrun: r\nseed: 5\nmodel: {width: 64, preset: tiny}\ninitialize_from: null\n")
+    one.write_text("store: d\nrun: r\nseed: 5\nmodel: {width: 64, preset: tiny}\ninitialize_from: null\n")
     two.write_text("model.width: 32\nstop:\n  max_steps: 9\n")
     config = parsed("train", one, "--config", two, "--seed", 6, "--model.dropout=0")
     assert (config.model.width, config.model.preset, config.model.dropout) == (32, "tiny", 0.0)
@@ -293,11 +293,11 @@ def test_words_that_yaml_takes_for_something_else(tmp_path, parsed):
 
 
 def test_a_printed_recipe_is_a_recipe(tmp_path, parsed):
-    outcome = call("train", "--data", "d", "--run", "r", "--stop.max_steps", 7, "--print_config")
+    outcome = call("train", "--store", "d", "--run", "r", "--stop.max_steps", 7, "--print_config")
     assert outcome.status == 0
     path = tmp_path / "recipe.yaml"
     path.write_text(outcome.out)
-    assert parsed("train", path) == parsed("train", "--data", "d", "--run", "r", "--stop.max_steps", 7)
+    assert parsed("train", path) == parsed("train", "--store", "d", "--run", "r", "--stop.max_steps", 7)
 
 
 def help_of(command):

@@ -62,7 +62,7 @@ def sound(tmp_path_factory):
     store = prepare(PrepareConfig(folder / "store", train=files, dev=files, vocabulary_size=280))
     save_model(folder / "model", make_model(), store.tokenizer)
     run = RunDirectory(folder / "run")
-    run.prepare(TrainConfig(data=folder / "store", run=folder / "run", model=make_model().config))
+    run.prepare(TrainConfig(store=folder / "store", run=folder / "run", model=make_model().config))
     run.add_metrics({"update": 1, "loss": 2.0})
     model = make_model()
     optimizer = torch.optim.Adam(model.parameters())
@@ -97,7 +97,7 @@ def open_checkpoint(directory):
 
 def open_run(directory):
     run = RunDirectory(directory)
-    run.check_resumable(TrainConfig(data=directory.parent / "store", run=directory, model=make_model().config))
+    run.check_resumable(TrainConfig(store=directory.parent / "store", run=directory, model=make_model().config))
     run.cut_metrics(1)
 
 

@@ -11,7 +11,7 @@ from docmt.data import PrepareConfig, prepare
 WORDS = ["bo", "ka", "lu", "me", "ni", "po", "ra", "su", "ta", "vu"]
 
 RECIPE = {
-    "data": "somewhere",
+    "store": "somewhere",
     "run": "somewhere/else",
     "model": {
         "system": "group",

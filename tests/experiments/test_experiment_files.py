@@ -101,7 +101,7 @@ def test_a_file_of_ones_own(write_experiment, store, tmp_path):
     assert tuned.config.initialize_from == sentence.config.run
     assert (sentence.config.initialize_from, sentence.config.model.system) == (None, "sentence")
     assert (tuned.config.stop.max_steps, tuned.config.optimizer.loaded_scale) == (20, 0.5)
-    assert tuned.config.data == store
+    assert tuned.config.store == store
 
 
 AXES = """
@@ -164,7 +164,7 @@ def test_numbers_and_words_are_read_as_by_the_command_line(write_experiment, sto
     path = write_experiment(
         "title: no\nvariants: {no: {recipe: r.yaml, settings: {optimizer: {beta2: 9e-1}}, published: {d-BLEU: 3e1}}}"
     )
-    path.with_name("r.yaml").write_text("data: x\nrun: x\noptimizer.warmup: 7\noptimizer:\n  learning_rate: 5e-4\n")
+    path.with_name("r.yaml").write_text("store: x\nrun: x\noptimizer.warmup: 7\noptimizer:\n  learning_rate: 5e-4\n")
     plan = make_plan(read_experiment(str(path)), "cpu", store, tmp_path)
     optimizer = plan.runs[0].config.optimizer
     assert (optimizer.learning_rate, optimizer.beta2, optimizer.warmup) == (5e-4, 0.9, 7)

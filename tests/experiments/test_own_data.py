@@ -35,7 +35,7 @@ def plan_of(write_experiment, store, tmp_path):
     """A function that plans the experiment, whose recipe names `own` and `start`, which may not be there."""
     write_experiment()
     recipe = yaml.safe_load((tmp_path / "group-cpu.yaml").read_text())
-    recipe |= {"data": str(tmp_path / "own"), "initialize_from": str(tmp_path / "start")}
+    recipe |= {"store": str(tmp_path / "own"), "initialize_from": str(tmp_path / "start")}
     recipe["model"] = {"system": "group", "instance_tokens": 64}
     (tmp_path / "pretrained.yaml").write_text(yaml.safe_dump(recipe))
 
@@ -106,7 +106,7 @@ def test_the_documents_have_to_be_the_same(plan_of, own, store, tmp_path):
 
 def test_a_recipe_has_to_name_the_store(plan_of, own, tmp_path):
     path = tmp_path / "pretrained.yaml"
-    path.write_text("".join(line for line in path.read_text().splitlines(True) if not line.startswith("data:")))
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if not line.startswith("store:")))
     with pytest.raises(DocmtError, match="has own_data, but its recipe names no store"):
         plan_of()
 

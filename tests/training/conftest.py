@@ -70,7 +70,7 @@ TINY = ModelConfig(
 def tiny_config(store):
     """Twelve updates of a tiny model with everything random switched on, in a directory yet to be named."""
     return TrainConfig(
-        data=store.directory,
+        store=store.directory,
         run=Path("nowhere"),
         model=TINY,
         batches=BatchConfig(batch_tokens=128),

@@ -123,7 +123,7 @@ def test_without_a_dev_split_there_is_no_best(change, tmp_path, store):
     statistics = json.loads((store_of_train / "statistics.json").read_text())
     del statistics["splits"]["dev"]
     (store_of_train / "statistics.json").write_text(json.dumps(statistics))
-    config = change(data=store_of_train, checkpoints__keep=2)
+    config = change(store=store_of_train, checkpoints__keep=2)
     train(config)
     assert names(kept_checkpoints(config.run, "last", 2)) == ["update-10", "update-12"]
     with pytest.raises(DocmtError, match="has no dev split that says which checkpoints are the best: use --last"):

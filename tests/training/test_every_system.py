@@ -69,7 +69,7 @@ SYSTEMS = {
 @pytest.fixture
 def change(change, drafted):
     """As elsewhere, but the store has drafts, for the systems that read them."""
-    return lambda **settings: change(**{"data": drafted.directory, **settings})
+    return lambda **settings: change(**{"store": drafted.directory, **settings})
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -232,7 +232,7 @@ def test_one_overlong_sentence_is_refused_at_the_start(tmp_path, change):
     lines += [{"id": "b", "source": ["bo", "lu me " * 40, "ka"], "target": ["BO", "LU", "KA"]}]
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     prepared = prepare(PrepareConfig(store=tmp_path / "store", train=[tmp_path / "train.jsonl"], vocabulary_size=270))
-    learned = {"data": tmp_path / "store", "model__position_encoding": "learned", "model__max_positions": 64}
+    learned = {"store": tmp_path / "store", "model__position_encoding": "learned", "model__max_positions": 64}
     for settings in (SYSTEMS["sentence"], SYSTEMS["context"], {}):
         config = change(**settings, **learned)
         with pytest.raises(DocmtError, match=r"the sentence 2 of document 'b' in .* has \d+ tokens, but model.max_pos"):
@@ -363,7 +363,7 @@ def unusual_store(tmp_path_factory):
     ],
 )
 def test_unusual_documents_train(change, unusual_store, settings, lengths):
-    config = change(data=unusual_store.directory, stop__max_epochs=2, batches__instance_lengths=lengths, **settings)
+    config = change(store=unusual_store.directory, stop__max_epochs=2, batches__instance_lengths=lengths, **settings)
     config = replace(config, validation=replace(config.validation, every=0), log_every=1)
     train(config)
     losses = [json.loads(line)["loss"] for line in (config.run / "metrics.jsonl").read_text().splitlines()]

@@ -290,7 +290,7 @@ SYSTEMS = [
 )
 def test_layers_that_are_computed_again_give_the_same_numbers(change, drafted, settings, tmp_path, monkeypatch):
     """With dropout and features that are drawn anew."""
-    settings = {"data": drafted.directory, "model__dropout": 0.3, "stop__max_steps": 4, **settings}
+    settings = {"store": drafted.directory, "model__dropout": 0.3, "stop__max_steps": 4, **settings}
     computed, plainly = Counter(), FeedForward.forward
 
     def counted(self, x, view):
@@ -329,7 +329,7 @@ def test_a_run_with_weights_in_bfloat16_resumes_exactly(tune, tmp_path, settings
 @pytest.mark.parametrize("settings", SYSTEMS, ids=lambda settings: settings.get("model__system", "group"))
 def test_every_kind_of_weight_may_be_in_bfloat16(change, drafted, settings, tmp_path):
     """The same steps as with weights in float32, but for the rounding."""
-    settings = {"data": drafted.directory, "model__dropout": 0.0, "optimizer__clip_norm": 0.1, **settings}
+    settings = {"store": drafted.directory, "model__dropout": 0.0, "optimizer__clip_norm": 0.1, **settings}
     settings |= {"validation__best_by": "d_bleu", "validation__entropy": True}
     lines = []
     for precision in ("bfloat16", "bfloat16-weights"):

@@ -9,7 +9,7 @@ import yaml
 from runs import Killed, assert_equal_runs, kill_before
 
 from docmt.cli.app import main
-from docmt.training import train
+from docmt.training import TrainConfig, train
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def project(change, store, tmp_path, monkeypatch):
     folder = tmp_path / "project"
     shutil.copytree(store.directory, folder / "stores" / "small")
     monkeypatch.chdir(folder)
-    config = change(data=Path("stores/small"), run=Path("runs/one"))
+    config = change(store=Path("stores/small"), run=Path("runs/one"))
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill_before(patch, 7)
         train(config)
@@ -27,12 +27,21 @@ def project(change, store, tmp_path, monkeypatch):
 
 def test_a_run_goes_on_from_another_folder(project, change, tmp_path, monkeypatch, capsys):
     run = project / "runs" / "one"
-    assert yaml.safe_load((run / "recipe.yaml").read_text())["data"] == str(project / "stores" / "small")
+    assert yaml.safe_load((run / "recipe.yaml").read_text())["store"] == str(project / "stores" / "small")
     train(change(run=tmp_path / "whole"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert main(["train", "--resume", "../project/runs/one"]) == 0, capsys.readouterr().err
     assert_equal_runs(run, tmp_path / "whole")
+
+
+def test_a_run_of_an_earlier_version_goes_on(project):
+    """Version 0.3.0 called the store `data`."""
+    path = project / "runs" / "one" / "recipe.yaml"
+    path.write_text(path.read_text().replace("store: ", "data: "))
+    assert TrainConfig.from_dict(yaml.safe_load(path.read_text())).store == project / "stores" / "small"
+    assert main(["train", "--resume", "runs/one"]) == 0
+    assert "\nstore: " in f"\n{path.read_text()}"
 
 
 @pytest.mark.parametrize("name", ["data", "store"])
@@ -52,10 +61,10 @@ def test_a_store_that_is_gone_is_asked_for(project, capsys):
 
 
 def test_a_start_is_found_again_though_it_is_given_from_here(project, change, monkeypatch):
-    train(change(data=Path("stores/small"), run=Path("runs/first"), model__system="sentence", stop__max_steps=1))
-    config = change(data=Path("stores/small"), run=Path("runs/two"), initialize_from=Path("runs/first"))
+    train(change(store=Path("stores/small"), run=Path("runs/first"), model__system="sentence", stop__max_steps=1))
+    config = change(store=Path("stores/small"), run=Path("runs/two"), initialize_from=Path("runs/first"))
     config = replace(config, run=Path("runs/two"))
     train(replace(config, stop=replace(config.stop, max_steps=2)))
     monkeypatch.chdir(project / "runs")
-    moved = replace(config, data=Path("../stores/small"), run=Path("two"), initialize_from=Path("first"))
+    moved = replace(config, store=Path("../stores/small"), run=Path("two"), initialize_from=Path("first"))
     assert train(moved, resume=True).update == 12

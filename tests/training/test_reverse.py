@@ -56,7 +56,7 @@ def test_a_reversed_store_is_that_of_the_exchanged_corpus(store, exchanged):
 def test_a_reversed_training_is_that_on_the_exchanged_corpus(change, exchanged, tmp_path, best_by):
     settings = {"validation__best_by": best_by, "stop__max_steps": 6}
     train(change(reverse=True, run=tmp_path / "reversed", **settings))
-    train(change(data=exchanged.directory, run=tmp_path / "exchanged", **settings))
+    train(change(store=exchanged.directory, run=tmp_path / "exchanged", **settings))
     runs.assert_equal_runs(tmp_path / "reversed", tmp_path / "exchanged")
     model = tmp_path / "reversed" / "model"
     assert load_languages(model) == load_languages(tmp_path / "exchanged" / "model") == ("yy", "xx")

@@ -131,20 +131,20 @@ def test_a_configuration_survives_its_dictionary(change):
     with pytest.raises(DocmtError, match=r"recipe.yaml has the unknown setting optimizer.momentum"):
         TrainConfig.from_dict({**config.to_dict(), "optimizer": {"momentum": 1}}, "recipe.yaml")
     with pytest.raises(DocmtError, match=r"has no setting run: add it"):
-        TrainConfig.from_dict({"data": "x"})
+        TrainConfig.from_dict({"store": "x"})
     with pytest.raises(DocmtError, match=r"r.yaml: optimizer.warmup is 'long': give a whole number"):
-        TrainConfig.from_dict({"data": "x", "run": "y", "optimizer": {"warmup": "long"}}, "r.yaml")
+        TrainConfig.from_dict({"store": "x", "run": "y", "optimizer": {"warmup": "long"}}, "r.yaml")
     with pytest.raises(DocmtError, match=r"model.group.self_locality is 0: give true or false"):
-        TrainConfig.from_dict({"data": "x", "run": "y", "model": {"group": {"self_locality": 0}}})
+        TrainConfig.from_dict({"store": "x", "run": "y", "model": {"group": {"self_locality": 0}}})
     with pytest.raises(DocmtError, match="model in the recipe is no group"):
-        TrainConfig.from_dict({"data": "x", "run": "y", "model": 3})
+        TrainConfig.from_dict({"store": "x", "run": "y", "model": 3})
 
 
 def test_what_may_change_in_a_resumed_run(change, config):
     def difference(**settings):
         return first_difference(config.to_dict(), change(**settings).to_dict())
 
-    assert difference(stop__max_steps=5, stop__patience=0, log_every=9, run=Path("moved"), data=Path("d")) is None
+    assert difference(stop__max_steps=5, stop__patience=0, log_every=9, run=Path("moved"), store=Path("d")) is None
     assert difference(checkpoints__keep=3, tensorboard="false") is None
     assert difference(checkpoints__keep=3, checkpoints__every=6) == "checkpoints.every is 6 but was 5"
     assert difference(devices=2) == "devices is 2 but was 1"

@@ -400,7 +400,7 @@ def store_without_dev(store, tmp_path):
 
 def test_averages_of_the_last_checkpoints_without_a_dev_split(change, store_without_dev, tmp_path, monkeypatch):
     """They were the last weights alone, without a word."""
-    settings = {"data": store_without_dev, "checkpoints__average": "last", "checkpoints__average_count": 2}
+    settings = {"store": store_without_dev, "checkpoints__average": "last", "checkpoints__average_count": 2}
     config = change(**settings)
     train(change(run=tmp_path / "whole", **settings))
     with monkeypatch.context() as patch, pytest.raises(Killed):
@@ -416,7 +416,7 @@ def test_averages_of_the_last_checkpoints_without_a_dev_split(change, store_with
 
 
 def test_an_average_of_the_best_needs_a_dev_split(change, store_without_dev):
-    config = change(data=store_without_dev, checkpoints__average="best")
+    config = change(store=store_without_dev, checkpoints__average="best")
     with pytest.raises(DocmtError, match=r"checkpoints.average is 'best', but the store .* has no dev split"):
         train(config)
     assert not config.run.exists()

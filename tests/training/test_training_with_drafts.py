@@ -34,7 +34,7 @@ SENTENCE = {"model__system": "sentence", "model__group": Group()}
 @pytest.fixture
 def hops(change, drafted, tmp_path):
     """A function giving the configuration of a multihop training: hops(name, **settings)."""
-    return lambda name, **settings: change(run=tmp_path / name, **{"data": drafted.directory, **HOPS, **settings})
+    return lambda name, **settings: change(run=tmp_path / name, **{"store": drafted.directory, **HOPS, **settings})
 
 
 def translated(model, sources=(("bo ka", "lu"), ("me",))):
@@ -113,7 +113,7 @@ def test_a_run_that_has_trained_nothing_takes_the_drafter_of_other_drafts(
     hops, drafted, sentence_run, monkeypatch, tmp_path
 ):
     store = PreparedStore.open(shutil.copytree(drafted.directory, tmp_path / "store"))
-    config = hops("run", data=store.directory, stop__max_steps=1)
+    config = hops("run", store=store.directory, stop__max_steps=1)
     with monkeypatch.context() as patch:
         kill_before(patch, 1)
         with pytest.raises(Killed):
@@ -189,13 +189,13 @@ def test_a_store_without_drafts_is_refused(change, tmp_path):
 
 def test_a_run_does_not_go_on_with_other_drafts(hops, drafted, sentence_run, change, tmp_path):
     copy = shutil.copytree(drafted.directory, tmp_path / "copy")
-    config = hops("run", data=copy, stop__max_steps=2, checkpoints__every=1)
+    config = hops("run", store=copy, stop__max_steps=2, checkpoints__every=1)
     train(config)
     draft_store(PreparedStore.open(copy), sentence_run, replace(SEARCH, beam=1), device="cpu", overwrite=True)
     longer = replace(config, stop=replace(config.stop, max_steps=3))
     with pytest.raises(DocmtError, match=r"the training data in .* is not what the run .* was started with"):
         train(longer, resume=True)
-    plain = change(data=copy, run=tmp_path / "plain", stop__max_steps=1, **SENTENCE)
+    plain = change(store=copy, run=tmp_path / "plain", stop__max_steps=1, **SENTENCE)
     train(plain)
     shutil.rmtree(copy / "drafts")
     train(replace(plain, stop=replace(plain.stop, max_steps=2)), resume=True)
@@ -233,7 +233,7 @@ def test_a_damaged_drafter_is_told_before_training(hops, drafted, tmp_path, dama
     else:
         weights.unlink()
     with pytest.raises(DocmtError, match=r"drafter/model.safetensors is missing or damaged .*again with --overwrite"):
-        train(hops("run", data=copy, stop__max_steps=1))
+        train(hops("run", store=copy, stop__max_steps=1))
     assert not (tmp_path / "run").exists()
 
 
@@ -246,7 +246,7 @@ def test_averages_carry_the_drafter(hops, drafted, sentence_run, tmp_path):
     assert ensemble[0] == translated(tmp_path / "one")[0]
     copy = shutil.copytree(drafted.directory, tmp_path / "copy")
     draft_store(PreparedStore.open(copy), sentence_run, replace(SEARCH, beam=1), device="cpu", overwrite=True)
-    train(hops("other", data=copy, stop__max_steps=1))
+    train(hops("other", store=copy, stop__max_steps=1))
     with pytest.raises(DocmtError, match=r"other reads drafts of another model than .*one"):
         average_models([tmp_path / "one", tmp_path / "other"], tmp_path / "no")
     with pytest.raises(

@@ -22,7 +22,7 @@ def test_the_beginning_and_the_end_are_told(change):
     for line in (
         "training from update 0: group model of 2+2 layers, width 16, feed-forward width 32, 2 heads, vocabulary of "
         "300, 20,784 weights\n",
-        f"data {config.data}: train 24 documents, 60 sentence pairs, 258 and 220 tokens; dev 6 documents, 13 sentence "
+        f"data {config.store}: train 24 documents, 60 sentence pairs, 258 and 220 tokens; dev 6 documents, 13 sentence "
         "pairs, 56 and 48 tokens\n",
         "an update sees up to 128 tokens x 2 on each device, an epoch has 2 updates; on cpu, float32\n",
         "it ends after 12 update(s) or 9 epoch(s) or 0.5 minute(s) or 10 validation(s) without improvement\n",

@@ -106,14 +106,10 @@ class Parser(ArgumentParser):
             action = copy(_option(self, name))
             if action is not None:
                 *others, long = action.option_strings
-                action.option_strings = [*others, self.other_name(name) or short_name(long, whole)]
+                action.option_strings = [*others, short_name(long, whole)]
                 shown.add_argument(action)
         shown.end_section()
         return usage + "\n" + shown.format_help() + text.removeprefix(usage)
-
-    def other_name(self, name: str) -> str:
-        """The flag that `also` has for an option; empty if there is none."""
-        return next((f"--{other}" for other, meant in self.also.items() if meant == name), "")
 
 
 def make_parser(
@@ -325,7 +321,7 @@ def _written(parser: Parser, name: str) -> str:
     """How a missing argument is written; nothing for one that may be missing."""
     positional = next((a for a in parser._actions if not a.option_strings and name in (a.dest, a.metavar)), None)
     if positional is None:
-        return parser.other_name(name) or f"--{name}"
+        return f"--{name}"
     return "" if positional.nargs in ("?", "*") else str(positional.metavar)
 
 

@@ -14,6 +14,8 @@ from docmt.core.errors import DocmtError
 Settings = TypeVar("Settings")
 Number = TypeVar("Number", int, float)
 
+OLD_NAME = "old name"
+"""Key of a field's metadata: what earlier versions called it. `build` still reads it."""
 MANY = 10**9
 """The most of anything that is only counted: updates, tokens, minutes."""
 LONGEST_SHOWN = 80
@@ -79,7 +81,7 @@ def build(cls: type[Settings], values: Any, where: str, prefix: str = "") -> Set
     """
     if not isinstance(values, Mapping):
         raise DocmtError(f"{prefix.rstrip('.') or 'the configuration'} in {where} is no group of settings")
-    kinds = typing.get_type_hints(cls)
+    values, kinds = _current_names(cls, values), typing.get_type_hints(cls)
     known = {each.name: each for each in fields(typing.cast(Any, cls)) if each.init}
     for name in sorted(map(str, set(values) - set(known))):
         raise DocmtError(f"{where} has the unknown setting {prefix}{name}: remove it, or check its spelling")
@@ -91,6 +93,12 @@ def build(cls: type[Settings], values: Any, where: str, prefix: str = "") -> Set
         return cls(**built)
     except DocmtError as error:
         raise DocmtError(f"{where}: {error}") from error
+
+
+def _current_names(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a dataclass with the names that earlier versions had (`OLD_NAME`) replaced."""
+    new_names = {each.metadata[OLD_NAME]: each.name for each in fields(cls) if OLD_NAME in each.metadata}
+    return {name if (new := new_names.get(name, name)) in values else new: value for name, value in values.items()}
 
 
 def _is_required(each: Field[Any]) -> bool:

@@ -32,7 +32,7 @@ from docmt.training.finetune import with_architecture_of
 RUNS_FOLDER = "runs"
 _RUN_NAME = re.compile(r".+-seed\d+-[0-9a-f]{8}")
 # What makes no other model of a run. Of the run that it starts from the name counts, not the place.
-NO_DIFFERENCE = ("data", "run", "device", "log_every", "tensorboard", "checkpoints.keep")
+NO_DIFFERENCE = ("store", "run", "device", "log_every", "tensorboard", "checkpoints.keep")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Plan:
 
     def store_of(self, config: TrainConfig) -> PreparedStore:
         """Of a run: that of all but pretrained models."""
-        return self.store if config.data == self.store.directory else PreparedStore.open(config.data)
+        return self.store if config.store == self.store.directory else PreparedStore.open(config.store)
 
     def trainings(self) -> list[PlannedRun]:
         """Every training once."""
@@ -124,7 +124,7 @@ def make_plan(
                 layers = (experiment.settings, variant.settings, settings, overrides or {})
                 changes = {name: value for layer in layers for name, value in flat(layer).items()}
                 own = stores.get(variant.name, store)
-                changes |= {"data": str(own.directory), "run": "", "seed": seed}
+                changes |= {"store": str(own.directory), "run": "", "seed": seed}
                 changes |= {setting: str(configs[start].run) for setting, start in variant.starts.items()}
                 path = _recipe_of(experiment, variant, scale)
                 where = f"{experiment.path}, variant {variant.name} with {path.name}"
@@ -156,7 +156,7 @@ def _there(experiment: Experiment, scale: str) -> tuple[dict[str, tuple[Variant,
     for variant in experiment.in_order(scale):
         path = _recipe_of(experiment, variant, scale)
         recipe = _read_recipe(path)
-        wanted = [str(recipe[name]) for name in ("data", "initialize_from") if name in recipe]
+        wanted = [str(recipe[name]) for name in ("store", "initialize_from") if name in recipe]
         missing = [name for name in wanted if not Path(name).exists()] if variant.own_data else []
         if missing:
             left_out[variant.name] = f"{' and '.join(missing)} missing here: {path} says how to make them"
@@ -167,9 +167,9 @@ def _there(experiment: Experiment, scale: str) -> tuple[dict[str, tuple[Variant,
 
 def _own_store(variant: Variant, recipe: Mapping[str, Any], store: PreparedStore) -> PreparedStore:
     """The store of a variant that has one of its own. Raises DocmtError unless it holds the documents of the others."""
-    if "data" not in recipe:
-        raise DocmtError(f"variant {variant.name} has own_data, but its recipe names no store: add `data`")
-    own = PreparedStore.open(Path(str(recipe["data"])))
+    if "store" not in recipe:
+        raise DocmtError(f"variant {variant.name} has own_data, but its recipe names no store: add `store`")
+    own = PreparedStore.open(Path(str(recipe["store"])))
     ours, theirs = (each.split("test").document_offsets.tolist() for each in (own, store))
     if ours != theirs:
         raise DocmtError(

@@ -135,7 +135,7 @@ def _train_in_processes(config: TrainConfig, resume: bool) -> bool:
     recipe = config.run.with_name(f"{config.run.name}.yaml")
     if resume:
         RunDirectory(config.run).check_resumable(config)
-        arguments = ["--resume", str(config.run), "--data", str(config.data), "--device", config.device]
+        arguments = ["--resume", str(config.run), "--store", str(config.store), "--device", config.device]
     else:
         recipe.parent.mkdir(parents=True, exist_ok=True)
         write_text(recipe, yaml.safe_dump(config.to_dict(), sort_keys=False))

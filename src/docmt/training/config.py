@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, build, check_fields, check_number, plain, range_of, ranged, shown
+from docmt.core.settings import MANY, OLD_NAME, build, check_fields, check_number, plain, range_of, ranged, shown
 from docmt.core.settings import first_difference as first_of_all_differences
 from docmt.data.parts import Part
 from docmt.model import ModelConfig
@@ -213,8 +213,8 @@ class CheckpointConfig:
 class TrainConfig:
     """A training run: the same object is the flags, the recipe file and the copy kept in the run directory."""
 
-    data: Path
-    """prepared store; `--store` is the same"""
+    store: Path = field(metadata={OLD_NAME: "data"})
+    """prepared store"""
     run: Path
     """run directory, made new: checkpoints, metrics, log, and the final model in `model`"""
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -329,7 +329,7 @@ class TrainConfig:
 
 
 # Fields that may differ between a run and its resumption: they change neither the data nor the weights.
-MAY_CHANGE = ("data", "run", "stop", "device", "log_every", "tensorboard", "checkpoints.keep")
+MAY_CHANGE = ("store", "run", "stop", "device", "log_every", "tensorboard", "checkpoints.keep")
 
 
 def first_difference(

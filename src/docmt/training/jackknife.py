@@ -52,7 +52,7 @@ def part_configs(
     configs = [
         replace(
             config,
-            data=store.directory,
+            store=store.directory,
             run=folder / f"part-{number}-of-{count}",
             model=fit_model_config(config.model, store),
             batches=replace(config.batches, leave_out=str(Part(number, count))),
@@ -94,11 +94,11 @@ def train_parts(configs: Sequence[TrainConfig], tell: Callable[[str], object] = 
 
 def _check_data(config: TrainConfig, run: RunDirectory) -> None:
     """Raises DocmtError unless a finished run was trained on this store: part i of another one has other documents."""
-    store = in_direction(PreparedStore.open(config.data), config)
+    store = in_direction(PreparedStore.open(config.store), config)
     if read_state(run.last).data != TrainingCorpus(store, config).fingerprint:
         raise DocmtError(
-            f"the run {run.path} was trained on other data than the store {config.data}, so that it may have seen what "
-            "it is to draft: remove it, or name another directory with --runs"
+            f"the run {run.path} was trained on other data than the store {config.store}, so that it may have seen "
+            "what it is to draft: remove it, or name another directory with --runs"
         )
 
 

@@ -73,7 +73,7 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
     numbers to the last bit. One process at a time trains a run: for a second one it is locked.
     Raises DocmtError for what the user can mend.
     """
-    store = in_direction(PreparedStore.open(config.data), config)
+    store = in_direction(PreparedStore.open(config.store), config)
     config = _with_architecture(config, store, resume)
     run = RunDirectory(config.run)
     leads = will_lead()
@@ -361,7 +361,7 @@ class Training:
         state = read_state(checkpoint)
         if state.data != self.corpus.fingerprint:
             raise DocmtError(
-                f"the training data in {self.config.data} is not what the run {self.run.path} was started with "
+                f"the training data in {self.config.store} is not what the run {self.run.path} was started with "
                 f"({'drafts or ' if self.corpus.drafts else ''}text): put the old store back, or start a new run"
             )
         if state.processes != self.fabric.world_size:

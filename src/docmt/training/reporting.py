@@ -46,7 +46,7 @@ def opening(
     yield f"training from update {state.update}: {_architecture(config.model)}, {_count(sum(sizes))} weights{part}"
     dev = _amount(corpus.dev) if corpus.dev is not None else "none"
     direction = ", target to source" if config.reverse else ""
-    yield f"data {config.data}{direction}: train {_amount(corpus.train)}; dev {dev}"
+    yield f"data {config.store}{direction}: train {_amount(corpus.train)}; dev {dev}"
     accumulate = f" x {config.batches.accumulate}" if config.batches.accumulate > 1 else ""
     mixed = [f"{length:,}" for length in sorted(config.batches.instance_lengths)]
     yield (
@@ -128,7 +128,7 @@ def card_of(
 ) -> ModelCard:
     """The card of a model of this run; facts: how far the training had come, and with what result."""
     statistics = corpus.statistics
-    data = {"store": f"{config.data.name}{', target to source' if config.reverse else ''}"}
+    data = {"store": f"{config.store.name}{', target to source' if config.reverse else ''}"}
     for name, split in statistics.splits.items():
         data[name] = f"{split.documents} documents, {split.sentences} sentence pairs"
     if corpus.drafts is not None:

@@ -39,7 +39,7 @@ from docmt.training.config import TrainConfig, absolute, first_difference
 _log = logging.getLogger(__name__)
 
 _STATE = "state"  # the name of the checksum of the state itself, among those of the files
-_PLACES = ("data", "initialize_from", "initialize_reverse_from")
+_PLACES = ("store", "initialize_from", "initialize_reverse_from")
 """Settings that name what the run was made from."""
 
 

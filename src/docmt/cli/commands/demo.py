@@ -215,7 +215,7 @@ class _Prefixed(io.TextIOBase):
 def _recipe(config: DemoConfig, system: Literal["sentence", "group"]) -> TrainConfig:
     """The same for both systems: a small model of 128 dimensions and 2+2 layers."""
     return TrainConfig(
-        data=config.output / "store",
+        store=config.output / "store",
         run=config.output / system,
         model=ModelConfig(
             system=system,

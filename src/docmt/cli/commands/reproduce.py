@@ -1,4 +1,4 @@
-"""docmt reproduce NAME --scale cpu --data STORE --output DIRECTORY"""
+"""docmt reproduce NAME --scale cpu --store STORE --output DIRECTORY"""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-PLANNED = {"data", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
-OWN = ("name", "scale", "data", "output", "suite", "seeds", "jobs", "list", "dry_run", "config")
+PLANNED = {"store", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
+OWN = ("name", "scale", "store", "output", "suite", "seeds", "jobs", "list", "dry_run", "config")
 USAGE = """NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
 NAME --store STORE --output DIRECTORY --dry_run
 --list"""
@@ -42,8 +42,8 @@ def parser() -> Parser:
         "What is done already is skipped, what was interrupted goes on: give the same command again.",
         USAGE,
         examples=EXAMPLES,
-        common=("list", "data", "output", "scale", "seeds", "jobs", "dry_run"),
-        also={"store": "data"},
+        common=("list", "store", "output", "scale", "seeds", "jobs", "dry_run"),
+        also={"data": "store"},
     )
     made.add_argument(
         "name", nargs="?", type=str, metavar="NAME", help="an experiment of --list, or the path of an experiment file"
@@ -54,7 +54,7 @@ def parser() -> Parser:
         default="cpu",
         help="cpu: recipes for one small machine; full: as published",
     )
-    made.add_argument("--data", type=Path, metavar="STORE", help="prepared store with train, dev and test split")
+    made.add_argument("--store", type=Path, metavar="STORE", help="prepared store with train, dev and test split")
     made.add_argument(
         "--output",
         type=Path,
@@ -118,10 +118,9 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
     if not name:
         raise DocmtError("NAME is missing; docmt reproduce --list shows the experiments")
     experiment = read_experiment(name)
-    for needed in ("data", "output"):
+    for needed in ("store", "output"):
         if options.get(needed) is None:
-            name = "store" if needed == "data" else needed
-            raise DocmtError(f"--{name} is missing; see docmt reproduce --help")
+            raise DocmtError(f"--{needed} is missing; see docmt reproduce --help")
     groups = {prefix: _below(options, prefix) for prefix in ("search", "metrics")}
     suite = experiments.Suite.read(options["suite"]) if options.get("suite") else None
     search, metrics = SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"])
@@ -131,7 +130,7 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
     }
     seeds = _seeds(options.get("seeds") or "")
     scale = options.get("scale", "cpu")
-    plan = experiments.make_plan(experiment, scale, options["data"], options["output"], seeds, overrides)
+    plan = experiments.make_plan(experiment, scale, options["store"], options["output"], seeds, overrides)
     _check_asked(plan, evaluation)
     return plan, evaluation
 

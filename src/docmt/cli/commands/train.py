@@ -26,7 +26,7 @@ EXAMPLES = (
     "docmt train --resume runs/group",
 )
 COMMON = (
-    "data",
+    "store",
     "run",
     "resume",
     "model.system",
@@ -37,7 +37,7 @@ COMMON = (
     "stop.patience",
     "initialize_from",
 )
-ALSO = {"store": "data"}
+ALSO = {"data": "store"}  # its name before 0.4
 
 
 def parser() -> Parser:
