@@ -1,6 +1,11 @@
 """Tiny random models of every family that `docmt convert huggingface` reads, made with transformers' own classes."""
 
+import shutil
+
+import hub
 import torch
+
+from docmt.checkpoint import convert_huggingface
 
 VOCABULARY = 61
 SIZES = {
@@ -167,3 +172,51 @@ def framed(variant, words):
     opens = {"bart": [eos, bos], "mbart": [TARGET], "mbart50": [eos, TARGET], "m2m_100": [eos, TARGET]}
     opens["madlad"] = [unk]
     return source, [*opens.get(family, [pad]), *words], pad, eos
+
+
+DE = {"source_language": "de_DE"}
+PAIRS = {
+    "bart": (hub.bart_json, {}),
+    "bart, scaled": (hub.bart_files, {}),
+    "mbart": (hub.mbart_spm, {**DE, "target_language": "en_XX"}),
+    "mbart50": (hub.mbart50_json, {**DE, "target_language": "en_XX"}),
+    "m2m_100": (hub.m2m100, {"source_language": "de", "target_language": "en"}),
+    "marian": (hub.marian, {"source_language": "en", "target_language": "fra"}),
+    "marian, apart": (lambda folder: hub.marian(folder, separate=True), {"target_language": "fra"}),
+    "t5": (hub.t5_json, {"prefix": "translate this:"}),
+    "t5, version 1.1": (hub.t5_spm, {}),
+    "mt5": (hub.t5_json, {}),
+    "t5, gated silu": (hub.t5_spm, {}),
+    "madlad": (hub.madlad, {"target_language": "de"}),
+}
+assert PAIRS.keys() == VARIANTS.keys()
+
+
+def pretrained(folder, variant, make, languages, bias=True):
+    """A directory of transformers with a tokenizer, and what it is converted to."""
+    made = make(folder)
+    sizes = {"vocab_size": made.rows}
+    if "marian" in variant:
+        pad = made.config["pad_token_id"]
+        sizes |= {"pad_token_id": pad, "decoder_start_token_id": pad, "decoder_vocab_size": made.rows}
+        if made.theirs.separate_vocabs:
+            pad = made.theirs.target_encoder["<pad>"]
+            sizes["decoder_start_token_id"] = pad  # of as many rows: the source's has to have one there, too
+    ids = {code: made.theirs.convert_tokens_to_ids(code) for code in languages.values()}
+    first = [ids[code] for name, code in languages.items() if name == "target_language"]
+    if variant == "m2m_100" and make is hub.m2m100:
+        first = [made.theirs.convert_tokens_to_ids("__en__")]
+    if variant == "mbart":
+        sizes["decoder_start_token_id"] = first[0]
+    if variant in ("mbart50", "m2m_100"):
+        sizes["forced_bos_token_id"] = first[0]
+    theirs = build(variant, random=True, **sizes)
+    if "marian" in variant:
+        theirs.generation_config.pad_token_id = pad
+    if not bias:
+        theirs.final_logits_bias.zero_()
+    directory = folder / f"{variant} {make.__name__}"
+    shutil.copytree(made.path, directory, dirs_exist_ok=True)
+    theirs.save_pretrained(directory)
+    convert_huggingface(directory, folder / f"{directory.name} docmt", **languages)
+    return theirs, folder / f"{directory.name} docmt", made

@@ -390,7 +390,7 @@ def test_a_directory_that_was_not_converted_is_told(made, tmp_path):
     text.write_text("It is cheap.\n")
     fails("translate", path, text, message=message)
     fails("prepare", "--store", tmp_path / "s", "--tokenizer", path, "--train", text, text, message=message)
-    fails("export", "huggingface", path, "-o", tmp_path / "out", message=message)
+    fails("export", "ctranslate2", path, "-o", tmp_path / "out", message=message)
 
 
 def test_a_converted_model_is_used_without_transformers(made, tmp_path):

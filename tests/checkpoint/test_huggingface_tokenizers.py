@@ -246,7 +246,7 @@ WORD_LEVEL = {"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel
         ({"spiece_model": MADE["spiece_model"], "tokenizer_config_json": {"pad_token": 3}}, 500, "damaged"),
         ({"spiece_model": MADE["spiece_model"], "added_tokens_json": {"new": 400}}, 500, r"text can become 'new'"),
         ({"merges_txt": b"a\xff", "vocab_json": {"a": 0}}, 10, r"merges\.txt is no text in UTF-8"),
-        ({"merges_txt": b"a b\n", "vocab_json": {"a": 0}}, 10, r"merges\.txt is damaged .*'b' is no word"),
+        ({"merges_txt": b"a b\n", "vocab_json": {"a": 0}}, 10, r"merges\.txt is damaged .*`b` out of vocabulary"),
         (
             {"source_spm": spm(), "target_spm": spm(), "vocab_json": {"</s>": 0, "<unk>": 1, "\ud800": 2}},
             10,

@@ -1,5 +1,4 @@
-from .export import export_huggingface as export_huggingface
-from .export_ctranslate2 import export_ctranslate2 as export_ctranslate2
+from .ctranslate2_export import export_ctranslate2 as export_ctranslate2
 from .fairseq import convert_gtransformer as convert_gtransformer
 from .huggingface import convert_huggingface as convert_huggingface
 from .rfa import convert_rfa as convert_rfa

@@ -26,7 +26,7 @@ COMMANDS = {
     "inspect": "what a model is, what it looks at, how trainings went",
     "average": "several models of one kind -> a model with the mean of their weights",
     "convert": "checkpoint of another toolkit -> model directory",
-    "export": "sentence model -> directory of transformers or CTranslate2",
+    "export": "sentence model -> directory of CTranslate2",
     "reproduce": "published table or figure -> every run of it, the table and the figure",
     "demo": "trains two small models on a synthetic corpus and shows what context gives",
     "completion": "completes commands and options in bash, zsh or fish",

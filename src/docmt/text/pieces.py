@@ -49,7 +49,7 @@ class Pieces(ABC):
 
     @abstractmethod
     def needed(self, used: Collection[str]) -> set[str]:
-        """These pieces, and those without which sentences would become other ones: see `docmt.text.pruning`."""
+        """These pieces, and those without which sentences would become other ones: see `docmt.text.pretrained.kept`."""
 
     @abstractmethod
     def restricted(self, pieces: Collection[str]) -> bytes:

@@ -9,13 +9,8 @@ from typing import Any, Literal
 from docmt.cli.parsing import Parser, make_parser, parse
 from docmt.core.errors import DocmtError, printable
 
-USAGE = """huggingface MODEL -o DIRECTORY
-ctranslate2 MODEL -o DIRECTORY [--quantization TYPE]"""
-EXAMPLES = (
-    "docmt export huggingface MODEL -o exported",
-    "docmt export ctranslate2 MODEL -o exported",
-)
-_UNCHANGED = "float32"
+USAGE = "ctranslate2 MODEL -o DIRECTORY [--quantization TYPE]"
+EXAMPLES = ("docmt export ctranslate2 MODEL -o exported",)
 _MARKS = {"tokenizer.json": " (its encode adds these marks)", "docmt": " (its encode adds no marks)"}
 
 
@@ -23,22 +18,15 @@ def run(arguments: Sequence[str]) -> int:
     """Writes a model in the format of another toolkit."""
     options = parse(parser(), arguments)
     # torch loads slowly: not for --help
-    from docmt.checkpoint import export_ctranslate2, export_huggingface
+    from docmt.checkpoint import export_ctranslate2
     from docmt.decoding.loading import model_paths
 
     if len(paths := model_paths(options.model)) > 1:
         raise DocmtError(
             f"{options.model} is an ensemble, which cannot be exported: export one model, such as {paths[0]}"
         )
-    output = printable(str(options.output))
-    if options.format == "ctranslate2":
-        values = export_ctranslate2(options.model, options.output, options.quantization)
-        print(f"{output}: {_told(values['docmt'])}")
-        return 0
-    if options.quantization != _UNCHANGED:
-        raise DocmtError("--quantization is for ctranslate2, not for huggingface: leave it out")
-    values = export_huggingface(options.model, options.output)
-    print(f"{output}: {values['architectures'][0]} of transformers")
+    values = export_ctranslate2(options.model, options.output, options.quantization)
+    print(f"{printable(str(options.output))}: {_told(values['docmt'])}")
     return 0
 
 
@@ -54,22 +42,15 @@ def parser() -> Parser:
     """The options of the command."""
     made = make_parser(
         "export",
-        "Writes a sentence model for another toolkit. huggingface: a directory of transformers, for that library and "
-        "all that reads such directories. A pretrained model that was converted gets its own type again; one of "
-        "docmt's own the type that computes the same (Marian, M2M100, BART or mBART). ctranslate2: a directory for "
-        "ctranslate2.Translator, tokens in and tokens out: a sentence is given as the tokens of the tokenizer beside "
-        "it, with the marks that are printed (encode of its tokenizer.json puts them there). What a toolkit does not "
-        "have is refused by the name of the setting, and so is an ensemble.",
+        "Writes a sentence model for another toolkit. ctranslate2: a directory for ctranslate2.Translator, tokens in "
+        "and tokens out. A sentence is given as the tokens of the tokenizer beside it, with the marks that are printed "
+        "(encode of its tokenizer.json puts them there). What the toolkit does not have is refused by the name of the "
+        "setting, and so is an ensemble.",
         USAGE,
         examples=EXAMPLES,
         common=("output",),
     )
-    made.add_argument(
-        "format",
-        type=Literal["huggingface", "ctranslate2"],
-        metavar="FORMAT",
-        help="what is written: huggingface or ctranslate2",
-    )
+    made.add_argument("format", type=Literal["ctranslate2"], metavar="FORMAT", help="what is written: ctranslate2")
     made.add_argument(
         "model", type=str, metavar="MODEL", help="model directory, or run directory, which stands for its model"
     )
@@ -77,9 +58,9 @@ def parser() -> Parser:
     made.add_argument(
         "--quantization",
         type=Literal["float32", "float16", "bfloat16", "int8"],
-        default=_UNCHANGED,
+        default="float32",
         metavar="TYPE",
-        help="ctranslate2: weights in the file (float32, float16, bfloat16 or int8); Translator(..., compute_type=...) "
+        help="weights in the file (float32, float16, bfloat16 or int8); Translator(..., compute_type=...) "
         "chooses what is computed with",
     )
     return made

@@ -22,7 +22,7 @@ class HuggingFace:
     """How a family is laid out in a directory of the library transformers."""
 
     types: tuple[str, ...]
-    """what `model_type` may be in config.json; the first is written"""
+    """what `model_type` may be in config.json"""
     architecture: str
     """the class of models that translate"""
     entries: Mapping[str, tuple[str, ...]]
@@ -31,10 +31,6 @@ class HuggingFace:
     """what entries are where config.json leaves them out: a value, or the name of another entry"""
     names: tuple[tuple[str, str], ...]
     """their names of weights and ours: patterns and what takes their place, applied in this order"""
-    written: tuple[tuple[str, str], ...] = ()
-    """our names of weights and theirs, the other way round"""
-    gated: tuple[tuple[str, str], ...] = ()
-    """what models with a gated activation call otherwise, to be applied after these"""
     sizes: Mapping[str, object] = field(default_factory=dict)
     """those of our sizes that are the same in all of them"""
     values: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -47,14 +43,6 @@ class HuggingFace:
     """pattern of names of what is no weight, such as computed positions"""
     first_position: int = 0
     """rows of their tables of positions that come before that of the first position"""
-    pad: int | None = None
-    """the only row that `<pad>` can have, where positions are counted from it"""
-    begins_with_pad: bool = False
-    """translations begin with `<pad>`, which is their last row, and zero: other readers of Marian's rely on it"""
-    facts: Mapping[str, object] = field(default_factory=dict)
-    """entries that are the same in all of them, and that other readers ask for"""
-    any_length: bool = False
-    """they have no table of positions, which would have an end"""
     scaled_types: tuple[str, ...] = ()
     """types in which states are divided by sqrt(d) before the table projects them, unless config.json unties it"""
     tokenizers: tuple[str, ...] = ()

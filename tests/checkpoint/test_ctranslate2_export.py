@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Library
 
 from docmt import DocmtError, Document, Translator
 from docmt.checkpoint import export_ctranslate2
-from docmt.checkpoint.export_tokenizer import token_texts
+from docmt.checkpoint.ctranslate2_export import token_texts
 from docmt.checkpoint.model_directory import load_model, load_model_tokenizer, save_model
 from docmt.cli.app import main
 from docmt.decoding import SearchConfig, score_documents, translate_documents
@@ -295,7 +295,7 @@ def test_other_tokenizers_are_written_as_docmt_has_them(tmp_path):
 @pytest.mark.parametrize("variant", ["m2m_100", "marian, apart", "t5, version 1.1"])
 def test_a_converted_model_finds_the_same(variant, tmp_path):
     transformers = pytest.importorskip("transformers", reason="transformers (the extra bench) is not installed")
-    from test_export import PAIRS, pretrained
+    from pretrained import PAIRS, pretrained
 
     _, directory, _ = pretrained(tmp_path, variant, *PAIRS[variant])
     model = Exported(tmp_path, directory.name)
@@ -370,9 +370,6 @@ def test_the_command_says_what_to_give_and_writes_nothing_twice(tokenizer, tmp_p
     both = f"{tmp_path / 'own'},{tmp_path / 'own'}"
     assert main(["export", "ctranslate2", both, "-o", str(tmp_path / "other")]) == 2
     assert "is an ensemble, which cannot be exported: export one model" in capsys.readouterr().err
-    other = ["export", "huggingface", str(tmp_path / "own"), "-o", str(tmp_path / "other"), "--quantization", "int8"]
-    assert main(other) == 2
-    assert "--quantization is for ctranslate2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("named", [("source",), ("target",), ("source", "target")], ids=str)
