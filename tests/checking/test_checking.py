@@ -269,8 +269,8 @@ def many_terms(count):
 @pytest.mark.parametrize(
     ("pairs", "kind", "module", "names"),
     [
-        (respelled, "name", "names", ["_holds", "similar"]),
-        (long_sentences, "name", "names", ["_holds", "similar"]),
+        (respelled, "name", "terms", ["_holds", "similar"]),
+        (long_sentences, "name", "terms", ["_holds", "similar"]),
         (many_terms, "term", "terms", ["tokens", "stem", "alike"]),
     ],
 )

@@ -1,5 +1,7 @@
 """Packing sentences into instances."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -179,3 +181,69 @@ def test_sentences_before_an_instance_are_those_of_its_document() -> None:
 def test_single_sentences() -> None:
     packed = cut([1] * 3, [1] * 3, [0, 2, 3], Needs(sentences=1))
     assert packed.first.tolist() == [0, 1, 2] and packed.document.tolist() == [0, 0, 1]
+
+
+def plain_cut(source_lengths, target_lengths, document_offsets, needs, limit, most, training, carry, reserve):
+    """The rule, sentence by sentence: rows of document, before, first, own, last and cost."""
+    longer = np.asarray(source_lengths) if target_lengths is None else np.maximum(source_lengths, target_lengths)
+    budgets = [((longer + 2).tolist(), limit)] + ([((reserve[0] + 2).tolist(), reserve[1])] if reserve else [])
+    most = most if needs.sentences is None else min(most, needs.sentences)
+    rows = []
+    for document, (start, end) in enumerate(pairwise(document_offsets)):
+        if needs.windows:
+            extra = most - 1 if training and needs.padding_windows and end > start else 0
+            for reached in range(start + 1, end + extra + 1):
+                first, last = max(start, reached - most), min(reached, end)
+                while first < last - 1 and any(sum(costs[first:last]) >= full for costs, full in budgets):
+                    first += 1
+                rows.append((document, first, first, last - 1, last))
+        else:
+            for carried, own, last in plain_tiles(budgets, start, end, most, carry):
+                first = max(own - needs.shown, start) if needs.shown else carried
+                rows.append((document, max(first - needs.before, start), first, own, last))
+    costs = budgets[0][0]
+    return [(*row, sum(costs[row[2] : row[4]])) for row in rows]
+
+
+def plain_tiles(budgets, start, end, most, carry):
+    """(first carried, first own, last) of the instances of one document."""
+    tiles, carried, own = [], start, start
+    for sentence in range(start, end):
+        fits = sentence - carried < most and all(sum(costs[carried : sentence + 1]) < full for costs, full in budgets)
+        if sentence > own and not fits:
+            tiles.append((carried, own, sentence))
+            own, carried = sentence, max(start, sentence - carry, sentence - most // 2)
+            while carried < own and any(
+                sum(costs[carried:own]) > full // 2 or sum(costs[carried : own + 1]) >= full for costs, full in budgets
+            ):
+                carried += 1
+    return [*tiles, (carried, own, end)] if end > start else tiles
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        {"sentences": 1},
+        {"before": 2},
+        {"sentences": 1, "before": 3, "shown": 1},
+        {"sentences": 4, "shown": 2},
+        {"sentences": 3, "windows": True},
+        {"sentences": 4, "windows": True, "padding_windows": True},
+    ],
+    ids=str,
+)
+def test_all_sentences_at_once_are_cut_as_one_by_one(kind) -> None:
+    generator = np.random.default_rng(1)
+    for trial in range(200):
+        offsets = np.cumsum([0, *generator.choice([0, 1, 2, 3, 9], size=trial % 5)])
+        source, target, longest = generator.integers(0, 60, size=(3, int(offsets[-1])))
+        limit, most, carry, full = (int(generator.integers(least, 90)) for least in (1, 1, 0, 1))
+        most, carry = 1 + most % 8, carry % 4 if trial % 2 else 0
+        known, reserve = (target if trial % 3 else None), ((longest, full) if trial % 7 > 3 else None)
+        given = {"training": trial % 11 > 5, "carry": carry, "reserve": reserve}
+        found = cut(source, known, offsets, Needs(**kind), limit=limit, max_sentences=most, **given)
+        columns = (found.document, found.before, found.first, found.own, found.last, found.cost)
+        assert all(column.dtype == np.int64 for column in columns)
+        wanted = plain_cut(source, known, offsets.tolist(), Needs(**kind), limit, most, **given)
+        assert list(zip(*(column.tolist() for column in columns), strict=True)) == wanted

@@ -201,7 +201,7 @@ class BatchPlan:
         self.batch_tokens = batch_tokens
         self.seed = seed
         self.mixture = mixture
-        self._lengths: list[int] = np.asarray(lengths, dtype=np.int64).tolist()
+        self._lengths = np.asarray(lengths, dtype=np.int64)
 
     def epoch(self, epoch: int) -> list[Indices]:
         """The batches of one epoch (0, 1, ...): every instance once, or of a mixture every sentence."""
@@ -234,12 +234,13 @@ class BatchPlan:
                 yield epoch, number, planned[number]
             epoch, start = epoch + 1, 0
 
-    def _cut(self, order: NDArray[np.int64]) -> list[Indices]:
-        borders, total = [], 0
-        for place, instance in enumerate(order.tolist()):
-            length = self._lengths[instance]
-            if place and total + length > self.batch_tokens:
-                borders.append(place)
-                total = 0
-            total += length
+    def _cut(self, order: Indices) -> list[Indices]:
+        reached = np.cumsum(self._lengths[order])  # tokens up to each instance, that included
+        borders, start = [], 0
+        while start < len(order):
+            if start:
+                borders.append(start)
+            before = reached[start - 1] if start else 0
+            fitting = int(np.searchsorted(reached, before + self.batch_tokens, side="right"))
+            start = max(fitting, start + 1)
         return np.split(order, borders) if len(order) else []

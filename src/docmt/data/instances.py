@@ -5,9 +5,9 @@ Notation: S sentences, D documents, I instances. A sentence costs its longer sid
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,10 +49,6 @@ class Instances:
         return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
 
-Budget = tuple[list[int], int]
-"""Costs of all sentences and the limit below which those of an instance stay."""
-
-
 def cut(
     source_lengths: Sequence[int] | Integers,
     target_lengths: Sequence[int] | Integers | None,
@@ -81,69 +77,74 @@ def cut(
     if limit < 1 or max_sentences < 1:
         raise ValueError(f"limit {limit} and max_sentences {max_sentences} must be at least 1")
     longer = np.asarray(source_lengths) if target_lengths is None else np.maximum(source_lengths, target_lengths)
-    costs = _costs(longer)
-    budgets: list[Budget] = [(costs, limit)] + ([(_costs(reserve[0]), reserve[1])] if reserve is not None else [])
+    costs = _running_sum(longer)
+    budgets = [(costs, limit)] + ([(_running_sum(reserve[0]), reserve[1])] if reserve is not None else [])
+    borders = np.asarray(document_offsets, dtype=np.int64)
     most = max_sentences if needs.sentences is None else min(max_sentences, needs.sentences)
-    rows: list[tuple[int, int, int, int, int, int]] = []
-    for document, (start, end) in enumerate(pairwise(np.asarray(document_offsets).tolist())):
-        if needs.windows:
-            extra = most - 1 if training and needs.padding_windows else 0
-            for first, last in _windows(budgets, start, end, most, extra):
-                rows.append((document, first, first, last - 1, last, sum(costs[first:last])))
-        else:
-            for carried, own, last in _tiles(budgets, start, end, most, carry):
-                first = max(own - needs.shown, start) if needs.shown else carried
-                rows.append((document, max(first - needs.before, start), first, own, last, sum(costs[first:last])))
-    table = np.array(rows, dtype=np.int64).reshape(-1, 6)
-    return Instances(*(np.ascontiguousarray(column) for column in table.T))
+    if needs.windows:
+        extra = most - 1 if training and needs.padding_windows else 0
+        document, first, last = _windows(budgets, borders, most, extra)
+        before, own = first, last - 1
+    else:
+        document, carried, own, last = _tiles(budgets, borders, most, carry)
+        start = borders[document]
+        first = np.maximum(own - needs.shown, start) if needs.shown else carried
+        before = np.maximum(first - needs.before, start)
+    return Instances(document, before, first, own, last, costs[last] - costs[first])
 
 
-def _costs(lengths: Sequence[int] | Integers) -> list[int]:
-    costs: list[int] = (np.asarray(lengths).astype(np.int64) + MARKS).tolist()
-    return costs
+Budget = tuple[Integers, int]
+"""Costs of all sentences before each, [S + 1], and the limit below which those of an instance stay."""
 
 
-def _tiles(budgets: Sequence[Budget], start: int, end: int, most: int, carry: int) -> list[tuple[int, int, int]]:
-    """(first carried, first own, last) of the instances of one document, sentences start .. end - 1."""
-    packed: list[tuple[int, int, int]] = []
-    carried = first = start
-    totals = [0] * len(budgets)
-    for sentence in range(start, end):
-        grown = [total + costs[sentence] for total, (costs, _) in zip(totals, budgets, strict=True)]
-        fits = sentence - carried < most and all(
-            total < limit for total, (_, limit) in zip(grown, budgets, strict=True)
-        )
-        if sentence > first and not fits:
-            packed.append((carried, first, sentence))
-            first = sentence
-            carried = _carried(budgets, max(start, first - carry, first - most // 2), first)
-            grown = [sum(costs[carried : first + 1]) for costs, _ in budgets]
-        totals = grown
-    if end > start:
-        packed.append((carried, first, end))
-    return packed
+def _running_sum(lengths: Sequence[int] | Integers) -> Integers:
+    """[S + 1] costs of all sentences before each."""
+    costs = np.asarray(lengths, dtype=np.int64) + MARKS
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(costs)])
 
 
-def _carried(budgets: Sequence[Budget], first: int, own: int) -> int:
-    """The first of the sentences first .. own - 1 from which on they fit into half an instance, and `own` with them."""
-    while first < own and any(
-        sum(costs[first:own]) > limit // 2 or sum(costs[first : own + 1]) >= limit for costs, limit in budgets
-    ):
-        first += 1
-    return first
+def _tiles(budgets: Sequence[Budget], borders: Integers, most: int, carry: int) -> tuple[Integers, ...]:
+    """[I] document, first carried, first own and last of instances end to end.
+
+    Where an instance ends depends on its first own sentence alone. So ends are found for all S sentences at once, and
+    then followed from the first on.
+    """
+    start, end = (np.repeat(side, np.diff(borders)) for side in (borders[:-1], borders[1:]))  # [S] of its document
+    own = np.arange(borders[0], borders[-1])
+    carried = own
+    if carry:  # as many sentences before, as fit into half of the limit, and into the limit with the first own one
+        carried = np.maximum(start, own - min(carry, most // 2))
+        for costs, limit in budgets:
+            half = np.searchsorted(costs, costs[own] - limit // 2)
+            whole = np.searchsorted(costs, costs[own + 1] - limit, side="right")
+            carried = np.maximum(carried, np.maximum(half, whole))
+        carried = np.minimum(carried, own)
+    last = np.minimum(end, carried + most)
+    for costs, limit in budgets:
+        last = np.minimum(last, np.searchsorted(costs, costs[carried] + limit) - 1)
+    last = np.maximum(last, own + 1)
+    firsts, sentence = array("q"), int(borders[0])
+    while sentence < borders[-1]:
+        firsts.append(sentence)
+        sentence = int(last[sentence - borders[0]])
+    chosen = np.array(firsts, dtype=np.int64)
+    document = np.searchsorted(borders, chosen, side="right") - 1
+    rows = chosen - borders[0]
+    return document, carried[rows], chosen, last[rows]
 
 
-def _windows(budgets: Sequence[Budget], start: int, end: int, most: int, extra: int) -> list[tuple[int, int]]:
-    """(first, last) of the windows of one document, then those of `extra` imagined sentences after its end."""
-    totals = [([0, *accumulate(costs[start:end])], limit) for costs, limit in budgets]
-    windows, first = [], start
-    for reached in range(start + 1, end + 1 + (extra if end > start else 0)):
-        # What does not fit into a window does not fit into the next one either: first sentences only move on.
-        first, last = max(first, reached - most), min(reached, end)
-        while first < last - 1 and any(total[last - start] - total[first - start] >= limit for total, limit in totals):
-            first += 1
-        windows.append((first, last))
-    return windows
+def _windows(budgets: Sequence[Budget], borders: Integers, most: int, extra: int) -> tuple[Integers, ...]:
+    """[I] document, first and last of windows that end at each sentence, then at `extra` imagined ones, of each."""
+    sizes = np.diff(borders)
+    counts = np.where(sizes > 0, sizes + extra, 0)
+    document = np.repeat(np.arange(len(sizes)), counts)
+    start = borders[document]
+    reached = start + 1 + np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
+    last = np.minimum(reached, borders[document + 1])
+    first = np.maximum(start, reached - most)
+    for costs, limit in budgets:
+        first = np.maximum(first, np.minimum(np.searchsorted(costs, costs[last] - limit, side="right"), last - 1))
+    return document, first, last
 
 
 def instance_lengths(

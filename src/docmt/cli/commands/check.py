@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from docmt.checking import KINDS, CheckConfig, Finding, Report
+from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
 from docmt.cli.corpora import check_outputs
 from docmt.cli.parsing import Parser, add_settings, changed, make_parser, parse
 from docmt.core.errors import DocmtError, printable
@@ -122,7 +122,7 @@ def run(arguments: Sequence[str]) -> int:
     return FOUND if any(counts[kind] for kind in failing) else 0
 
 
-def _report(options: Any) -> Report:
+def _report(options: Any) -> CheckReport:
     """What is found."""
     from docmt.checking import check_documents, read_translation
 
@@ -164,7 +164,7 @@ def _check_limits(options: Any) -> None:
             raise DocmtError(f"--{unused[0]} is for findings of {kind}, which are not looked for: add it to --only")
 
 
-def _print(report: Report, most: int) -> None:
+def _print(report: CheckReport, most: int) -> None:
     """The table of what was found, then the first findings of each kind."""
     rows = [
         (kind, count, report.hidden[kind]) for kind, count in report.counts().items() if count or report.hidden[kind]

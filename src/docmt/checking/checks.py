@@ -1,0 +1,300 @@
+"""All checks of a translation, and how its files are read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Literal
+
+from docmt.checking.findings import KINDS, CheckConfig, CheckReport, Finding, Place, is_certain
+from docmt.checking.languages import FORMAL, FUNCTION_WORDS, base_language, is_unspaced, language_of
+from docmt.checking.preserved import carried
+from docmt.checking.sentences import (
+    Copies,
+    Lengths,
+    duplicates,
+    empty,
+    formality,
+    lengths,
+    loops,
+    repetitions,
+    untranslated,
+)
+from docmt.checking.terms import WordKinds, find_links, names, terms, with_first_sentences
+from docmt.core.errors import DocmtError
+from docmt.core.plain_text import decoded_lines
+from docmt.documents import Document, ParallelDocument, read_documents
+from docmt.documents.corpus import read_hypothesis
+from docmt.documents.document import read_input
+from docmt.documents.formats import check_name, is_jsonl
+
+Layout = Literal["auto", "lines", "text"]
+_MARKDOWN = (".md", ".markdown")
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A source with its translation. Documents whose numbers of sentences differ are in `findings` alone."""
+
+    documents: list[ParallelDocument]
+    findings: list[Finding]
+
+
+def read_translation(
+    source: Path, target: Path | None, layout: Layout = "auto", config: CheckConfig | None = None
+) -> Translated:
+    """The documents of a source file and of its translation, or of a JSONL file with both sides.
+
+    layout: "lines" is a sentence a line, "text" running text (of the languages of the configuration, or English),
+    "auto" running text for Markdown and lines for all else. Raises DocmtError for files that cannot be read or have
+    other documents than each other.
+    """
+    if target is None and not is_jsonl(source):
+        raise DocmtError(f"{source} has one side alone: name the file with its translation too")
+    if layout == "text" or (layout == "auto" and source.suffix in _MARKDOWN):
+        if target is None or is_jsonl(source):
+            raise DocmtError(f"{source} is JSONL, which is no running text: leave --layout out")
+        config = config or CheckConfig()
+        return _running_text(source, target, (config.source_language or "en", config.target_language or "en"))
+    check_name(source)
+    ids = list(read_documents(source, "source"))
+    ours = [sentences for _, sentences in ids]
+    lines = _line_numbers(source, ours)
+    if target is None:
+        theirs = [sentences for _, sentences in read_documents(source, "target")]
+    else:
+        check_name(target)
+        theirs = read_hypothesis(target, source, ours)
+    if not any(map(len, ours)):
+        raise DocmtError(f"{source} has no sentences, so nothing can be checked: give a file with text")
+    if len(ours) != len(theirs):
+        raise DocmtError(
+            f"{source} has {len(ours)} documents and {target} {len(theirs)}: give the same documents in the same order "
+            "(--layout text takes both for running text)"
+        )
+    return _paired([id for id, _ in ids], ours, theirs, lines)
+
+
+def _paired(
+    ids: Sequence[str], ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]], lines: Sequence[Sequence[int]]
+) -> Translated:
+    documents, findings = [], []
+    for number, (id, source, target, own) in enumerate(zip(ids, ours, theirs, lines, strict=True), 1):
+        if len(source) == len(target):
+            documents.append(ParallelDocument(id, tuple(source), tuple(target), number, tuple(own)))
+        else:
+            findings.append(_miscounted(id, source, target))
+    return Translated(documents, findings)
+
+
+def _miscounted(id: str, source: Sequence[str], target: Sequence[str]) -> Finding:
+    """The finding for a document of unequal sides, with its last sentences, where they part most clearly."""
+    last = max(len(source), len(target))
+    shown = range(max(0, last - _SHOWN), last)
+    pairs = list(zip_longest(source, target, fillvalue=""))
+    places = tuple(Place(id, number + 1, 0, *pairs[number]) for number in shown)
+    what = f"{len(source)} sentences have a translation of {len(target)}; nothing else of this document is checked"
+    return Finding("sentence_count", what, places, "sure")
+
+
+def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[Sequence[int]]:
+    """Where the sentences stand in a text file; of JSONL nothing is told."""
+    if is_jsonl(path):
+        return [() for _ in documents]
+    numbered = decoded_lines(path)
+    return [
+        tuple(next(number for number, line in numbered if line.strip() == sentence) for sentence in document)
+        for document in documents
+    ]
+
+
+def _running_text(source: Path, target: Path, languages: tuple[str, str]) -> Translated:
+    """Two files of running text, paragraph by paragraph.
+
+    A translation that is segmented anew may get other sentences: a paragraph with other numbers of them on the two
+    sides is one pair. Raises DocmtError for another number of paragraphs.
+    """
+    ours, theirs = (
+        list(_paragraphs(read_input(path, layout=_text_layout(path), language=language).documents))
+        for path, language in zip((source, target), languages, strict=True)
+    )
+    if len(ours) != len(theirs):
+        raise DocmtError(
+            f"{source} has {len(ours)} lines of text and {target} {len(theirs)}, so it cannot be told which belong "
+            "together: give a translation that keeps the lines, or files of a sentence a line"
+        )
+    pairs = [
+        pair
+        for one, other in zip(ours, theirs, strict=True)
+        for pair in (zip(one, other, strict=True) if len(one) == len(other) else [(" ".join(one), " ".join(other))])
+    ]
+    if not pairs:
+        raise DocmtError(f"{source} has no sentences, so nothing can be checked: give a file with text")
+    sides = [tuple(pair[side] for pair in pairs) for side in range(2)]
+    return Translated([ParallelDocument(source.name, sides[0], sides[1], number=1)], [])
+
+
+def _text_layout(path: Path) -> Literal["markdown", "text"]:
+    return "markdown" if path.suffix in _MARKDOWN else "text"
+
+
+def _paragraphs(documents: Sequence[Document]) -> Iterator[list[str]]:
+    """The sentences of every line of running text."""
+    for document in documents:
+        line: list[str] = []
+        for gap, sentence in zip(document.gaps, document.sentences, strict=False):
+            if line and "\n" in gap:
+                yield line
+                line = []
+            line.append(sentence)
+        if line:
+            yield line
+
+
+Check = Callable[[int, ParallelDocument], Iterator[Finding]]
+"""Is given the number of the first sentence of a document, counted through all, and the document."""
+CARRIED = frozenset({"number", "url", "placeholder", "bracket"})
+Done = Callable[[int], object]
+"""Is told how many sentences were done since it was told last."""
+_LOOKED_AT = 5000
+"""Sentences that the language of a text is found by."""
+
+
+def check_files(
+    source: Path | str,
+    target: Path | str | None = None,
+    config: CheckConfig | None = None,
+    *,
+    layout: Layout = "auto",
+    kinds: Collection[str] = tuple(KINDS),
+    done: Done | None = None,
+) -> CheckReport:
+    """Checks a translation; for the files see `read_translation`, for the rest `check_documents`."""
+    found = read_translation(Path(source), Path(target) if target is not None else None, layout, config)
+    return check_documents(found.documents, config, kinds=kinds, done=done, before=found.findings)
+
+
+def check_documents(
+    documents: Sequence[ParallelDocument],
+    config: CheckConfig | None = None,
+    *,
+    kinds: Collection[str] = tuple(KINDS),
+    done: Done | None = None,
+    before: Sequence[Finding] = (),
+) -> CheckReport:
+    """Everything of these kinds that a person can see in translated documents, whose sentences may be empty.
+
+    `before`: findings that there already are (documents that cannot be paired).
+    """
+    config = config or CheckConfig()
+    source, target = _languages(documents, config)
+    unspaced = any(is_unspaced(_first_sentences(documents, side)) for side in (0, 1))
+    wanted = set(kinds)
+    if unspaced:
+        wanted -= {"name", "term"}
+    if target not in FORMAL:
+        wanted -= {"formality"}
+    found = list(before)
+    for portion in _portions(documents, config.portion):
+        found += _check(portion, config, (source, target), wanted, done)
+    found = [finding for finding in found if finding.kind in kinds]
+    order = list(KINDS)
+    shown = sorted((each for each in found if is_certain(each, config.certainty)), key=lambda f: order.index(f.kind))
+    hidden = Counter(each.kind for each in found if not is_certain(each, config.certainty))
+    return CheckReport(
+        config=config,
+        documents=len(documents) + sum(each.kind == "sentence_count" for each in before),
+        sentences=sum(map(len, documents)),
+        source_language=source,
+        target_language=target,
+        findings=shown,
+        hidden=hidden,
+        notes=list(_notes(set(kinds), source, target, unspaced)),
+    )
+
+
+def _languages(documents: Sequence[ParallelDocument], config: CheckConfig) -> tuple[str, str]:
+    """The codes of both languages, without their countries, given or found; empty where they are not known."""
+    source = config.source_language or language_of(_first_sentences(documents, 0))
+    target = config.target_language or language_of(_first_sentences(documents, 1))
+    return base_language(source), base_language(target)
+
+
+def _first_sentences(documents: Sequence[ParallelDocument], side: int) -> list[str]:
+    """What the language of a side is found by."""
+    sentences = (text for document in documents for text in (document.source, document.target)[side])
+    return list(islice(sentences, _LOOKED_AT))
+
+
+def _portions(documents: Sequence[ParallelDocument], most: int) -> Iterator[list[ParallelDocument]]:
+    """Documents of together about as many sentences as are checked together."""
+    portion: list[ParallelDocument] = []
+    size = 0
+    for document in documents:
+        if portion and size + len(document) > most:
+            yield portion
+            portion, size = [], 0
+        portion.append(document)
+        size += len(document)
+    if portion:
+        yield portion
+
+
+def _check(
+    documents: Sequence[ParallelDocument],
+    config: CheckConfig,
+    languages: tuple[str, str],
+    wanted: Set[str],
+    done: Done | None,
+) -> Iterator[Finding]:
+    """The findings of documents that are checked together."""
+    checks = _checks(documents, config, languages, wanted)
+    for first, document in with_first_sentences(documents):
+        for check in checks:
+            yield from check(first, document)
+        if done is not None:
+            done(len(document))
+
+
+def _checks(
+    documents: Sequence[ParallelDocument], config: CheckConfig, languages: tuple[str, str], wanted: Set[str]
+) -> list[Check]:
+    """What looks for the wanted kinds in a document, with what the documents together say of words and lengths."""
+    checks: dict[str, Check] = {
+        "empty": lambda _, document: empty(document),
+        "loop": lambda _, document: loops(document, config),
+        "duplicate": lambda _, document: duplicates(document, config),
+        "repetition": lambda _, document: repetitions(document, config),
+        "formality": lambda _, document: formality(document, languages[1]),
+    }
+    if "untranslated" in wanted:
+        copies = Copies.of(documents)
+        checks["untranslated"] = lambda _, document: untranslated(document, config, languages, copies)
+    if "length" in wanted and (usual := Lengths.of(documents)) is not None:
+        checks["length"] = lambda _, document: lengths(document, config, usual)
+    if wanted & {"name", "term"}:
+        ours = WordKinds.of([document.source for document in documents], languages[0], config.term_documents)
+        checks["name"] = lambda _, document: names(document, config, ours, languages[1])
+    if "term" in wanted:
+        theirs = WordKinds.of([document.target for document in documents], languages[1])
+        links = find_links(documents, languages)
+        checks["term"] = lambda first, document: terms(first, document, config, (ours, theirs), links)
+    chosen = [check for kind, check in checks.items() if kind in wanted]
+    if wanted & CARRIED:
+        chosen.append(lambda _, document: carried(document, config, languages))
+    return chosen
+
+
+def _notes(kinds: Collection[str], source: str, target: str, unspaced: bool) -> Iterator[str]:
+    """What was not checked, and why."""
+    if unspaced and {"name", "term"} & set(kinds):
+        yield "names and terms were not checked: a side is of a script without spaces between words"
+    if "formality" in kinds and target not in FORMAL:
+        known = f"no words of address are known for {target}" if target else "the language is not known"
+        yield f"formality was not checked: {known} (--target_language)"
+    if "untranslated" in kinds and not {source, target} <= FUNCTION_WORDS.keys():
+        yield "untranslated sentences were found by comparison alone: the commonest words of a language are not known"
