@@ -550,10 +550,9 @@ def test_a_translation_that_is_interrupted(run, files):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert (out, err.splitlines()[-1]) == ("", "docmt: interrupted")
-    begun = {"long.txt.partial", "long.txt.journal"}
     found = {path.name for path in outputs.iterdir()}
-    assert found - begun == {"first.txt", "first.txt.journal", "long.txt"}
-    assert (err.count("\n") == 2) == bool(found & begun)
+    assert found - {"long.txt.partial"} == {"first.txt", "first.txt.partial", "long.txt"}
+    assert "long.txt.partial" not in found or "long.txt.partial: the same command with --resume goes on" in err
     assert (outputs / "long.txt").read_text() == "old"
 
 

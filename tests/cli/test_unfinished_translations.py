@@ -13,7 +13,7 @@ from commands import call, fails, start, wait_for_lines
 
 import docmt
 from docmt.checkpoint.model_directory import save_model
-from docmt.core import growing
+from docmt.core import partial
 from docmt.decoding import Translator
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Concat, Group
@@ -84,7 +84,7 @@ class Stop(KeyboardInterrupt):
 def stop_after(monkeypatch):
     """Ends translations after so many additions to the file; gives how many there were. A negative number: in the
     middle of writing the next one."""
-    append, made = growing._append, []
+    append, made = partial._append, []
 
     def stop(count):
         made.clear()
@@ -98,13 +98,19 @@ def stop_after(monkeypatch):
             append(file, data)
             made.append(data)
 
-        monkeypatch.setattr(growing, "_append", appending)
+        monkeypatch.setattr(partial, "_append", appending)
 
     def count():
         return sum(b'"note"' in own for own in made)
 
     stop.count = count
     return stop
+
+
+def begun(path):
+    """The text in the whole lines of OUT.partial."""
+    *whole, _ = path.read_bytes().split(b"\n")
+    return "".join(json.loads(line).get("text", "") for line in whole)
 
 
 def names(folder):
@@ -132,13 +138,14 @@ def test_interrupted_anywhere(models, tmp_path, stop_after, name):
         stop_after(ends)
         outcome = call(*command, "-o", output)
         assert outcome.status == 130
-        partial = tmp_path / f"{output.name}.partial"
-        told = f"docmt: what is finished is in {partial}: the same command with --resume goes on\n"
+        kept = tmp_path / f"{output.name}.partial"
+        told = f"docmt: what is finished is in {kept}: the same command with --resume goes on\n"
         assert outcome.err == told + "docmt: interrupted\n"
         assert output.read_text() == "old"
-        begun = partial.read_bytes()
-        assert whole.encode().startswith(begun) and begun != whole.encode()
-        fails(*command, "-o", output, message=rf"{partial} is unfinished: go on with it with --resume, or remove it")
+        assert names(tmp_path) == sorted([source, output.name, kept.name])
+        text = begun(kept)
+        assert whole.startswith(text) and text != whole
+        fails(*command, "-o", output, message=rf"{kept} is unfinished: go on with it with --resume, or remove it")
         stop_after(10**6)
         assert call(*command, "-o", output, "--resume").status == 0
         assert stop_after.count() == additions - abs(ends)
@@ -190,9 +197,7 @@ def test_several_files(models, tmp_path, stop_after):
     stop_after(additions - 1)
     (tmp_path / "out" / "a.txt").unlink()
     assert call(*command).status == 130
-    assert names(tmp_path / "out") == [
-        *("a.txt", "a.txt.journal", "b.txt", "b.txt.journal", "c.txt", "c.txt.journal", "c.txt.partial")
-    ]
+    assert names(tmp_path / "out") == [*("a.txt", "a.txt.partial", "b.txt", "b.txt.partial", "c.txt", "c.txt.partial")]
     stop_after(10**6)
     assert call(*command, "--resume").status == 0
     assert stop_after.count() == 1
@@ -209,7 +214,7 @@ def test_files_of_an_earlier_call_are_not_taken_for_those_of_this_one(models, tm
     command = ["translate", models["group"], *files, "-o", tmp_path / "sentence", *SEARCH]
     stop_after(1)
     assert call(*command).status == 130
-    assert names(tmp_path / "sentence") == ["a.txt", "a.txt.journal", "a.txt.partial", "b.txt", "c.txt"]
+    assert names(tmp_path / "sentence") == ["a.txt", "a.txt.partial", "b.txt", "c.txt"]
     stop_after(10**6)
     assert call(*command, "--resume").status == 0
     found, expected = (
@@ -218,20 +223,66 @@ def test_files_of_an_earlier_call_are_not_taken_for_those_of_this_one(models, tm
     assert found == expected
 
 
-def test_what_is_complete_stays_when_it_is_gone_on_with(models, tmp_path):
-    files = [tmp_path / f"{name}.txt" for name in "abc"]
+def test_a_finished_output_of_another_model_is_not_left(models, tmp_path):
+    """--resume left what was there, whatever it was made from, with status 0."""
+    (tmp_path / "in.txt").write_text(TEXT)
+    command = ["translate", models["sentence"], tmp_path / "in.txt", "-o", tmp_path / "out"]
+    assert call(*command, *SEARCH).status == 0
+    for model, options in ((models["group"], SEARCH), (models["sentence"], search(max_length_extra=5))):
+        again = call(*command[:1], model, *command[2:], *options, "--resume")
+        assert again.status == 0
+        assert "out is there already, and nothing tells what it was made from: translating it again" in again.err
+        assert (tmp_path / "out").read_text() == call("translate", model, tmp_path / "in.txt", *options).out
+
+
+def test_what_this_command_has_finished_stays(models, tmp_path, stop_after):
+    files = [tmp_path / f"{name}.txt" for name in "ab"]
     for file in files:
         file.write_text(TEXT)
-    command, options = ["translate", models["sentence"]], ["-o", tmp_path / "out", *SEARCH, "--resume"]
-    assert call(*command, *files[:2], *options).status == 0
+    command = ["translate", models["sentence"], *files, "-o", tmp_path / "out", *SEARCH]
+    stop_after(10**6)
+    assert call(*command).status == 0
+    additions = stop_after.count()
+    stop_after(additions - 1)
+    assert call(*command).status == 130
+    fails(*command[:1], models["group"], *command[2:], "--resume", message=r"a\.txt\.partial, .* with another model")
     (tmp_path / "out" / "a.txt").write_text("mine\n")
-    told = f"{tmp_path / 'out' / 'a.txt'}, {tmp_path / 'out' / 'b.txt'}: there already, and nothing unfinished"
-    again = call(*command, *files, *options)
-    assert again.status == 0 and told in again.err
+    stop_after(10**6)
+    resumed = call(*command, "--resume")
+    assert (resumed.status, stop_after.count()) == (0, 1)
     assert (tmp_path / "out" / "a.txt").read_text() == "mine\n"
-    assert (tmp_path / "out" / "c.txt").read_bytes() == (tmp_path / "out" / "b.txt").read_bytes()
-    again = call(*command, *files[:2], *options)
-    assert again.status == 0 and told in again.err
+    assert names(tmp_path / "out") == ["a.txt", "b.txt"]
+
+
+@pytest.mark.parametrize("changed", ["a bit", "the end", "a line"])
+def test_damage_is_noticed(models, tmp_path, stop_after, changed):
+    """Bytes that a disk changed were taken for text, or ended in a traceback."""
+    (tmp_path / "in.txt").write_text(TEXT)
+    command = ["translate", models["sentence"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
+    whole = call(*command[:3], *SEARCH).out
+    stop_after(3)
+    assert call(*command).status == 130
+    stop_after(10**6)
+    kept = tmp_path / "out.partial"
+    data = kept.read_bytes()
+    if changed == "the end":
+        kept.write_bytes(data[:-10])
+        assert call(*command, "--resume").status == 0
+        assert (tmp_path / "out").read_text() == whole
+        return
+    lines = data.splitlines(keepends=True)
+    damaged = [b"".join([lines[0], *lines[1:2], *lines[1:]])[: len(data)]] if changed == "a line" else []
+    for place in range(0, len(data) - 1, 37) if changed == "a bit" else []:
+        damaged.append(data[:place] + bytes([data[place] ^ 2]) + data[place + 1 :])
+    for bytes_there in damaged:
+        kept.write_bytes(bytes_there)
+        outcome = call(*command, "--resume")
+        assert outcome.status == 2, outcome
+        assert re.fullmatch(
+            r"docmt: error: \S+out\.partial(, line \d: damaged; remove the file to begin| is in the way,) [^\n]+\n",
+            outcome.err,
+        )
+        assert kept.read_bytes() == bytes_there
 
 
 def test_only_the_same_is_gone_on_with(models, tmp_path, stop_after):
@@ -252,14 +303,6 @@ def test_only_the_same_is_gone_on_with(models, tmp_path, stop_after):
     fails(*resumed, *search(beam=2), message=begun % r"--search\.beam, input")
     source.write_text(TEXT)
     (tmp_path / "moved.txt").write_text(TEXT)
-    journal = (tmp_path / "out.journal").read_bytes()
-    (tmp_path / "out.journal").write_bytes(b"no journal\n" + journal)
-    fails(
-        *resumed,
-        *SEARCH,
-        message=r"out\.journal is no journal of a translation .*: remove it, and .*out\.partial, to begin",
-    )
-    (tmp_path / "out.journal").write_bytes(journal)
     # Smaller batches, where memory was the reason, and another place of the same text.
     assert call(*command[:2], tmp_path / "moved.txt", *resumed[3:], *search(batch_tokens=6)).status == 0
     assert output.read_text() == call(*command[:3], *SEARCH).out
@@ -284,20 +327,20 @@ def test_standard_input(models, tmp_path, stop_after):
     assert (tmp_path / "out").read_text() == call("translate", models["sentence"], *SEARCH, stdin=TEXT.encode()).out
 
 
-def test_what_is_not_ours_stays(models, tmp_path):
+@pytest.mark.parametrize("text", ["mine\n", "mine", '{"docmt": 1}\n', "{"])
+def test_what_is_not_ours_stays(models, tmp_path, text):
     (tmp_path / "in.txt").write_text(TEXT)
     command = ["translate", models["sentence"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
-    for name, message in (("partial", r"out\.partial is in the way"), ("journal", r"out\.journal is no journal of a ")):
-        other = tmp_path / f"out.{name}"
-        other.write_text("mine\n")
-        for resume in ([], ["--resume"]):
-            fails(*command, *resume, message=message)
-        assert other.read_text() == "mine\n"
-        other.unlink()
-    (tmp_path / "out.partial").write_text("mine\n")
-    (tmp_path / "out.journal").write_text("")
-    fails(*command, "--resume", message=r"out\.partial is in the way, and nothing tells what it is part of")
-    assert (tmp_path / "out.partial").read_text() == "mine\n"
+    others = [tmp_path / "out.partial", tmp_path / "out.journal"]
+    for other in others:
+        other.write_text(text)
+    for resume in ([], ["--resume"]):
+        if text != "{":  # which may be the beginning of our first line
+            fails(*command, *resume, message=r"out\.partial is in the way, and is no part of a translation")
+            assert [other.read_text() for other in others] == [text, text]
+    others[0].unlink()
+    assert call(*command).status == 0
+    assert others[1].read_text() == text
 
 
 def test_nothing_is_left_of_what_was_not_begun(models, tmp_path, stop_after):
@@ -324,7 +367,7 @@ def test_a_full_disk(models, tmp_path, monkeypatch):
     """What was finished before is kept, and is gone on with when there is room."""
     (tmp_path / "in.txt").write_text(TEXT)
     command = ["translate", models["sentence"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
-    whole, append, room = call(*command[:3], *SEARCH).out, growing._append, [1500]
+    whole, append, room = call(*command[:3], *SEARCH).out, partial._append, [1500]
 
     def appending(file, data):
         written = data[: max(0, room[0])]
@@ -333,7 +376,7 @@ def test_a_full_disk(models, tmp_path, monkeypatch):
         if len(written) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(growing, "_append", appending)
+    monkeypatch.setattr(partial, "_append", appending)
     outcome = call(*command)
     assert outcome.status == 2
     kept, error = outcome.err.splitlines()
@@ -348,15 +391,16 @@ def test_killed_in_a_process_of_its_own(models, tmp_path):
     (tmp_path / "in.txt").write_text(TEXT * 8)
     command = ["translate", models["group"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
     process = start(*command)
-    wait_for_lines(tmp_path / "out.journal", 4, process)
+    wait_for_lines(tmp_path / "out.partial", 4, process)
     process.send_signal(signal.SIGSTOP)
     with_it = call(*command, "--resume")
     assert with_it.status == 2
-    assert re.search(r"out is being written by another process: wait for it, or stop it", with_it.err)
+    assert re.search(rf"out is being written by process {process.pid} on \S+: wait for it, or stop it", with_it.err)
     process.kill()
     process.communicate()
     assert call(*command, "--resume").status == 0
     assert (tmp_path / "out").read_text() == call(*command[:3], *SEARCH).out
+    assert names(tmp_path) == ["in.txt", "out"]
 
 
 def test_pieces_of_the_interface(models):

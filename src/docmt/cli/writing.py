@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from docmt.cli.results import Report, error_records, not_a_number, records
 from docmt.core.errors import DocmtError
 from docmt.core.files import cannot_write, utf8_of, write_all
-from docmt.core.growing import Growing, Note
+from docmt.core.partial import Note, PartialFile
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_text
 from docmt.decoding.translation import Reached
 from docmt.documents import Document, Input
@@ -53,10 +53,10 @@ class File:
         return found.hexdigest()
 
 
-class Passing:
+class Stream:
     """What goes to standard output, a device or a pipe: at once, and nothing is known of it afterwards."""
 
-    complete = False
+    finished = False
 
     def __init__(self, path: str) -> None:
         self.notes: list[Note] = []
@@ -64,7 +64,7 @@ class Passing:
         self._file: BinaryIO | None = None
 
     def add(self, text: str, note: Note) -> None:
-        """Writes text."""
+        """Write text."""
         self.notes[:] = [note]
         if self._path == STANDARD:
             write_text(STANDARD, text)
@@ -76,22 +76,22 @@ class Passing:
         except OSError as error:
             raise cannot_write(self._path, error) from error
 
-    def finish(self) -> None:
-        """All is written."""
-        self.close()
-
     def close(self) -> None:
-        """Lets go of the device."""
+        """Let go of the device."""
         if self._file is not None:
             self._file.close()
 
-    def forget(self) -> None:
-        """There is nothing to be forgotten."""
+    finish = close
+
+    def hold(self) -> None:
+        """Do nothing: a stream can be held by several processes, and leaves nothing behind."""
+
+    remove = hold
 
 
 @dataclass
 class _State:
-    """What is written of a file so far, as its journal has it."""
+    """What is written of a file so far."""
 
     documents: int = 0
     """that are finished"""
@@ -116,32 +116,39 @@ class Writer:
         """facts: what it depends on besides the file, by names for messages. Raises DocmtError where something would be
         lost, or where it cannot go on (`resume`)."""
         self.file, self._report = file, report
-        self._place: Growing | Passing = Passing(file.output)
+        self._place: PartialFile | Stream = Stream(file.output)
         if stays(file.output):
             facts = {**facts, "--format": file.format, "input": file.checksum()}
             compressed = file.output.endswith(GZIP_SUFFIX)
-            self._place = Growing(Path(file.output), facts, resume, compressed)
+            self._place = PartialFile(Path(file.output), facts, resume, compressed)
         self._state = _State()
         self._held: list[Piece] = []
         self._news = Report()  # of what is not written yet
         self._finished = False
+
+    def begin(self) -> dict[int, Reached]:
+        """Keep the file for this process. Returns how far each of its documents is translated, of those begun."""
+        self._place.hold()
         for note in self._place.notes:
             self._state = _State(**note["state"])
-            report.add(Report(note["places"], note["failures"]))
+            self._report.add(Report(note["places"], note["failures"]))
+        done = {number: Reached(len(self.file.documents[number])) for number in range(self._state.documents)}
+        if self._state.sentences:
+            done[self._state.documents] = Reached(self._state.sentences, self._state.said)
+        if self._state.documents == len(self.file.documents):
+            self.finish()
+        return done
 
     @property
-    def done(self) -> dict[int, Reached]:
-        """How far each of its documents is translated of which something is written."""
-        found = {number: Reached(len(self.file.documents[number])) for number in range(self._state.documents)}
-        if self._state.sentences:
-            found[self._state.documents] = Reached(self._state.sentences, self._state.said)
-        return found
+    def begun(self) -> bool:
+        """Whether something of it is written."""
+        return bool(self._place.notes) or self._place.finished
 
     @property
     def unfinished(self) -> str:
         """Where the beginning of the translation is kept, if there is one."""
-        kept = isinstance(self._place, Growing) and self._place.notes and not self._place.complete
-        return str(self._place.partial) if isinstance(self._place, Growing) and kept else ""
+        place = self._place
+        return str(place.partial) if isinstance(place, PartialFile) and place.notes and not place.finished else ""
 
     def add(self, pieces: Sequence[Piece]) -> None:
         """Writes pieces, in order, whose documents count within the file. Before any is translated, none is written."""
@@ -156,23 +163,24 @@ class Writer:
 
     def finish(self) -> bool:
         """The last piece is there; returns whether there is a translation."""
+        exists = bool(self._place.notes) or not self.file.documents
         if not self._finished:
             self._finished = True
             self._report.add(self._news)
-            if self._place.notes or not self.file.documents:
+            if exists:
                 self._place.finish()
             if self._place.notes and self._state.failed:
                 self._report.failures.append(self._partly())
             self._place.close()
-        return bool(self._place.notes) or not self.file.documents
+        return exists
 
     def close(self) -> None:
         """Lets go of the file, finished or not."""
         self._place.close()
 
-    def forget(self) -> None:
-        """Nobody will ask how far it was."""
-        self._place.forget()
+    def remove(self) -> None:
+        """Removes what tells how far it was."""
+        self._place.remove()
 
     def _noted(self, piece: Piece) -> Piece:
         """The piece, without a translation that has no scores; what may be wrong with it is noted."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import logging
@@ -49,20 +48,15 @@ def atomic_path(path: Path) -> Iterator[Path]:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         os.close(descriptor)
         yield temporary
-        put_in_place(temporary, path, mode)
+        _set_mode(temporary, stat.S_IMODE(path.stat().st_mode) if path.is_file() else mode)
+        _sync(temporary)
+        temporary.replace(path)
+        _sync(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-
-
-def put_in_place(temporary: Path, path: Path, mode: int) -> None:
-    """Makes a finished file, in one step, that at `path`. It has this mode, or that of the file which it replaces."""
-    _set_mode(temporary, stat.S_IMODE(path.stat().st_mode) if path.is_file() else mode)
-    _sync(temporary)
-    temporary.replace(path)
-    _sync(path.parent)
 
 
 @contextmanager
@@ -163,36 +157,55 @@ def remove_leftovers(path: Path) -> None:
 
 @contextmanager
 def lock_directory(path: Path, what: str) -> Iterator[None]:
-    """Keeps a directory for this process while the block runs. The system lets go of it when the process dies.
+    """Keep a directory for this process while the block runs; see `lock`."""
+    with lock(path / LOCK_FILE, what):
+        yield
 
-    `what`: what is being done, as in "the run r is being trained". Raises DocmtError at once if another process holds
-    the directory. Where the file system knows no locks, a warning is logged and the work goes on.
+
+@contextmanager
+def lock(file: Path, what: str, remove: bool = False) -> Iterator[None]:
+    """Hold a lock on a file while the block runs. The system releases it when the process dies.
+
+    what: what is being done, as in "the run r is being trained". remove: whether the file is removed afterwards. Raises
+    DocmtError at once if another process holds the lock. Where the file system knows no locks, a warning is logged and
+    the work goes on.
     """
-    file = path / LOCK_FILE
-    descriptor = -1
+    from filelock import FileLock, Timeout  # here, as commands without locks need not wait for it
+
+    # Of this process, whichever of its threads releases it.
+    holder = FileLock(file, mode=0o666, thread_local=False)
     try:
-        while True:
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            lock_file(descriptor, file, what)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), file.stat()):
-                    break
-            os.close(descriptor)  # who held it before has removed the directory: lock the file that is there now
-            descriptor = -1
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+        if not file.parent.is_dir():  # which the library would make
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        holder.acquire(blocking=False)
+        file.write_text(f"{os.getpid()} {socket.gethostname()}\n", encoding="utf-8")
+    except Timeout as error:
+        raise DocmtError(f"{what} by {_holder_of(file)}: wait for it, or stop it") from error
     except OSError as error:
-        _close(descriptor)
-        raise cannot_write(file, error) from error
-    except BaseException:
-        _close(descriptor)
-        raise
+        holder.release()
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+            raise cannot_write(file, error) from error
+        _log.warning("%s cannot be locked (%s): let nobody else use the directory", file, error.strerror)
     try:
         yield
     finally:
         with suppress(OSError):
-            os.ftruncate(descriptor, 0)  # so that nobody is told of this process while the next one has it
-        os.close(descriptor)
+            # Nobody is told of this process while the next one has the lock.
+            file.unlink() if remove else os.truncate(file, 0)
+        holder.release()
+
+
+def _holder_of(file: Path) -> str:
+    """Return who holds a locked file, as it says in it."""
+    text = ""
+    for _ in range(20):
+        with suppress(OSError):
+            text = file.read_text(encoding="utf-8", errors="replace")
+        if text:
+            break
+        time.sleep(0.05)  # it has only just taken it
+    pid, _, host = text.strip().partition(" ")
+    return f"process {pid} on {host}" if pid.isdecimal() and host.isprintable() and host else "another process"
 
 
 def utf8_of(text: str, path: Path | str) -> bytes:
@@ -211,33 +224,6 @@ def write_all(file: BinaryIO, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
-
-
-def lock_file(descriptor: int, file: Path, what: str) -> None:
-    """Keeps an open file for this process until it is closed; see `lock_directory`."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise DocmtError(f"{what} by {_holder_of(descriptor)}: wait for it, or stop it") from error
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
-            raise
-        _log.warning("%s cannot be locked (%s): let nobody else use the directory", file, error.strerror)
-
-
-def _holder_of(descriptor: int) -> str:
-    """Who holds a locked file, as it says in it."""
-    for _ in range(20):
-        if text := os.pread(descriptor, 1000, 0):
-            break
-        time.sleep(0.05)  # it has only just taken it
-    pid, _, host = text.decode("utf-8", "replace").strip().partition(" ")
-    return f"process {pid} on {host}" if pid.isdecimal() and host.isprintable() and host else "another process"
-
-
-def _close(descriptor: int) -> None:
-    if descriptor >= 0:
-        os.close(descriptor)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -19,7 +19,6 @@ from docmt.cli.results import Report
 from docmt.cli.writing import File, Writer, stays
 from docmt.core.errors import DocmtError
 from docmt.core.files import cannot_write
-from docmt.core.growing import is_unfinished
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD
 from docmt.core.progress import plain_lines
 from docmt.decoding import SearchConfig
@@ -108,9 +107,8 @@ def parser() -> Parser:
         "--resume",
         type=bool,
         default=False,
-        help="go on with a translation that was interrupted: with what OUT.partial has of it (OUT.journal says from "
-        "what that was made; another input, model or option is refused, but for --batch_tokens, with "
-        "which near ties may be decided otherwise in bfloat16 and int8)",
+        help="continue an interrupted translation from OUT.partial. Input, model and options must be the same (except "
+        "--batch_tokens). Outputs that this command has not finished itself are translated again",
     )
     add_settings(made, InputConfig, "input", "how the files are read")
     add_settings(made, SearchConfig, "search", SEARCH_TITLE)
@@ -131,9 +129,6 @@ def run(arguments: Sequence[str]) -> int:
         )
     if options.resume:
         _check_kept(outputs.values())
-        outputs = _still_to_do(outputs)
-        if not outputs:
-            return 0
     translator = translator_of(options)
     report = Report()
     language = options.input.language or translator.languages[0] or UNKNOWN_LANGUAGE
@@ -141,6 +136,9 @@ def run(arguments: Sequence[str]) -> int:
     _check_room(options.search, [file.format for file in files])
     facts = _facts(translator, files)
     writers = [Writer(file, facts, options.resume, report) for file in files]
+    for output in (writer.file.output for writer in writers if options.resume and not writer.begun):
+        if Path(output).is_file():
+            _log.warning(f"{output} is there already, and nothing tells what it was made from: translating it again")
     # Lines that are drawn anew and again would be mixed with the translation.
     with plain_lines() if _on_terminal(files) else nullcontext():
         written = _write(translator, writers)
@@ -168,21 +166,6 @@ def _check_kept(outputs: Iterable[str]) -> None:
             raise DocmtError(f"--resume: of {name} nothing is kept to go on with; write to a file with -o FILE")
 
 
-def _still_to_do(outputs: dict[str, str]) -> dict[str, str]:
-    """What there is to do for, by source: where no output is unfinished, those that are there stay as they are.
-
-    Where one is unfinished, what the call has finished is known; another file that is there is of an earlier call.
-    """
-    if any(is_unfinished(Path(output)) for output in outputs.values()):
-        return outputs
-    if there := [output for output in outputs.values() if Path(output).is_file() and Path(output).stat().st_size]:
-        _log.warning(
-            f"{', '.join(there)}: there already, and nothing unfinished, so it stays as it is, whatever it was made "
-            "from (without --resume it would be translated anew)"
-        )
-    return {source: output for source, output in outputs.items() if output not in there}
-
-
 def _facts(translator: Translator, files: Sequence[File]) -> dict[str, Any]:
     """What translations depend on besides the file, by names for messages; nothing where none are kept."""
     if not any(stays(file.output) for file in files):
@@ -205,7 +188,7 @@ def _write(translator: Translator, writers: Sequence[Writer]) -> int:
             _translate(translator, group)
         written = sum([writer.finish() for writer in writers])
         for writer in writers:
-            writer.forget()
+            writer.remove()
         return written
     except BaseException:
         if places := [writer.unfinished for writer in writers if writer.unfinished]:
@@ -301,12 +284,12 @@ def _translate(translator: Translator, writers: Sequence[Writer]) -> None:
     starts = [0, *accumulate(len(writer.file.documents) for writer in writers)]
     done = {}
     for start, writer in zip(starts, writers, strict=False):
-        done.update({start + number: reached for number, reached in writer.done.items()})
-        if writer.done:
-            finished = sum(reached.sentences for reached in writer.done.values())
-            _log.info(
-                f"{writer.file.name}: {finished:,} of {sum(map(len, writer.file.documents)):,} sentences are done"
-            )
+        reached = writer.begin()
+        done.update({start + number: place for number, place in reached.items()})
+        if reached:
+            finished = sum(place.sentences for place in reached.values())
+            total = sum(map(len, writer.file.documents))
+            _log.info(f"{writer.file.name}: {finished:,} of {total:,} sentences are done")
     if len(done) == len(documents) and all(done[n].sentences == len(own) for n, own in enumerate(documents)):
         return
     for pieces in translator.pieces(documents, done=done):
