@@ -18,9 +18,10 @@ from torch import nn
 from docmt.model import ModelConfig, Packed, Reading, TranslationModel, pack
 from docmt.model import transformer as transformer_module
 from docmt.model.attention import FullView
-from docmt.model.parts import Head, Parts, token_embedding
+from docmt.model.embeddings import Head, token_embedding
 from docmt.model.scope import SentenceFrame
 from docmt.model.systems import Hierarchical
+from docmt.model.transformer import Parts
 
 FOLDER = Variants("han_tiny")
 FIXTURES, needed = FOLDER.path, FOLDER.needed
@@ -76,11 +77,13 @@ class HanParts(Parts):
             "target_positions": Interleaved(width),
         }
 
-    def lookup(self, model, side, tokens):
-        return model.get_submodule(f"{side}_tokens")(tokens) * math.sqrt(self.sizes.width)
 
-    def head(self, model):
-        return Head(model.get_submodule("generator").weight)
+class HanModel(TranslationModel):
+    def lookup(self, side, tokens):
+        return getattr(self, f"{side}_tokens")(tokens) * math.sqrt(self.config.width)
+
+    def head(self):
+        return Head(self.generator.weight)
 
 
 OURS = (
@@ -145,7 +148,7 @@ def load(variant, monkeypatch):
     config = ModelConfig(
         vocabulary_size=theirs["target_vocabulary"], normalization="pre", dropout=0.0, **sizes, **layers, **options
     )
-    model = TranslationModel(config).eval()
+    model = HanModel(config).eval()
     model.projection = model.get_submodule("generator")
     stored = load_file(FIXTURES / "weights_common.safetensors")
     # Both `generator` and `projection` are the one matrix.

@@ -65,7 +65,7 @@ def forward(model, variant, kind):
     memory = model.encode(source)
     labels = published.batch(variant, kind)["target"]
     view = FullView(target, {"source": Memory(memory, seen, source.documents)})
-    x = model.place("target", model.parts.lookup(model, "target", target.tokens), target)
+    x = model.place("target", model.lookup("target", target.tokens), target)
     return memory, model.decode(x, view), torch.from_numpy(labels[labels != PAD])
 
 

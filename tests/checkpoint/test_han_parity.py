@@ -61,7 +61,7 @@ def decoded(model, rows, memory):
     reading = rows.reading()
     view = FullView(reading.target, {"source": Memory.of(torch.cat(list(memory)), reading.source)}, reading.aligned)
     target = reading.target
-    states = model.decode(model.place("target", model.parts.lookup(model, "target", target.tokens), target), view)
+    states = model.decode(model.place("target", model.lookup("target", target.tokens), target), view)
     return sentences_of(states, rows.labels)
 
 
@@ -210,7 +210,7 @@ def test_translations(variant, number, monkeypatch):
 
         def step(said, source=source):
             target = han.pack([[said]])
-            x = model.place("target", model.parts.lookup(model, "target", target.tokens), target)
+            x = model.place("target", model.lookup("target", target.tokens), target)
             return model.project(model.decode(x, FullView(target, {"source": source}))[-1]).log_softmax(-1)
 
         found, wanted = han.search(step, settings), record["result"][row]

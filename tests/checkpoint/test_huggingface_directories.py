@@ -181,7 +181,7 @@ def test_a_document_model_is_trained_from_a_converted_one(name, made, tmp_path):
     for entry in ("width", "heads", "encoder_layers", "source_mark", "target_mark", "output", "activation"):
         assert getattr(own.config, entry) == getattr(start.config, entry)
     assert own.config.group.join == "exact"
-    tables = own.parts.tables()
+    tables = own.tables()
     assert all(
         torch.equal(own.state_dict()[f"{table}.weight"], start.state_dict()[f"{table}.weight"]) for table in tables
     )

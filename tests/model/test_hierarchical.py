@@ -7,8 +7,8 @@ from docmt.data import Words, collate, cut
 from docmt.model import ModelConfig, TranslationModel, pack
 from docmt.model.attention import FullView
 from docmt.model.layers import Hierarchy
-from docmt.model.parts import Parts
 from docmt.model.scope import Sight
+from docmt.model.transformer import Parts
 from docmt.text import SpecialTokens
 from variants import SYSTEMS, hierarchical
 

@@ -479,7 +479,7 @@ def test_index_tensors_die_with_their_batch(system):
         read = reading(model, [SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]])
         source, target = read.source, read.target
         view = FullView(target, model.memories(read), read.aligned)
-        x = model.place("target", model.parts.lookup(model, "target", target.tokens), target)
+        x = model.place("target", model.lookup("target", target.tokens), target)
         model.decode(x, view).sum().backward()
         patterns = list(view._patterns.values())
         assert patterns

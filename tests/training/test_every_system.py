@@ -12,8 +12,8 @@ from docmt.data import PrepareConfig, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.config import Linear
 from docmt.model.linear import CHUNK
-from docmt.model.parts import Parts
 from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
+from docmt.model.transformer import Parts
 from docmt.training import train
 from docmt.training.corpus import TrainingCorpus, fit_model_config
 from docmt.training.finetune import initialize_from

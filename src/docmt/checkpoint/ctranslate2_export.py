@@ -22,9 +22,9 @@ from docmt.core.settings import shown
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.embeddings import sinusoids
 from docmt.model.layers import GATED
-from docmt.model.parts import Parts
 from docmt.model.scope import SentenceFrame
 from docmt.model.systems import Needs
+from docmt.model.transformer import Parts
 from docmt.text import (
     BpeTokenizer,
     DictionaryTokenizer,

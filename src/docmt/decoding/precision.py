@@ -18,7 +18,7 @@ from docmt.core.settings import one_of
 from docmt.decoding.ensemble import Model
 from docmt.model import TranslationModel
 from docmt.model.attention import Attention
-from docmt.model.parts import Softmax
+from docmt.model.embeddings import Softmax
 
 Precision = Literal["float32", "bfloat16", "int8"]
 _FEW_ROWS = range(2, 257)
@@ -139,7 +139,7 @@ def lower_precision(model: TranslationModel, precision: Precision) -> Translatio
     check_precision(precision, model.device)
     made = _PRODUCTS[precision]
     if precision == "bfloat16":
-        for name in model.parts.tables():
+        for name in model.tables():
             model.get_submodule(name).to(torch.bfloat16)
         for module in model.modules():
             if isinstance(module, nn.Linear | Softmax):
@@ -153,7 +153,7 @@ def lower_precision(model: TranslationModel, precision: Precision) -> Translatio
         for name, module in list(parent.named_children()):
             if isinstance(module, nn.Linear):
                 setattr(parent, name, made(module.weight, module.bias))
-    head = model.parts.whole_head(model)
+    head = model.whole_head()
     model.projection = made(head.weight.detach(), head.bias)  # (not a parameter once more)
     return model
 

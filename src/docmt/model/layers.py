@@ -16,8 +16,9 @@ from docmt.model.linear_attention import wide
 from docmt.model.spans import Packed, Spans
 
 if TYPE_CHECKING:
-    from docmt.model.parts import Parts
+    from docmt.model.embeddings import Embeddings
     from docmt.model.scope import Sight
+    from docmt.model.transformer import Parts
 
 
 class Layer(nn.Module):
@@ -197,7 +198,12 @@ class SentenceEncoder(nn.Module):
     """Encodes the sentences of a document each by itself and keeps the states of every layer to be looked at."""
 
     def __init__(
-        self, layers: Sequence[Layer], kept: str, norms: Sequence[nn.Module], embeddings: nn.Module | None, frozen: bool
+        self,
+        layers: Sequence[Layer],
+        kept: str,
+        norms: Sequence[nn.Module],
+        embeddings: Embeddings | None,
+        frozen: bool,
     ) -> None:
         """kept: the block of each layer whose states are kept; norms: for those of each layer, or none; embeddings: its
         own, to embed what it reads with, or None for those of the model's source; frozen: it is not trained."""

@@ -284,7 +284,7 @@ def _meant(model: TranslationModel, word: str, loaded: Sequence[str]) -> Iterabl
     if word == "loaded":
         return loaded
     modules = {
-        "embeddings": (*model.parts.tables(), "source_positions", "target_positions"),
+        "embeddings": (*model.tables(), "source_positions", "target_positions"),
         "encoder": ("encoder", "encoder_norm"),
         "decoder": ("decoder", "decoder_norm"),
     }.get(word)

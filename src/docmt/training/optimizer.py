@@ -18,8 +18,8 @@ from docmt.core.errors import DocmtError
 from docmt.data import Batch
 from docmt.model import Packed, TranslationModel
 from docmt.model.attention import View
+from docmt.model.embeddings import Softmax
 from docmt.model.layers import Layer
-from docmt.model.parts import Softmax
 from docmt.model.scope import SentenceFrame
 from docmt.text import SpecialTokens
 from docmt.text.tokenizer import Side

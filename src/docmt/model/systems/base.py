@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention, Memory
     from docmt.model.config import Sizes
     from docmt.model.layers import Layer
-    from docmt.model.parts import Parts
     from docmt.model.spans import Reading
-    from docmt.model.transformer import TranslationModel
+    from docmt.model.transformer import Parts, TranslationModel
 
 Rules = Literal["frame", "open"]
 """What a translation may say next. frame: one target sentence per source sentence; open: what the model says."""

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from docmt.model.attention import Memory
     from docmt.model.config import Sizes
     from docmt.model.layers import Layer
-    from docmt.model.parts import Parts
     from docmt.model.spans import Reading
-    from docmt.model.transformer import TranslationModel
+    from docmt.model.transformer import Parts, TranslationModel
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Context(System):
         from docmt.model.attention import FullView, Memory
 
         source = reading.source
-        vectors = model.parts.lookup(model, "source", source.tokens)  # [T, d], each token once
+        vectors = model.lookup("source", source.tokens)  # [T, d], each token once
         spans, index = source.contexts(self.sentences, model.parts.frame)
         contexts = Memory(vectors.index_select(0, index.to(vectors.device)), spans, places=index)
         context = replace(contexts, states=self._represent(model, contexts))
@@ -114,10 +113,10 @@ class Context(System):
 
         if self.representation == "encoder":
             positions = contexts.sentences.positions().to(contexts.states.device)
-            x = model.parts.place(model, "source", contexts.states, positions)
+            x = model.add_positions("source", contexts.states, positions)
             x = run(model.get_submodule("context").children(), x, FullView(contexts))
             return model.get_submodule("context_norm")(x) if model.parts.encoder.pre_norm else x
-        x = model.parts.place(model, "source", contexts.states, None)
+        x = model.add_positions("source", contexts.states, None)
         return x if self.representation == "embedding" else model.get_submodule("context")(x, contexts.sentences)
 
     def origin(self, name: str) -> str | None:

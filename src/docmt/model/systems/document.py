@@ -11,7 +11,7 @@ from docmt.model.systems.base import Order, Rules, System
 
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention
-    from docmt.model.parts import Parts
+    from docmt.model.transformer import Parts
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from docmt.model.systems.base import Order, System
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention
     from docmt.model.config import Sizes
-    from docmt.model.parts import Parts
+    from docmt.model.transformer import Parts
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from docmt.model.systems.base import Order, System
 if TYPE_CHECKING:
     from torch import nn
 
-    from docmt.model.parts import Parts
+    from docmt.model.transformer import Parts
 
 
 @dataclass(frozen=True)

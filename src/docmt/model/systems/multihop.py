@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from docmt.model.attention import Memory
     from docmt.model.config import Sizes
     from docmt.model.layers import Layer
-    from docmt.model.parts import Parts
     from docmt.model.spans import Packed, Reading
-    from docmt.model.transformer import TranslationModel
+    from docmt.model.transformer import Parts, TranslationModel
 
 _EMBEDDINGS = "target_sentences.embeddings."
 
@@ -118,8 +117,11 @@ class MultiHop(System):
         return found
 
     def _read_target(self, model: TranslationModel, text: Packed) -> Memory:
+        from docmt.model.layers import SentenceEncoder
+
         encoder = model.get_submodule("target_sentences")
-        memory: Memory = encoder(model.embed("source", text, encoder.get_submodule("embeddings")), text)
+        assert isinstance(encoder, SentenceEncoder)
+        memory: Memory = encoder(model.embed("source", text, encoder.embeddings), text)
         return memory
 
     def origin(self, name: str) -> str | None:
