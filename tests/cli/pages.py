@@ -21,7 +21,6 @@ NOT_RUN = ("make", "pip", "git")  # they are what runs the tests, or come before
 # Settings of real models, and what makes a command quick instead.
 SMALLER = {
     "prepare": ["--vocabulary_size", "400"],
-    "draft": QUICK,
     "translate": QUICK,
     "evaluate": QUICK,
     "score": QUICK[1:],

@@ -27,7 +27,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
     ("arguments", "message"),
     [
         (["tranlsate"], r"unknown command 'tranlsate': did you mean translate\?"),
-        (["fly"], r"unknown command 'fly': choose one of prepare, draft, train, translate"),
+        (["fly"], r"unknown command 'fly': choose one of prepare, train, translate"),
         (["--verbose"], r"unknown option '--verbose': choose one of prepare"),
         (["train"], r"--store and --run are missing; see docmt train --help"),
         (["train", "--run", "x"], r"--store is missing; see"),

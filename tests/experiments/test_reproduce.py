@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import sys
 import time
 
@@ -304,43 +303,6 @@ def test_a_model_that_was_trained_in_another_way_is_not_done(plan_of, tmp_path, 
     assert states(plan) == ["done"]
 
 
-HOPS = """
-title: Hops
-variants:
-  forward: {recipe: group-cpu.yaml, settings: {model.system: sentence}}
-  backward: {recipe: group-cpu.yaml, settings: {model.system: sentence, reverse: true}}
-  hopeless: {recipe: group-cpu.yaml, settings: {model.position_encoding: learned, model.max_positions: 1}}
-  heir: {recipe: group-cpu.yaml, start_from: hopeless}
-  hops:
-    recipe: group-cpu.yaml
-    start_from: forward
-    start_reverse_from: backward
-    settings: {model.system: multihop, model.multihop.sentences: 1}
-"""
-
-
-def test_several_at_once_are_as_one_after_the_other(plan_of, store, tmp_path, monkeypatch, capfd):
-    tables = []
-    for jobs in (1, 3):
-        monkeypatch.setattr("torch.get_num_threads", lambda: 3)
-        own = shutil.copytree(store, tmp_path / str(jobs) / "store")  # to which drafts are added
-        plan = plan_of(tmp_path / str(jobs), HOPS, data=own)
-        told, reports = [], []
-        failures = reproduce(plan, GREEDY, told.append, lambda failed, to=reports: to.append(dict(failed)), jobs=jobs)
-        assert len(reports) == len(plan.trainings())
-        assert reports[-1] == failures
-        hopeless, heir = (run.config.run for run in plan.trainings() if run.variant in ("hopeless", "heir"))
-        assert set(failures) == {hopeless, heir}
-        assert sum("training" in line for line in told) == 5
-        tables.append(
-            (write_report(plan, GREEDY, {}), {failure.replace(str(own), "") for failure in failures.values()})
-        )
-        lines = capfd.readouterr().err.splitlines()
-        assert jobs == 1 or sum("drafting the store" in line for line in lines) == 1
-        assert jobs == 1 or all(re.match(r"\[[1-6]] docmt: ", line) for line in lines), lines
-    assert tables[0] == tables[1]
-
-
 def test_ctrl_c_ends_several_at_once_and_they_go_on(plan_of, tmp_path, monkeypatch):
     plan = plan_of(
         tmp_path,
@@ -361,22 +323,6 @@ def test_ctrl_c_ends_several_at_once_and_they_go_on(plan_of, tmp_path, monkeypat
     assert states(plan) == ["resumable"] * 2
     for run in plan.trainings():
         assert (run.config.run / "checkpoints/last/state.json").exists()
-
-
-def test_runs_that_wait_for_each_other_fail_and_say_why(plan_of, store, tmp_path):
-    text = """
-title: Round in circles
-variants:
-  reader: {recipe: group-cpu.yaml, settings: {model.system: multihop, model.multihop.sentences: 1}}
-  heir:
-    recipe: group-cpu.yaml
-    start_from: reader
-    settings: {model.system: multihop, model.multihop.sentences: 1}
-"""
-    plan = plan_of(tmp_path / "out", text, data=shutil.copytree(store, tmp_path / "store"))
-    failures = reproduce(plan, GREEDY, jobs=2)
-    assert len(failures) == 2
-    assert failures == reproduce(plan, GREEDY)
 
 
 def test_several_at_once_are_of_one_device_each(plan_of, tmp_path):

@@ -14,7 +14,6 @@ from docmt.model.systems import SYSTEMS
 # What each command needs besides, with files that are not there: no work is done, whatever the option.
 NEEDED = {
     "prepare": ["--store", "s", "--train", "none.en", "none.de"],
-    "draft": ["none", "--store", "s"],
     "train": ["--data", "none", "--run", "r"],
     "translate": ["none", "none.txt"],
     "score": ["none", "none.en", "none.de"],

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import docmt
 from docmt.data import PrepareConfig, prepare
-from docmt.decoding import SearchConfig
-from docmt.decoding.draft_store import draft_store
+from docmt.decoding import SearchConfig, Translator
 from docmt.model import ModelConfig
 from docmt.model.systems import Group
 from docmt.training import (
@@ -94,16 +94,38 @@ def sentence_run(tiny_config, tmp_path_factory):
     return run
 
 
+def draft(corpus, model, output, search=DRAFT_SEARCH):
+    """Write the translations of a JSONL corpus by a model as drafts."""
+    translator = Translator(model, device="cpu", search=search)
+    records = [json.loads(line) for line in corpus.read_text().splitlines()]
+    documents = [docmt.Document.from_sentences(record["source"]) for record in records]
+    texts = [translation.document.sentences for translation in translator.translate_all(documents)]
+    output.write_text("".join(json.dumps({"draft": list(text)}) + "\n" for text in texts))
+    return output
+
+
 @pytest.fixture(scope="session")
-def drafted(store, sentence_run, tmp_path_factory):
+def prepare_with_drafts(store, sentence_run, tmp_path_factory):
+    """A function that prepares the corpus of `store` again, with drafts of the sentence model."""
+
+    def prepared(search=DRAFT_SEARCH):
+        corpora, folder = store.directory.parent, tmp_path_factory.mktemp("drafted")
+        files = {"train": [corpora / "train.jsonl"], "dev": [corpora / "dev.jsonl"], "test": [corpora / "dev.jsonl"]}
+        drafts = [
+            draft(corpora / f"{name}.jsonl", sentence_run, folder / f"{name}.jsonl", search)
+            for name in ("train", "dev")
+        ]
+        languages = {"source_language": "xx", "target_language": "yy"}
+        tokenizer = str(store.directory / "tokenizer")
+        return prepare(PrepareConfig(folder / "store", tokenizer=tokenizer, drafts=drafts, **languages, **files))
+
+    return prepared
+
+
+@pytest.fixture(scope="session")
+def drafted(prepare_with_drafts):
     """The store with a test split and drafts."""
-    corpora = store.directory.parent
-    files = {"train": [corpora / "train.jsonl"], "dev": [corpora / "dev.jsonl"], "test": [corpora / "dev.jsonl"]}
-    languages = {"source_language": "xx", "target_language": "yy"}
-    folder = tmp_path_factory.mktemp("drafted") / "store"
-    found = prepare(PrepareConfig(store=folder, vocabulary_size=300, **languages, **files))
-    draft_store(found, sentence_run, DRAFT_SEARCH, device="cpu")
-    return found
+    return prepare_with_drafts()
 
 
 @pytest.fixture

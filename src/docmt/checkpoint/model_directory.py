@@ -28,11 +28,10 @@ from docmt.checkpoint.weights import (
     read_weights,
     save_tensors,
 )
-from docmt.core.checksums import ENTRY, checksum_of, checksums, recorded
+from docmt.core.checksums import ENTRY, checksum_of, checksum_of_file, checksums, recorded
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, check_regular, find_leftovers, read_json, refuse_unconverted
 from docmt.core.settings import MANY, check_number
-from docmt.data.drafts import DRAFTER_FOLDER
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import Tokenizer, load_tokenizer
 from docmt.text.tokenizer import SpecialTokens
@@ -43,8 +42,10 @@ RUN_MODEL = "model"
 """Where a run directory keeps its final model."""
 RUN_CHECKPOINTS = "checkpoints"
 """Where it keeps the others."""
+DRAFTER_FOLDER = "drafter"
+"""In a run or model directory: the model whose drafts it reads."""
 DRAFTING_FILE = "drafting.json"
-"""In the directory of a model that drafts: the settings of its search."""
+"""In the directory of a model that drafts, by docmt 0.3.0: the settings of its search."""
 FREE = frozenset({"dropout", "attention_dropout", "instance_tokens", "instance_sentences"})
 """Entries of a stored config that may be edited: they choose how much is read at once and how training goes on.
 
@@ -356,6 +357,14 @@ def find_drafter(directory: Path | str) -> Path:
         f"{directory} reads drafts, but the model that writes them is missing ({places[-1]}): copy the "
         f"{'run' if len(places) > 1 else 'model'} directory again, complete"
     )
+
+
+def same_drafters(one: Path | str, other: Path | str) -> bool:
+    """Whether two models read drafts of the same model, made with the same search."""
+    ours, theirs = find_drafter(one), find_drafter(other)
+    searches = [read_json(path) if path.exists() else None for path in (ours / DRAFTING_FILE, theirs / DRAFTING_FILE)]
+    same_weights = checksum_of_file(ours / WEIGHTS_FILE) == checksum_of_file(theirs / WEIGHTS_FILE)
+    return same_weights and searches[0] == searches[1]
 
 
 def _standing(place: Path, files: Sequence[str]) -> Path | None:

@@ -17,7 +17,6 @@ _log = logging.getLogger("docmt.cli")
 
 COMMANDS = {
     "prepare": "corpus -> tokenizer and prepared store",
-    "draft": "model -> first translations in a prepared store, for systems that read them",
     "train": "prepared store -> run directory with a model",
     "translate": "text files -> translated text files",
     "score": "log-probability of given translations",

@@ -40,6 +40,9 @@ class PrepareConfig:
     """the same for `dev`"""
     test_docids: list[Path] = field(default_factory=list)
     """the same for `test`"""
+    drafts: list[Path] = field(default_factory=list)
+    """first translations for systems that read them (multihop): a file beside each corpus of `train` and then of
+    `dev`, a text file with one line for each line of the source, or JSONL with the entry `draft` or `target`"""
     source_language: str = ""
     """code of the source language, such as "en"; written into the store and later into the model card"""
     target_language: str = ""
@@ -66,6 +69,11 @@ class PrepareConfig:
         for name in SPLITS:
             if not self.corpora(name) and name == "train":
                 raise DocmtError("--train names 0 files; give one JSONL file, or a source and a target file")
+        if self.drafts and len(self.drafts) != (corpora := len([*self._pairs("train"), *self._pairs("dev")])):
+            raise DocmtError(
+                f"--drafts names {len(self.drafts)} files for {corpora} corpora of --train and --dev: give one for "
+                "each, in this order"
+            )
         if self.ready_tokenizer is not None and self.sentencepiece_model is not None:
             raise DocmtError("--tokenizer and --sentencepiece_model both name a tokenizer; give one of them")
         if self.tokenizer == "moses-bpe" and self.sentencepiece_model is None:
@@ -98,9 +106,18 @@ class PrepareConfig:
         A file named .jsonl is a corpus, as is a file that stands alone; others are pairs of source and target.
         Raises DocmtError where a file has no other side.
         """
+        corpora = self._with_ids(split, self._pairs(split))
+        if split == "test" or not self.drafts:
+            return corpora
+        first = 0 if split == "train" else len(self._pairs("train"))
+        drafts = self.drafts[first : first + len(corpora)]
+        return [replace(corpus, drafts=Path(path)) for corpus, path in zip(corpora, drafts, strict=False)]
+
+    def _pairs(self, split: str) -> list[Corpus]:
+        """The corpora of a split as its files name them."""
         files = [Path(path) for path in getattr(self, split)]
         if len(files) == 1:
-            return self._with_ids(split, [Corpus(files[0])])
+            return [Corpus(files[0])]
         found: list[Corpus] = []
         rest = iter(files)
         for source in rest:
@@ -111,7 +128,7 @@ class PrepareConfig:
                     f"corpus ({source} has no other side, and its name does not end in .jsonl)"
                 )
             found.append(Corpus(source, target))
-        return self._with_ids(split, found)
+        return found
 
     def _with_ids(self, split: str, corpora: list[Corpus]) -> list[Corpus]:
         """The corpora with the files of their document ids. Raises DocmtError for another number of these."""
@@ -135,10 +152,12 @@ class Corpus:
     target: Path | None = None
     docids: Path | None = None
     """names the document of every line"""
+    drafts: Path | None = None
+    """first translations of its source sentences"""
 
     @property
     def paths(self) -> list[Path]:
-        return [path for path in (self.source, self.target, self.docids) if path is not None]
+        return [path for path in (self.source, self.target, self.docids, self.drafts) if path is not None]
 
     def __str__(self) -> str:
         return str(self.source) if self.target is None else f"{self.source} and {self.target}"

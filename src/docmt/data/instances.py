@@ -39,10 +39,6 @@ class Instances:
     def __len__(self) -> int:
         return len(self.first)
 
-    def only(self, chosen: NDArray[np.bool_]) -> Instances:
-        """Those instances alone; chosen [I]."""
-        return Instances(*(getattr(self, each.name)[chosen] for each in fields(self)))
-
     @classmethod
     def joined(cls, parts: Sequence[Instances]) -> Instances:
         """All of these, one after the other."""
@@ -200,10 +196,6 @@ class Mixture:
     """[I] which of the limits it was cut at, from 0"""
     limits: int
     """how many there are"""
-
-    def only(self, chosen: NDArray[np.bool_]) -> Mixture:
-        """That of the chosen instances [I] alone."""
-        return replace(self, stretch=self.stretch[chosen], limit=self.limit[chosen])
 
     def drawn(self, words: NDArray[np.uint64]) -> list[NDArray[np.bool_]]:
         """For each limit, which of the instances [I] an epoch takes; words: a random one for each stretch."""

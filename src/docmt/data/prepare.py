@@ -14,7 +14,7 @@ from docmt.core.progress import progress
 from docmt.data.config import SPLITS, Corpus, PrepareConfig
 from docmt.data.instances import cut
 from docmt.data.statistics import STATISTICS_FILE, CorpusCounts, CorpusStatistics, SplitStatistics
-from docmt.data.store import SPLIT_FILES, TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
+from docmt.data.store import DRAFT_FILES, SPLIT_FILES, TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
 from docmt.documents.corpus import ParallelDocument, Skipped, read_parallel
 from docmt.documents.segmentation import knows_language
 from docmt.model.systems import Needs
@@ -120,7 +120,9 @@ def _training_sentences(config: PrepareConfig) -> Iterator[tuple[Side, str]]:
 def _read(corpus: Corpus, split: str, skipped: Skipped) -> Iterator[ParallelDocument]:
     """The documents of a corpus. Raises DocmtError if there are none."""
     empty = True
-    for document in read_parallel(corpus.source, corpus.target, docids=corpus.docids, skipped=skipped):
+    for document in read_parallel(
+        corpus.source, corpus.target, docids=corpus.docids, drafts=corpus.drafts, skipped=skipped
+    ):
         empty = False
         yield document
     if empty:
@@ -136,7 +138,11 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
     corpora = config.corpora(split)
     counts: dict[str, CorpusCounts] = {}
     with (
-        StoreWriter(directory, max(tokenizer.vocabulary_size, tokenizer.source_vocabulary_size)) as writer,
+        StoreWriter(
+            directory,
+            max(tokenizer.vocabulary_size, tokenizer.source_vocabulary_size),
+            drafts=any(corpus.drafts for corpus in corpora),
+        ) as writer,
         progress(f"encoding {split}") as bar,
     ):
         for corpus in corpora:
@@ -171,7 +177,7 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
         skipped.counts,
         skipped.examples,
         counts if len(counts) > 1 else {},
-        checksums(directory, SPLIT_FILES),
+        checksums(directory, SPLIT_FILES if store.drafts is None else (*SPLIT_FILES, *DRAFT_FILES)),
     )
 
 
@@ -212,17 +218,20 @@ def _write_batch(
     documents: Sequence[ParallelDocument], tokenizer: Tokenizer, writer: StoreWriter, skipped: Skipped, prefix: str
 ) -> None:
     """Encodes and writes the documents that have sentences left, with `prefix` before their ids."""
-    source_sentences = [sentence for document in documents for sentence in document.source]
-    target_sentences = [sentence for document in documents for sentence in document.target]
-    sources = iter(tokenizer.encode_batch(source_sentences, "source"))
-    targets = iter(tokenizer.encode_batch(target_sentences, "target"))
+    sides: list[tuple[Side, list[Sequence[str]]]] = [
+        ("source", [document.source for document in documents]),
+        ("target", [document.target for document in documents]),
+    ]
+    if writer.has_drafts:
+        sides.append(("target", [document.drafts for document in documents]))
+    columns = [iter(tokenizer.encode_batch([text for texts in each for text in texts], side)) for side, each in sides]
     for document in documents:
         pairs = []
         for number in range(1, len(document.source) + 1):
-            pair = next(sources), next(targets)
-            if all(pair):
+            pair = [next(column) for column in columns]
+            if all(pair[:2]):
                 pairs.append(pair)
             else:  # a tokenizer that normalises may leave nothing of a sentence of odd characters
                 skipped.add("pair of which the tokenizer leaves nothing", f"document {document.id}, sentence {number}")
         if pairs:
-            writer.add(f"{prefix}{document.id}", [source for source, _ in pairs], [target for _, target in pairs])
+            writer.add(f"{prefix}{document.id}", *zip(*pairs, strict=True))

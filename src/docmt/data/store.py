@@ -17,7 +17,6 @@ from docmt.core.checksums import matches
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, parse_json
 from docmt.data.arrays import Offsets, Tokens, damaged, load_array, save_array, token_dtype
-from docmt.data.drafts import DRAFTS_FOLDER, Drafts
 from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, StatisticsError
 from docmt.text import Side, Tokenizer, load_tokenizer
 
@@ -33,6 +32,8 @@ SPLIT_FILES = (
     DOCUMENTS_FILE,
 )
 """What a split consists of."""
+DRAFT_FILES = ("draft_tokens.npy", "draft_offsets.npy")
+"""What it has besides, if it was prepared with drafts."""
 
 AGAIN = "run `docmt prepare` again to write the store anew"
 """What mends a store."""
@@ -43,7 +44,7 @@ class ParallelStore:
 
     `source_tokens`, `target_tokens`: word ids without marks, all sentences end to end; `source_offsets`,
     `target_offsets` [S + 1]: where each sentence begins among them; `document_offsets` [D + 1]: the first sentence of
-    each document; `document_ids` [D].
+    each document; `document_ids` [D]. `drafts`: tokens and offsets [S + 1] of first translations, if there are any.
     """
 
     def __init__(self, directory: Path, sums: Mapping[str, str] | None = None) -> None:
@@ -61,13 +62,14 @@ class ParallelStore:
         _check_offsets(directory / "source_offsets.npy", self.source_offsets, len(self.source_tokens))
         _check_offsets(directory / "target_offsets.npy", self.target_offsets, len(self.target_tokens))
         _check_offsets(directory / "document_offsets.npy", self.document_offsets, sentences)
+        self.drafts = _load_drafts(directory, sentences) if _has_drafts(directory, sums or {}) else None
         if len(self.target_offsets) != sentences + 1:
             raise _damaged(directory / "target_offsets.npy", "its sentences are not as many as the source's")
         if len(self.document_ids) != len(self.document_offsets) - 1:
             raise _damaged(directory / DOCUMENTS_FILE, "it does not have an id for every document")
         # Last, as what is wrong otherwise says more. Always, as 100 MB take 20 ms and are then in memory for training.
         for name, wanted in (sums or {}).items():
-            if name in SPLIT_FILES and not matches(directory / name, wanted):
+            if name in (*SPLIT_FILES, *DRAFT_FILES) and not matches(directory / name, wanted):
                 raise _damaged(directory / name, f"it is not what its checksum in {STATISTICS_FILE} says")
 
     @classmethod
@@ -84,6 +86,7 @@ class ParallelStore:
         other.sides = (self.sides[1], self.sides[0])
         other.source_tokens, other.target_tokens = self.target_tokens, self.source_tokens
         other.source_offsets, other.target_offsets = self.target_offsets, self.source_offsets
+        other.drafts = None
         return other
 
     @property
@@ -112,10 +115,7 @@ class ParallelStore:
 
 
 class PreparedStore:
-    """A directory that `prepare` wrote: `tokenizer/`, one folder for each split, `statistics.json`.
-
-    `docmt draft` adds `drafts/`.
-    """
+    """A directory that `prepare` wrote: `tokenizer/`, one folder for each split, `statistics.json`."""
 
     def __init__(self, directory: Path) -> None:
         """See `open`."""
@@ -152,15 +152,6 @@ class PreparedStore:
         """The names of the splits it has: "train", "dev" and perhaps "test"."""
         return tuple(self.statistics.splits)
 
-    @property
-    def drafts(self) -> Drafts | None:
-        """The drafts that `docmt draft` has written by now, if any.
-
-        Raises DocmtError for damaged ones, and for those of another store.
-        """
-        folder = self.directory / DRAFTS_FOLDER
-        return Drafts(folder, self.statistics) if folder.is_dir() else None
-
     def split(self, name: str) -> ParallelStore:
         """One split. Raises DocmtError if the store has none of that name."""
         if name not in self.statistics.splits:
@@ -195,23 +186,32 @@ class StoreWriter:
     To be used within `docmt.core.files.atomic_directory`: what it leaves is a split only after the block ended well.
     """
 
-    def __init__(self, directory: Path, vocabulary_size: int) -> None:
+    def __init__(self, directory: Path, vocabulary_size: int, drafts: bool = False) -> None:
+        """drafts: whether each sentence has one."""
         directory.mkdir(parents=True, exist_ok=True)
-        self.directory = directory
+        self.directory, self.has_drafts = directory, drafts
         self._dtype = token_dtype(vocabulary_size)
-        self._files = [_TokenFile(directory / f"{side}_tokens.npy", self._dtype) for side in SIDES]
-        self._offsets = [array("q", [0]) for _ in SIDES]
+        self._columns = (*SIDES, "draft") if drafts else SIDES
+        self._files = [_TokenFile(directory / f"{name}_tokens.npy", self._dtype) for name in self._columns]
+        self._offsets = [array("q", [0]) for _ in self._columns]
         self._documents = array("q", [0])
         self._ids: list[str] = []
 
-    def add(self, id: str, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> None:
-        """Appends a document; sentence i of `source` belongs to sentence i of `target`.
+    def add(
+        self,
+        id: str,
+        source: Sequence[Sequence[int]],
+        target: Sequence[Sequence[int]],
+        drafts: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """Appends a document; sentence i of `source` belongs to sentence i of `target` and of `drafts`.
 
         Raises ValueError for sides of unequal length or a document without sentences.
         """
-        if len(source) != len(target) or not source:
+        columns = (source, target) if drafts is None else (source, target, drafts)
+        if len({len(column) for column in columns}) > 1 or not source:
             raise ValueError(f"document {id}: {len(source)} source and {len(target)} target sentences")
-        for file, offsets, sentences in zip(self._files, self._offsets, (source, target), strict=True):
+        for file, offsets, sentences in zip(self._files, self._offsets, columns, strict=True):
             for sentence in sentences:
                 file.append(sentence)
                 offsets.append(file.length)
@@ -237,8 +237,8 @@ class StoreWriter:
         for file in self._files:
             file.close()
         if error is None:
-            for side, offsets in zip(SIDES, self._offsets, strict=True):
-                save_array(self.directory / f"{side}_offsets.npy", np.array(offsets, dtype="<i8"))
+            for name, offsets in zip(self._columns, self._offsets, strict=True):
+                save_array(self.directory / f"{name}_offsets.npy", np.array(offsets, dtype="<i8"))
             save_array(self.directory / "document_offsets.npy", np.array(self._documents, dtype="<i8"))
             (self.directory / DOCUMENTS_FILE).write_text(json.dumps(self._ids) + "\n", encoding="utf-8")
 
@@ -289,6 +289,19 @@ def _load_ids(path: Path) -> list[str]:
     if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
         raise _damaged(path, "it is not a list of document ids")
     return ids
+
+
+def _has_drafts(directory: Path, sums: Mapping[str, str]) -> bool:
+    return any(name in sums or (directory / name).exists() for name in DRAFT_FILES)
+
+
+def _load_drafts(directory: Path, sentences: int) -> tuple[Tokens, Offsets]:
+    """The drafts of a split. Raises DocmtError where they are damaged, or too few or too many."""
+    tokens = load_array(directory / DRAFT_FILES[0], "ui", AGAIN)
+    offsets = load_array(directory / DRAFT_FILES[1], "i", AGAIN)
+    if len(offsets) != sentences + 1 or offsets[0] != 0 or offsets[-1] != len(tokens) or (np.diff(offsets) < 0).any():
+        raise _damaged(directory / DRAFT_FILES[1], "it does not fit the other files beside it")
+    return tokens, offsets
 
 
 def _check_offsets(path: Path, offsets: Offsets, end: int) -> None:

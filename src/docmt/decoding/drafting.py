@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,14 +16,13 @@ from docmt.checkpoint.model_directory import (
     load_languages,
     load_model_config,
     load_model_tokenizer,
+    same_drafters,
 )
-from docmt.checkpoint.weights import WEIGHTS_FILE
-from docmt.core.checksums import checksum_of_file
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
 from docmt.core.settings import build
 from docmt.data.instances import place_of
-from docmt.decoding.config import SearchConfig, search_facts
+from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig
 from docmt.decoding.ensemble import Model, members_of
 from docmt.decoding.frame import WordIds
 from docmt.decoding.loading import load_checked
@@ -96,20 +94,14 @@ def _no_error(drafted: list[int] | DocmtError) -> list[int]:
     return drafted
 
 
-def load_drafter(
-    directory: Path,
-    tokenizer: Tokenizer,
-    device: torch.device | str,
-    precision: Precision,
-    search: SearchConfig | None = None,
-) -> Drafter:
-    """The model of a directory as one that drafts; search: as it is stored there, where none is given.
+def load_drafter(directory: Path, tokenizer: Tokenizer, device: torch.device | str, precision: Precision) -> Drafter:
+    """The model of a directory as one that drafts.
 
     tokenizer: that of those who read the drafts. Raises DocmtError for a model that cannot draft for them.
     """
     check_drafter(directory, tokenizer)
     model = load_checked(directory, torch.device(device), precision, tokenizer)
-    return Drafter(model, tokenizer, search or stored_search(directory), precision)
+    return Drafter(model, tokenizer, stored_search(directory), precision)
 
 
 def check_drafter(directory: Path, tokenizer: Tokenizer) -> None:
@@ -125,11 +117,18 @@ def check_drafter(directory: Path, tokenizer: Tokenizer) -> None:
 
 
 def stored_search(directory: Path) -> SearchConfig:
-    """How the model of this directory drafts. Raises DocmtError where that is missing or damaged."""
+    """Return how the model of this directory drafts: with beam 4, or as docmt 0.3.0 has stored it.
+
+    Raises DocmtError for a damaged file.
+    """
     path = directory / DRAFTING_FILE
     if not path.exists():
-        raise DocmtError(f"{path} is missing, which says how drafts are searched for: copy the directory again")
-    return build(SearchConfig, read_json(path).get("search"), str(path), "search.")
+        return SearchConfig(beam=USUAL_DRAFT_BEAM)
+    known = {field.name for field in fields(SearchConfig)}
+    stored = read_json(path).get("search")
+    if not isinstance(stored, dict):
+        raise DocmtError(f"{path} is damaged: copy the directory again")
+    return build(SearchConfig, {name: value for name, value in stored.items() if name in known}, str(path), "search.")
 
 
 def drafter_of(paths: Sequence[Path], model: Model, tokenizer: Tokenizer, precision: Precision) -> Drafter | None:
@@ -141,7 +140,7 @@ def drafter_of(paths: Sequence[Path], model: Model, tokenizer: Tokenizer, precis
     if not reading:
         return None
     for path in reading[1:]:
-        if not same_drafts(reading[0], path):
+        if not same_drafters(reading[0], path):
             raise DocmtError(
                 f"{reading[0]} and {path} cannot translate as one: they read drafts of different models; choose models "
                 "trained on one store with the same drafts"
@@ -153,14 +152,3 @@ def drafter_of(paths: Sequence[Path], model: Model, tokenizer: Tokenizer, precis
             f"{ours[0]} to {ours[1]}: copy the model directory again"
         )
     return load_drafter(found, tokenizer, model.device, precision)
-
-
-def same_drafts(one: Path | str, other: Path | str) -> bool:
-    """Whether two models read drafts of the same model, found in the same way."""
-    ours, theirs = _how(find_drafter(one)), _how(find_drafter(other))
-    return ours == theirs
-
-
-def _how(directory: Path) -> tuple[str, dict[str, Any]]:
-    """What drafts depend on, of a directory of a model that drafts."""
-    return checksum_of_file(directory / WEIGHTS_FILE), search_facts(stored_search(directory))

@@ -38,6 +38,8 @@ class ParallelDocument:
     """its place in the corpus that it was read from, counted from 1, those that were left out included"""
     lines: tuple[int, ...] = field(default=(), compare=False, repr=False)
     """where each sentence stands in the source file"""
+    drafts: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """first translations of the source sentences, where they were asked for; any of them may be empty"""
 
     def __post_init__(self) -> None:
         if len(self.source) != len(self.target):
@@ -71,28 +73,37 @@ class Skipped:
 
 
 def read_parallel(
-    source: Path, target: Path | None = None, *, docids: Path | None = None, skipped: Skipped | None = None
+    source: Path,
+    target: Path | None = None,
+    *,
+    docids: Path | None = None,
+    drafts: Path | None = None,
+    skipped: Skipped | None = None,
 ) -> Iterator[ParallelDocument]:
     """Streams the documents of a parallel corpus: two files, or (without `target`) one JSONL file with both sides.
 
     Of text files the id of a document is its ordinal number ("1", "2", ...), or what the file `docids` says: it has
     the name of a document beside each of its sentences. Sentences are stripped of surrounding white space. Pairs with
     an empty side (where empty lines are no borders) and documents without any pair are left out and counted in
-    `skipped`.
+    `skipped`. The file `drafts` has a first translation of every source sentence: a text file whose lines belong to
+    those of the source, or JSONL with the same documents, whose `draft` (or, without one, `target`) is read.
     Raises DocmtError, naming the file and line, for sides that do not fit together, bad UTF-8 and bad JSON.
     """
     skipped = Skipped() if skipped is None else skipped
-    for number, (id, place, rows) in enumerate(_parallel(source, target, docids), 1):
+    documents = _parallel(source, target, docids)
+    if drafts is not None:
+        documents = _with_drafts(documents, source, drafts)
+    for number, (id, place, rows) in enumerate(documents, 1):
         pairs, lines = [], []
         for line, pair in rows:
-            if all(pair):
+            if all(pair[:2]):
                 pairs.append(pair)
                 lines.append(line)
             else:
                 skipped.add("pair with an empty side", f"{source}, line {line}")
         if pairs:
-            ours, theirs = (tuple(pair[side] for pair in pairs) for side in range(2))
-            yield ParallelDocument(id, ours, theirs, number, tuple(lines))
+            ours, theirs, *drafted = zip(*pairs, strict=True)
+            yield ParallelDocument(id, ours, theirs, number, tuple(lines), *drafted)
         else:
             skipped.add("document without sentences", f"{source}, line {place}")
 
@@ -219,21 +230,55 @@ def _read_jsonl(path: Path, sides: Sequence[str]) -> Iterator[tuple[str, int, li
 
 def _read_sides(source: Path, target: Path) -> Iterator[tuple[str, int, list[_Row]]]:
     """Yields (id, line, rows) of the documents of two files of which one, at least, is JSONL."""
-    files = [_side(path, side) for path, side in ((source, "source"), (target, "target"))]
-    for number, (one, other) in enumerate(zip_longest(*files), 1):
+    return _beside(_side(source, "source"), _side(target, "target"), source, target)
+
+
+def _with_drafts(
+    documents: Iterator[tuple[str, int, list[_Row]]], source: Path, drafts: Path
+) -> Iterator[tuple[str, int, list[_Row]]]:
+    """Yields the documents with the draft of each sentence at the end of its row."""
+    if is_jsonl(source) or is_jsonl(drafts):
+        begins = next((line for _, line in decoded_lines(drafts)), "") if is_jsonl(drafts) else ""
+        side = "draft" if '"draft"' in begins else "target"
+        yield from _beside(documents, _side(drafts, side), source, drafts)
+        return
+    lines = enumerate(_stripped_lines(drafts), 1)
+    for id, place, rows in documents:
+        drafted: list[_Row] = []
+        for number, texts in rows:
+            draft = next((line for at, line in lines if at == number), None)
+            if draft is None:
+                raise DocmtError(
+                    f"{drafts} ends before line {number} of {source}: give a file with a draft of each of its lines, "
+                    "such as `docmt translate` writes"
+                )
+            drafted.append((number, (*texts, draft)))
+        yield id, place, drafted
+    if left := next((number for number, line in lines if line), None):
+        raise DocmtError(f"{drafts} goes on after the end of {source} (line {left}): give the drafts of this file")
+
+
+def _beside(
+    ours: Iterator[tuple[str, int, list[_Row]]],
+    theirs: Iterator[tuple[str, int, list[_Row]]],
+    source: Path,
+    target: Path,
+) -> Iterator[tuple[str, int, list[_Row]]]:
+    """Yields (id, line, rows) of documents with the sentences of both files in each row."""
+    for number, (one, other) in enumerate(zip_longest(ours, theirs), 1):
         if one is None or other is None:
             shorter, longer = (source, target) if one is None else (target, source)
             raise DocmtError(
                 f"{shorter} has {number - 1} documents, but {longer} has more; they must be the same documents in the "
                 "same order"
             )
-        (id, line, ours), (_, _, theirs) = one, other
-        if len(ours) != len(theirs):
+        (id, line, rows), (_, _, others) = one, other
+        if len(rows) != len(others):
             raise DocmtError(
-                f"document {number} ({id!r}) has {len(ours)} sentences in {source} and {len(theirs)} in {target}; give "
+                f"document {number} ({id!r}) has {len(rows)} sentences in {source} and {len(others)} in {target}; give "
                 "one target sentence for each source sentence"
             )
-        yield id, line, [(row[0], row[1] + their[1]) for row, their in zip(ours, theirs, strict=True)]
+        yield id, line, [(row[0], row[1] + other[1]) for row, other in zip(rows, others, strict=True)]
 
 
 def _side(path: Path, side: str) -> Iterator[tuple[str, int, list[_Row]]]:

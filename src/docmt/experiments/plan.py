@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from docmt.core.settings import flat, is_among, nested
 from docmt.core.yaml_files import read_yaml
 from docmt.data import PreparedStore
 from docmt.data.statistics import STATISTICS_FILE
-from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig, asked_options, search_facts
+from docmt.decoding.config import SearchConfig, asked_options
 from docmt.experiments.experiment import STARTS, Experiment, Variant
 from docmt.model import ModelConfig
 from docmt.model.systems import SYSTEMS
@@ -30,7 +29,6 @@ from docmt.training.corpus import fit_model_config, in_direction
 from docmt.training.finetune import with_architecture_of
 
 RUNS_FOLDER = "runs"
-_RUN_NAME = re.compile(r".+-seed\d+-[0-9a-f]{8}")
 # What makes no other model of a run. Of the run that it starts from the name counts, not the place.
 NO_DIFFERENCE = ("store", "run", "device", "log_every", "tensorboard", "checkpoints.keep")
 
@@ -69,10 +67,6 @@ class Plan:
     runs: tuple[PlannedRun, ...]
     overrides: Mapping[str, Any]
     """settings of all runs, by dotted name, that were asked for instead of those of the recipes"""
-    drafter: Path | None = None
-    """the run that would draft the store, where some variant reads drafts; None where no variant does"""
-    drafts: Any = None
-    """what `facts_of_drafts` said: the names of runs that read drafts are of these"""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """variants that cannot be trained here, and why"""
 
@@ -116,7 +110,6 @@ def make_plan(
     there, left_out = _there(experiment, scale)
     stores = {name: _own_store(variant, recipe, store) for name, (variant, recipe) in there.items() if variant.own_data}
     runs = []
-    drafter: Path | None = None  # the run whose drafts all of them read, where they do and the store has none
     for seed, axis in product(seeds or experiment.seeds, experiment.axes):
         for point, settings in axis.points[scale].items():
             configs: dict[str, TrainConfig] = {}
@@ -137,13 +130,17 @@ def make_plan(
                     config = replace(config, model=with_architecture_of(config.model, started))
                 config = replace(config, model=fit_model_config(config.model, in_direction(own, config)))
                 _check_directions(variant, config, configs, where)
-                drafter = drafter or (config.initialize_from if config.model.chosen.needs().drafts else None)
-                name = f"{path.stem}-seed{seed}-{_identity(config, own, output, drafter)}"
+                if config.model.chosen.needs().drafts and own.split("train").drafts is None:
+                    left_out[variant.name] = (
+                        f"the {config.model.system} system reads drafts, and {own.directory} has none: run `docmt "
+                        "prepare` again with --drafts"
+                    )
+                    continue
+                name = f"{path.stem}-seed{seed}-{_identity(config, own, output)}"
                 configs[variant.name] = replace(config, run=output / RUNS_FOLDER / name)
                 runs.append(PlannedRun(variant.name, axis.name, point, seed, configs[variant.name]))
     _check_windows(experiment, runs)
-    drafts = facts_of_drafts(store, drafter)
-    return Plan(experiment, scale, output, store, tuple(runs), dict(overrides or {}), drafter, drafts, left_out)
+    return Plan(experiment, scale, output, store, tuple(runs), dict(overrides or {}), left_out)
 
 
 def _recipe_of(experiment: Experiment, variant: Variant, scale: str) -> Path:
@@ -229,7 +226,7 @@ def _read_recipe(path: Path) -> dict[str, Any]:
     return flat(values)
 
 
-def _identity(config: TrainConfig, store: PreparedStore, output: Path, drafter: Path | None) -> str:
+def _identity(config: TrainConfig, store: PreparedStore, output: Path) -> str:
     """Eight digits that differ where data, settings or the run to start from do.
 
     Every setting in effect counts, those at their defaults too: when a later version has another default, or a setting
@@ -241,8 +238,6 @@ def _identity(config: TrainConfig, store: PreparedStore, output: Path, drafter: 
         "starts": [_start(getattr(config, setting), output) for setting in starts],
         "data": hashlib.sha256((store.directory / STATISTICS_FILE).read_bytes()).hexdigest(),
     }
-    if config.model.chosen.needs().drafts:
-        facts["drafts"] = facts_of_drafts(store, drafter)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -254,16 +249,3 @@ def _start(start: Path | None, output: Path) -> str:
         path = find_model(start) / CONFIG_FILE
         return f"{start} {recorded(read_json(path), path)}"
     return str(start)
-
-
-def facts_of_drafts(store: PreparedStore, drafter: Path | None) -> Any:
-    """What tells drafts from others: those of the store or, where it has none yet, those that `drafter` will write."""
-    drafts = store.drafts
-    if drafts is None:
-        usual = {"search": search_facts(SearchConfig(beam=USUAL_DRAFT_BEAM)), "jackknife": 0}
-        return {"by": drafter.name if drafter else None, **usual}
-    made_by, how = drafts.made
-    # In the name of a planned run are its settings and its data: the same drafts before and after they are made, and
-    # after the directory of everything has moved.
-    planned = made_by.parent.name == RUNS_FOLDER and _RUN_NAME.fullmatch(made_by.name)
-    return {"by": made_by.name, **how} if planned else drafts.identity

@@ -84,10 +84,6 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     lines.append("- with several seeds: mean ± standard deviation")
     if backward := dict.fromkeys(row["variant"] for row in rows if any(run["reverse"] for run in row["runs"])):
         lines.append(f"- from the target to the source language, and scored against the source: {', '.join(backward)}")
-    if any(run.config.model.chosen.needs().drafts for run in plan.runs) and (drafts := plan.store.drafts):
-        made_by, how = drafts.made
-        whose = made_by.name if made_by == plan.drafter else f"those that the store had already, by {made_by.name}"
-        lines.append(f"- drafts: {whose}, beam {how['search']['beam']}, jack-knifed parts: {how['jackknife']}")
     if plan.overrides:
         changed = ", ".join(f"{name} {value}" for name, value in plan.overrides.items())
         lines.append(

@@ -95,25 +95,12 @@ class _Left:
         """The runs that are left and wait for nothing; where all wait for each other, the first, which says why."""
         open_ones = [*self.left, *working]
         unfinished = {run.config.run for run in open_ones}
-        readers = [run.config.run for run in open_ones if run.config.model.chosen.needs().drafts]
-        drafts = set(readers if readers and self._undrafted() else ())
         ready: list[PlannedRun] = []
         for run in self.left:
             needed = {run.config.initialize_from, run.config.initialize_reverse_from}
-            if run.config.run in drafts:
-                # The first of them drafts the store, with the others waiting for that.
-                needed |= {self.plan.drafter}
-                needed |= {other.config.run for other in (*working, *ready)} & drafts
             if not (needed - {run.config.run}) & unfinished:
                 ready.append(run)
         return ready or ([] if working else self.left[:1])
-
-    def _undrafted(self) -> bool:
-        """Whether the store has no drafts yet."""
-        try:
-            return self.plan.store.drafts is None
-        except DocmtError:
-            return False  # damaged ones, as whoever reads them will say
 
     def _announce(self, run: PlannedRun) -> None:
         step = _STEPS[state_of(run, self.evaluation)]

@@ -16,10 +16,7 @@ import yaml
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.files import write_text
 from docmt.core.settings import flat, is_among
-from docmt.decoding import SearchConfig
-from docmt.decoding.config import USUAL_DRAFT_BEAM
-from docmt.decoding.draft_store import draft_store
-from docmt.experiments.plan import NO_DIFFERENCE, Plan, PlannedRun, facts_of_drafts
+from docmt.experiments.plan import NO_DIFFERENCE, Plan, PlannedRun
 from docmt.experiments.scores import EvaluationConfig, evaluate_run, is_evaluated
 from docmt.training import TrainConfig, train
 from docmt.training.config import first_difference
@@ -80,8 +77,6 @@ def complete(
         if reason := stale(run) if state == "stale" else None:
             raise DocmtError(reason)
         if state != "trained":
-            if run.config.model.chosen.needs().drafts:
-                _draft(plan, run.config, failures, tell)
             _train(run.config, resume=state == "resumable")
         evaluate_run(run.config, plan.store_of(run.config), evaluation)
     except (DocmtError, MemoryError, torch.OutOfMemoryError) as error:
@@ -92,32 +87,6 @@ def complete(
 def why_of(error: Exception) -> str:
     """Why a run failed, in a line."""
     return " ".join(str(error).split()) or "there was not enough memory"
-
-
-def _draft(plan: Plan, config: TrainConfig, failures: Mapping[Path, str], tell: Teller) -> None:
-    """Drafts the store if it has no drafts yet.
-
-    Raises DocmtError where that cannot be done, and for others than the run is named after.
-    """
-    if plan.store.drafts is not None:
-        if facts_of_drafts(plan.store, plan.drafter) != plan.drafts:
-            raise DocmtError(
-                f"the store {plan.store.directory} has been drafted by another model or in another way meanwhile: give "
-                "the same command again to train on these drafts"
-            )
-        if (made_by := plan.store.drafts.made[0]) != plan.drafter:
-            tell(f"reading the drafts that the store {plan.store.directory} has already, by {made_by}")
-        return
-    if plan.drafter is None:
-        raise DocmtError(
-            f"the {config.model.system} system reads drafts, but the store {plan.store.directory} has none: let the "
-            "variant start from one of single sentences, which then drafts, or run `docmt draft`"
-        )
-    if plan.drafter in failures:
-        raise DocmtError(f"the run that drafts the store, {plan.drafter.name}, failed")
-    tell(f"drafting the store {plan.store.directory} with {plan.drafter.name}")
-    search = SearchConfig(beam=USUAL_DRAFT_BEAM)
-    draft_store(plan.store, plan.drafter, search, device=config.device, precision=config.products)
 
 
 def _train(config: TrainConfig, resume: bool) -> None:

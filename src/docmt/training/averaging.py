@@ -17,12 +17,12 @@ from docmt.checkpoint.model_directory import (
     load_model_config,
     load_model_tokenizer,
     load_model_weights,
+    same_drafters,
     save_model,
 )
 from docmt.checkpoint.weights import CONFIG_FILE, WEIGHTS_FILE, read_weights
 from docmt.core.errors import DocmtError
 from docmt.core.settings import difference, plain
-from docmt.decoding.drafting import same_drafts
 from docmt.training.run_directory import RunDirectory, read_state
 
 # What two models may have been trained with and still be of one architecture.
@@ -59,7 +59,7 @@ def _check_alike(first: Path | str, other: Path | str) -> None:
             )
     if not load_model_tokenizer(first).same_words(load_model_tokenizer(other)):
         raise DocmtError(f"{other} has another vocabulary than {first}: average models of one tokenizer")
-    if load_model_config(first).chosen.needs().drafts and not same_drafts(first, other):
+    if load_model_config(first).chosen.needs().drafts and not same_drafters(first, other):
         raise DocmtError(f"{other} reads drafts of another model than {first}: average models of one store")
 
 

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, OLD_NAME, build, check_fields, check_number, plain, range_of, ranged, shown
 from docmt.core.settings import first_difference as first_of_all_differences
-from docmt.data.parts import Part
 from docmt.model import ModelConfig
 from docmt.model.config import Sizes
 from docmt.model.systems import Needs
@@ -31,9 +30,6 @@ class BatchConfig:
     validation and translation keep to model.instance_tokens, which none may exceed"""
     train_share: float = ranged(1.0, 1e-9, 1)
     """share of the training documents that is used, from the first on, to see what more data would bring"""
-    leave_out: str = ""
-    """a part of the training documents that is not used, such as 2/5: the second of five; the model then drafts that
-    part (docmt draft --jackknife) without ever having seen it"""
 
     def __post_init__(self) -> None:
         check_fields(self, "batches.")
@@ -42,12 +38,6 @@ class BatchConfig:
             check_number("batches.instance_lengths", length, range_of(Sizes, "instance_tokens"))
         if twice := [length for length in lengths if lengths.count(length) > 1]:
             raise DocmtError(f"batches.instance_lengths has {twice[0]} twice: give each length once")
-        self.left_out  # noqa: B018 - raises for what is no part
-
-    @property
-    def left_out(self) -> Part | None:
-        """The part that `leave_out` names. Raises DocmtError for what is none."""
-        return Part.parse(self.leave_out, "batches.leave_out") if self.leave_out else None
 
 
 @dataclass(frozen=True)
@@ -236,6 +226,9 @@ class TrainConfig:
     initialize_reverse_from: Path | None = None
     """with initialize_from: model directory of a sentence model of the other direction, from the target to the source
     language, whose encoder is the start of what reads target text (multihop)"""
+    drafter: Path | None = None
+    """for systems that read drafts (multihop): the model directory that writes them at translation; it becomes a part
+    of the trained model. Without it, the model of initialize_from"""
     reverse: bool = False
     """train the model of the other direction: source and target of the store change places"""
     freeze: str = "none"
@@ -277,6 +270,8 @@ class TrainConfig:
                 f"reverse is true, but the {self.model.system} system reads drafts, which are translations of the "
                 "store's source: choose another system, or reverse false"
             )
+        if self.drafter is not None and not self.model.chosen.needs().drafts:
+            raise DocmtError(f"drafter is set, but the {self.model.system} system reads no drafts: leave it out")
         if self.adapters.rank and self.frozen:
             raise DocmtError(
                 f"freeze is {shown(self.freeze)}, but adapters.rank is {self.adapters.rank}, with which all loaded "
@@ -343,7 +338,7 @@ def first_difference(
 
 
 def _without_folder(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    names = [name for name in ("initialize_from", "initialize_reverse_from") if values.get(name)]
+    names = [name for name in ("initialize_from", "initialize_reverse_from", "drafter") if values.get(name)]
     return {**values, **{name: absolute(Path(values[name])).name for name in names}}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,7 @@ from numpy.typing import NDArray
 from docmt.core.errors import DocmtError
 from docmt.data import Batch, BatchPlan, Instances, ParallelStore, PreparedStore, Words, collate, cut, instance_lengths
 from docmt.data.config import MARKS
-from docmt.data.drafts import Drafts
 from docmt.data.instances import Mixture, cut_mixed, lengths_before, place_of
-from docmt.data.parts import Part
 from docmt.model import ModelConfig
 from docmt.model.families import FAMILIES
 from docmt.text import SpecialTokens, Tokenizer
@@ -32,11 +29,13 @@ class Split:
         specials: SpecialTokens,
         share: float = 1.0,
         training: bool = False,
-        drafts: Words | None = None,
     ) -> None:
-        """`share` of the documents (at least one) is used, from the first on; training: as the train split, of which
-        a part may be left out; drafts: of every source sentence, where the system reads them."""
-        self.store, self.specials, self.drafts = store, specials, drafts
+        """`share` of the documents (at least one) is used, from the first on; training: as the train split.
+
+        Raises DocmtError where the system reads drafts and the split has none.
+        """
+        self.store, self.specials = store, specials
+        self.drafts = drafts = _drafts_of(store, config.model)
         documents = max(round(share * len(store.document_ids)), 1)
         model, self.started = config.model, config.initialize_from is not None
         self.predicts, self.frame = model.chosen.predicts, FAMILIES[model.family].frame(model)
@@ -44,19 +43,16 @@ class Split:
         self.source = Words(store.source_tokens, store.source_offsets)
         self.target = Words(store.target_tokens, store.target_offsets)
         instances, mixture = _instances(store, documents, config, training)
-        used = _used(documents, config.batches.left_out if training else None, store.directory)
-        if not used.all():
-            chosen = used[instances.document]
-            instances, mixture = instances.only(chosen), None if mixture is None else mixture.only(chosen)
         self.instances = instances
-        self.size = _size(store, used)
+        self.size = _size(store, documents)
         """documents, sentence pairs, source tokens and target tokens, without marks"""
         source_specials = SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size)
         for side, tokens, own in (
             (store.sides[0], store.source_tokens, source_specials),
             (store.sides[1], store.target_tokens, specials),
+            *([] if drafts is None else [("draft", drafts.tokens, specials)]),
         ):
-            if int(tokens.min()) < own.unk or int(tokens.max()) >= own.eod:
+            if len(tokens) and (int(tokens.min()) < own.unk or int(tokens.max()) >= own.eod):
                 raise DocmtError(
                     f"{store.directory / f'{side}_tokens.npy'} is damaged (it holds numbers that are no words): "
                     "run `docmt prepare` again to write the store anew"
@@ -132,24 +128,24 @@ def _instances(
     return cut(*lengths, needs, limit=model.instance_tokens, max_sentences=most, training=training), None
 
 
-def _used(documents: int, left_out: Part | None, directory: Path) -> NDArray[np.bool_]:
-    """[D] which of the documents are used. Raises DocmtError where there are fewer than parts."""
-    if left_out is None:
-        return np.ones(documents, dtype=bool)
-    if documents < left_out.count:
+def _size(store: ParallelStore, documents: int) -> tuple[int, int, int, int]:
+    """Documents, sentence pairs, source and target tokens of the first so many documents."""
+    sentences = int(store.document_offsets[documents])
+    return documents, sentences, int(store.source_offsets[sentences]), int(store.target_offsets[sentences])
+
+
+def _drafts_of(store: ParallelStore, model: ModelConfig) -> Words | None:
+    """The drafts of a split, if the system reads them. Raises DocmtError if it does and there are none."""
+    if not model.chosen.needs().drafts:
+        return None
+    if store.drafts is None:
+        old = store.directory.parent / "drafts"
+        why = f"{old} is of docmt 0.3.0 and no longer read" if old.is_dir() else f"{store.directory} has none"
         raise DocmtError(
-            f"batches.leave_out is {left_out}, but {directory} gives {documents} documents to train on: choose fewer "
-            "parts, or leave it out"
+            f"the {model.system} system reads drafts, but {why}: translate the source texts with a sentence model, and "
+            "run `docmt prepare` again with --drafts"
         )
-    return ~left_out.has(np.arange(documents))
-
-
-def _size(store: ParallelStore, used: NDArray[np.bool_]) -> tuple[int, int, int, int]:
-    """Documents, sentence pairs, source and target tokens of the first D documents, as far as they are used [D]."""
-    borders = np.asarray(store.document_offsets[: len(used) + 1])
-    counts = (np.diff(of)[used].sum() for of in (borders, store.source_offsets[borders], store.target_offsets[borders]))
-    sentences, source, target = map(int, counts)
-    return int(used.sum()), sentences, source, target
+    return Words(*store.drafts)
 
 
 @dataclass(frozen=True)
@@ -176,13 +172,9 @@ class TrainingCorpus:
         self.specials = store.tokenizer.specials
         self.source_specials = SpecialTokens(store.tokenizer.source_vocabulary_size)
         self.rank, self.world, self.accumulate = rank, world, config.batches.accumulate
-        self.drafts = _drafts_of(store, config.model)
-        words = {name: None if self.drafts is None else Words(*self.drafts.column(name)) for name in store.splits}
         share = config.batches.train_share
-        self.train = Split(store.split("train"), config, self.specials, share, training=True, drafts=words["train"])
-        self.dev = None
-        if "dev" in store.splits:
-            self.dev = Split(store.split("dev"), config, self.specials, drafts=words["dev"])
+        self.train = Split(store.split("train"), config, self.specials, share, training=True)
+        self.dev = Split(store.split("dev"), config, self.specials) if "dev" in store.splits else None
         self._check_documents(config.model)
         stop = config.stop
         if self.dev is None and config.validation.best_by == "d_bleu":
@@ -251,27 +243,15 @@ class TrainingCorpus:
             store.document_offsets,
         ):
             crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
-        if self.drafts is not None:
-            crc = zlib.crc32(self.drafts.identity.encode(), crc)
+        if self.train.drafts is not None:
+            for column in (self.train.drafts.tokens, self.train.drafts.offsets):
+                crc = zlib.crc32(np.ascontiguousarray(column).data, crc)
         return f"{crc:08x}"
 
 
 def in_direction(store: PreparedStore, config: TrainConfig) -> PreparedStore:
     """The store as the configuration reads it, with source and target in each other's place if it is reversed."""
     return store.reversed() if config.reverse else store
-
-
-def _drafts_of(store: PreparedStore, model: ModelConfig) -> Drafts | None:
-    """The drafts of the store, if the system reads them. Raises DocmtError if it does and there are none."""
-    if not model.chosen.needs().drafts:
-        return None
-    drafts = store.drafts
-    if drafts is None:
-        raise DocmtError(
-            f"the {model.system} system reads drafts, but the store {store.directory} has none: run `docmt draft MODEL "
-            f"--store {store.directory}` with a model of single sentences"
-        )
-    return drafts
 
 
 def fit_model_config(config: ModelConfig, store: PreparedStore) -> ModelConfig:

@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
-from docmt.checkpoint.model_directory import describe_model, load_model_config, save_model
+from docmt.checkpoint.model_directory import describe_model, find_drafter, find_model, load_model_config, save_model
 from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, load_weights, read_shapes
 from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
 from docmt.core.progress import progress
 from docmt.data import PreparedStore
+from docmt.decoding.drafting import check_drafter
 from docmt.model import TranslationModel
 from docmt.training.averaging import load_average, updates_to_average
 from docmt.training.config import TrainConfig
@@ -110,11 +111,39 @@ def _begin(
     stack.enter_context(told_of_lost_processes(fabric, config.run))
     if fabric.is_global_zero:
         run.prepare(config)
-        run.keep_drafter(corpus.drafts)
+        _keep_drafter(run, config, corpus)
     fabric.barrier()
     stack.enter_context(run.logging(fabric.is_global_zero))
     stop = stack.enter_context(stop_on_signals())
     return Training(fabric, config, corpus, run, resume), stop
+
+
+def _keep_drafter(run: RunDirectory, config: TrainConfig, corpus: TrainingCorpus) -> None:
+    """Copy the model that will draft at translation into the run, unless a run that goes on has it already.
+
+    Raises DocmtError where none is named, and for one that cannot draft for this store.
+    """
+    if corpus.train.drafts is None or (run.last.exists() and run.drafter.is_dir()):
+        return
+    drafter = config.drafter or config.initialize_from
+    if drafter is None:
+        raise DocmtError(
+            f"the {config.model.system} system reads drafts, but no model is named that writes them at translation: "
+            "add --drafter with the model that made those of the store"
+        )
+    if load_model_config(drafter).chosen.needs().drafts:
+        drafter = find_drafter(drafter)
+    check_drafter(drafter, corpus.tokenizer)
+    run.keep_drafter(find_model(drafter))
+
+
+def _check_average(config: TrainConfig, corpus: TrainingCorpus) -> None:
+    """Raises DocmtError for an average that can never be made."""
+    if config.checkpoints.average == "best" and corpus.dev is None:
+        raise DocmtError(
+            f"checkpoints.average is 'best', but the store {config.data} has no dev split to measure with: choose "
+            "last or none, or run `docmt prepare` again with --dev"
+        )
 
 
 class Training:
@@ -360,9 +389,10 @@ class Training:
         load_weights(self.model, checkpoint / WEIGHTS_FILE)
         state = read_state(checkpoint)
         if state.data != self.corpus.fingerprint:
+            what = "drafts or text" if self.corpus.train.drafts is not None else "text"
             raise DocmtError(
                 f"the training data in {self.config.store} is not what the run {self.run.path} was started with "
-                f"({'drafts or ' if self.corpus.drafts else ''}text): put the old store back, or start a new run"
+                f"({what}): put the old store back, or start a new run"
             )
         if state.processes != self.fabric.world_size:
             raise DocmtError(
@@ -424,7 +454,7 @@ class Training:
                 scores.append({"name": "d-BLEU (dev)", "score": score, "signature": self.bleu.signature})
         if self.fabric.is_global_zero:
             card = card_of(self.config, self.corpus, facts, scores)
-            drafter = self.run.drafter if self.corpus.drafts is not None else None
+            drafter = self.run.drafter if self.corpus.train.drafts is not None else None
             save_model(self.run.model, self.model, self.corpus.tokenizer, card, drafter)
         _log.info("finished: %s; the model is %s", reason, chosen)
         if state.best.score is not None:

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from docmt.checkpoint.model_card import ModelCard
-from docmt.checkpoint.model_directory import load_languages
+from docmt.checkpoint.model_directory import DRAFTER_FOLDER, load_languages
 from docmt.core.errors import DocmtError
-from docmt.data.drafts import DRAFTER_FOLDER
 from docmt.model import ModelConfig
 from docmt.model.linear_attention import DIRECTIONS
 from docmt.training.config import StopConfig, TrainConfig
@@ -131,10 +130,8 @@ def card_of(
     data = {"store": f"{config.store.name}{', target to source' if config.reverse else ''}"}
     for name, split in statistics.splits.items():
         data[name] = f"{split.documents} documents, {split.sentences} sentence pairs"
-    if corpus.drafts is not None:
-        data["drafts"] = (
-            f"first translations, which it reads, by the {corpus.drafts.system} model in `{DRAFTER_FOLDER}`"
-        )
+    if corpus.train.drafts is not None:
+        data["drafts"] = f"first translations, which it reads; the model in `{DRAFTER_FOLDER}` writes them"
     languages = statistics.source_language, statistics.target_language
     if not any(languages) and config.initialize_from is not None:
         with suppress(DocmtError):  # it may be gone since the training began

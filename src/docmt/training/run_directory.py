@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 from torch import Tensor
 
-from docmt.checkpoint.model_directory import RUN_CHECKPOINTS, RUN_MODEL, copy_model
-from docmt.checkpoint.weights import STATE_FILE, WEIGHTS_FILE, save_tensors
+from docmt.checkpoint.model_directory import DRAFTER_FOLDER, RUN_CHECKPOINTS, RUN_MODEL, copy_model
+from docmt.checkpoint.weights import STATE_FILE, save_tensors
 from docmt.core.checksums import ENTRY, checksum_of, checksums, recorded
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import (
@@ -33,13 +33,12 @@ from docmt.core.files import (
 )
 from docmt.core.settings import MANY, build, check_number
 from docmt.core.yaml_files import read_yaml
-from docmt.data.drafts import DRAFTER_FOLDER, Drafts
 from docmt.training.config import TrainConfig, absolute, first_difference
 
 _log = logging.getLogger(__name__)
 
 _STATE = "state"  # the name of the checksum of the state itself, among those of the files
-_PLACES = ("store", "initialize_from", "initialize_reverse_from")
+_PLACES = ("store", "initialize_from", "initialize_reverse_from", "drafter")
 """Settings that name what the run was made from."""
 
 
@@ -267,16 +266,11 @@ class RunDirectory:
                 "only stop limits, device, log_every, tensorboard and checkpoints.keep may change"
             )
 
-    def keep_drafter(self, drafts: Drafts | None) -> None:
-        """Copies the model that wrote the drafts, if any are read, into the run. Raises DocmtError if it is damaged.
-
-        Until there is a checkpoint, another one may be there, of drafts that were replaced before anything was trained.
-        """
-        if drafts is not None and not (self.last.exists() and self.drafter.is_dir()):
-            self._created.append(self.drafter)
-            drafts.check_drafter(WEIGHTS_FILE)  # now, not when the trained model is to translate
-            with atomic_directory(self.drafter) as temporary:
-                copy_model(drafts.drafter, temporary)
+    def keep_drafter(self, drafter: Path) -> None:
+        """Copy the model that drafts into the run. Raises DocmtError if it is damaged."""
+        self._created.append(self.drafter)
+        with atomic_directory(self.drafter) as temporary:
+            copy_model(drafter, temporary)
 
     def write_recipe(self, config: TrainConfig) -> None:
         """Writes the configuration as YAML, in the order of its fields; it can be read from any folder."""
@@ -369,4 +363,7 @@ def read_recipe(path: Path, run: Path) -> dict[str, Any]:
         raise DocmtError(f"{path} is damaged ({error}): restore it from a copy") from error
     if not isinstance(values, dict):
         raise DocmtError(f"{path} is damaged (no settings in it): restore it from a copy")
+    batches = values.get("batches")
+    if isinstance(batches, dict) and batches.get("leave_out") in ("", None):
+        batches.pop("leave_out", None)  # a setting of docmt 0.3.0, in every recipe of it
     return values

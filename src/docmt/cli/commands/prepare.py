@@ -28,6 +28,11 @@ DOCUMENT_IDS = {
     "dev": "the same for --dev",
     "test": "the same for --test",
 }
+DRAFTS = (
+    "first translations for systems that read them (multihop), one file beside each corpus of --train and then of "
+    "--dev: a text file with one line for each line of the source, as docmt translate writes it, or JSONL with an "
+    "entry draft or target"
+)
 USAGE = """--store DIRECTORY --train SOURCE TARGET [SOURCE TARGET ...] [--dev SOURCE TARGET] [options]
 RECIPE.yaml [options]"""
 EXAMPLES = (
@@ -71,7 +76,8 @@ def parser() -> Parser:
         )
     for name, meaning in DOCUMENT_IDS.items():
         made.add_argument(f"--{name}_docids", nargs="+", type=Path, default=[], metavar="FILE", help=meaning)
-    known = {*CORPORA, *(f"{name}_docids" for name in DOCUMENT_IDS)}
+    made.add_argument("--drafts", nargs="+", type=Path, default=[], metavar="FILE", help=DRAFTS)
+    known = {"drafts", *CORPORA, *(f"{name}_docids" for name in DOCUMENT_IDS)}
     add_settings(made, PrepareConfig, None, "the store", skip=known)
     return made
 
