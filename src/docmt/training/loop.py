@@ -137,15 +137,6 @@ def _keep_drafter(run: RunDirectory, config: TrainConfig, corpus: TrainingCorpus
     run.keep_drafter(find_model(drafter))
 
 
-def _check_average(config: TrainConfig, corpus: TrainingCorpus) -> None:
-    """Raises DocmtError for an average that can never be made."""
-    if config.checkpoints.average == "best" and corpus.dev is None:
-        raise DocmtError(
-            f"checkpoints.average is 'best', but the store {config.data} has no dev split to measure with: choose "
-            "last or none, or run `docmt prepare` again with --dev"
-        )
-
-
 class Training:
     """A training under way: model, optimiser and state."""
 
