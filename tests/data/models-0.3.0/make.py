@@ -1,5 +1,7 @@
 """Write the model directories beside this file, and what they compute. Run it with docmt 0.3.0, as of 231a8c6."""
 
+# ruff: noqa: I001 - these modules are those of another version
+
 import io
 import json
 import sys
