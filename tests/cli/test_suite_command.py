@@ -72,7 +72,7 @@ def test_options_that_mean_nothing_here(run, suite, arguments, message):
 
 OTHER_VALUES = {
     **{name: ["x"] for name in ("reference", "hypothesis", "systems")},
-    **dict.fromkeys(["by_position", "usage.translate", "metrics.lowercase", "metrics.ter", "quiet"], True),
+    **dict.fromkeys(["by_position", "metrics.lowercase", "metrics.ter", "quiet"], True),
     **{"source": "x", "output": "x", "usage.before": 2, "usage.examples": 2, "external.command": "true"},
     **{"external.hypothesis_context": "hypothesis", "metrics.unit": "instance"},
     **{"metrics.language": "de", "metrics.tokenize": "intl"},

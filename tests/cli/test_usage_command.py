@@ -48,7 +48,6 @@ def test_what_context_is_worth(run, asked, corpus, tmp_path):
     assert gain["per_sentence"]["value"] == pytest.approx(sum(gains) / len(gains))
     assert gain["examples"][0]["gain"] == pytest.approx(max(gains))
     assert (gain["sentences"], gain["documents"], found["left_out"]) == (len(gains), 6, 0)
-    assert found["other_context"]["translations"] is None
     assert call("evaluate", "--model", run, *asked, "--json", "-").out == (tmp_path / "usage.json").read_text()
 
 
@@ -68,15 +67,6 @@ def test_several_models_and_one_that_sees_no_context(run, sentence_run, asked):
     assert printed.startswith(f"{sentence_run}\nCXMI") and f"\n{run}\nCXMI" in printed
 
 
-def test_translations_after_other_sentences(run, asked):
-    more = ("--usage.translate", "--usage.before", 1, *QUICK, "--json", "-")
-    found = json.loads(call("evaluate", "--model", run, *asked, *more).out)
-    scores = found["other_context"]["translations"]
-    assert set(scores) == {"true", "shuffled", "alone", "true - shuffled", "true - alone"}
-    difference = scores["true"]["chrF"]["value"] - scores["alone"]["chrF"]["value"]
-    assert scores["true - alone"]["chrF"]["value"] == pytest.approx(difference)
-
-
 def test_what_may_be_wrong_is_told_as_docmt_score_and_translate_tell_it(run, corpus, tmp_path):
     long = {side: tmp_path / f"long.{side}" for side in ("en", "de")}
     for side, path in long.items():
@@ -92,16 +82,6 @@ def test_what_may_be_wrong_is_told_as_docmt_score_and_translate_tell_it(run, cor
     found = json.loads((tmp_path / "usage.json").read_text())
     assert found["warnings"] == {"sentence_count": 0, "length_limit": 0, "long_source": 1}
     assert found["context_gain"]["by_position"]["1"]["sentences"] == 6
-
-
-def test_translations_that_the_length_limit_ended_are_told(run, asked, tmp_path):
-    more = ("--usage.translate", "--usage.before", 1, *QUICK, "--json", tmp_path / "usage.json")
-    outcome = call("evaluate", "--model", run, *asked, *more)
-    ended = json.loads((tmp_path / "usage.json").read_text())["warnings"]["length_limit"]
-    assert outcome.err.startswith(f"docmt: {ended} x sentences ended by the length limit, ")
-    assert "test.en, document 1, sentence 2, true context)" in outcome.err
-    sentences = json.loads((tmp_path / "usage.json").read_text())["other_context"]["likelihood"]["true"]["sentences"]
-    assert sentences < ended <= 3 * sentences, "in all three conditions"
 
 
 @pytest.fixture
@@ -243,17 +223,13 @@ def test_systems_without_scores_of_sentences_have_none_by_position(corpus, tmp_p
         (["-o", "x"], "--output has no meaning with --context_usage: leave it out"),
         (["--by_position"], "--by_position has no meaning with --context_usage"),
         (["--beam", "2"], "nothing is translated here, so of the options of metrics and search only temperature, "),
-        (["--lowercase"], "nothing is translated here, .* or give --usage.translate"),
+        (["--lowercase"], "nothing is translated here"),
         (["--usage.before", "-1"], "usage.before"),
-        (["--usage.before", "0", "--usage.translate"], "usage.translate needs sentences before each"),
         (["--reference", "a", "b"], "give one --reference"),
         (
             ["--resample", "sentences"],
             "--significance.resample has no meaning with --context_usage, which takes sa",
         ),
-        (["--usage.translate", "--ter"], "--metrics.ter has no meaning with --context_usage, which has s-BLEU and"),
-        (["--usage.translate", "--language", "de"], "--metrics.language has no meaning for plain text: leave it out"),
-        (["--usage.translate", "--protocol", "gtransformer", "--language", "de"], "use unit document"),
         (["--suite", "pronouns"], "--source has no meaning with --context_usage --suite"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
     ],
@@ -276,7 +252,7 @@ def test_options_that_are_missing(run, corpus):
         "evaluate",
         *suite,
         "--context_usage",
-        "--usage.translate",
+        "--usage.before=2",
         message="--usage options have no meaning with --suite",
     )
     fails("evaluate", *suite, "--context_usage", "--lowercase", message="nothing is translated here")
@@ -300,8 +276,6 @@ def test_corpora_without_context(run, tmp_path):
         (tmp_path / name).write_text("One.\nTwo.\n")
     outcome = call("evaluate", "--model", run, *sides)
     assert outcome.status == 0 and "95 %" not in outcome.out
-    message = "--usage.translate compares with another document, and there is one only: give several"
-    fails("evaluate", "--model", run, *sides, "--usage.translate", message=message)
     assert (
         outcome.err == "docmt: there is one document only: what the context of another one is worth is not measured\n"
     )

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.evaluation import asking, evaluate_items, read_items
+from docmt.evaluation import contrastive, evaluate_items, read_items
 from docmt.evaluation.contrastive import ContrastiveResult, Count, SuiteConfig, count_right
-from docmt.evaluation.suite_items import Item
+from docmt.evaluation.suites import Item
 from docmt.synthetic import write_corpus
 
 RECORD = {
@@ -184,7 +184,7 @@ class Counting:
     def __init__(self):
         self.asked = []
 
-    def score_all(self, pairs, limited):
+    def score_all(self, pairs, limited, context):
         self.asked.append(pairs)
         return [
             SimpleNamespace(sentences=[SimpleNamespace(score=-float(len(s))) for s in target.sentences])
@@ -193,7 +193,7 @@ class Counting:
 
 
 def test_whole_documents_are_scored_in_groups(monkeypatch):
-    monkeypatch.setattr(asking, "GROUP", 2)
+    monkeypatch.setattr(contrastive, "GROUP", 2)
     texts = [(("aa", "b"), ("a", "b"), ("aaa", "b")), (("a", "bbb"), ("aa", "b")), (("a", ""), ("a", "b"))]
     items = [Item(f"{n}", "p", 1, ("s", "t"), candidates, correct, 0) for n, (candidates, correct) in
              enumerate(zip(texts, (1, 0, 0), strict=True))]  # fmt: skip
@@ -208,31 +208,21 @@ def test_whole_documents_are_scored_in_groups(monkeypatch):
         assert [(source.sentences, target.sentences) for source, target in pairs] == wanted
 
 
-def one_by_one(items, work):
-    """What `work` makes of each item, or its error."""
-    found = []
-    for each in items:
-        try:
-            found += work([each])
-        except DocmtError as error:
-            found.append(error)
-    return found
-
-
 def test_items_that_cannot_be_scored_are_wrong(monkeypatch):
-    monkeypatch.setattr(asking, "GROUP", 2)
+    monkeypatch.setattr(contrastive, "GROUP", 2)
     items = [replace(item(), id=id) for id in "abcd"]
 
     class Failing(Counting):
-        def score_all(self, pairs, limited):
-            if pairs[0][0].id in "bd":
-                raise DocmtError(f"{pairs[0][0].id} is too long")
-            found = super().score_all(pairs, limited)
-            found[1].sentences[0].score -= 1  # the right one is the first
+        def score_all(self, pairs, limited, context):
+            if bad := [source.id for source, _ in pairs if source.id in "bd"]:
+                raise DocmtError(f"{bad[0]} is too long")
+            found = super().score_all(pairs, limited, context)
+            for wrong in found[1::2]:  # the right one is the first
+                wrong.sentences[0].score -= 1
             return found
 
     heard = []
-    found = evaluate_items(Failing(), items, on_item=lambda *own: heard.append(own), each=one_by_one)
+    found = evaluate_items(Failing(), items, on_item=lambda *own: heard.append(own))
     assert (found.answers, found.all) == ("+!+!", Count(2, 4, 2.0, unanswered=2))
     assert [number for number, _ in heard] == [0, 1, 2, 3]
     assert [str(own) for _, own in heard[1::2]] == ["b is too long", "d is too long"]
@@ -246,7 +236,7 @@ def test_items_that_cannot_be_scored_are_wrong(monkeypatch):
 class Told:
     """Gives the sentences of a document, in turn, the losses and tokens that are written in them."""
 
-    def score_all(self, pairs, limited):
+    def score_all(self, pairs, limited, context):
         def sentence(text):
             loss, tokens = map(float, text.split())
             return SimpleNamespace(score=-loss, tokens=int(tokens))

@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.evaluation import asking, evaluate_translations
-from docmt.evaluation.contrastive import ContrastiveResult, Count, Said
-from docmt.evaluation.generative import has_form
-from docmt.evaluation.suite_items import Item
+from docmt.evaluation import contrastive, evaluate_translations
+from docmt.evaluation.contrastive import ContrastiveResult, Count, Said, has_form
+from docmt.evaluation.suites import Item
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,7 @@ def translated(*sentences, miscounted=()):
 
 
 def test_only_the_last_sentence_is_looked_at(monkeypatch):
-    monkeypatch.setattr(asking, "GROUP", 2)
+    monkeypatch.setattr(contrastive, "GROUP", 2)
     asked = []
 
     class Echo:
@@ -94,13 +93,13 @@ def test_where_sentences_are_miscounted_nobody_knows_the_answer():
 def test_items_that_cannot_be_translated_are_wrong():
     items = [Item(f"{n}", "p", None, ("a",), (), 0, 0, "r", "vous") for n in range(3)]
 
-    def each(group, work):
-        first, _, third = work(group)
-        return [first, DocmtError("out of memory"), third]
+    def translate_all(documents):
+        if any(document.id == "1" for document in documents):
+            raise DocmtError("out of memory")
+        return [translated("vous") for _ in documents]
 
-    heard = []
-    translator = SimpleNamespace(translate_all=lambda documents: [translated("vous") for _ in documents])
-    found = evaluate_translations(translator, items, lambda number, own: heard.append((number, str(own))), each)
+    heard, translator = [], SimpleNamespace(translate_all=translate_all)
+    found = evaluate_translations(translator, items, lambda number, own: heard.append((number, str(own))))
     assert (found.answers, found.all) == ("+!+", Count(2, 3, 0.0, unanswered=1))
     assert heard[1] == (1, "out of memory")
     assert [own.translation for own in found.said] == ["vous", None, "vous"]

@@ -6,7 +6,7 @@ import pytest
 
 from docmt.core.errors import DocmtError
 from docmt.evaluation import SignificanceConfig, evaluate_documents, scores_by_position
-from docmt.evaluation.positions import NAMES, bucket
+from docmt.evaluation.comparison import BUCKETS, bucket
 
 FEW = SignificanceConfig(samples=100)
 REFERENCES = [
@@ -20,7 +20,7 @@ HYPOTHESES = [
 
 
 def test_buckets():
-    assert NAMES == ("1", "2", "3", "4-6", "7-12", "13+")
+    assert BUCKETS == ("1", "2", "3", "4-6", "7-12", "13+")
     assert [bucket(place) for place in (1, 2, 3, 4, 6, 7, 12, 13, 1000)] == [0, 1, 2, 3, 3, 4, 4, 5, 5]
 
 

@@ -3,18 +3,11 @@
 import numpy as np
 import pytest
 import sacrebleu
-from sacrebleu.metrics import TER
+from sacrebleu.metrics import BLEU, CHRF, TER
 
 from docmt.core.errors import DocmtError
 from docmt.evaluation import MetricConfig, document_bleu, evaluate_documents
-from docmt.evaluation.scores import (
-    bleu_from_many_sums,
-    bleu_from_sums,
-    chrf_from_many_sums,
-    chrf_from_sums,
-    ter_from_many_sums,
-    ter_from_sums,
-)
+from docmt.evaluation.scores import bleu_from_many_sums, bleu_score, chrf_from_many_sums, ter_from_many_sums
 
 WORDS = [
     "the",
@@ -35,9 +28,9 @@ WORDS = [
     "!",
 ]
 TWINS = {
-    "bleu": (bleu_from_sums, bleu_from_many_sums),
-    "chrf": (chrf_from_sums, chrf_from_many_sums),
-    "ter": (ter_from_sums, ter_from_many_sums),
+    "bleu": (lambda sums: bleu_score(sums).score, bleu_from_many_sums),
+    "chrf": (lambda sums: CHRF()._compute_score_from_stats(sums.tolist()).score, chrf_from_many_sums),
+    "ter": (lambda sums: TER()._compute_score_from_stats(sums.tolist()).score, ter_from_many_sums),
 }
 
 
@@ -100,7 +93,7 @@ def test_many_sums_are_scored_as_one_by_one(metric):
 
 def test_edits_without_any_reference_word():
     sums = np.array([[3.0, 0.0], [0.0, 0.0]])
-    assert ter_from_many_sums(sums).tolist() == [ter_from_sums(each) for each in sums] == [100, 0]
+    assert ter_from_many_sums(sums).tolist() == [TWINS["ter"][0](each) for each in sums] == [100, 0]
 
 
 @pytest.mark.parametrize("metric", ["s_bleu", "chrf", "ter", "d_bleu"])
@@ -112,7 +105,7 @@ def test_statistics_by_document_are_those_of_its_sentences(metric):
     for number, pair in enumerate(zip(hypotheses, references, strict=True)):
         alone = getattr(evaluate_documents(*([side] for side in pair), config), metric)
         assert summed[number].tolist() == alone.statistics.sum(axis=0).tolist()
-    assert whole.from_sums(summed.sum(axis=0)) == pytest.approx(whole.score, rel=1e-15)
+    assert whole.from_many_sums(summed.sum(axis=0)) == pytest.approx(whole.score, rel=1e-15)
 
 
 def test_documents_of_instances_and_without_sentences():
@@ -130,3 +123,12 @@ def test_document_bleu_alone():
     assert document_bleu(hypotheses, references).score == sacrebleu.corpus_bleu(sides[0], [sides[1]]).score
     with pytest.raises(DocmtError, match="the hypothesis has 5 documents"):
         document_bleu(hypotheses[1:], references)
+
+
+def test_the_private_part_of_sacrebleu_is_as_it_was():
+    """`_extract_corpus_statistics` has no public twin for chrF. If it changes, `evaluation.scores` must follow."""
+    hypotheses, references = ["the old bridge", "closed"], [["the new bridge", "closed"], ["an old bridge", "shut"]]
+    bleu, chrf, ter = (m._extract_corpus_statistics(hypotheses, references) for m in (BLEU(), CHRF(), TER()))
+    assert bleu == [[3, 3, 3, 1, 0, 0, 3, 2, 1, 0], [1, 1, 1, 0, 0, 0, 1, 0, 0, 0]]
+    assert [len(row) for row in chrf] == [18, 18] and chrf[1][:6] == [6, 6, 6, 5, 5, 5]
+    assert ter == [[1, 3], [0, 1]]

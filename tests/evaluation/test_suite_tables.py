@@ -5,9 +5,8 @@ from math import comb
 
 import pytest
 
-from docmt.evaluation.contrastive import result_of
-from docmt.evaluation.suite_items import Item
-from docmt.evaluation.suite_tables import rows_of, sign_test, suite_markdown, suite_text
+from docmt.evaluation.contrastive import result_of, rows_of, sign_test, suite_markdown, suite_text
+from docmt.evaluation.suites import Item
 
 
 def item(phenomenon, distance, label=""):

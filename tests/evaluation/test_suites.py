@@ -8,7 +8,7 @@ import pytest
 
 from docmt.core.errors import DocmtError
 from docmt.evaluation import read_items, read_suite
-from docmt.evaluation.suite_items import Item
+from docmt.evaluation.suites import Item
 
 PUBLISHED = Path(__file__).parents[2] / ".." / "shared" / "data" / "contrastive"
 

@@ -1,7 +1,6 @@
 """How much a model uses its context: sums by hand, with a scorer whose numbers are known."""
 
 import json
-import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,9 +11,8 @@ from docmt.core.errors import DocmtError
 from docmt.documents import Document, ParallelDocument
 from docmt.evaluation import SignificanceConfig, UsageConfig, context_gain, other_context, sentence_gains, suite_context
 from docmt.evaluation.contrastive import Item
-from docmt.evaluation.estimates import Estimate, estimate, ratio
-from docmt.evaluation.other_context import windows
-from docmt.evaluation.suite_context import shuffled_items
+from docmt.evaluation.significance import Estimate, estimate, ratio
+from docmt.evaluation.usage import shuffled_items, windows
 
 FEW = SignificanceConfig(samples=100, seed=1)
 MANY = SignificanceConfig(samples=5000, seed=1)
@@ -106,7 +104,7 @@ def test_intervals_over_few_documents_have_a_note(lengths, which):
 @pytest.mark.parametrize("documents", [2, 5, 6])
 def test_other_context_of_few_documents_has_the_note_too(documents):
     """A document of a single sentence is none of them."""
-    found = other_context(Scorer(), of_lengths([2] * documents + [1]), UsageConfig(translate=True), significance=FEW)
+    found = other_context(Scorer(), of_lengths([2] * documents + [1]), significance=FEW)
     assert found.gains["true - alone"].documents == documents
     assert ("\nwith fewer than 6 documents no difference can be significant" in found.format()) == (documents < 6)
 
@@ -227,29 +225,7 @@ def test_true_empty_and_shuffled_context_by_hand():
         "true - shuffled": 4 / 6,
         "true - alone": 4 / 6,
     }
-    assert found.translations is None and "translations" not in found.format()
     assert json.loads(json.dumps(found.to_json()))["likelihood"]["true"]["tokens"] == 6
-
-
-def test_translations_after_true_empty_and_shuffled_context():
-    """The last sentence is a copy with a word of the sentence before: right only after the true one."""
-    rows = [("one", "one"), ("two a b c", "one two a b c"), ("three d e f", "two three d e f")]
-    corpus = [document("a", *rows), document("b", ("nine", "nine"), ("ten g h i", "nine ten g h i"))]
-    found = other_context(Scorer(), corpus, UsageConfig(before=1, translate=True), significance=FEW)
-    bleu = {name: scores["s-BLEU"] for name, scores in found.translations.items()}
-    assert bleu["true"].value == pytest.approx(100)
-    assert bleu["alone"].value < 95 and bleu["shuffled"].value < 95
-    assert bleu["true - alone"].value == pytest.approx(100 - bleu["alone"].value)
-    assert bleu["true - shuffled"].low > 0
-    assert re.search(r"true - alone\s+\+", found.format().split("translations")[1])
-
-
-def test_translations_of_another_number_of_sentences_have_no_scores():
-    scorer = Scorer()
-    scorer.translate_all = lambda documents: [SimpleNamespace(sentences=[], miscounted=((0, 2),)) for _ in documents]
-    found = other_context(scorer, LONG, UsageConfig(translate=True))
-    assert found.translations is None
-    assert "translations have no scores: the model gave another number of sentences" in found.format()
 
 
 def item(id, context, right, wrong, sentence=1, phenomenon="p"):
@@ -309,7 +285,6 @@ def test_items_without_context_or_without_others():
     [
         ({"before": -1}, "usage.before"),
         ({"examples": 1.5}, "usage.examples"),
-        ({"before": 0, "translate": True}, "usage.translate needs sentences before each"),
     ],
 )
 def test_settings_that_do_not_go(options, message):

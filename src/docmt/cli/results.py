@@ -16,7 +16,6 @@ from docmt.core.plain_text import STANDARD, write_text
 if TYPE_CHECKING:
     from docmt.decoding import Translation
     from docmt.documents import Document
-    from docmt.evaluation.usage import Scored
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ class Report:
     failures: list[str] = field(default_factory=list)
     """a sentence each, which names the file"""
 
-    def collect(self, within: str, translation: Scored, first: int = 0) -> None:
+    def collect(self, within: str, translation: Translation, first: int = 0) -> None:
         """Adds the warnings of a translation; `within` names its document, whose sentence `first` is its sentence 0."""
         for start, end in translation.miscounted:
             self.places["sentence_count"].append(f"{within}, sentences {first + start + 1} to {first + end}")

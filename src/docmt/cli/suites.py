@@ -15,7 +15,6 @@ from docmt.cli.parsing import Parser, add_settings, changed, translator_of
 from docmt.cli.results import Report
 from docmt.cli.translating import ask_models, check_models
 from docmt.core.errors import DocmtError, printable
-from docmt.core.failures import map_or_error
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import within
 from docmt.decoding import SearchConfig
@@ -29,9 +28,8 @@ from docmt.evaluation import (
     evaluate_translations,
     read_suite,
 )
-from docmt.evaluation.asking import OnItem
-from docmt.evaluation.suite_items import Item
-from docmt.evaluation.suite_tables import Row, rows_of, suite_markdown, suite_text
+from docmt.evaluation.contrastive import OnItem, Row, rows_of, suite_markdown, suite_text
+from docmt.evaluation.suites import Item
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
@@ -203,8 +201,8 @@ def _ask(options: Any, model: str, suites: Sequence[Suite], whose: str) -> Answe
 
 def _evaluate(translator: Translator, suite: Suite, options: Any, on_item: OnItem) -> ContrastiveResult:
     if suite.generative:
-        return evaluate_translations(translator, suite.items, on_item, map_or_error)
-    return evaluate_items(translator, suite.items, options.candidates, on_item, map_or_error)
+        return evaluate_translations(translator, suite.items, on_item)
+    return evaluate_items(translator, suite.items, options.candidates, on_item)
 
 
 def collect_item(

@@ -15,7 +15,6 @@ from docmt.cli.results import Report
 from docmt.cli.suites import SCORING, check_no_suite, check_suite_models, collect_item, once, short
 from docmt.cli.translating import attempted, check_models
 from docmt.core.errors import DocmtError, printable
-from docmt.core.failures import map_or_error
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import within
 from docmt.decoding import SearchConfig
@@ -36,11 +35,9 @@ from docmt.evaluation import (
     scores_by_position,
     suite_context,
 )
-from docmt.evaluation.other_context import Window
-from docmt.evaluation.suite_context import with_other_context
-from docmt.evaluation.suite_items import Item
-from docmt.evaluation.suite_tables import suite_text
-from docmt.evaluation.usage import CONDITIONS, Scored, check_context, gains_of, scored_twice
+from docmt.evaluation.contrastive import suite_text
+from docmt.evaluation.suites import Item
+from docmt.evaluation.usage import CONDITIONS, check_context, gains_of, scored_twice, with_other_context
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
@@ -153,11 +150,7 @@ def _check(options: Any, models: Sequence[str]) -> None:
         )
     if not options.suite:
         check_no_suite(options)
-        _check_translating(options, options.usage.translate, "give --usage.translate")
-        if options.metrics.ter:
-            raise DocmtError(
-                "--metrics.ter has no meaning with --context_usage, which has s-BLEU and chrF: leave it out"
-            )
+        _check_translating(options, False, "leave out --context_usage")
     if options.metrics.unit == "instance":
         raise DocmtError("--context_usage compares scores of sentences, which have no instances: use unit document")
     check_outputs(options.json, inputs=[*(options.suite or ()), options.source, *options.references])
@@ -195,7 +188,7 @@ def _on_suites(options: Any, suites: Sequence[Suite], model: str, translator: Tr
     for name, given, suite in zip(short(options.suite), options.suite, suites, strict=True):
         whole = _of_model(options, model, given)
         tell = partial(_collect_item, report, whole, suite.items)
-        asked = (translator, suite.items, options.candidates, options.significance, tell, map_or_error)
+        asked = (translator, suite.items, options.candidates, options.significance, tell)
         with within(whole if len(suites) > 1 or len(options.systems) > 1 else ""):
             found = attempted(whole, partial(suite_context, *asked), report.failures)
         if found is None:
@@ -214,8 +207,6 @@ def _on_suites(options: Any, suites: Sequence[Suite], model: str, translator: Tr
 def _measure_corpus(options: Any, models: Sequence[str]) -> Callable[[str, Translator], Measured]:
     corpus = read_corpus(options.source, options.reference)
     check_context(max(map(len, corpus)))
-    if options.usage.translate and len(corpus) < 2:
-        raise DocmtError("--usage.translate compares with another document, and there is one only: give several")
     check_models(options, models, "say how much they use context")
     return partial(_on_corpus, options, corpus)
 
@@ -225,12 +216,11 @@ def _on_corpus(options: Any, corpus: Sequence[ParallelDocument], model: str, tra
     report, config = Report(), options.usage
     names = [_of_model(options, model, document_name(options.source, document)) for document in corpus]
     found = each_alone(corpus, names, partial(scored_twice, translator), report.failures)
-    kept, kept_names, gains = [], [], []
+    kept, gains = [], []
     for name, document, scores in zip(names, corpus, found, strict=True):
         if scores is not None:
             report.collect(name, scores[0])
             kept.append(document)
-            kept_names.append(name)
             gains.append(gains_of(document, *scores))
     parts: dict[str, ContextGain | OtherContext | None] = {}
     if kept:
@@ -239,8 +229,7 @@ def _on_corpus(options: Any, corpus: Sequence[ParallelDocument], model: str, tra
     if config.before and len(kept) == 1:
         _log.warning("there is one document only: what the context of another one is worth is not measured")
     elif config.before and parts.get("context_gain"):
-        tell = partial(_collect_last, report, kept_names)
-        others = partial(other_context, translator, kept, config, options.metrics, options.significance, tell)
+        others = partial(other_context, translator, kept, config, options.significance)
         name = _of_model(options, model, "true, empty and shuffled context")
         parts["other_context"] = attempted(name, others, report.failures)
     measured = {name: part for name, part in parts.items() if part is not None}
@@ -263,12 +252,3 @@ def _collect_item(
     if condition != CONDITIONS[0] and not isinstance(made, DocmtError):
         made = replace(made, overlong=())  # which is told once
     collect_item(report, name, items, number, made, f", {condition} context")
-
-
-def _collect_last(report: Report, names: Sequence[str], window: Window, condition: str, translation: Scored) -> None:
-    """Adds what may be wrong with the last sentence of a translation; names: of the documents."""
-    place = f"{names[window.document]}, sentence {window.sentence}, {condition} context"
-    if translation.miscounted:
-        report.places["sentence_count"].append(place)
-    if len(translation.sentences) - 1 in translation.at_limit:
-        report.places["length_limit"].append(place)  # long sentences are told where they are scored

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from docmt.core.errors import printable
 
@@ -31,3 +31,11 @@ def table(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
     head, *others = rows
     rule = ["---"] * left + ["--:"] * (len(head) - left)
     return [f"| {' | '.join(cells)} |" for cells in (head, rule, *others)]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Return the lines of a table in plain text: the first column at the left, all others at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        yield "  ".join([first.ljust(widths[0]), *cells])

@@ -1,23 +1,38 @@
-"""Contrastive test sets: does a model find the right translation of a document more probable than wrong ones?
+"""Test suites: does a model find the right translation more probable than wrong ones, or say the form that is expected?
 
-After Müller et al. 2018, "A Large-Scale Test Set for the Evaluation of Context-Aware Pronoun Translation in Neural
-Machine Translation". Nothing is translated: every candidate is scored as it stands (force decoding).
+Contrastive items are scored, not translated (Müller et al. 2018, "A Large-Scale Test Set for the Evaluation of
+Context-Aware Pronoun Translation in Neural Machine Translation"). Generative items are translated (ctxPro; Wicks and
+Post 2023, "Identifying Context-Dependent Translations for Evaluation Set Production"): right is a translation that has
+the expected form as a word, whatever its case. A translation that says it in other words is wrong, so accuracies
+compare systems but do not say how often one is right.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
-from typing import Any, Literal, Protocol
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, printable
+from docmt.core.failures import map_or_error
+from docmt.core.markdown import aligned, escaped, table
 from docmt.core.settings import check_fields
 from docmt.documents import Document
-from docmt.evaluation.asking import Each, OnItem, asked, together
-from docmt.evaluation.suite_items import Item
+from docmt.evaluation.significance import LEVEL, sign_p_value
+from docmt.evaluation.suites import Item
 
+if TYPE_CHECKING:
+    from docmt.decoding import Translation, Translator
+
+Result = TypeVar("Result")
+
+GROUP = 512
+"""Items that are scored or translated together."""
+OnItem = Callable[[int, Any], object]
+"""Gets, for every item, its number and the translation (of the first candidate), or the DocmtError of a failure."""
 TIE = 1e-4
 """Nats. Numbers closer than this are equal: so much the same text can differ in batches of other shapes."""
 RIGHT, WRONG, TIED, MISCOUNTED, UNANSWERED = "+-=?!"
@@ -32,6 +47,18 @@ BY_MISCOUNTING = (
 BY_FAILING = "the model could not score or translate them"
 UNKNOWN = "unknown"
 """Stands for a distance that the test set does not say."""
+INDENT = "  "
+NOTES = (
+    "percent of the items answered rightly, with 95 % confidence intervals (Wilson); ties are wrong",
+    "intervals and p-values take items as independent: where several are of one document or film, the former are too "
+    "narrow and the latter too small",
+)
+COMPARED = f"p < {LEVEL:g} (paired exact sign test over items, McNemar); of many rows some are so by chance"
+ALSO_WRONG = {"miscounted": BY_MISCOUNTING, "unanswered": BY_FAILING}
+"""Fields of `Count` that have a line of their own where there are such items, and why these are wrong."""
+By = Literal["suite", "phenomenon", "distance", "label"]
+Selection = tuple[By, str | None, int | None, str | None, list[int]]
+"""What items are chosen by, their phenomenon, distance and label as far as they are alike, and their numbers."""
 
 
 @dataclass(frozen=True)
@@ -51,32 +78,6 @@ class SuiteConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "candidates.")
-
-
-class _Sentence(Protocol):
-    @property
-    def score(self) -> float: ...
-
-    @property
-    def tokens(self) -> int: ...
-
-
-class _Scored(Protocol):
-    @property
-    def sentences(self) -> Sequence[_Sentence]: ...
-
-
-class Scorer(Protocol):
-    """What scores given translations: a `docmt.Translator`."""
-
-    def score_all(
-        self, pairs: Sequence[tuple[Document | str, Document | str]], limited: bool = True
-    ) -> Sequence[_Scored]:
-        """The log-probability of every sentence of the target documents, each in its document.
-
-        Unless `limited`, no limit of length of a search makes the end of a sentence free, which one of them would gain.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -248,14 +249,6 @@ def in_brackets(interval: tuple[float, float]) -> str:
     return "[{:.1f}, {:.1f}]".format(*(100 * share for share in interval))
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table, its first column to the left and all others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *others in rows:
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        yield "  ".join([first.ljust(widths[0]), *cells])
-
-
 def distance_name(distance: int | None) -> str:
     """A distance in words."""
     return UNKNOWN if distance is None else str(distance)
@@ -267,45 +260,95 @@ def nearest_first(distance: int | None) -> float:
 
 
 def evaluate_items(
-    scorer: Scorer,
+    translator: Translator,
     items: Sequence[Item],
     config: SuiteConfig | None = None,
-    on_item: OnItem = lambda number, scored: None,
-    each: Each = together,
+    on_item: OnItem | None = None,
+    *,
+    context: bool = True,
 ) -> ContrastiveResult:
-    """Scores every candidate of every item and counts how often the right one is best.
+    """Score every candidate of every item and count how often the right one is best.
 
-    on_item: hears of the first candidate, whose source is that of all. each: what does not raise the DocmtError of an
-    item leaves it unanswered, which is wrong.
+    on_item: if it is given, it is called for every item, and an item that fails is unanswered, which is wrong. Without
+    it the error is raised. context: whether sentences see the others of their documents.
     """
     config = config or SuiteConfig()
+
+    def scored(group: Sequence[Item]) -> list[list[Translation]]:
+        pairs: list[tuple[Document | str, Document | str]] = []
+        for item in group:
+            source = Document.from_sentences(item.source, id=item.id)
+            pairs += [(source, Document.from_sentences(candidate, id=item.id)) for candidate in item.candidates]
+        results = iter(translator.score_all(pairs, limited=False, context=context))
+        return [[next(results) for _ in item.candidates] for item in group]
+
     totals: list[list[float] | None] = []
     lengths: list[int] = []
-    for number, item, scored in asked(items, partial(_scored, scorer), each):
-        if isinstance(scored, DocmtError):
-            on_item(number, scored)
+    for number, (item, result) in enumerate(_results(items, scored, on_item is not None)):
+        if on_item is not None:
+            on_item(number, result if isinstance(result, DocmtError) else result[0])
+        if isinstance(result, DocmtError):
             totals.append(None)
             lengths.append(1)
             continue
-        if scored:
-            on_item(number, scored[0])
-        worths = [_worth(candidate, item, config) for candidate in scored]
+        worths = [_worth(candidate, item, config) for candidate in result]
         totals.append([score / length for score, length in worths])
-        lengths.append(max((length for _, length in worths), default=1))
+        lengths.append(max(length for _, length in worths))
     return count_right(items, totals, lengths)
 
 
-def _scored(scorer: Scorer, items: Sequence[Item]) -> list[list[_Scored]]:
-    """The candidates of each item, all scored together."""
-    pairs: list[tuple[Document | str, Document | str]] = []
-    for item in items:
-        source = Document.from_sentences(item.source, id=item.id)
-        pairs += [(source, Document.from_sentences(candidate, id=item.id)) for candidate in item.candidates]
-    scored = iter(scorer.score_all(pairs, limited=False))
-    return [[next(scored) for _ in item.candidates] for item in items]
+def evaluate_translations(
+    translator: Translator, items: Sequence[Item], on_item: OnItem | None = None
+) -> ContrastiveResult:
+    """Translate every item after its context and count how often the expected form is there.
+
+    on_item: as `evaluate_items` has it.
+    """
+
+    def translations(group: Sequence[Item]) -> Sequence[Translation]:
+        return translator.translate_all([Document.from_sentences(item.source, id=item.id) for item in group])
+
+    answers, said = "", []
+    for number, (item, result) in enumerate(_results(items, translations, on_item is not None)):
+        if on_item is not None:
+            on_item(number, result)
+        answers += _form_answer(item, result)
+        text = None if isinstance(result, DocmtError) else result.sentences[item.sentence].target
+        said.append(Said(item.id, item.expected, text))
+    return replace(result_of(items, answers), said=tuple(said))
 
 
-def _worth(scored: _Scored, item: Item, config: SuiteConfig) -> tuple[float, int]:
+def _results(
+    items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Result]], go_on: bool
+) -> Iterator[tuple[Item, Result | DocmtError]]:
+    """Yield every item with its result, some at a time; go_on: whether an item that fails yields its error."""
+    for first in range(0, len(items), GROUP):
+        group = items[first : first + GROUP]
+        yield from zip(group, map_or_error(group, work) if go_on else work(group), strict=True)
+
+
+def _form_answer(item: Item, translation: Translation | DocmtError) -> str:
+    """Where the model gave another number of sentences for several, nobody knows which of them is the one asked for."""
+    if isinstance(translation, DocmtError):
+        return UNANSWERED
+    if any(first <= item.sentence < last and last - first > 1 for first, last in translation.miscounted):
+        return MISCOUNTED
+    return RIGHT if has_form(translation.sentences[item.sentence].target, item.expected) else WRONG
+
+
+def has_form(sentence: str, form: str) -> bool:
+    """Whether the form stands in the sentence as a word of its own, in any case, with any apostrophe.
+
+    An elided form ("t'") stands before a word without a blank. Accents are the same whether they are written with
+    their letter or after it (Unicode's NFC), and blanks around the form are none of it.
+    """
+    plain, wanted = (unicodedata.normalize("NFC", text).replace("’", "'").strip() for text in (sentence, form))
+    before = r"(?<!\w)" if re.match(r"\w", wanted) else ""
+    after = r"(?!\w)" if re.search(r"\w$", wanted) else ""
+    return re.search(before + re.escape(wanted) + after, plain, re.IGNORECASE) is not None
+
+
+def _worth(scored: Translation, item: Item, config: SuiteConfig) -> tuple[float, int]:
     """The log-probability of what counts of a document, and what it is divided by."""
     counted = scored.sentences if config.sentences == "all" else [scored.sentences[item.sentence]]
     length = sum(sentence.tokens for sentence in counted) if config.normalization == "mean" else 1
@@ -353,3 +396,131 @@ def result_of(items: Sequence[Item], answers: str) -> ContrastiveResult:
         for name, row in places.items()
     }
     return ContrastiveResult(cells, {label: counted(labels[label]) for label in sorted(labels)}, answers)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Some items of a test set, and how many each system had right."""
+
+    suite: str
+    by: By
+    """what its items have in common"""
+    phenomenon: str | None
+    """None: of all"""
+    distance: int | None
+    """None: of all, or (by distance) not known"""
+    label: str | None
+    counts: tuple[Count, ...]
+    """of each system"""
+    p_values: tuple[float, ...]
+    """of the difference of each system from the first, which is 1 for the first"""
+
+    @property
+    def name(self) -> str:
+        """What the rows of a table say, in the order of `rows_of`."""
+        names = {
+            "suite": self.suite,
+            "phenomenon": INDENT + (self.phenomenon or "(no name)"),
+            "distance": f"{INDENT * 2}distance {distance_name(self.distance)}",
+            "label": f"{INDENT}({self.label})",
+        }
+        return printable(names[self.by])
+
+    def cells(self) -> list[str]:
+        """The cells of a table after the name: items, chance, and the systems."""
+        first, found = self.counts[0], []
+        for count, p in zip(self.counts, self.p_values, strict=True):
+            cell = f"{100 * count.accuracy:.1f} {in_brackets(count.interval)}"
+            if count is not first:
+                cell += f" {100 * (count.accuracy - first.accuracy):+.1f}{'*' if p < LEVEL else ' '}"
+            found.append(cell)
+        return [f"{first.total:,}", f"{100 * first.chance:.1f}" if first.guessed else "-", *found]
+
+    def to_json(self, systems: Sequence[str]) -> dict[str, Any]:
+        """The row in types that JSON has."""
+        own = ("suite", "by", "phenomenon", "distance", "label")
+        named = {name: getattr(self, name) for name in own}
+        found = [
+            {"system": system, **count.to_json(), "difference": count.accuracy - self.counts[0].accuracy, "p": p}
+            for system, count, p in zip(systems, self.counts, self.p_values, strict=True)
+        ]
+        return {**named, "systems": found}
+
+
+def rows_of(suite: str, items: Sequence[Item], results: Sequence[ContrastiveResult]) -> list[Row]:
+    """All items, then those of each phenomenon, within it of each distance, then those of each label.
+
+    results: of each system, the first of which the others are compared with.
+    """
+    answers = [result.answers for result in results]
+    rows = []
+    for by, phenomenon, distance, label, numbers in _selections(items):
+        own = ["".join(given[number] for number in numbers) for given in answers]
+        counts = tuple(Count.of((items[number] for number in numbers), given) for given in own)
+        tests = tuple(sign_test(own[0], other) for other in own)
+        rows.append(Row(suite, by, phenomenon, distance, label, counts, tests))
+    return rows
+
+
+def _selections(items: Sequence[Item]) -> Iterator[Selection]:
+    """The items of each row; what has but one kind has no rows for it."""
+    everything = list(range(len(items)))
+    yield "suite", None, None, None, everything
+    phenomena = list(dict.fromkeys(item.phenomenon for item in items))
+    for phenomenon in phenomena:
+        own = [number for number in everything if items[number].phenomenon == phenomenon]
+        distances = sorted({items[number].distance for number in own}, key=nearest_first)
+        if len(phenomena) > 1 or (phenomenon and len(distances) > 1):
+            yield "phenomenon", phenomenon, None, None, own
+        for distance in distances if len(distances) > 1 else ():
+            chosen = [number for number in own if items[number].distance == distance]
+            yield "distance", phenomenon, distance, None, chosen
+    labels = sorted({item.label for item in items} - {""})
+    for label in labels if len(labels) > 1 else ():
+        yield "label", None, None, label, [number for number in everything if items[number].label == label]
+
+
+def sign_test(first: str, other: str) -> float:
+    """The two-sided p-value of the exact sign test over items that one system has right and the other has not.
+
+    first, other: the answers of two systems to the same items (McNemar 1947; exact: the binomial distribution).
+    """
+    pairs = [(one == RIGHT, two == RIGHT) for one, two in zip(first, other, strict=True)]
+    won, lost = pairs.count((False, True)), pairs.count((True, False))
+    return sign_p_value(won, lost)
+
+
+def _table(rows: Sequence[Row], systems: Sequence[str]) -> list[list[str]]:
+    """A head, the rows, and after those of each test set the ties, and what else was wrong if anything was."""
+    lines = [["", "items", "chance", *systems]]
+    for number, row in enumerate(rows):
+        lines.append([row.name, *row.cells()])
+        if number + 1 == len(rows) or rows[number + 1].suite != row.suite:
+            whole = next(each for each in rows if each.suite == row.suite)
+            lines.append([f"{INDENT}ties", "", "", *(f"{count.ties:,}" for count in whole.counts)])
+            for name in _also_wrong([whole]):
+                lines.append([f"{INDENT}{name}", "", "", *(f"{getattr(count, name):,}" for count in whole.counts)])
+    return lines
+
+
+def _also_wrong(rows: Sequence[Row]) -> list[str]:
+    """Of the kinds of `ALSO_WRONG` those that any system has items of."""
+    return [name for name in ALSO_WRONG if any(getattr(count, name) for row in rows for count in row.counts)]
+
+
+def _notes(rows: Sequence[Row], systems: Sequence[str], first: str) -> list[str]:
+    """What a reader of the table must know; first: what the others are compared with."""
+    notes = [*NOTES, f"*: other than {first}, {COMPARED}"] if len(systems) > 1 else NOTES
+    return [*notes, *(f"{name}: wrong, as {ALSO_WRONG[name]}" for name in _also_wrong(rows))]
+
+
+def suite_text(rows: Sequence[Row], systems: Sequence[str], first: str = "the first system") -> str:
+    """The table for people; first: what a reader knows the first column as."""
+    lines = (line.rstrip() for line in aligned(_table(rows, systems)))
+    return "\n".join([*lines, "", *_notes(rows, systems, first)])
+
+
+def suite_markdown(rows: Sequence[Row], systems: Sequence[str]) -> str:
+    """The table in Markdown."""
+    lines = table([[escaped(cell) for cell in line] for line in _table(rows, systems)])
+    return "\n".join([*lines, "", *(f"- {escaped(note)}" for note in _notes(rows, systems, "the first system"))]) + "\n"

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from docmt.core.errors import DocmtError
 from docmt.documents.corpus import Corpus, read_hypothesis, read_reference
-from docmt.evaluation.config import MetricConfig
-from docmt.evaluation.scores import MetricScore, Segments, bleu, bleu_score, chrf, documents_of, ter
+from docmt.evaluation.scores import MetricConfig, MetricScore, Segments, bleu, bleu_score, chrf, documents_of, ter
 
 Documents: TypeAlias = Sequence[Sequence[str]]
 """Documents of sentences."""

@@ -1,4 +1,4 @@
-"""Scores of sacreBLEU with what they are made of: counts for each segment, of which any sum can be scored.
+"""How text becomes scores: settings, and scores of sacreBLEU with the counts of each segment that they are made of.
 
 Notation: G segments of a metric (sentences, documents or instances), K sufficient statistics of a segment, * any shape.
 """
@@ -6,8 +6,9 @@ Notation: G segments of a metric (sentences, documents or instances), K sufficie
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from sacrebleu.metrics.ter import TER
 
 from docmt.core.errors import DocmtError
 from docmt.core.progress import progress
-from docmt.evaluation.config import MetricConfig
+from docmt.text.moses import moses, moses_language
 
 Statistics: TypeAlias = NDArray[Any]
 """Whole numbers; those of TER are decimal, as the lengths of several references are averaged."""
@@ -32,12 +33,137 @@ _AT_ONCE = 50
 """sentences of which TER counts the edits, in one or two seconds, before the next sign of progress"""
 
 
+UNITS = ("document", "instance")
+TEXTS = ("plain", "detokenized", "tokenized", "tokenized-hyphens")
+
+DEFAULTS: Mapping[str, Any] = {"unit": "document", "text": "plain", "tokenize": "13a"}
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a published system was scored."""
+
+    paper: str
+    settings: Mapping[str, Any]
+    """the four settings of MetricConfig that it fixes"""
+    differs: str
+    """what the paper did and this does not do, or what the paper does not say"""
+
+
+PROTOCOLS: Mapping[str, Protocol] = {
+    "gtransformer": Protocol(
+        "Bao et al. 2021",
+        {"unit": "instance", "text": "detokenized", "tokenize": "13a", "lowercase": False},
+        "the paper's text was truecased, and detokenized an instance at a time",
+    ),
+    "zhang2018": Protocol(
+        "Zhang et al. 2018",
+        {"unit": "document", "text": "tokenized", "tokenize": "none", "lowercase": True},
+        "the paper reports s-BLEU alone, by multi-bleu.perl -lc: the same number wherever a 4-gram matches",
+    ),
+    "multihop": Protocol(
+        "Zhang et al. 2021",
+        {"unit": "document", "text": "tokenized", "tokenize": "none", "lowercase": False},
+        "the paper reports s-BLEU alone, of truecased text, and names neither the tool nor the case it scored",
+    ),
+    "rfa": Protocol(
+        "Wu et al. 2022",
+        {"unit": "document", "text": "tokenized-hyphens", "tokenize": "13a", "lowercase": False},
+        "the paper's text was truecased; its signature says tok:none, as it had run 13a before",
+    ),
+}
+"""By name, after the paper."""
+
+
+@dataclass(frozen=True)
+class MetricConfig:
+    """How text becomes scores. Papers differ in all of these, so no score is comparable without them.
+
+    A setting left empty takes the value of the protocol, or the usual one; in a finished object none is empty.
+    """
+
+    protocol: str = ""
+    """score as a published system was scored: gtransformer (Bao et al. 2021), zhang2018 (Zhang et al. 2018), multihop
+    (Zhang et al. 2021) or rfa (Wu et al. 2022). Sets unit, text, tokenize and lowercase; needs the language"""
+    unit: str = ""
+    """the segment of d-BLEU: the whole document (usual), or the instance, packed from both sides as in training and
+    translated on its own, as in G-Transformer (Bao et al. 2021), where it is at most 512 tokens"""
+    text: str = ""
+    """the form in which BLEU compares both sides: plain, as they are (usual); tokenized by the Moses scripts, with
+    entities such as &apos;; tokenized-hyphens, with @-@ for hyphens as well; or detokenized again after that"""
+    language: str = ""
+    """code of the language of the translations, for any text but plain"""
+    tokenize: str = ""
+    """the sacreBLEU tokenizer of s-BLEU and d-BLEU: 13a for plain text (usual), none for text already tokenized, also
+    zh, char, intl, ja-mecab, ko-mecab, flores200 and others. chrF and TER do without, and always take plain text"""
+    lowercase: bool = False
+    """compare in lower case; zhang2018 always does, and so does TER"""
+    ter: bool = False
+    """compute TER, too: slow, about 25 ms a sentence"""
+
+    def __post_init__(self) -> None:
+        if self.protocol and self.protocol not in PROTOCOLS:
+            raise DocmtError(f"metrics.protocol is {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}")
+        settings = PROTOCOLS[self.protocol].settings if self.protocol else DEFAULTS
+        for name, value in settings.items():
+            given = getattr(self, name)
+            if given == "" or (name == "lowercase" and value):
+                object.__setattr__(self, name, value)
+            elif self.protocol and given != value:
+                raise DocmtError(
+                    f"metrics.{name} is {_written(given)}, but the protocol {self.protocol} has {_written(value)}; "
+                    "leave one of the two out"
+                )
+        if self.unit not in UNITS:
+            raise DocmtError(f"metrics.unit is {self.unit!r}; choose {' or '.join(UNITS)}")
+        if self.text not in TEXTS:
+            raise DocmtError(f"metrics.text is {self.text!r}; choose one of {', '.join(TEXTS)}")
+        if self.tokenize not in BLEU.TOKENIZERS:
+            raise DocmtError(f"metrics.tokenize is {self.tokenize!r}; choose one of {', '.join(BLEU.TOKENIZERS)}")
+        self._check_language()
+
+    def _check_language(self) -> None:
+        if self.text != "plain":
+            if not self.language:
+                name = f"protocol {self.protocol}" if self.protocol else f"text {self.text}"
+                raise DocmtError(
+                    f"metrics.{name} needs the language of the translations; "
+                    "set metrics.language to its code, such as de"
+                )
+            moses_language(self.language, "metrics.language ")
+
+    def convert(self, sentence: str) -> str:
+        """A sentence in the form that BLEU compares."""
+        if self.text == "plain":
+            return sentence
+        scripts = moses(self.language)
+        tokens = scripts.tokenize(sentence, split_hyphens=self.text == "tokenized-hyphens")
+        return scripts.detokenize(tokens) if self.text == "detokenized" else " ".join(tokens)
+
+    def text_signature(self) -> str | None:
+        """What a signature must say about the form of the text, None for plain text."""
+        if self.text == "plain":
+            return None
+        return f"{self.text}.{moses_language(self.language)}.sacremoses-{version('sacremoses')}"
+
+    def describe_protocol(self) -> str | None:
+        """The protocol in words, with what it cannot reproduce."""
+        if not self.protocol:
+            return None
+        protocol = PROTOCOLS[self.protocol]
+        return f"protocol {self.protocol} ({protocol.paper}; {protocol.differs})"
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 @dataclass(frozen=True)
 class MetricScore:
     """The score of a corpus in one metric, 0 to 100 (TER may be above), and what it was computed from.
 
-    statistics: [G, K], a row for each segment; `from_sums` scores a sum of rows as sacreBLEU does, `from_many_sums`
-    many sums at once ([*, K] -> [*]), the same up to the last digits. documents: [G], the document of each segment.
+    statistics: [G, K], a row for each segment; `from_many_sums` scores sums of rows ([*, K] -> [*]). documents: [G],
+    the document of each segment.
     """
 
     score: float
@@ -45,17 +171,12 @@ class MetricScore:
     name: str
     statistics: Statistics = field(repr=False, compare=False)
     documents: NDArray[np.int64] = field(repr=False, compare=False)
-    from_sums: Callable[[Statistics], float] = field(repr=False, compare=False)
     from_many_sums: Callable[[Statistics], Scores] = field(repr=False, compare=False)
     lower_is_better: bool = False
 
     @property
     def segments(self) -> int:
         return len(self.statistics)
-
-    def of_segments(self, segments: NDArray[np.int64]) -> float:
-        """The score of the corpus made of these segments (indices, repetitions allowed), to resample."""
-        return self.from_sums(self.statistics[segments].sum(axis=0))
 
     def by_document(self, count: int, chosen: NDArray[np.bool_] | slice = slice(None)) -> Statistics:
         """[D, K], the statistics of the (chosen) segments of each document summed.
@@ -91,25 +212,24 @@ class Segments:
         self,
         name: str,
         metric: BLEU | CHRF | TER,
-        from_sums: Callable[[Statistics], float],
-        from_many_sums: Callable[[Statistics], Scores],
+        formula: Callable[[Statistics], Scores],
         more: str | None = None,
     ) -> MetricScore:
         """The score in a metric of sacreBLEU; `more`: the form of the text, for the signature."""
         statistics = self._statistics(name, metric)
+        sums = statistics.sum(axis=0)
         signature = metric.get_signature()
         # Unlike scores must not look alike, and sacreBLEU cannot know what it was given.
         for key, value in (("text", more), ("unit", self.unit)):
             if value is not None:
                 signature.update(key, value)
         return MetricScore(
-            score=from_sums(statistics.sum(axis=0)),
+            score=float(bleu_score(sums).score if isinstance(metric, BLEU) else formula(sums)),
             signature=signature.format(),
             name=name,
             statistics=statistics,
             documents=self.documents,
-            from_sums=from_sums,
-            from_many_sums=from_many_sums,
+            from_many_sums=formula,
             lower_is_better=isinstance(metric, TER),
         )
 
@@ -141,36 +261,31 @@ def bleu(name: str, segments: Segments, config: MetricConfig) -> MetricScore:
         raise DocmtError(
             f"the tokenizer {config.tokenize} cannot be used: {reason}; {advice}, or choose another tokenizer"
         ) from error
-    return segments.score(name, metric, bleu_from_sums, bleu_from_many_sums, config.text_signature())
+    return segments.score(name, metric, bleu_from_many_sums, config.text_signature())
 
 
 def chrf(name: str, segments: Segments, config: MetricConfig) -> MetricScore:
     """chrF2 of segments of plain text."""
-    return segments.score(name, CHRF(lowercase=config.lowercase), chrf_from_sums, chrf_from_many_sums)
+    return segments.score(name, CHRF(lowercase=config.lowercase), chrf_from_many_sums)
 
 
 def ter(name: str, segments: Segments) -> MetricScore:
     """TER of segments of plain text, in lower case, as sacreBLEU and Tercom have it."""
-    return segments.score(name, TER(), ter_from_sums, ter_from_many_sums)
+    return segments.score(name, TER(), ter_from_many_sums)
 
 
 def bleu_score(sums: Statistics) -> BLEUScore:
-    """What `bleu_from_sums` scores, with its lengths and precisions."""
-    hypothesis_length, reference_length, *counts = sums.tolist()
-    return BLEU.compute_bleu(counts[:ORDERS], counts[ORDERS:], hypothesis_length, reference_length, smooth_method="exp")
-
-
-def bleu_from_sums(sums: Statistics) -> float:
-    """BLEU (Papineni et al. 2002, exponential smoothing) from summed statistics.
+    """BLEU (Papineni et al. 2002, exponential smoothing) as sacreBLEU scores it, with its lengths and precisions.
 
     sums: [K = 10] hypothesis length, reference length, then for n = 1..4 the matched n-grams, then for
     n = 1..4 the hypothesis n-grams.
     """
-    return float(bleu_score(sums).score)
+    hypothesis_length, reference_length, *counts = sums.tolist()
+    return BLEU.compute_bleu(counts[:ORDERS], counts[ORDERS:], hypothesis_length, reference_length, smooth_method="exp")
 
 
 def bleu_from_many_sums(sums: Statistics) -> Scores:
-    """`bleu_from_sums` along the last axis."""
+    """The score of `bleu_score` along the last axis, the same up to the last digits."""
     hypothesis_length, reference_length = sums[..., 0], sums[..., 1]
     matched, total = sums[..., 2 : 2 + ORDERS], sums[..., 2 + ORDERS :]
     # The k-th order without a match counts as 1 / 2^k matches.
@@ -181,35 +296,28 @@ def bleu_from_many_sums(sums: Statistics) -> Scores:
     return np.where(matched.any(axis=-1) & (total > 0).all(axis=-1), score, 0.0)
 
 
-def chrf_from_sums(sums: Statistics) -> float:
-    """chrF2 (Popović 2016) from summed statistics.
-
-    sums: [K = 18] for n = 1..6 the hypothesis n-grams, the reference n-grams and the matched ones.
-    """
-    return float(CHRF()._compute_score_from_stats(sums.tolist()).score)
-
-
 def chrf_from_many_sums(sums: Statistics) -> Scores:
-    """`chrf_from_sums` along the last axis."""
+    """chrF2 (Popović 2016) from summed statistics, along the last axis.
+
+    sums: [*, K = 18] for n = 1..6 the hypothesis n-grams, the reference n-grams and the matched ones.
+    """
     ours, theirs, matched = (sums[..., place::3] for place in range(3))
     counts = (ours > 0) & (theirs > 0)
     orders = np.maximum(counts.sum(axis=-1), 1)
     precision = (counts * matched / np.maximum(ours, 1)).sum(axis=-1) / orders
     recall = (counts * matched / np.maximum(theirs, 1)).sum(axis=-1) / orders
     weighted = BETA**2 * precision + recall
-    found: Scores = 100 * (1 + BETA**2) * precision * recall / np.where(weighted > 0, weighted, 1)
-    return found
-
-
-def ter_from_sums(sums: Statistics) -> float:
-    """TER (Snover et al. 2006) from summed statistics: [K = 2] edits, and words of the reference."""
-    return float(TER()._compute_score_from_stats(sums.tolist()).score)
+    score: Scores = 100 * ((1 + BETA**2) * precision * recall / np.where(weighted > 0, weighted, 1))
+    return score
 
 
 def ter_from_many_sums(sums: Statistics) -> Scores:
-    """`ter_from_sums` along the last axis; edits where the reference has no word are 100 %."""
+    """TER (Snover et al. 2006) from summed statistics, along the last axis.
+
+    sums: [*, K = 2] edits, and words of the reference. Edits where the reference has no word are 100 %.
+    """
     edits, words = sums[..., 0], sums[..., 1]
-    return np.where(words > 0, 100 * edits / np.where(words > 0, words, 1), 100.0 * (edits > 0))
+    return np.where(words > 0, 100 * (edits / np.where(words > 0, words, 1)), 100.0 * (edits > 0))
 
 
 def documents_of(segments: Sequence[int]) -> NDArray[np.int64]:

@@ -1,17 +1,76 @@
-"""Test sets for context by name or from files, and what is to be told of them."""
+"""Test suites for context: their items, the files in which they are published, and those that come with docmt.
+
+Each published format is read into `Item`s by a short function. The entries of the first item tell which format a file
+has. Read as they were found: docmt's own JSONL, and the JSONL with `src_context` in which several sets are handed
+round. The layouts of ContraPro, of the consistency sets and of DiscEvalMT are those that their repositories document;
+the files themselves have to be fetched from there.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import GZIP_SUFFIX
-from docmt.evaluation import suite_formats
-from docmt.evaluation.suite_items import Item
+from docmt.core.plain_text import GZIP_SUFFIX, decoded_lines
+from docmt.documents.formats import LONE_SURROGATE
 
+Record = Mapping[str, object]
+MOST = 1_000_000
+"""Sentences that nothing decides over."""
+JOINT = "_eos"
+"""What stands between the sentences of an item of the consistency sets."""
+Place = tuple[Path, int, str]
+"""The file, the number of the item in it (from 0), and both in words."""
+SHIPPED = ("pronouns", "phenomena")
+"""Names of the English-German test sets that come with docmt, in the synthetic language of `docmt demo`."""
+_FOLDER = Path(__file__).with_name("test_sets")
 _LANGUAGES = re.compile(r"[._]([a-z]{2})-([a-z]{2})(?=[._]|$)")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One question. Contrastive: which of these target documents is the translation of the source?
+
+    Generative (without candidates): does the translation of a sentence have the `expected` form?
+    """
+
+    id: str
+    phenomenon: str
+    """what is asked for; empty if the file does not say"""
+    distance: int | None
+    """sentences back to the one that decides; None if the file does not say"""
+    source: tuple[str, ...]
+    candidates: tuple[tuple[str, ...], ...]
+    """two or more, each with one sentence for each of the source"""
+    correct: int
+    """index of the right candidate"""
+    sentence: int
+    """index of the sentence that is decided: the one in which candidates differ, or that is looked at"""
+    label: str = ""
+    """what else the file tells items apart by: the right pronoun, its gender and number, or the rule"""
+    expected: str = ""
+    """of generative items the form that must be there"""
+
+    @property
+    def wrong(self) -> list[int]:
+        """The candidates that are not the right one, nor a copy of it."""
+        return [number for number, each in enumerate(self.candidates) if each != self.candidates[self.correct]]
+
+    @property
+    def chance(self) -> float:
+        """How often guessing is right: equal candidates count as one. Of generative items nobody knows: 0."""
+        return 1 / len(set(self.candidates)) if self.candidates else 0.0
+
+    @property
+    def has_context(self) -> bool:
+        """Whether there is anything beside the sentence that is decided."""
+        return any(text.strip() for number, text in enumerate(self.source) if number != self.sentence)
 
 
 @dataclass(frozen=True)
@@ -50,11 +109,6 @@ class Suite:
                 )
 
 
-SHIPPED = ("pronouns", "phenomena")
-"""Names of the English-German test sets that come with docmt, in the synthetic language of `docmt demo`."""
-_FOLDER = Path(__file__).with_name("test_sets")
-
-
 def read_suite(given: Path | str) -> Suite:
     """The test set of that name or in that file. Raises DocmtError for a name that is unknown and a file that is none.
 
@@ -69,6 +123,381 @@ def read_suite(given: Path | str) -> Suite:
     return Suite(path.name, tuple(read_items(path)), (found[1], found[2]) if found else None)
 
 
+def own(record: Record, place: Place) -> Item:
+    """docmt's: `source`, `candidates` (target documents), `correct`, `sentence`, `distance`."""
+    where = place[-1]
+    source = sentences(record.get("source"), where, "source")
+    found = [sentences(each, where, f"candidate {number}") for number, each in enumerate(_candidates(record, where), 1)]
+    if len(set(found)) == 1 < len(found):
+        raise DocmtError(f"{where}: all candidates are equal, so that none can be right: give different ones")
+    sentence = index(record, "sentence", len(source), where)
+    if len({len(each) for each in found}) == 1 < len({(*each[:sentence], *each[sentence + 1 :]) for each in found}):
+        raise DocmtError(
+            f"{where}: the `candidates` differ elsewhere than in sentence {sentence} (from 0): name the one in which "
+            "they differ in `sentence`, and let the others be equal"
+        )
+    return contrastive(
+        where,
+        source,
+        found,
+        index(record, "correct", len(found), where),
+        sentence,
+        id=text(record, "id", where),
+        phenomenon=text(record, "phenomenon", where),
+        distance=distance(record, "distance", where),
+        label=text(record, "label", where),
+    )
+
+
+def with_context(record: Record, place: Place) -> Item:
+    """`src_context`, `src`, `tgt_context`, `candidates` (the last sentence), `correct_index`, `ctx_dist`.
+
+    Where the candidates have different contexts, `candidate_contexts` has one for each. `type` is what DiscEvalMT says
+    of the right pronoun (m.sg).
+    """
+    where = place[-1]
+    source = (*sentences(record.get("src_context"), where, "src_context", empty=True), text(record, "src", where, True))
+    variants = sentences(_candidates(record, where), where, "`candidates`")
+    contexts = record.get("candidate_contexts")
+    if contexts is None:
+        contexts = [record.get("tgt_context")] * len(variants)
+    if not isinstance(contexts, list) or len(contexts) != len(variants):
+        raise DocmtError(
+            f"{where}: `candidate_contexts` is no list of one context for each candidate: give such a list"
+        )
+    before = [sentences(context, where, "the target context", empty=True) for context in contexts]
+    return contrastive(
+        where,
+        source,
+        [(*context, variant) for context, variant in zip(before, variants, strict=True)],
+        index(record, "correct_index", len(variants), where),
+        id=str(place[1] + 1),
+        phenomenon=text(record, "phenomenon", where),
+        distance=distance(record, "ctx_dist", where),
+        label=text(record, "type", where),
+    )
+
+
+def ctxpro(record: Record, place: Place) -> Item:
+    """ctxPro (Wicks and Post 2023): `src_context`, `src`, and the form that is `expected` in its translation."""
+    where = place[-1]
+    context = sentences(record.get("src_context"), where, "src_context", empty=True)
+    return Item(
+        id=str(place[1] + 1),
+        phenomenon=text(record, "phenomenon", where),
+        distance=distance(record, "ctx_dist", where),
+        source=(*context, text(record, "src", where, True)),
+        candidates=(),
+        correct=0,
+        sentence=len(context),
+        label=text(record, "rule", where),
+        expected=text(record, "expected", where, True),
+    )
+
+
+def consistency(record: Record, place: Place) -> Item:
+    """The consistency sets (Voita et al. 2019), objects with `src`, `dst`, `true_ind` and `ctx_dist`.
+
+    `src` and each variant of `dst` are four sentences with ` _eos ` between them, or lists. The name of the file says
+    which phenomenon it is: deixis, lex_cohesion, ellipsis_infl, ellipsis_vp.
+    """
+    path, number, where = place
+    variants = record.get("dst")
+    if not isinstance(variants, list):
+        raise DocmtError(f"{where}: `dst` is no list of variants: give such a list")
+    return contrastive(
+        where,
+        _parted(record.get("src"), where, "src"),
+        [_parted(each, where, f"variant {count}") for count, each in enumerate(variants, 1)],
+        index(record, "true_ind", len(variants), where),
+        id=str(number + 1),
+        phenomenon=next((name for name in CONSISTENCY if name in path.name), path.stem),
+        distance=distance(record, "ctx_dist", where),
+    )
+
+
+CONSISTENCY = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
+
+
+def _parted(value: object, where: str, what: str) -> tuple[str, ...]:
+    """The sentences of a text with marks between them."""
+    parts = value.split(JOINT) if isinstance(value, str) else value
+    return tuple(part.strip() for part in sentences(parts, where, what))
+
+
+def contrapro(record: Record, place: Place) -> Item:
+    """ContraPro (Müller et al. 2018): `src segment`, `ref segment` and `errors`, each with its `contrastive` segment.
+
+    The sentences before stand in other files, which its scripts extract from OpenSubtitles: X.text.en, X.context.en
+    and X.text.de, X.context.de beside X.json, a line of text for each candidate in order, the reference first, and the
+    same number of lines of context for each. Without them items have no context.
+    """
+    _, number, where = place
+    source, reference = text(record, "src segment", where, True), text(record, "ref segment", where, True)
+    errors = record.get("errors")
+    if not isinstance(errors, list) or not all(isinstance(each, dict) for each in errors):
+        raise DocmtError(f"{where}: `errors` is no list of objects: give such a list")
+    variants = [reference, *(text(each, "contrastive", where, True) for each in errors)]
+    away = 0 if record.get("intrasegmental") is True else distance(record, "ante distance", where)
+    return contrastive(
+        where,
+        [source],
+        [[variant] for variant in variants],
+        0,
+        id=str(record.get("segment id", number + 1)),
+        phenomenon="pronoun",
+        distance=away,
+        label=text(record, "ref pronoun", where),
+    )
+
+
+def discevalmt(record: Record, place: Place) -> Item:
+    """DiscEvalMT (Bawden et al. 2018), an example of a block: `src` (two sentences) and `trg`, with one translation
+    that is `correct` or `semi-correct` and one that is `incorrect`; `type` says of which form the pronoun is."""
+    path, number, where = place
+    sides = record.get("trg")
+    if not isinstance(sides, dict):
+        raise DocmtError(f"{where}: `trg` is no object with a correct and an incorrect translation: give one")
+    right = next((sides[name] for name in ("correct", "semi-correct") if name in sides), None)
+    found = [sentences(each, where, what) for each, what in ((right, "correct"), (sides.get("incorrect"), "incorrect"))]
+    return contrastive(
+        where,
+        sentences(record.get("src"), where, "src"),
+        found,
+        0,
+        id=str(number + 1),
+        phenomenon=path.stem.split(".")[0],
+        distance=1,
+        label=text(record, "type", where),
+    )
+
+
+def _candidates(record: Record, where: str) -> list[object]:
+    candidates = record.get("candidates")
+    if not isinstance(candidates, list) or not candidates:
+        raise DocmtError(f"{where}: `candidates` is no list of two or more translations: give such a list")
+    return candidates
+
+
+@dataclass(frozen=True)
+class Format:
+    """A layout: the entries that tell it from the others, and what reads an item of it."""
+
+    entries: frozenset[str]
+    read: Callable[[Record, Place], Item]
+
+
+FORMATS = tuple(
+    Format(frozenset(entries), read)
+    for entries, read in (
+        (("source", "candidates"), own),
+        (("src_context", "candidates"), with_context),
+        (("src_context", "expected"), ctxpro),
+        (("dst", "true_ind"), consistency),
+        (("ref segment", "errors"), contrapro),
+        (("src", "trg"), discevalmt),
+    )
+)
+
+
+DEEPEST = 4
+"""Brackets around the items of a file: a list, blocks, examples."""
+
+
 def read_items(path: Path) -> list[Item]:
-    """The items of a test set in any known format. Raises DocmtError, naming the line, for what is none."""
-    return suite_formats.read_items(path)
+    """The items of a test set in any of the formats. Raises DocmtError, naming line or item, for what is none."""
+    records = list(_records(path))
+    if not records:
+        raise DocmtError(f"{path} is empty: give a contrastive test set, one JSON object a line")
+    format = _format_of(records[0][0])
+    if format is None:
+        raise _no_item(records[0][1][-1])
+    if format.read is consistency:
+        records = _with_extracted_sources(records, path)
+    items = [format.read(record, place) for record, place in records]
+    if not any(item.expected or item.wrong for item in items):
+        raise DocmtError(f"{records[0][1][-1]}: all candidates are equal, as in all other items: give different ones")
+    return _with_extracted_context(items, path) if format.read is contrapro else items
+
+
+def _format_of(record: Record) -> Format | None:
+    return next((each for each in FORMATS if each.entries <= record.keys()), None)
+
+
+def _no_item(where: str) -> DocmtError:
+    return DocmtError(
+        f"{where}: this is no item of a test set that docmt knows: give `source`, `candidates`, `correct` and "
+        "`sentence`, or a published format (docs/evaluation.md)"
+    )
+
+
+def _records(path: Path) -> Iterator[tuple[Record, Place]]:
+    """The objects of a file: of JSON Lines, or of one list, or those within blocks."""
+    lines = [(number, line) for number, line in decoded_lines(path) if line.strip()]
+    whole = _parsed("".join(line for _, line in lines)) if lines and not _is_line(lines[0][1]) else None
+    if whole is not None:
+        for number, record in enumerate(_within(whole, {}, str(path))):
+            yield record, (path, number, f"{path}, item {number + 1}")
+        return
+    for number, (line_number, line) in enumerate(lines):
+        where, record = f"{path}, line {line_number}", _parsed(line)
+        if record is None:
+            raise DocmtError(f"{where}: not valid JSON: a contrastive test set has one object a line")
+        if not isinstance(record, dict):
+            raise DocmtError(f"{where}: not a JSON object: a contrastive test set has one a line")
+        yield record, (path, number, where)
+
+
+def _is_line(line: str) -> bool:
+    """Whether the first line of a file is an item of JSON Lines."""
+    found = _parsed(line)
+    return isinstance(found, dict) and _format_of(found) is not None
+
+
+def _parsed(data: str) -> Any:
+    """What JSON says; None for anything else."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _within(value: object, around: Mapping[str, object], where: str, depth: int = 0) -> Iterator[Record]:
+    """The items in lists and blocks, in order. Examples of a block may share its `src`."""
+    if isinstance(value, dict):
+        if _format_of({**around, **value}) is not None:
+            yield {**around, **value}
+            return
+        around = {"src": value["src"]} if "src" in value else around
+        value = [each for each in value.values() if isinstance(each, dict | list) and each is not value.get("src")]
+    if not isinstance(value, list) or not value or depth > DEEPEST:
+        raise _no_item(where)
+    for each in value:
+        yield from _within(each, around, where, depth + 1)
+
+
+def _with_extracted_sources(records: list[tuple[Record, Place]], path: Path) -> list[tuple[Record, Place]]:
+    """The consistency sets' objects with `src`; where they have none it stands in X.src, a line for each variant."""
+    if all("src" in record for record, _ in records):
+        return records
+    lines = _lines(path.with_suffix(".src"))
+    variants = [record.get("dst") for record, _ in records]
+    counts = [len(own) if isinstance(own, list) else 0 for own in variants]
+    if len(lines) != sum(counts):
+        raise DocmtError(
+            f"{path.with_suffix('.src')} has {len(lines)} lines for {sum(counts)} variants: fetch it again"
+        )
+    if 0 in counts:
+        raise DocmtError(f"{records[counts.index(0)][1][-1]}: `dst` is no list of variants: give such a list")
+    ends = accumulate(counts)
+    return [({**record, "src": lines[end - 1]}, place) for (record, place), end in zip(records, ends, strict=True)]
+
+
+def _with_extracted_context(items: list[Item], path: Path) -> list[Item]:
+    """ContraPro's items with the lines of context that its scripts put beside them; see `contrapro`."""
+    files = {file.suffix: file for file in sorted(path.parent.glob(f"{path.stem}.context.*"))}
+    if not files:
+        return items
+    texts = {suffix: _lines(path.with_name(f"{path.stem}.text{suffix}")) for suffix in files}
+    rows = [candidate[-1] for item in items for candidate in item.candidates]
+    source = [suffix for suffix, lines in texts.items() if lines[:1] == [items[0].source[-1].strip()]]
+    if len(files) != 2 or len(source) != 1 or any(len(lines) != len(rows) for lines in texts.values()):
+        raise DocmtError(
+            f"{path.stem}.text and {path.stem}.context beside {path} are not those of its {len(rows)} candidates: "
+            "extract them again, for two languages"
+        )
+    sides = [_lines(file) for _, file in sorted(files.items(), key=lambda pair: pair[0] not in source)]
+    count = len(sides[0]) // len(rows)
+    if any(len(side) != count * len(rows) for side in sides):
+        raise DocmtError(f"{files[source[0]]} has not equally many lines for each candidate: extract the context again")
+    found, reached = [], 0
+    for item in items:
+        before, after = reached * count, (reached + len(item.candidates)) * count
+        found.append(_with_lines(item, sides[0][before:after], sides[1][before:after], count))
+        reached += len(item.candidates)
+    return found
+
+
+def _with_lines(item: Item, source: Sequence[str], target: Sequence[str], count: int) -> Item:
+    """The item after its context, `count` lines for each candidate; lines that are empty everywhere are missing."""
+    contexts = [target[number * count : (number + 1) * count] for number in range(len(item.candidates))]
+    kept = [number for number in range(count) if source[number] or any(context[number] for context in contexts)]
+    candidates = [
+        (*(context[number] for number in kept), *candidate)
+        for context, candidate in zip(contexts, item.candidates, strict=True)
+    ]
+    own = (*(source[number] for number in kept), *item.source)
+    return replace(item, source=own, candidates=tuple(candidates), sentence=len(kept))
+
+
+def _lines(path: Path) -> list[str]:
+    return [line.strip() for _, line in decoded_lines(path)]
+
+
+def contrastive(
+    where: str,
+    source: Sequence[str],
+    candidates: Sequence[Sequence[str]],
+    correct: int,
+    sentence: int | None = None,
+    *,
+    id: str = "",
+    phenomenon: str = "",
+    distance: int | None = None,
+    label: str = "",
+) -> Item:
+    """An item whose candidates are checked; sentence: which one is decided (None: the last).
+
+    Raises DocmtError, saying where, for candidates that ask nothing.
+    """
+    place = len(source) - 1 if sentence is None else sentence
+    found = tuple(map(tuple, candidates))
+    if len(found) < 2:
+        raise DocmtError(f"{where}: one candidate only, so that it is right whatever a model says: give two or more")
+    for number, candidate in enumerate(found, 1):
+        if len(candidate) != len(source):
+            raise DocmtError(
+                f"{where}: candidate {number} has {len(candidate)} sentences and the source {len(source)}: give one "
+                "for each"
+            )
+        if not candidate[place].strip():
+            raise DocmtError(f"{where}: candidate {number} is empty: give every candidate a text, or leave it out")
+    if not 0 <= correct < len(found):
+        raise DocmtError(
+            f"{where}: the right candidate is {correct}, but there are {len(found)}: give a number from 0 to "
+            f"{len(found) - 1}"
+        )
+    return Item(id, phenomenon, distance, tuple(source), found, correct, place, label)
+
+
+def sentences(values: object, where: str, what: str, empty: bool = False) -> tuple[str, ...]:
+    """A list of texts. Raises DocmtError for anything else, and for an empty one unless that is allowed."""
+    if not isinstance(values, list) or not (values or empty) or not all(isinstance(value, str) for value in values):
+        raise DocmtError(f"{where}: {what} is no list of sentences: give strings in brackets")
+    if any(LONE_SURROGATE.search(value) for value in values):
+        raise DocmtError(f"{where}: {what} holds a lone surrogate, which is no character: remove it")
+    return tuple(values)
+
+
+def text(record: Record, entry: str, where: str, needed: bool = False) -> str:
+    """A text; empty if there is none, unless it is needed. Raises DocmtError for anything else."""
+    value = record.get(entry, None if needed else "")
+    if not isinstance(value, str) or LONE_SURROGATE.search(value) or (needed and not value.strip()):
+        raise DocmtError(f"{where}: `{entry}` is no text: give a string{'' if needed else ', or leave it out'}")
+    return value
+
+
+def index(record: Record, entry: str, end: int, where: str) -> int:
+    """A whole number from 0 to end - 1. Raises DocmtError for anything else."""
+    if entry not in record:
+        wanted = "0" if end == 1 else f"a whole number from 0 to {end - 1:,}"
+        raise DocmtError(f"{where}: `{entry}` is missing: give {wanted}")
+    value = record[entry]
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < end:
+        raise DocmtError(f"{where}: `{entry}` is no whole number from 0 to {end - 1:,}: give one")
+    return value
+
+
+def distance(record: Record, entry: str, where: str) -> int | None:
+    """How far back what decides stands, if the file says so."""
+    return None if record.get(entry) is None else index(record, entry, MOST, where)

@@ -28,7 +28,7 @@ from docmt.evaluation import (
     in_units,
     read_items,
 )
-from docmt.evaluation.suite_items import Item
+from docmt.evaluation.suites import Item
 from docmt.training import TrainConfig
 from docmt.training.corpus import in_direction
 
