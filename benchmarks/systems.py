@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Concat, Hierarchical
 from docmt.text import SpecialTokens
 from docmt.training import BatchConfig, TrainConfig
-from docmt.training.corpus import Split, TrainingCorpus, UpdatePlan
+from docmt.training.corpus import Split, UpdatePlan
 from docmt.training.distributed import start_fabric
 from docmt.training.optimizer import Updater
 
@@ -123,7 +123,7 @@ class _Corpus:
     """What an update needs of a `TrainingCorpus`."""
 
     def __init__(self, settings: Settings, config: TrainConfig) -> None:
-        self.specials = self.source_specials = SpecialTokens(settings.model.vocabulary_size)
+        self.specials = SpecialTokens(settings.model.vocabulary_size)
         count = (settings.rounds + 1) * settings.batch_tokens // settings.document_tokens + 1
         with tempfile.TemporaryDirectory() as folder:
             with StoreWriter(Path(folder) / "train", settings.model.vocabulary_size) as store:
@@ -161,8 +161,8 @@ def _training(settings: Settings, name: str, model_config: ModelConfig, frozen: 
         nonlocal number
         number += 1
         indices = next(batches)
-        plan = UpdatePlan([(indices, 1.0)], corpus.train.label_tokens(indices), taken=1, ends_epoch=False)
-        updater.update(number, 0, plan, cast(TrainingCorpus, corpus))
+        plan = UpdatePlan([(indices, 1.0)], corpus.train.label_tokens(indices))
+        updater.update(number, plan, [corpus.train.batch(indices)])
         return plan.label_tokens
 
     return Case({"work": "training", "system": name}, work, settings.rounds)

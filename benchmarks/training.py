@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from docmt.data.store import StoreWriter
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
 from docmt.training import BatchConfig, TrainConfig
-from docmt.training.corpus import Split, TrainingCorpus, UpdatePlan
+from docmt.training.corpus import Split, UpdatePlan
 from docmt.training.distributed import start_fabric
 from docmt.training.optimizer import Updater
 
@@ -137,7 +137,7 @@ def _updates(size: Size, system: Any, precision: Any) -> Callable[[int, int], Ca
             nonlocal number
             number += 1
             plan = next(plans)
-            updater.update(number, 0, plan, cast(TrainingCorpus, corpus))
+            updater.update(number, plan, [corpus.train.batch(indices) for indices, _ in plan.batches])
             return plan.label_tokens
 
         return work
@@ -149,7 +149,7 @@ class _Corpus:
     """What an update needs of a `TrainingCorpus`: documents of random words, each one instance of `tokens` tokens."""
 
     def __init__(self, size: Size, system: Any, tokens: int, updates: int) -> None:
-        self.specials = self.source_specials = SpecialTokens(size.model.vocabulary_size)
+        self.specials = SpecialTokens(size.model.vocabulary_size)
         # The packing counts the longer side of each sentence, so whole documents need room.
         model = replace(size.model, system=system, instance_tokens=2 * tokens)
         batches = BatchConfig(batch_tokens=size.batch_tokens)
@@ -167,10 +167,7 @@ class _Corpus:
 
     def plans(self) -> list[UpdatePlan]:
         """Updates of one batch each, which together take all documents."""
-        return [
-            UpdatePlan([(indices, 1.0)], self.train.label_tokens(indices), taken=1, ends_epoch=False)
-            for indices in self.train.plan.epoch(0)
-        ]
+        return [UpdatePlan([(indices, 1.0)], self.train.label_tokens(indices)) for indices in self.train.plan.epoch(0)]
 
 
 def _findings(settings: Settings, size: Size, speeds: dict[tuple[str, int], float]) -> list[Finding]:

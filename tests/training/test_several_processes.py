@@ -15,9 +15,13 @@ import yaml
 from runs import metrics
 from safetensors.torch import load_file
 
+from docmt.checkpoint.model_directory import load_model
 from docmt.core.checksums import ENTRY
 from docmt.core.errors import DocmtError
-from docmt.training import ObjectiveConfig, train
+from docmt.training import ObjectiveConfig, ValidationConfig, train
+from docmt.training.corpus import TrainingCorpus
+from docmt.training.distributed import start_fabric
+from docmt.training.validation import DevBleu
 
 GOES_ON = "go on from the last checkpoint with docmt train --resume {}"
 
@@ -51,6 +55,40 @@ def test_the_survivor_of_two_says_how_to_go_on(config, tmp_path):
     assert "Traceback" not in err
 
 
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two processes need two cores")
+def test_two_processes_share_the_translation_of_the_dev_split(change, store, tmp_path):
+    """The first one translated all of it, while the others waited, at most until their connection timed out."""
+    settings = {"model__dropout": 0.0, "objective": ObjectiveConfig(), "stop__max_steps": 4}
+    config = change(run=tmp_path / "one", batches__accumulate=2, **settings)
+    train(config)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, yaml\n"
+        "from docmt.training import TrainConfig, train, validation\n"
+        "translate_ids = validation.translate_ids\n"
+        "def noted(model, documents, *rest):\n"
+        "    counts.append(len(documents))\n"
+        "    return translate_ids(model, documents, *rest)\n"
+        "counts, validation.translate_ids = [], noted\n"
+        "result = train(TrainConfig.from_dict(yaml.safe_load(open(sys.argv[1]))))\n"
+        "open(f'{sys.argv[1]}.{int(result.leads)}', 'w').write(str(counts))\n"
+    )
+    validation = ValidationConfig(every=4, best_by="d_bleu", beam=2)
+    recipe = tmp_path / "recipe.yaml"
+    config = replace(change(run=tmp_path / "two", **settings), devices=2, validation=validation)
+    recipe.write_text(yaml.safe_dump(config.to_dict()))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, script, recipe], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [(tmp_path / f"recipe.yaml.{leads}").read_text() for leads in (0, 1)] == ["[3, 3]", "[3, 3]"]
+    for one, two in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):
+        assert two == pytest.approx({**two, **one}, rel=1e-4)  # as one process with twice the batches
+    dev = TrainingCorpus(store, config).dev
+    bleu = DevBleu(start_fabric(replace(config, devices=1)), dev, store.tokenizer, beam=2)
+    assert bleu(load_model(config.run)) == pytest.approx(metrics(config.run)[-1]["valid_d_bleu"])
+
+
+@pytest.mark.full
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two processes need two cores")
 def test_two_processes_fine_tune_as_one_would_with_twice_the_batches(change, sentence_run, tmp_path):
     """All at once: frozen weights, adapters, gradients in bfloat16, layers that are computed again."""

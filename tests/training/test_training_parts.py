@@ -1,6 +1,7 @@
 """Schedule, word dropout, early stopping, averages, configuration, accumulation."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -172,14 +173,14 @@ def test_seeds_are_stable_and_differ():
 
 @pytest.fixture
 def tiny(change, store):
-    """Fabric, configuration, corpus and a function that makes an updater of a fixed model without dropout."""
+    """Configuration, corpus and a function that makes an updater of a fixed model without dropout."""
     config = change(model__dropout=0.0, objective__word_dropout=0.0)
     config = change(model=fit_model_config(config.model, store), objective__word_dropout=0.0)
-    fabric = start_fabric(config)
 
-    def updater():
+    def updater(**settings):
         torch.manual_seed(5)
-        return Updater(fabric, config, TranslationModel(config.model))
+        chosen = replace(config, **settings)
+        return Updater(start_fabric(chosen), chosen, TranslationModel(config.model))
 
     return config, TrainingCorpus(store, config), updater
 
@@ -193,7 +194,8 @@ def gradients(updater, corpus, batches):
         kept.update({name: p.grad.clone() for name, p in updater.model.named_parameters()})
 
     updater.optimizer.zero_grad = keep
-    result = updater.update(1, 0, UpdatePlan(batches, total, 1, False), corpus)
+    laid_out = [corpus.train.batch(indices) for indices, _ in batches]
+    result = updater.update(1, UpdatePlan(batches, total), laid_out)
     return result.sums, kept
 
 
@@ -207,10 +209,23 @@ def test_accumulated_batches_are_one_big_batch(tiny):
         torch.testing.assert_close(small[name], big[name], rtol=1e-4, atol=1e-6)
 
 
-def test_label_tokens_are_known_before_collating(tiny):
-    _, corpus, _ = tiny
-    for indices in corpus.train.plan.epoch(0):
-        assert corpus.train.batch(indices).tokens == corpus.train.label_tokens(indices)
+def test_gradients_of_weights_in_bfloat16_are_summed_in_float32(tiny):
+    """They were summed in bfloat16, where what is small beside the sum is lost."""
+    _, corpus, updater = tiny
+    batches = [(np.array([number]), 1.0) for number in range(6)]
+    tokens = sum(corpus.train.label_tokens(indices) for indices, _ in batches)
+
+    def master_gradients(batches):
+        made, found = updater(precision="bfloat16-weights"), {}
+        made.optimizer.zero_grad = lambda: found.update({name: p.grad.clone() for name, p in made.trained.items()})
+        laid_out = [corpus.train.batch(indices) for indices, _ in batches]
+        made.update(1, UpdatePlan(batches, tokens), laid_out)
+        return found
+
+    together, single = master_gradients(batches), [master_gradients([batch]) for batch in batches]
+    name = "decoder.1.feed_forward.inner.weight"
+    assert together[name].dtype == torch.float32
+    assert torch.equal(together[name], sum(found[name] for found in single))
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
@@ -226,7 +241,7 @@ def test_processes_share_an_epoch(change, store, world, accumulate):
         counted = [indices for plan in plans for indices, weight in plan.batches if weight]
         seen += [indices.tolist() for indices in counted]
         assert {plan.label_tokens for plan in plans} == {sum(map(ranks[0].train.label_tokens, counted))}
-        position += plans[0].taken
+        position = plans[0].position
         if plans[0].ends_epoch:
             break
     assert sorted(seen) == sorted(indices.tolist() for indices in planned)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -60,6 +61,34 @@ def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_
     (config.run / "metrics.jsonl").open("a").write('{"update": 7, "loss"')  # the kill came while a line was written
     train(config, resume=True)
     assert_equal_runs(config.run, tmp_path / "whole")
+
+
+def test_batches_laid_out_ahead_change_nothing(change, tmp_path, monkeypatch):
+    """On by default beside an accelerator only; here on the CPU, killed and resumed."""
+    settings = {"batches__accumulate": 2, "stop__max_steps": 10}  # over the end of several epochs
+    train(change(run=tmp_path / "plain", **settings))
+    monkeypatch.setattr("docmt.training.loop._lays_out_ahead", lambda device: True)
+    threads, original = set(), Split.batch
+
+    def noted(self, indices):
+        threads.add(threading.current_thread() is threading.main_thread())
+        return original(self, indices)
+
+    config = change(**settings)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_before(patch, 7)
+        train(config)
+    monkeypatch.setattr(Split, "batch", noted)
+    train(config, resume=True)
+    assert_equal_runs(config.run, tmp_path / "plain")
+    assert threads == {False, True}  # batches of updates, and of validations
+
+
+def test_what_goes_wrong_ahead_is_told(change, monkeypatch):
+    monkeypatch.setattr("docmt.training.loop._lays_out_ahead", lambda device: True)
+    monkeypatch.setattr(Split, "batch", lambda self, indices: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train(change())
 
 
 def run_in_background(config, folder, *launcher):

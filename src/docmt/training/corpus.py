@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from collections import deque
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -156,9 +159,31 @@ class UpdatePlan:
     """instance indices and weight of each; weight 0 where an epoch's end leaves this process without a batch"""
     label_tokens: int
     """label tokens of the whole update, those of all processes"""
-    taken: int
-    """batches of the epoch that the update uses up, those of all processes"""
-    ends_epoch: bool
+    epoch: int = 0
+    position: int = 0
+    """batches of the epoch that are done after the update, those of all processes"""
+    epoch_batches: int = 1
+    """batches of the epoch, those of all processes"""
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether this is the last update of its epoch."""
+        return self.position == self.epoch_batches
+
+
+Updates = Generator[tuple[UpdatePlan, list[Batch]], None, None]
+
+
+def ahead(updates: Updates, count: int = 2) -> Updates:
+    """Yield the same updates, laid out by a background thread up to `count` ahead.
+
+    A device then need not wait for Python. Laying out draws no random numbers, so nothing else changes.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        waiting = deque(pool.submit(next, updates) for _ in range(count))
+        while True:
+            waiting.append(pool.submit(next, updates))
+            yield waiting.popleft().result()
 
 
 class TrainingCorpus:
@@ -170,7 +195,6 @@ class TrainingCorpus:
         self.tokenizer: Tokenizer = store.tokenizer
         self.statistics = store.statistics
         self.specials = store.tokenizer.specials
-        self.source_specials = SpecialTokens(store.tokenizer.source_vocabulary_size)
         self.rank, self.world, self.accumulate = rank, world, config.batches.accumulate
         share = config.batches.train_share
         self.train = Split(store.split("train"), config, self.specials, share, training=True)
@@ -225,7 +249,14 @@ class TrainingCorpus:
             # Every process must take part in each round; one without a batch repeats the first, counted as nothing.
             mine.append((taken[place], 1.0) if place < len(taken) else (taken[0], 0.0))
         total = sum(self.train.label_tokens(indices) for indices in taken)
-        return UpdatePlan(mine, total, len(taken), position + len(taken) >= len(planned))
+        return UpdatePlan(mine, total, epoch, position + len(taken), len(planned))
+
+    def updates(self, epoch: int, position: int) -> Updates:
+        """Yield the updates from batch `position` of `epoch` on, without end: the plan and its batches, on the CPU."""
+        while True:
+            plan = self.update(epoch, position)
+            yield plan, [self.train.batch(indices) for indices, _ in plan.batches]
+            epoch, position = (epoch + 1, 0) if plan.ends_epoch else (epoch, plan.position)
 
     @cached_property
     def fingerprint(self) -> str:

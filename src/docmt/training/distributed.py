@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 import torch
 from lightning_fabric import Fabric
@@ -19,6 +20,7 @@ from lightning_fabric import Fabric
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
 from docmt.training.config import TrainConfig
 
+Item = TypeVar("Item")
 _LOOK_EVERY, _GRACE = 1.0, 5.0  # seconds between looks at the other processes, and before this one is ended for them
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE = 1.0  # seconds
@@ -133,6 +135,16 @@ def sum_over_processes(fabric: Fabric, values: Sequence[float]) -> list[float]:
     assert isinstance(total, torch.Tensor)
     result: list[float] = total.tolist()
     return result
+
+
+def gather_shares(fabric: Fabric, items: Sequence[Item]) -> list[Item]:
+    """Return the items of all processes, of which each has every `world_size`-th, in their order."""
+    if fabric.world_size == 1:
+        return list(items)
+    shares: list[list[Item]] = [[] for _ in range(fabric.world_size)]
+    torch.distributed.all_gather_object(shares, list(items))
+    count = sum(map(len, shares))
+    return [shares[number % fabric.world_size][number // fabric.world_size] for number in range(count)]
 
 
 class StopWish:

@@ -6,7 +6,7 @@ import logging
 import math
 import shlex
 import time
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from docmt.decoding.drafting import check_drafter
 from docmt.model import TranslationModel
 from docmt.training.averaging import load_average, updates_to_average
 from docmt.training.config import TrainConfig
-from docmt.training.corpus import TrainingCorpus, fit_model_config, in_direction
+from docmt.training.corpus import TrainingCorpus, ahead, fit_model_config, in_direction
 from docmt.training.distributed import (
     StopWish,
     start_fabric,
@@ -149,6 +149,8 @@ class Training:
         self.model = TranslationModel(config.model)
         checkpoint = run.last if resume and run.last.exists() else None
         self.state = self._new_state() if checkpoint is None else self._load(checkpoint)
+        updates = corpus.updates(self.state.epoch, self.state.position)
+        self.updates = ahead(updates) if _lays_out_ahead(fabric.device) else updates
         self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint)
         self._cut_metrics()
         self.sums = torch.tensor(
@@ -158,16 +160,18 @@ class Training:
         self.tracker = Tracker(run.tensorboard, config.tensorboard, self.state.update)
         self.recent = Recent(fabric.device)
         self.began = self.state.update, self.state.seconds
+        self.epoch_done = 0.0  # share of the epoch
         self.measured = ""  # the last validation, for the progress line
         self.bleu: DevBleu | None = None
         if config.validation.best_by == "d_bleu" and corpus.dev is not None:
-            self.bleu = DevBleu(corpus.dev, corpus.tokenizer, config.validation.beam)
+            self.bleu = DevBleu(fabric, corpus.dev, corpus.tokenizer, config.validation.beam)
 
     def to_the_end(self, wish: StopWish) -> TrainingResult:
         """The loop: updates, with metrics, validations and checkpoints between them, until a limit is reached."""
         config, state = self.config, self.state
         self._announce()
-        with progress("training (updates)", config.stop.max_steps or None, done=state.update) as bar:
+        limit = config.stop.max_steps or None
+        with closing(self.updates), progress("training (updates)", limit, done=state.update) as bar:
             while not (reason := self._reason_to_stop(wish)):
                 epoch_ended = self._update()
                 if state.update % config.log_every == 0:
@@ -199,16 +203,15 @@ class Training:
     def _update(self) -> bool:
         """One update; returns whether it was the last of its epoch."""
         state, started = self.state, time.monotonic()
-        plan = self.corpus.update(state.epoch, state.position)
+        plan, batches = next(self.updates)
         number = state.update + 1
         logged = number % self.config.log_every == 0
-        result = self.updater.update(number, state.epoch, plan, self.corpus, measure_norm=logged)
+        result = self.updater.update(number, plan, batches, measure_norm=logged)
         self.sums += result.sums
         self.gradient_norm = result.gradient_norm
         state.update = number
-        state.position += plan.taken
-        if plan.ends_epoch:
-            state.epoch, state.position = state.epoch + 1, 0
+        state.epoch, state.position = (plan.epoch + 1, 0) if plan.ends_epoch else (plan.epoch, plan.position)
+        self.epoch_done = state.position / plan.epoch_batches
         seconds = time.monotonic() - started
         self.recent.add(result.sums[0], plan.label_tokens, seconds)
         state.interval.tokens += plan.label_tokens
@@ -271,9 +274,7 @@ class Training:
         line |= {"valid_loss": found.loss, "valid_nll": found.nll, "valid_ppl": math.exp(min(found.nll, 100))}
         score = found.loss
         if self.bleu is not None:
-            with self.fabric.autocast():
-                bleu = self.bleu(self.model) if self.fabric.is_global_zero else 0.0
-            score = line["valid_d_bleu"] = self.fabric.broadcast(bleu)
+            score = line["valid_d_bleu"] = self.bleu(self.model)
         state.seconds += time.monotonic() - started
         improved = state.best.improves(score, state.update)
         line |= {f"entropy_{kind}": bits for kind, bits in found.entropy.items()}
@@ -419,8 +420,7 @@ class Training:
 
     def _seconds_left(self) -> float | None:
         state, (update, seconds) = self.state, self.began
-        epoch_done = state.position / len(self.corpus.batches(state.epoch)) if state.position else 0.0
-        return seconds_left(self.config.stop, state, epoch_done, (state.update - update, state.seconds - seconds))
+        return seconds_left(self.config.stop, state, self.epoch_done, (state.update - update, state.seconds - seconds))
 
     def _finish(self, reason: str) -> None:
         """Writes the final model directory: the best weights, or the average."""
@@ -439,9 +439,8 @@ class Training:
         if dev is not None:
             found = validation_loss(self.fabric, self.model, dev, self.config.objective.label_smoothing)
             facts["dev_loss_of_this_model"] = f"{found.loss:.4f} (nll {found.nll:.4f} nats a token)"
-            if self.bleu is not None and self.fabric.is_global_zero:
-                with self.fabric.autocast():
-                    score = self.bleu(self.model)
+            if self.bleu is not None:
+                score = self.bleu(self.model)
                 scores.append({"name": "d-BLEU (dev)", "score": score, "signature": self.bleu.signature})
         if self.fabric.is_global_zero:
             card = card_of(self.config, self.corpus, facts, scores)
@@ -455,6 +454,11 @@ class Training:
             )
         _log.info("try: docmt translate %s FILE", shlex.quote(str(self.run.path)))
         self.fabric.barrier()
+
+
+def _lays_out_ahead(device: torch.device) -> bool:
+    """Return whether batches are laid out in a background thread: on a CPU it would only take cores from the update."""
+    return device.type != "cpu"
 
 
 def _done(count: int, what: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,10 @@ from docmt.model import Packed, TranslationModel
 from docmt.model.attention import View
 from docmt.model.embeddings import Softmax
 from docmt.model.layers import Layer
-from docmt.model.scope import SentenceFrame
 from docmt.text import SpecialTokens
 from docmt.text.tokenizer import Side
-from docmt.training.config import ObjectiveConfig, TrainConfig
-from docmt.training.corpus import TrainingCorpus, UpdatePlan
+from docmt.training.config import TrainConfig
+from docmt.training.corpus import UpdatePlan
 from docmt.training.finetune import (
     ADAPTERS_FILE,
     adapt,
@@ -106,11 +105,12 @@ class Masters:
             else:
                 self._frozen[name] = exact.cpu()
 
-    def take_gradients(self) -> None:
-        """Moves the gradients of the model to the float32 weights."""
+    def add_gradients(self) -> None:
+        """Add the gradients of a batch, in float32, to those of the float32 weights."""
         for own, master in self._pairs:
-            master.grad = None if own.grad is None else own.grad.float()
-            own.grad = None
+            if own.grad is not None:
+                master.grad = own.grad.float() if master.grad is None else master.grad.add_(own.grad)
+                own.grad = None
 
     @torch.no_grad()
     def give_weights(self) -> None:
@@ -202,9 +202,9 @@ class Updater:
         return rate(number, settings.learning_rate, settings.warmup)
 
     def update(
-        self, number: int, epoch: int, plan: UpdatePlan, corpus: TrainingCorpus, measure_norm: bool = False
+        self, number: int, plan: UpdatePlan, batches: Sequence[Batch], measure_norm: bool = False
     ) -> UpdateResult:
-        """Makes update `number` (counted from 1): the gradient of the loss per label token of all its batches.
+        """Make update `number` (counted from 1): the gradient of the loss per label token of all its batches.
 
         Everything random in it depends on the seed, the number, the batch and the process alone, so that a resumed
         run needs no state of the generators.
@@ -212,23 +212,21 @@ class Updater:
         fabric = self.fabric
         self.model.train()
         sums = torch.zeros(2, dtype=torch.float64, device=fabric.device)
-        for place, (indices, weight) in enumerate(plan.batches):
+        for place, ((_, weight), batch) in enumerate(zip(plan.batches, batches, strict=True)):
             torch.manual_seed(seed_of(self.config.seed, number, place, fabric.global_rank))
-            batch = noised(
-                *(corpus.train.batch(indices), self.config.objective, epoch, corpus.specials, corpus.source_specials),
-                frame=self.model.parts.frame,
-            )
-            batch = batch.to(fabric.device)
-            # Several processes exchange gradients only with the last batch of the update.
-            with fabric.no_backward_sync(self._module, enabled=place + 1 < len(plan.batches)):
+            batch = self._noised(batch, plan.epoch).to(fabric.device)
+            # Several processes exchange gradients only with the last batch of the update, or with each where the
+            # sum over batches is kept apart from the gradients that are exchanged.
+            more = place + 1 < len(plan.batches)
+            with fabric.no_backward_sync(self._module, enabled=more and self.masters is None):
                 loss, nll = self._module(_Sealed(batch))
                 # The exchange takes the mean over processes, where the sum is wanted: hence the world size.
                 fabric.backward(loss * (weight * fabric.world_size / plan.label_tokens))
             sums += torch.stack((loss.detach(), nll)) * weight
+            if self.masters is not None:
+                self.masters.add_gradients()
         if fabric.world_size > 1:
             fabric.all_reduce(sums, reduce_op="sum")
-        if self.masters is not None:
-            self.masters.take_gradients()
         norm = self._clip(measure_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(number) * group["scale"]
@@ -237,6 +235,22 @@ class Updater:
             self.masters.give_weights()
         self.optimizer.zero_grad()
         return UpdateResult(sums, norm)
+
+    def _noised(self, batch: Batch, epoch: int) -> Batch:
+        """Return the batch with words hidden in source and decoder input, by the rate of the epoch; labels stay."""
+        objective, model = self.config.objective, self.model.config
+        rate = rate_in_epoch(objective.word_dropout, objective.word_dropout_epochs, epoch)
+        if rate == 0:
+            return batch
+
+        def hide(packed: Packed, side: Side, vocabulary_size: int) -> Packed:
+            words = packed.sentences.within(*self.model.parts.frame.marks(side)).indices()
+            return replace(packed, tokens=drop_words(packed.tokens, rate, SpecialTokens(vocabulary_size), words))
+
+        reading, size = batch.reading, model.vocabulary_size
+        source = hide(reading.source, "source", model.source_vocabulary_size or size)
+        target = None if reading.target is None else hide(reading.target, "target", size)
+        return replace(batch, reading=replace(reading, source=source, target=target))
 
     def _clip(self, measure_norm: bool) -> Tensor | None:
         limit = self.config.optimizer.clip_norm
@@ -250,39 +264,6 @@ class Updater:
 def seed_of(*numbers: int) -> int:
     """A well-mixed 64-bit seed from whole numbers of at least 0."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
-
-
-def noised(
-    batch: Batch,
-    objective: ObjectiveConfig,
-    epoch: int,
-    specials: SpecialTokens,
-    source_specials: SpecialTokens | None = None,
-    frame: SentenceFrame | None = None,
-) -> Batch:
-    """The batch with words hidden in source and decoder input, by the rate of the epoch; labels stay.
-
-    source_specials: those of the source, where its vocabulary is another one; frame: the marks of the model's
-    family, which may be words elsewhere.
-    """
-    rate = rate_in_epoch(objective.word_dropout, objective.word_dropout_epochs, epoch)
-    if rate == 0:
-        return batch
-    sides: list[tuple[Side, Packed | None, SpecialTokens]] = [
-        ("source", batch.reading.source, source_specials or specials),
-        ("target", batch.reading.target, specials),
-    ]
-    source, target = (
-        replace(packed, tokens=drop_words(packed.tokens, rate, own, _inside(packed, side, frame)))
-        for side, packed, own in sides
-        if packed is not None
-    )
-    return replace(batch, reading=replace(batch.reading, source=source, target=target))
-
-
-def _inside(packed: Packed, side: Side, frame: SentenceFrame | None) -> Tensor | None:
-    """[n] where the words of all sentences are; None: everywhere, but for the marks that are no words anywhere."""
-    return None if frame is None else packed.sentences.within(*frame.marks(side)).indices()
 
 
 class _Sealed:

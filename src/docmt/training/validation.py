@@ -15,7 +15,7 @@ from docmt.evaluation import document_bleu
 from docmt.model import TranslationModel
 from docmt.text import Tokenizer
 from docmt.training.corpus import Split
-from docmt.training.distributed import sum_over_processes
+from docmt.training.distributed import gather_shares, sum_over_processes
 from docmt.training.objective import batch_loss
 
 
@@ -58,28 +58,31 @@ def validation_loss(
 
 
 class DevBleu:
-    """Translates the dev split and returns document BLEU (0 to 100) against the decoded targets."""
+    """Translates the dev split and returns document BLEU (0 to 100) against the decoded targets.
 
-    def __init__(self, dev: Split, tokenizer: Tokenizer, beam: int) -> None:
+    Every process translates its share of the documents, so that none waits for another one.
+    """
+
+    def __init__(self, fabric: Fabric, dev: Split, tokenizer: Tokenizer, beam: int) -> None:
         store, drafts = dev.store, dev.drafts
-        self._sources = store.documents("source")
-        self._drafts = None if drafts is None else drafts.documents(store.document_offsets)
+        self._fabric, self._tokenizer, self._search = fabric, tokenizer, SearchConfig(beam=beam)
+        share = slice(fabric.global_rank, None, fabric.world_size)
+        self._sources = store.documents("source")[share]
+        self._drafts = None if drafts is None else drafts.documents(store.document_offsets)[share]
         self._references = [tokenizer.decode_batch(document, "target") for document in store.documents("target")]
-        self._tokenizer = tokenizer
-        self._search = SearchConfig(beam=beam)
         self.signature = ""
         """what makes the score comparable; known after the first score"""
 
     def __call__(self, model: TranslationModel) -> float:
-        """The score of `model`, whose mode is left as it was."""
+        """Return the score of `model`, the same on all processes; its mode is left as it was."""
         was_training = model.training
         model.eval()
         try:
-            specials = self._tokenizer.specials
-            translations = translate_ids(model, self._sources, specials, self._search, self._drafts)
+            with self._fabric.autocast():
+                translations = translate_ids(model, self._sources, self._tokenizer.specials, self._search, self._drafts)
         finally:
             model.train(was_training)
         hypotheses = [self._tokenizer.decode_batch(sentences, "target") for sentences in translations]
-        score = document_bleu(hypotheses, self._references)
+        score = document_bleu(gather_shares(self._fabric, hypotheses), self._references)
         self.signature = score.signature
         return score.score
