@@ -7,8 +7,8 @@ import torch
 from folders import Variants
 
 from docmt.checkpoint import convert_rfa
-from docmt.checkpoint.fairseq_files import renamed
 from docmt.checkpoint.rfa import _NAMES, _our_rows
+from docmt.checkpoint.weights import renamed
 from docmt.data import Instances, Words, collate
 from docmt.text import SpecialTokens
 

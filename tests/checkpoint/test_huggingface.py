@@ -9,9 +9,7 @@ pytest.importorskip("transformers")
 
 from pretrained import SOURCE, TARGET, VARIANTS, build, framed, rows_of
 
-from docmt.checkpoint.huggingface_config import family_of
-from docmt.checkpoint.huggingface_files import read_config
-from docmt.checkpoint.huggingface_model import Pretrained
+from docmt.checkpoint.hf_model import Pretrained, family_of, read_config
 from docmt.data import Words, collate, cut
 from docmt.decoding import SearchConfig
 from docmt.decoding.scoring import score_documents

@@ -10,7 +10,7 @@ import sentencepiece
 import tokenizers
 from hub import FAMILIES, MARKED, ODD, SOURCE, SPACED, TARGET, pieces, spm, write
 
-from docmt.checkpoint.huggingface_tokenizer import read_tokenizer
+from docmt.checkpoint.hf_tokenizer import read_tokenizer
 from docmt.core.errors import DocmtError
 from docmt.text import SpecialTokens, load_tokenizer
 from docmt.text.pretrained import kept

@@ -1,5 +1,5 @@
 from .ctranslate2_export import export_ctranslate2 as export_ctranslate2
 from .fairseq import convert_gtransformer as convert_gtransformer
-from .huggingface import convert_huggingface as convert_huggingface
+from .hf_import import convert_huggingface as convert_huggingface
 from .rfa import convert_rfa as convert_rfa
 from .thumt import convert_thumt as convert_thumt

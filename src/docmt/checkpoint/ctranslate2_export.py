@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from docmt.checkpoint.huggingface_model import BIAS, SOFTMAX
+from docmt.checkpoint.hf_model import BIAS, SOFTMAX
 from docmt.checkpoint.model_directory import load_model, load_model_tokenizer
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, parse_json, read_json

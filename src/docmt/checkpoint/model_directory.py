@@ -6,7 +6,7 @@ import functools
 import json
 import logging
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
@@ -15,16 +15,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from docmt.checkpoint.model_card import ModelCard
 from docmt.checkpoint.weights import (
     CONFIG_FILE,
     STATE_FILE,
     WEIGHTS_FILE,
-    check_shapes,
     load_weights,
-    read_shapes,
+    model_without_weights,
     read_weights,
     save_tensors,
 )
@@ -168,54 +166,6 @@ def load_model(directory: Path | str, device: torch.device | str = "cpu") -> Tra
     load_weights(model, found / WEIGHTS_FILE, assign=True)
     tell_if_unfinished(Path(directory), found)
     return model.to(device).eval()
-
-
-def model_without_weights(config: ModelConfig, path: Path) -> TranslationModel:
-    """The model on "meta": no memory, no random numbers and no time for weights that are read from `path` at once.
-
-    Raises DocmtError if they are other weights than the config asks for; also at once, however many those would be.
-    """
-    shapes = read_shapes(path)
-    advice = "it belongs to another model, copy the directory again"
-    model = model_on_meta(config, shapes, f"{path} has", "the config asks for", advice)
-    check_shapes(model, shapes, path)
-    return model
-
-
-def model_on_meta(
-    config: ModelConfig,
-    names: Collection[str],
-    has: str,
-    asks: str,
-    advice: str,
-    stacks: Sequence[str] = ("encoder", "decoder"),
-) -> TranslationModel:
-    """The model without memory for its weights, which has as many layers as there are weights for by these names.
-
-    Raises DocmtError, beginning with `has`, if it has not: a short file may ask for more layers than can be built.
-    """
-    for side in stacks:
-        wanted = getattr(config.filled(), f"{side}_layers")
-        found = len({name.split(".")[1] for name in names if name.startswith(f"{side}.") and name.count(".") > 1})
-        if found != wanted:
-            raise DocmtError(f"{has} {found} layers of the {side} where {asks} {wanted}: {advice}")
-    for name, wanted in vars(config.chosen).items():
-        if name.endswith("layers") and wanted > len(names):
-            raise DocmtError(f"{has} {len(names)} weights where {asks} {wanted} {name}: {advice}")
-    with torch.device("meta"), _Unfilled():
-        return TranslationModel(config)
-
-
-class _Unfilled(TorchFunctionMode):
-    """Leaves weights as they are where random numbers would be drawn: on "meta" that loads half of torch (1 s)."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func in (Tensor.normal_, Tensor.uniform_) or getattr(func, "__module__", "") == "torch.nn.init":
-            return kwargs["tensor"] if "tensor" in kwargs else args[0]
-        return func(*args, **kwargs)
 
 
 def choose_device(device: torch.device | str) -> torch.device:

@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import docmt.checkpoint.fairseq_files as fairseq
-from docmt.checkpoint.loading import load_renamed
+import docmt.checkpoint.fairseq as fairseq
 from docmt.checkpoint.model_card import ModelCard
 from docmt.checkpoint.model_directory import save_model
+from docmt.checkpoint.weights import load_renamed, renamed
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families import FAMILIES
@@ -157,7 +157,7 @@ def rename(weights: Mapping[str, Tensor], config: ModelConfig, values: Mapping[s
     own, where theirs share them."""
     shared = {name for name, _ in _FEATURES.values()}
     kept = {name: tensor for name, tensor in weights.items() if name not in (*shared, *_POOLS, _OUTPUT)}
-    found = {fairseq.renamed(name, _NAMES): tensor.float() for name, tensor in kept.items()}
+    found = {renamed(name, _NAMES): tensor.float() for name, tensor in kept.items()}
     for side in ("source", "target"):
         found[f"{side}_tokens.weight"] = _our_rows(found[f"{side}_tokens.weight"])
     if config.chosen.linear:

@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.loading import load_renamed, read_symbols
 from docmt.checkpoint.model_card import ModelCard
 from docmt.checkpoint.model_directory import save_model
-from docmt.checkpoint.weights import read_tensors
+from docmt.checkpoint.weights import load_renamed, read_symbols, read_tensors
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
 from docmt.model import ModelConfig, TranslationModel

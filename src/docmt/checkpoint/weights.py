@@ -1,22 +1,25 @@
-"""Files of weights: safetensors, with their names, shapes, kinds, checksums and numbers checked."""
+"""Files of weights: safetensors, checked, into a model that takes no memory before; vocabularies of other toolkits."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save, save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from docmt.core.checksums import check_beside
 from docmt.core.errors import DocmtError
-from docmt.core.files import check_regular
+from docmt.core.files import check_regular, read_bytes
+from docmt.model import ModelConfig, TranslationModel
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
@@ -170,3 +173,104 @@ def _openable(path: Path) -> Iterator[Path]:
 
 def _is_text(path: Path) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in str(path))
+
+
+def model_without_weights(config: ModelConfig, path: Path) -> TranslationModel:
+    """The model on "meta": no memory, no random numbers and no time for weights that are read from `path` at once.
+
+    Raises DocmtError if they are other weights than the config asks for; also at once, however many those would be.
+    """
+    shapes = read_shapes(path)
+    advice = "it belongs to another model, copy the directory again"
+    model = model_on_meta(config, shapes, f"{path} has", "the config asks for", advice)
+    check_shapes(model, shapes, path)
+    return model
+
+
+def model_on_meta(
+    config: ModelConfig,
+    names: Collection[str],
+    has: str,
+    asks: str,
+    advice: str,
+    stacks: Sequence[str] = ("encoder", "decoder"),
+) -> TranslationModel:
+    """The model without memory for its weights, which has as many layers as there are weights for by these names.
+
+    Raises DocmtError, beginning with `has`, if it has not: a short file may ask for more layers than can be built.
+    """
+    for side in stacks:
+        wanted = getattr(config.filled(), f"{side}_layers")
+        found = len({name.split(".")[1] for name in names if name.startswith(f"{side}.") and name.count(".") > 1})
+        if found != wanted:
+            raise DocmtError(f"{has} {found} layers of the {side} where {asks} {wanted}: {advice}")
+    for name, wanted in vars(config.chosen).items():
+        if name.endswith("layers") and wanted > len(names):
+            raise DocmtError(f"{has} {len(names)} weights where {asks} {wanted} {name}: {advice}")
+    with torch.device("meta"), _Unfilled():
+        return TranslationModel(config)
+
+
+class _Unfilled(TorchFunctionMode):
+    """Leaves weights as they are where random numbers would be drawn: on "meta" that loads half of torch (1 s)."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in (Tensor.normal_, Tensor.uniform_) or getattr(func, "__module__", "") == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
+
+
+def read_symbols(path: Path, what: str) -> list[str]:
+    """The lines of a vocabulary. Raises DocmtError, saying `what` it is, where it cannot be read or is no text."""
+    data = read_bytes(path, what, advice="give that of the checkpoint")
+    try:
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise DocmtError(f"{path} is no text in UTF-8 ({error}): give {what} of the checkpoint") from error
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def load_renamed(config: ModelConfig, weights: Mapping[str, Tensor], checkpoint: Path) -> TranslationModel:
+    """The model with these weights. Raises DocmtError where names or shapes are not those that it has, before it takes
+    memory, or where weights are not numbers."""
+    asks, advice = "its arguments ask for", "they belong to another checkpoint"
+    model = model_on_meta(config, weights, f"{checkpoint} has", asks, advice)
+    check_renamed(model.state_dict(), weights, checkpoint)
+    model.load_state_dict(_apart(weights), assign=True)
+    return model
+
+
+def check_renamed(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor], checkpoint: Path) -> None:
+    """Raises DocmtError for weights of other names or shapes than expected, or that are not numbers."""
+    if missing := sorted(set(expected) - set(weights)):
+        raise DocmtError(f"{checkpoint} lacks weights for {missing[0]}: its arguments belong to another checkpoint")
+    if surplus := sorted(set(weights) - set(expected)):
+        raise DocmtError(f"{checkpoint} has weights {surplus[0]}, for which docmt's model has no place")
+    for name, tensor in expected.items():
+        if weights[name].shape != tensor.shape:
+            raise DocmtError(
+                f"{checkpoint} has {name} of shape {list(weights[name].shape)} where its arguments ask for "
+                f"{list(tensor.shape)}: "
+                "they belong to another checkpoint"
+            )
+    check_numbers(checkpoint, weights)
+
+
+def _apart(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same, each in memory of its own: some are one tensor in the checkpoint, but several in ours."""
+    found: dict[str, Tensor] = {}
+    places = set()
+    for name, tensor in weights.items():
+        found[name] = tensor.clone() if tensor.data_ptr() in places else tensor
+        places.add(tensor.data_ptr())
+    return found
+
+
+def renamed(name: str, names: Sequence[tuple[str, str]]) -> str:
+    """A name with the patterns replaced, one after the other."""
+    for pattern, replacement in names:
+        name = re.sub(pattern, replacement, name)
+    return name

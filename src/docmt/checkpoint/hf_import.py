@@ -11,11 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from docmt.checkpoint.huggingface_config import START, about_family, family_of, id_in_generation
-from docmt.checkpoint.huggingface_encoder import PretrainedEncoder
-from docmt.checkpoint.huggingface_files import read_config
-from docmt.checkpoint.huggingface_model import Pretrained
-from docmt.checkpoint.huggingface_tokenizer import read_tokenizer
+from docmt.checkpoint.hf_model import (
+    START,
+    Pretrained,
+    PretrainedEncoder,
+    about_family,
+    family_of,
+    id_in_generation,
+    read_config,
+)
+from docmt.checkpoint.hf_tokenizer import read_tokenizer
 from docmt.checkpoint.model_card import ModelCard
 from docmt.checkpoint.model_directory import save_model
 from docmt.core.errors import DocmtError

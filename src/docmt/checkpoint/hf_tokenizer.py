@@ -1,22 +1,198 @@
-"""The layouts in which Hugging Face directories hold pieces and vocabularies, found by the names of their files."""
+"""Tokenizers of pretrained models, as Hugging Face directories hold them.
+
+Marian, mBART, mBART-50, M2M100, NLLB-200, BART, T5, mT5 and MADLAD, and the encoders BERT, RoBERTa and XLM-R: as a
+tokenizer.json, or as the SentencePiece models and vocabularies that came before it. What a directory's files say
+counts, also where a version of transformers does something else with them (MBartTokenizer of version 5 does not
+normalise, although mBART was trained so).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from docmt.checkpoint.huggingface_names import Names
-from docmt.checkpoint.loading import read_symbols
+from docmt.checkpoint.weights import read_symbols
 from docmt.core.errors import DocmtError
 from docmt.core.files import parse_json, read_bytes, read_json
 from docmt.text.bpe import parse_library
 from docmt.text.pieces import JsonPieces, Pieces, SpmPieces, restrict_json
+from docmt.text.pretrained import PretrainedTokenizer, Vocabulary
 from docmt.text.sentencepiece_tokenizer import Kind, SpmPiece, read_pieces, restrict_spm
 from docmt.text.tokenizer import SIDES, Side
 
 _ADVICE = "copy the directory again, complete"
+_SPECIAL_NAMES = ("bos", "pad", "eos", "unk")  # in the order of our ids
+_LANGUAGE_MARKS = {
+    "marian": r">>(.+)<<",
+    "m2m_100": r"__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3})",  # M2M100, NLLB
+    "mbart": r"([a-z]{2}_[A-Z]{2})",
+    "t5": r"<2([\w-]+)>",  # MADLAD
+}
+_SENTINEL = re.compile("▁?<extra_id_[0-9]+>")  # of T5's training; in mT5 they are pieces like others
+
+
+def read_tokenizer(directory: Path, config: Mapping[str, Any], rows: tuple[int, int]) -> PretrainedTokenizer:
+    """The tokenizer of a Hugging Face directory.
+
+    config: the parsed config.json; rows: how many embeddings the model has for the source and for the target.
+    Raises DocmtError where files are missing or damaged, or are not those of such a model.
+    """
+    model_type = str(config.get("model_type"))
+    names = read_names(directory, model_type)
+    is_language = re.compile(_LANGUAGE_MARKS.get(model_type, "(?!)")).fullmatch
+    found = find_pieces(directory, names)
+    if found["source"].ids is found["target"].ids and rows[0] != rows[1]:
+        raise DocmtError(
+            f"the model has {rows[0]} embeddings for the source and {rows[1]} for the target, where {directory} has "
+            f"one vocabulary: {_ADVICE}"
+        )
+    special_ids = _special_ids(directory, config)
+    vocabularies: dict[Side, Vocabulary] = {}
+    pieces: dict[Side, Pieces] = {}
+    languages: dict[str, str] = {}
+    for side, size in zip(SIDES, rows, strict=True):
+        own = found[side]
+        if side == "target" and own is found["source"]:
+            vocabularies[side], pieces[side] = vocabularies["source"], pieces["source"]
+            continue
+        marks = {match[0]: code for text in own.ids if (match := is_language(text)) for code in match.groups() if code}
+        sentinels = frozenset(filter(_SENTINEL.fullmatch, own.ids))
+        # The configuration has one id for each, that of the source.
+        given = special_ids if own.ids is found["source"].ids else {}
+        try:
+            vocabularies[side] = _side_vocabulary(own, own.marks | marks.keys() | sentinels, size, names, given)
+            pieces[side] = own.open(vocabularies[side].words())
+        except ValueError as error:
+            raise DocmtError(f"{own.path} or a file beside it is damaged ({error}): {_ADVICE}") from error
+        languages |= {code: mark for mark, code in marks.items() if own.ids[mark] < size}
+    clean_up = names.settings.get("clean_up_tokenization_spaces") is True and not found["target"].is_bpe
+    return PretrainedTokenizer(vocabularies, pieces, languages, clean_up)
+
+
+def _special_ids(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    path = directory / "generation_config.json"
+    given = [read_json(path) if path.is_file() else {}, config]
+    return {key: value for values in given for key, value in values.items() if value is not None}
+
+
+def _side_vocabulary(
+    found: Found, marks: Iterable[str], size: int, names: Names, special_ids: Mapping[str, Any]
+) -> Vocabulary:
+    """The rows of a model in the order of our ids, with what the tokenizer knows about them."""
+    marks = frozenset(marks)
+    texts: dict[int, str] = {}
+    for text, row in found.ids.items():
+        if row >= size and text in marks:
+            continue  # the model has no embedding for this mark: it was made without it
+        if type(row) is not int or not 0 <= row < size or texts.setdefault(row, text) != text:
+            raise DocmtError(
+                f"{found.path.parent} has a tokenizer that gives {text!r} the id {row}, where the model has {size} "
+                f"embeddings, or another token has that id: {_ADVICE}"
+            )
+    specials = _special_rows(found, size, names, special_ids)
+    order = [specials[name] for name in _SPECIAL_NAMES]
+    order += [row for row in range(size) if row not in specials.values()]
+    symbols = [texts.get(row) for row in order]
+    marked = frozenset(token for token, text in enumerate(symbols) if token >= len(_SPECIAL_NAMES) and text in marks)
+    return Vocabulary((*symbols, None, None), marked, (*order, -1, -1))
+
+
+def _special_rows(found: Found, size: int, names: Names, special_ids: Mapping[str, Any]) -> dict[str, int]:
+    """The rows of <s>, <pad>, </s> and <unk>, each another one; -1 for what the model has none for."""
+    rows: dict[str, int] = {}
+    for name in ("eos", "unk", "pad", "bos"):  # where two are one row, it is that of the first
+        row = special_ids.get(f"{name}_token_id", found.ids.get(names.special[name]))
+        row = row[0] if isinstance(row, list) and row else row
+        if row is None and name in ("eos", "unk"):
+            raise DocmtError(
+                f"the vocabulary of {found.path} has no {names.special[name]!r}, its {name} token: {_ADVICE}"
+            )
+        if row is not None and (type(row) is not int or not 0 <= row < size):
+            raise DocmtError(
+                f"the configuration in {found.path.parent} says {name}_token_id {row!r}, where the model has {size} "
+                f"embeddings: {_ADVICE}"
+            )
+        rows[name] = -1 if row is None or row in rows.values() else row
+    return rows
+
+
+_SETTINGS_FILE = "tokenizer_config.json"
+_SPECIALS_FILE = "special_tokens_map.json"
+_ADDED_FILE = "added_tokens.json"
+_USUAL = {"bos": "<s>", "pad": "<pad>", "eos": "</s>", "unk": "<unk>", "mask": "<mask>", "sep": "</s>", "cls": "<s>"}
+_BERT = {name: f"[{name.upper()}]" for name in ("pad", "unk", "mask", "sep", "cls")}
+
+
+@dataclass(frozen=True)
+class Names:
+    """Special tokens by their text."""
+
+    special: Mapping[str, str]
+    """the text of bos, pad, eos, unk, mask, sep and cls"""
+    additional: tuple[str, ...]
+    """more tokens that text never becomes, such as codes of languages, in the order of their ids"""
+    rows: Mapping[str, int]
+    """ids of tokens that were added to a vocabulary"""
+    ordinary: frozenset[str]
+    """those of them that text may become"""
+    settings: Mapping[str, Any]
+    """all of tokenizer_config.json"""
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """All that text never becomes."""
+        return frozenset({*self.special.values(), *self.additional, *self.rows} - self.ordinary)
+
+
+def read_names(directory: Path, model_type: str = "") -> Names:
+    """Reads what there is of these files. Raises DocmtError for one that is damaged.
+
+    model_type: as config.json has it. BERT, whose sentences are `[CLS] w [SEP]`, has other names, and these two for bos
+    and eos.
+    """
+    is_bert = model_type == "bert"
+    settings, specials, added = (_read(directory / name) for name in (_SETTINGS_FILE, _SPECIALS_FILE, _ADDED_FILE))
+    try:
+        special = {**_USUAL, **_BERT} if is_bert else dict(_USUAL)
+        for values in (specials, settings):
+            special |= {name: _text(values[f"{name}_token"]) for name in _USUAL if values.get(f"{name}_token")}
+        if is_bert:
+            special |= {"bos": special["cls"], "eos": special["sep"]}
+        additional = [text for values in (specials, settings) for text in _additional(values)]
+        decoder = dict(settings.get("added_tokens_decoder") or {}).items()
+        rows = {str(text): int(row) for text, row in added.items()}
+        rows |= {_text(token): int(row) for row, token in decoder}
+        listed = {_text(token) for _, token in decoder if token.get("special")} | {*special.values(), *additional}
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise DocmtError(
+            f"{directory / _SETTINGS_FILE} or a file beside it is damaged (its tokens: {error!r}): copy the directory "
+            "again, complete"
+        ) from error
+    return Names(special, tuple(dict.fromkeys(additional)), rows, frozenset(rows.keys() - listed), settings)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
+
+
+def _additional(values: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("additional_special_tokens", "extra_special_tokens"):
+        tokens = values.get(name) or []
+        yield from map(_text, tokens.values() if isinstance(tokens, dict) else tokens)
+
+
+def _text(token: Any) -> str:
+    """A token is written as its text, or with properties beside it."""
+    text = token["content"] if isinstance(token, dict) else token
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r} is no token")
+    return text
+
+
 # In the order of their ids. Directories that transformers 5 writes do not name them.
 _M2M100_LANGUAGES = {
     "m2m100": (

@@ -1,0 +1,432 @@
+"""A directory of the library transformers: its config and its weights, read without that library.
+
+Weights come from safetensors files alone, in one piece or in shards with an index; pickled ones are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from docmt.checkpoint.model_card import ModelCard
+from docmt.checkpoint.model_directory import save_encoder
+from docmt.checkpoint.weights import WEIGHTS_FILE, check_renamed, load_renamed, model_on_meta, read_shapes, renamed
+from docmt.core.errors import DocmtError
+from docmt.core.files import read_json
+from docmt.core.settings import shown
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model.embeddings import sinusoids
+from docmt.model.families import FAMILIES
+from docmt.model.families.family import HuggingFace
+from docmt.text import PretrainedTokenizer, SpecialTokens
+from docmt.text.tokenizer import SIDES, Side
+
+CONFIG_FILE = "config.json"
+INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
+_PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
+_NO_WEIGHTS, _BUFFER = ("I64",), "position_ids"  # some have numbers of positions beside their weights
+_POINTER = b"version https://git-lfs"
+_ROWS = 16_384  # of a table, read and moved at a time
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights by name, which are read from their files when they are asked for."""
+
+    directory: Path
+    shapes: Mapping[str, Sequence[int]]
+    files: Mapping[str, Path]
+
+    def tensor(self, name: str) -> Tensor:
+        """The weights of this name, float32."""
+        with self._open(name) as file:
+            found: Tensor = file.get_tensor(name)
+        return found.float()
+
+    def rows(self, name: str, wanted: Sequence[int]) -> Tensor:
+        """These rows of a table [rows, d], float32; a row of -1 is zero. Of the whole table little is held at once."""
+        numbers = torch.tensor(wanted)
+        made = torch.zeros(len(wanted), int(self.shapes[name][1]))
+        with self._open(name) as file:
+            table = file.get_slice(name)
+            for first in range(0, int(self.shapes[name][0]), _ROWS):
+                part = table[first : first + _ROWS]
+                places = ((numbers >= first) & (numbers < first + len(part))).nonzero().flatten()
+                made[places] = part[numbers[places] - first].float()
+        return made
+
+    def same(self, one: str, other: str) -> bool:
+        """Whether two tables are equal."""
+        if self.shapes[one] != self.shapes[other]:
+            return False
+        with self._open(one) as file, self._open(other) as second:
+            ours, theirs = file.get_slice(one), second.get_slice(other)
+            rows = int(self.shapes[one][0])
+            return all(
+                torch.equal(ours[first : first + _ROWS], theirs[first : first + _ROWS])
+                for first in range(0, rows, _ROWS)
+            )
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[Any]:
+        path = self.files[name]
+        try:
+            with safe_open(path, framework="pt") as file:
+                yield file
+        except (SafetensorError, OSError) as error:
+            raise DocmtError(f"{path} is damaged ({error}): copy it again from where it came") from error
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """What config.json says. Raises DocmtError where there is none."""
+    if not directory.is_dir():
+        raise DocmtError(
+            f"there is no directory {directory}: give one with {CONFIG_FILE}, weights and tokenizer files (nothing is "
+            "downloaded)"
+        )
+    if (directory / "snapshots").is_dir():
+        raise DocmtError(f"{directory} is the folder of a cache: give the directory in its folder snapshots")
+    if not (directory / CONFIG_FILE).is_file():
+        raise DocmtError(
+            f"{directory} has no {CONFIG_FILE}: give a directory of a pretrained model, as `save_pretrained` writes it"
+        )
+    return read_json(directory / CONFIG_FILE)
+
+
+def open_weights(directory: Path) -> Weights:
+    """The weights in a directory. Raises DocmtError where there are none in safetensors, or some are missing."""
+    if (directory / WEIGHTS_FILE).is_file():
+        return _weights(directory, [directory / WEIGHTS_FILE])
+    if (directory / INDEX_FILE).is_file():
+        table = read_json(directory / INDEX_FILE).get("weight_map")
+        if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
+            raise DocmtError(f"{directory / INDEX_FILE} has no weight_map: copy it again from where it came")
+        names = sorted(set(table.values()))
+        if outside := [name for name in names if Path(name).name != name]:
+            raise DocmtError(f"{directory / INDEX_FILE} names a file elsewhere ({outside[0]}): copy it again")
+        found = _weights(directory, [directory / name for name in names])
+        if missing := sorted(name for name in set(table) - set(found.shapes) if not name.endswith(_BUFFER)):
+            raise DocmtError(f"{directory} lacks weights for {missing[0]}, which {INDEX_FILE} names: copy it again")
+        return found
+    for name in _PICKLED:
+        if (directory / name).is_file():
+            raise DocmtError(
+                f"{directory} has its weights in {name}, which is not opened, as it may hold code: save it with "
+                f"`save_pretrained` of transformers, which writes {WEIGHTS_FILE}"
+            )
+    raise DocmtError(f"{directory} has neither {WEIGHTS_FILE} nor {INDEX_FILE}: copy it again, complete")
+
+
+def _is_pointer(path: Path) -> bool:
+    """Whether the file stands for one that was not fetched with the rest of a repository."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_POINTER)) == _POINTER
+    except OSError:
+        return False  # as whoever reads it will say
+
+
+def _weights(directory: Path, files: Sequence[Path]) -> Weights:
+    shapes: dict[str, Sequence[int]] = {}
+    places: dict[str, Path] = {}
+    for path in files:
+        if _is_pointer(path):
+            raise DocmtError(f"{path} only says where git-lfs has the weights: run `git lfs pull` in that directory")
+        own = read_shapes(path, skipped=_NO_WEIGHTS)
+        shapes |= own
+        places |= dict.fromkeys(own, path)
+    return Weights(directory, shapes, places)
+
+
+START = "decoder_start_token_id"
+_TOKENIZER_CONFIG = "tokenizer_config.json"
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def family_of(directory: Path, values: Mapping[str, Any]) -> str:
+    """The name of the family that the directory's model is of. Raises DocmtError where docmt has none."""
+    kind = values.get("model_type")
+    known = {name: own.huggingface for name, own in FAMILIES.items() if own.huggingface is not None}
+    fitting = [name for name, about in known.items() if kind in about.types]
+    if not fitting:
+        why = "" if values.get("is_encoder_decoder") else ", a model without an encoder and a decoder"
+        raise DocmtError(
+            f"{directory / CONFIG_FILE} has model_type {shown(kind)}{why}: docmt translates with encoder-decoder "
+            f"models of the types {_types(encoders=False)}, and starts trainings from encoders of the types "
+            f"{_types(encoders=True)}"
+        )
+    path = directory / _TOKENIZER_CONFIG
+    tokenizer = values.get("tokenizer_class") or (read_json(path).get("tokenizer_class") if path.is_file() else None)
+    start, pad = (id_in_generation(directory, values, entry) for entry in (START, "pad_token_id"))
+    pad_begins = None in (start, pad) or start == pad
+    told = [name for name in fitting if tokenizer in known[name].tokenizers or known[name].pad_begins is pad_begins]
+    return (told or fitting)[0]
+
+
+def about_family(name: str) -> HuggingFace:
+    """How transformers has a family."""
+    about = FAMILIES[name].huggingface
+    assert about is not None
+    return about
+
+
+def read_sizes(directory: Path, values: Mapping[str, Any], about: HuggingFace) -> dict[str, Any]:
+    """The sizes that config.json says, by our names. Raises DocmtError, naming the entry, for what our model is not."""
+    path = directory / CONFIG_FILE
+    for entry, allowed in about.fixed.items():
+        if (found := values.get(entry, about.usual.get(entry, allowed[0]))) not in allowed:
+            raise DocmtError(f"{path} has {entry} = {shown(found)}, where docmt's model has {_among(allowed)}")
+    sizes = dict(about.sizes)
+    for name, entries in about.entries.items():
+        found = {entry: _entry(path, values, entry, about) for entry in entries}
+        first, *others = entries
+        if different := [entry for entry in others if found[entry] != found[first]]:
+            raise DocmtError(
+                f"{path} has {first} = {found[first]} and {different[0]} = {found[different[0]]}: docmt's model has "
+                "one setting for both"
+            )
+        sizes[name] = found[first]
+    return sizes
+
+
+def _entry(path: Path, values: Mapping[str, Any], entry: str, about: HuggingFace) -> Any:
+    """An entry of a config as our setting has it."""
+    usual, value = about.usual[entry], values.get(entry)
+    if isinstance(usual, str) and usual in about.usual:
+        return _entry(path, values if value is None else {usual: value}, usual, about)
+    value = usual if value is None else value
+    kind = float if isinstance(usual, float) else type(usual)
+    if isinstance(value, bool) != (kind is bool) or not isinstance(value, (int, float) if kind is float else kind):
+        raise DocmtError(f"{path} has {entry} = {shown(value)}: give {_KINDS[kind]}")
+    known = about.values.get(entry)
+    if known is not None and str(value) not in known:
+        raise DocmtError(f"{path} has {entry} = {shown(value)}, where docmt's model knows {', '.join(known)}")
+    return value if known is None else known[str(value)]
+
+
+def id_in_generation(directory: Path, values: Mapping[str, Any], entry: str) -> Any:
+    """An id that matters in translation: what generation_config.json says, or else config.json (`values`)."""
+    path = directory / "generation_config.json"
+    found = read_json(path).get(entry) if path.is_file() else None
+    return values.get(entry) if found is None else found
+
+
+def _among(values: Sequence[object]) -> str:
+    return " or ".join(map(shown, values))
+
+
+def _types(*, encoders: bool) -> str:
+    """The types of model that are read, of encoders or of others."""
+    families = [own for own in FAMILIES.values() if (own.encoder is not None) == encoders]
+    return ", ".join(sorted({kind for own in families if own.huggingface for kind in own.huggingface.types}))
+
+
+HEAD, SOFTMAX, BIAS = "lm_head", "softmax", "head_bias.vector"
+_BEFORE = 2  # positions that M2M100's tables have before the first, one of them zero
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A model in a directory of transformers."""
+
+    directory: Path
+    family: str
+    sizes: Mapping[str, Any]
+    """by the names that docmt's settings have for them"""
+    weights: Weights
+    tables: Mapping[str, str]
+    """by the name of each of our tables of tokens, and of our matrix of the softmax if it has one: theirs"""
+
+    @classmethod
+    def of(cls, directory: Path, family: str, values: Mapping[str, Any]) -> Pretrained:
+        """What the directory has; values: its config.json. Raises DocmtError for what docmt's model cannot be."""
+        about = about_family(family)
+        sizes, weights = read_sizes(directory, values, about), open_weights(directory)
+        tables = find_tables(weights, about, tied=values.get("tie_word_embeddings") is not False)
+        for name, side in (("source_vocabulary_size", "source"), ("vocabulary_size", "target")):
+            table = _table(tables, side)
+            wanted, has = sizes.pop(name, None), weights.shapes[table][0]
+            if wanted not in (None, has):
+                raise DocmtError(
+                    f"{directory} has {has} rows in {table}, but {CONFIG_FILE} says "
+                    f"{about.entries[name][0]} = {wanted}: copy it again, complete"
+                )
+        scaled = values["model_type"] in about.scaled_types and values.get("tie_word_embeddings") is not False
+        if values.get("scale_decoder_outputs", scaled) and scaled:
+            sizes["output"] = "scaled"
+        if SOFTMAX in tables:
+            sizes["output"] = "own"
+        return cls(directory, family, sizes, weights, tables)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """How many entries the vocabularies of source and target have."""
+        source, target = (self.weights.shapes[_table(self.tables, side)][0] for side in SIDES)
+        return source, target
+
+    def model(self, rows: Mapping[Side, Sequence[int]], options: Mapping[str, Any]) -> TranslationModel:
+        """The model, its tokens in docmt's order: rows has for each id of a side the row that theirs has, or -1.
+
+        options: further settings of the model. Raises DocmtError for weights that do not fit.
+        """
+        apart = "source_tokens" in self.tables
+        config = ModelConfig.from_dict(
+            {
+                "system": "sentence",
+                "family": self.family,
+                "vocabulary_size": len(rows["target"]),
+                "source_vocabulary_size": len(rows["source"]) if apart else 0,
+                **self.sizes,
+                **options,
+            }
+        )
+        return load_renamed(config, self._renamed(config, rows), self.directory)
+
+    def _renamed(self, config: ModelConfig, rows: Mapping[Side, Sequence[int]]) -> dict[str, Tensor]:
+        """The weights by docmt's names."""
+        about, found = about_family(self.family), dict[str, Tensor]()
+        family = FAMILIES[config.family]
+        first, last = family.unpredicted
+        predicted = rows["target"][first : len(rows["target"]) - last]
+        for ours, theirs in self.tables.items():
+            side: Side = "source" if ours == "source_tokens" else "target"
+            found[f"{ours}.weight"] = self.weights.rows(theirs, predicted if ours == SOFTMAX else rows[side])
+        tables = {f"{name}.weight" for names in about.tables.values() for name in names}
+        for name in self.weights.shapes:
+            if name in tables:
+                continue
+            if re.search(about.no_weights, name):
+                self._check_positions(name)
+                continue
+            ours, tensor = renamed(name, about.names), self.weights.tensor(name)
+            if ours.endswith("_positions.table.weight"):
+                tensor = tensor[about.first_position :]
+            found[ours] = tensor
+        bias = found.pop(BIAS, torch.zeros(1, max(predicted) + 1)).flatten()
+        if family.head_bias:
+            found[BIAS] = torch.tensor([float(bias[row]) if row >= 0 else 0.0 for row in predicted])
+        elif bias.any():
+            raise DocmtError(f"{self.directory} has a bias of logits, which family {config.family} has not")
+        return found
+
+    def _check_positions(self, name: str) -> None:
+        """Raises DocmtError for a table of positions that holds others than those which docmt computes."""
+        found, family = self.weights.tensor(name)[_BEFORE:], FAMILIES[self.family]
+        computed = sinusoids(*found.shape, _BEFORE, frequencies=family.frequencies)
+        if not torch.allclose(found, computed, atol=0.01):  # they may have been rounded
+            raise DocmtError(
+                f"{self.directory} has positions of its own in {name}, where models of family {self.family} compute "
+                "them: if docmt exported it, use the model that it was made from"
+            )
+
+
+def _table(tables: Mapping[str, str], side: str) -> str:
+    """The name of their table of tokens of a side."""
+    return tables.get("tokens") or tables[f"{side}_tokens"]
+
+
+def find_tables(weights: Weights, about: HuggingFace, *, tied: bool) -> dict[str, str]:
+    """By the name of each of our tables (and of the softmax, if it is no table): the name of theirs.
+
+    tied: config.json does not say that the softmax has a matrix of its own. Raises DocmtError where what should be
+    copies of one table are not equal.
+    """
+    found: dict[str, str] = {}
+    there = {ours: [f"{name}.weight" for name in names] for ours, names in about.tables.items()}
+    there = {ours: [name for name in names if name in weights.shapes] for ours, names in there.items()}
+    own = [name for name in there["tokens"] if not name.startswith(HEAD)]
+    if not own:
+        name = about.tables["tokens"][0]
+        raise DocmtError(f"{weights.directory} has no weights for {name}: save a whole {about.architecture}")
+    apart = len(about.tables) > 1 and not all(weights.same(own[0], name) for name in own[1:])
+    for ours, names in there.items():
+        if (ours == "tokens") == apart:
+            continue
+        first, *others = names
+        found[ours] = first
+        for name in others:
+            if weights.same(first, name):
+                continue
+            if not name.startswith(HEAD) or (tied and not about.scaled_types):
+                raise DocmtError(
+                    f"{weights.directory} has {name} other than {first}, of which it should be a copy: save the model "
+                    "again, or untie them (tie_word_embeddings false)"
+                )
+            found[SOFTMAX] = name
+    return found
+
+
+_TABLE, _POSITIONS, _TYPES = "source_tokens.weight", "source_positions.table.weight", "types.weight"
+_MASKS = ("[MASK]", "<mask>")
+
+
+@dataclass(frozen=True)
+class PretrainedEncoder:
+    """An encoder in a directory of transformers."""
+
+    about: HuggingFace
+    config: ModelConfig
+    """with the sizes of the encoder alone"""
+    weights: Weights
+    names: Mapping[str, str]
+    """of its weights: by ours theirs"""
+
+    @classmethod
+    def of(cls, directory: Path, family: str, values: Mapping[str, Any]) -> PretrainedEncoder:
+        """What the directory has; values: its config.json. Raises DocmtError for files that lack something."""
+        about = about_family(family)
+        sizes, weights = read_sizes(directory, values, about), open_weights(directory)
+        names = {renamed(name, about.names): name for name in weights.shapes if not re.search(about.no_weights, name)}
+        if missing := [name for name in (_TABLE, _POSITIONS, _TYPES) if name not in names]:
+            raise DocmtError(f"{directory} has no weights for {missing[0].partition('.')[0]}: copy it again, complete")
+        has, says = weights.shapes[names[_TABLE]][0], sizes["source_vocabulary_size"]
+        if has != says:
+            raise DocmtError(
+                f"{directory} has {has} rows in {names[_TABLE]}, but {CONFIG_FILE} says vocab_size = {says}: copy it "
+                "again, complete"
+            )
+        own = {**sizes, "max_positions": sizes["max_positions"] - about.first_position}
+        config = ModelConfig.from_dict({"system": "sentence", "family": family, **own})
+        return cls(about, config, weights, names)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """How many entries its vocabulary has, as for a source and a target."""
+        return (self.config.source_vocabulary_size,) * 2
+
+    def save(self, output: Path, tokenizer: PretrainedTokenizer, whole: PretrainedTokenizer, card: ModelCard) -> None:
+        """Writes it as a directory to start a training from.
+
+        tokenizer: with the ids that it will have; whole: the same with all of the vocabulary, also of marks. Raises
+        DocmtError for weights that do not fit.
+        """
+        config = replace(self.config, source_vocabulary_size=tokenizer.source_vocabulary_size)
+        weights = self._renamed(tokenizer, whole)
+        directory, asks, advice = self.weights.directory, "its config.json asks for", "copy it again, complete"
+        some = replace(config, vocabulary_size=SpecialTokens.count)  # a decoder, which a model cannot be without
+        model = model_on_meta(some, weights, f"{directory} has", asks, advice, stacks=("encoder",))
+        of_encoder = {
+            name: tensor for name, tensor in model.state_dict().items() if name.startswith(("encoder.", "source_"))
+        }
+        check_renamed(of_encoder, weights, directory)
+        save_encoder(output, config, weights, tokenizer, card)
+
+    def _renamed(self, tokenizer: PretrainedTokenizer, whole: PretrainedTokenizer) -> dict[str, Tensor]:
+        """The weights by docmt's names."""
+        rows = tokenizer.rows("source")
+        for mask in (whole.id_of(text, "source") for text in _MASKS):
+            if mask is not None:  # words that word dropout hides look as those that it learned to find
+                rows[-1] = whole.rows("source")[mask]
+        found = {ours: self.weights.tensor(theirs) for ours, theirs in self.names.items() if ours != _TABLE}
+        found[_TABLE] = self.weights.rows(self.names[_TABLE], rows)
+        # All tokens are of the first type, so that its vector may as well be in those of positions.
+        found[_POSITIONS] = found[_POSITIONS][self.about.first_position :] + found.pop(_TYPES)[0]
+        return found
