@@ -5,6 +5,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from docmt.model import Spans, attend
+from docmt.model.attention import attend_pattern
+from docmt.model.embeddings import Distances
 from docmt.model.kernels import Pattern
 
 HEADS, WIDTH = 3, 8
@@ -74,14 +76,72 @@ def test_segments_do_not_see_each_other():
 def test_varlen_kernel_equals_reference(name):
     queries, keys, causal = PATTERNS[name]
     keys = queries if keys is None else keys
-    if bool((keys.lengths == 0).any()):
-        pytest.skip("flash attention leaves rows without keys undefined")
     q, k, v = tensors(int(queries.lengths.sum()), int(keys.ends.max()))
     expected = outputs_and_gradients("reference", q, k, v, queries, keys, causal)
     gpu = [x.detach().to("cuda", torch.bfloat16).requires_grad_() for x in (q, k, v)]
     found = outputs_and_gradients("varlen", *gpu, queries, keys, causal)
     for one, other in zip(expected, found, strict=True):
         torch.testing.assert_close(one, other.cpu().double(), atol=5e-2, rtol=5e-2)
+
+
+def plain_varlen(query, key, value, query_ends, key_ends, longest_query, longest_key, window_size):
+    """Stands in for the CUDA kernel, which leaves rows without keys undefined."""
+    found = []
+    for i in range(len(query_ends) - 1):
+        q = query[query_ends[i] : query_ends[i + 1]].transpose(0, 1)
+        k, v = (x[key_ends[i] : key_ends[i + 1]].transpose(0, 1) for x in (key, value))
+        assert 0 < q.shape[1] <= longest_query and 0 < k.shape[1] <= longest_key
+        causal = window_size == (-1, 0)
+        found.append(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(0, 1))
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_varlen_leaves_out_segments_with_an_empty_side(name, monkeypatch):
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", plain_varlen)
+    queries, keys, causal = PATTERNS[name]
+    keys = queries if keys is None else keys
+    tensors_of = tensors(int(queries.lengths.sum()), int(keys.ends.max()))
+    expected = outputs_and_gradients("reference", *tensors_of, queries, keys, causal)
+    found = outputs_and_gradients("varlen", *tensors_of, queries, keys, causal)
+    for one, other in zip(expected, found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-10)
+
+
+def counting(monkeypatch, owner, name):
+    """Counts the calls of a function."""
+    calls, original = [], getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *arguments, **named: calls.append(1) or original(*arguments, **named))
+    return calls
+
+
+@pytest.mark.parametrize("longest", [9, 300], ids=["plain products", "one fused call"])
+@pytest.mark.parametrize("causal", [True, False])
+def test_layers_share_what_is_built_for_a_pattern(longest, causal, monkeypatch):
+    spans = Spans.tile([longest, 3, longest - 2])
+    pattern = Pattern(spans, spans, causal, int(spans.lengths.sum()))
+    q, k, v = (x.detach().float() for x in tensors(pattern.query_total, pattern.key_total))
+    distances = Distances(8, 20, HEADS, causal=causal)
+    torch.nn.init.normal_(distances.table.weight)
+    numbered, masks = counting(monkeypatch, Distances, "numbers"), counting(monkeypatch, torch.Tensor, "triu_")
+    results = [attend_pattern(q, k, v, pattern, distances=distances) for _ in range(3)]
+    buckets = pattern.padded_layout(HEADS, q.device).buckets
+    assert len(numbered) == len(buckets)
+    assert len(masks) == len(buckets) * causal
+    assert all(bucket.hidden(torch.float32) is bucket.hidden(torch.float32) for bucket in buckets)
+    assert all(torch.equal(result, results[0]) for result in results)
+    expected = attend_pattern(q, k, v, pattern, kernel="reference", distances=distances)
+    torch.testing.assert_close(results[0], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_varlen_indices_are_built_once(monkeypatch):
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", plain_varlen)
+    pattern = Pattern(Spans.tile([3, 0, 4]), Spans(torch.tensor([0, 2, 2]), torch.tensor([4, 5, 5])), False, 7)
+    q, k, v = (x.detach() for x in tensors(7, 7))
+    calls = counting(monkeypatch, Spans, "indices")
+    for _ in range(3):
+        attend_pattern(q, k, v, pattern, kernel="varlen")
+    assert len(calls) == 1
 
 
 class LargestTensor(TorchDispatchMode):

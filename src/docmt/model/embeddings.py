@@ -73,8 +73,15 @@ class Distances(nn.Module):
 
     def forward(self, places: Tensor, length: int) -> Tensor:
         """Of queries at places [..., q], counted as keys 0 .. length - 1 are: [..., H, q, length]."""
-        keys = torch.arange(length, device=places.device)
-        biases: Tensor = self.table(self.bucket(keys - places[..., None]))  # [..., q, length, H]
+        return self.biases(self.numbers(places, length))
+
+    def numbers(self, places: Tensor, length: int) -> Tensor:
+        """Return the bucket numbers [..., q, length] of the distances of keys 0 .. length - 1 from places [..., q]."""
+        return self.bucket(torch.arange(length, device=places.device) - places[..., None])
+
+    def biases(self, numbers: Tensor) -> Tensor:
+        """Return the biases [..., H, q, l] of distances with these bucket numbers [..., q, l]."""
+        biases: Tensor = self.table(numbers)  # [..., q, l, H]
         return biases.movedim(-1, -3)
 
     def bucket(self, distance: Tensor) -> Tensor:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -29,18 +28,60 @@ _BUCKET_FILL = 0.55
 _PLAIN_UP_TO = {torch.bfloat16: 1024, torch.float32: 256}
 
 
-@dataclass(frozen=True, eq=False)
 class Bucket:
-    """n segments of similar length, padded to q queries and l keys."""
+    """n segments of similar length, padded to q queries and l keys. What depends on it alone is built once."""
 
-    count: int
-    query_length: int
-    key_length: int
-    key_mask: Tensor | None  # [n, 1, 1, l] bool, True = attend; None when no key is padding or causality hides it
+    def __init__(
+        self,
+        count: int,
+        query_length: int,
+        key_length: int,
+        key_mask: Tensor | None,
+        causal: bool,
+        device: torch.device,
+    ) -> None:
+        """key_mask [n, 1, 1, l] bool, True = attend; None when no key is padding or causality hides it."""
+        self.count, self.query_length, self.key_length = count, query_length, key_length
+        self.key_mask, self.causal, self.device = key_mask, causal, device
+        self._built: dict[object, Tensor | None] = {}
 
-    def places(self, device: torch.device) -> Tensor:
-        """[q] of the queries, counted from where their segment begins."""
-        return torch.arange(self.query_length, device=device)
+    def hidden(self, dtype: torch.dtype) -> Tensor | None:
+        """Return 0 where a query may look and minus infinity elsewhere: [q, l] or [n, 1, 1, l]; None: all is seen."""
+        if dtype not in self._built:
+            bias: Tensor | None = None
+            if self.causal:
+                shape = (self.query_length, self.key_length)
+                bias = torch.full(shape, -math.inf, dtype=dtype, device=self.device).triu_(1)
+            elif self.key_mask is not None:
+                bias = self.key_mask.new_zeros(self.key_mask.shape, dtype=dtype)
+                bias.masked_fill_(~self.key_mask, -math.inf)
+            self._built[dtype] = bias
+        return self._built[dtype]
+
+    def distance_biases(self, distances: Distances) -> Tensor:
+        """Return the biases [H, q, l] of scores; which number each distance has is worked out once."""
+        kind = (distances.buckets, distances.most, distances.causal)
+        if kind not in self._built:
+            queries = torch.arange(self.query_length, device=self.device)
+            self._built[kind] = distances.numbers(queries, self.key_length)
+        numbers = self._built[kind]
+        assert numbers is not None
+        return distances.biases(numbers)
+
+
+class VarlenLayout(NamedTuple):
+    """What the varlen kernel needs of a pattern. Segments with an empty side are left out."""
+
+    queries: Tensor | None
+    """[n] positions of the queries that see something; None: all in order"""
+    keys: Tensor | None
+    """[n] positions of the keys, span after span; None: all in order"""
+    query_ends: Tensor
+    """[S + 1] int32, cumulative lengths of the segments, from 0"""
+    key_ends: Tensor
+    """[S + 1] int32, the same of the key spans"""
+    longest_query: int
+    longest_key: int
 
 
 class Pattern:
@@ -84,14 +125,25 @@ class Pattern:
         """Gather indices and masks of the padded kernel, on `device`."""
         return self.kept(("padded", heads, device), lambda: PaddedLayout(self, self._order, heads, device))
 
-    def cumulative(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """[S + 1] int32 cumulative lengths of queries and keys on `device`, for varlen kernels."""
+    def varlen_layout(self, device: torch.device) -> VarlenLayout:
+        """Indices and lengths for the varlen kernel, on `device`."""
+        return self.kept(("varlen", device), lambda: self._varlen_layout(device))
 
-        def made() -> tuple[Tensor, Tensor]:
-            queries, keys = (F.pad(spans.lengths.cumsum(0), (1, 0)) for spans in (self.queries, self.keys))
-            return queries.to(device, torch.int32), keys.to(device, torch.int32)
-
-        return self.kept(("cumulative", device), made)
+    def _varlen_layout(self, device: torch.device) -> VarlenLayout:
+        queries, keys = self.queries, self.keys
+        filled = (queries.lengths > 0) & (keys.lengths > 0)
+        if not bool(filled.all()):
+            chosen = filled.nonzero().flatten()
+            queries, keys = queries.select(chosen), keys.select(chosen)
+        query_ends, key_ends = (F.pad(spans.lengths.cumsum(0), (1, 0)) for spans in (queries, keys))
+        return VarlenLayout(
+            None if queries.tiles(self.query_total) else queries.indices().to(device),
+            None if keys.tiles(self.key_total) else keys.indices().to(device),
+            query_ends.to(device, torch.int32),
+            key_ends.to(device, torch.int32),
+            int(queries.lengths.max()),
+            int(keys.lengths.max()),
+        )
 
     def kept(self, name: object, make: Callable[[], Kept]) -> Kept:
         """What `make` gives, which is made once and then kept by this name."""
@@ -128,7 +180,8 @@ class PaddedLayout:
             mask = real.view(count, heads, length)[:, :1, None, :].clone()
             mask[len(members) :] = True  # segments that only fill the count may look anywhere
             masked = not pattern.causal and not bool(mask.all())
-            self.buckets.append(Bucket(count, q, length, mask.to(device) if masked else None))
+            key_mask = mask.to(device) if masked else None
+            self.buckets.append(Bucket(count, q, length, key_mask, pattern.causal, device))
         self.query = Rows(query_rows, query_real, pattern.query_total * heads, device)
         self.key = Rows(key_rows, key_real, -1 if pattern.keys.overlap() else pattern.key_total * heads, device)
 
@@ -229,8 +282,8 @@ def padded(
         strict=True,
     ):
         shape = (bucket.count, heads, -1, width)
-        bias = None if distances is None else distances(bucket.places(query.device), bucket.key_length).to(q.dtype)
-        found = _dense(q.view(shape), k.view(shape), v.view(shape), bucket.key_mask, pattern.causal, dropout, bias)
+        bias = None if distances is None else bucket.distance_biases(distances).to(q.dtype)
+        found = _dense(q.view(shape), k.view(shape), v.view(shape), bucket, dropout, bias)
         outputs.append(found.reshape(-1, width))
     rows = torch.cat(outputs) if len(outputs) > 1 else outputs[0]
     return scatter_rows(rows, layout.query).view(-1, heads, width)
@@ -251,42 +304,26 @@ def scatter_rows(x: Tensor, rows: Rows) -> Tensor:
     return result
 
 
-def _dense(
-    q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool, dropout: float, bias: Tensor | None = None
-) -> Tensor:
-    """Attention over a padded bucket: q [n, H, q, k], k and v [n, H, l, k], key_mask [n, 1, 1, l], bias [H, q, l]."""
-    length = k.shape[2]
-    if q.device.type != "cpu" or length > _PLAIN_UP_TO.get(q.dtype, 0):
-        mask = key_mask.expand(-1, -1, q.shape[2], -1) if key_mask is not None else None
+def _dense(q: Tensor, k: Tensor, v: Tensor, bucket: Bucket, dropout: float, bias: Tensor | None = None) -> Tensor:
+    """Attention over a padded bucket: q [n, H, q, k], k and v [n, H, l, k], bias [H, q, l]."""
+    if q.device.type != "cpu" or k.shape[2] > _PLAIN_UP_TO.get(q.dtype, 0):
+        mask, causal = bucket.key_mask, bucket.causal
         if bias is not None:
-            hidden = _causal_bias(length, q.dtype).to(q.device) if causal else _mask_bias(mask, q.dtype)
-            mask, causal = (bias if hidden is None else bias + hidden), False
-            mask = mask.expand(len(q), -1, -1, -1)
+            hidden, causal = bucket.hidden(q.dtype), False
+            mask = (bias if hidden is None else bias + hidden).expand(len(q), -1, -1, -1)
+        elif mask is not None:
+            mask = mask.expand(-1, -1, q.shape[2], -1)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)
     # Scores are the largest tensors here: they are changed in place, before any view is taken of them (in-place
     # changes of views make autograd copy), and by sums, whose gradient needs no work.
     scores = torch.bmm(q.flatten(0, 1) * q.shape[-1] ** -0.5, k.flatten(0, 1).transpose(1, 2))  # [n * H, q, l]
     if bias is not None:
         scores += bias.repeat(len(q), 1, 1)
-    if causal:
-        scores += _causal_bias(length, scores.dtype)
-    elif key_mask is not None:
-        hidden = _mask_bias(key_mask, scores.dtype)
-        assert hidden is not None
-        scores += hidden.expand(-1, q.shape[1], -1, -1).flatten(0, 1)
+    hidden = bucket.hidden(scores.dtype)
+    if hidden is not None:
+        scores += hidden if bucket.causal else hidden.expand(-1, q.shape[1], -1, -1).flatten(0, 1)
     weights = F.dropout(scores.softmax(-1), dropout)
     return torch.bmm(weights, v.flatten(0, 1)).view_as(q)
-
-
-def _mask_bias(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Zeros where a mask [n, ...] is true, and minus infinity elsewhere."""
-    return None if mask is None else mask.new_zeros(mask.shape, dtype=dtype).masked_fill_(~mask, -math.inf)
-
-
-@lru_cache(maxsize=256)
-def _causal_bias(length: int, dtype: torch.dtype) -> Tensor:
-    """[l, l] with 0 where a query may look and minus infinity above the diagonal."""
-    return torch.full((length, length), -math.inf, dtype=dtype).triu_(1)
 
 
 def reference(
@@ -334,22 +371,23 @@ def varlen(
     """Flash attention on the packed tensors themselves (CUDA, 16-bit floats, no attention dropout, no distances)."""
     from torch.nn.attention.varlen import varlen_attn
 
-    if not pattern.keys.tiles(len(key)):
-        index = pattern.keys.indices().to(key.device)
-        key, value = key[index], value[index]
-    q_cumulative, k_cumulative = pattern.cumulative(query.device)
+    layout = pattern.varlen_layout(query.device)
+    if layout.keys is not None:
+        key, value = key[layout.keys], value[layout.keys]
     result = varlen_attn(
-        query,
+        query if layout.queries is None else query[layout.queries],
         key,
         value,
-        q_cumulative,
-        k_cumulative,
-        int(pattern.queries.lengths.max()),
-        int(pattern.keys.lengths.max()),
+        layout.query_ends,
+        layout.key_ends,
+        layout.longest_query,
+        layout.longest_key,
         window_size=(-1, 0) if pattern.causal else (-1, -1),
     )
     assert isinstance(result, Tensor)
-    return result
+    if layout.queries is None:
+        return result
+    return torch.zeros_like(query).index_copy(0, layout.queries, result)  # queries without keys give zeros
 
 
 def choose(query: Tensor, dropout: float, biased: bool = False) -> tuple[str, str]:

@@ -280,8 +280,13 @@ class LinearAttention(Attention):
         sentences."""
         if pattern.sentences is None:
             raise ValueError("a gate needs to know where sentences end")
-        sentences = pattern.sentences.borders_later(pattern.keys) if self.joined else pattern.sentences
-        ends = (sentences.ends - 1).clamp(min=0).to(memory.device)
+        spans = pattern.sentences
+
+        def found() -> tuple[Spans, Tensor]:
+            sentences = spans.borders_later(pattern.keys) if self.joined else spans
+            return sentences, (sentences.ends - 1).clamp(min=0).to(memory.device)
+
+        sentences, ends = pattern.kept(("sentence ends", self.joined, memory.device), found)
         return self.gates(memory[ends]), sentences
 
     def gates(self, x: Tensor) -> Tensor:
