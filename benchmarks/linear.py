@@ -15,7 +15,7 @@ import torch
 from benchmarks.attention import peak_bytes
 from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import parallel_lengths
-from docmt.core.allocator import keep_freed_memory
+from docmt.cli.app import keep_freed_memory
 from docmt.core.progress import progress
 from docmt.decoding.caches import DocumentSelfCache
 from docmt.decoding.ensemble import next_logits

@@ -24,7 +24,7 @@ import torch
 from benchmarks.measure import Case, Finding, Result, interleave
 from docmt.checkpoint import export_ctranslate2
 from docmt.checkpoint.model_directory import save_model
-from docmt.core.allocator import keep_freed_memory
+from docmt.cli.app import keep_freed_memory
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.decoding.precision import Int8Linear, Precision, computing_in, lower_precision

@@ -19,7 +19,7 @@ import torch
 from benchmarks.decoding import never_ending
 from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import Sentences, parallel_lengths, random_words
-from docmt.core.allocator import keep_freed_memory
+from docmt.cli.app import keep_freed_memory
 from docmt.data import ParallelStore, Words
 from docmt.data.store import StoreWriter
 from docmt.decoding import SearchConfig, translate_documents

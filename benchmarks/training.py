@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import parallel_lengths, random_words
-from docmt.core.allocator import keep_freed_memory
+from docmt.cli.app import keep_freed_memory
 from docmt.data import ParallelStore
 from docmt.data.store import StoreWriter
 from docmt.model import ModelConfig, TranslationModel

@@ -36,6 +36,7 @@ def files(tmp_path):
     }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
+    (tmp_path / "loop.txt").symlink_to("loop.txt")
     return tmp_path
 
 
@@ -64,6 +65,7 @@ PARALLEL = [name for name in NAMES if name != "translate"]
         ("latin.txt", r"latin\.txt, line 2, byte 8: not UTF-8 \(0xE9\); it looks like Latin-1; convert it with iconv"),
         ("missing.txt", r"cannot read \S*missing\.txt: there is no such file"),
         ("", r"cannot read \S+: it is a directory"),
+        ("loop.txt", r"cannot read \S*loop\.txt: Too many levels of symbolic links"),
     ],
 )
 def test_unreadable_files(run, files, name, file, message):

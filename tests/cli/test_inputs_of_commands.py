@@ -271,3 +271,13 @@ def test_no_output_replaces_an_input(arguments, run, tmp_path, monkeypatch):
     (tmp_path / "RUN").symlink_to(run)
     fails(*arguments, message="is an input and would be overwritten by the output")
     assert {name: (tmp_path / name).read_text() for name in contents} == contents
+
+
+def test_a_name_that_is_no_utf_8(run, tmp_path):
+    """The name of the file is the id of its document, which a lone surrogate kept out of JSON."""
+    source = os.fsdecode(os.fsencode(tmp_path) + b"/gr\xf6sse.txt")
+    with open(source, "w") as file:  # noqa: PTH123
+        file.write("It is cheap.\n")
+    outcome = call("translate", run, source, "--format", "jsonl", "-o", tmp_path / "out.jsonl", *QUICK)
+    assert outcome.status == 0, outcome.err
+    assert rows((tmp_path / "out.jsonl").read_text())[0]["document"] == f"{tmp_path}/gr\\xf6sse.txt"

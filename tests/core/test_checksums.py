@@ -10,8 +10,8 @@ import torch
 
 from docmt.checkpoint.model_directory import load_model, load_model_tokenizer, save_model
 from docmt.checkpoint.weights import load_weights
-from docmt.core.checksums import ENTRY, check_beside, checksum, checksum_of, recorded
 from docmt.core.errors import DocmtError
+from docmt.core.files import ENTRY, check_beside, checksum_of, checksum_of_file, recorded
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import BpeTokenizer
@@ -100,7 +100,7 @@ def refused(read, path):
 def test_the_checksum_is_that_of_the_whole_file(tmp_path):
     data = random.Random(0).randbytes((2 << 20) + 5)  # more than two blocks
     (tmp_path / "a").write_bytes(data)
-    assert checksum(tmp_path / "a") == f"{zlib.crc32(data):08x}"
+    assert checksum_of_file(tmp_path / "a") == f"{zlib.crc32(data):08x}"
     assert checksum_of({"a": 1, "b": (2,)}) == checksum_of({"b": [2], "a": 1}) != checksum_of({"a": 1, "b": [3]})
 
 

@@ -67,8 +67,9 @@ def test_places_where_nothing_can_be_made(tmp_path):
 def test_names_that_cannot_be(tmp_path):
     with pytest.raises(DocmtError, match="File name too long"):
         write_text(tmp_path / ("n" * 256), "text")
-    with pytest.raises(DocmtError, match="null byte; choose another name"):
-        write_text(tmp_path / "a\0b", "text")
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(DocmtError, match=r"cannot write \S+loop: "):
+        write_text(tmp_path / "loop", "text")
 
 
 def test_links_go_on_pointing(tmp_path):

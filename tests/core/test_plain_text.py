@@ -84,8 +84,6 @@ def test_unreadable_paths_are_refused(tmp_path: Path) -> None:
         Document.read(tmp_path / "missing.txt")
     with pytest.raises(DocmtError, match="it is a directory"):
         Document.read(tmp_path)
-    with pytest.raises(DocmtError, match="cannot read"):
-        Document.read("a\x00b")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read every file")

@@ -1,11 +1,15 @@
 """Reading files: one wording for what cannot be read."""
 
 import os
+import time
+from threading import Thread
 
 import pytest
 
+from docmt.core import files
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, parse_json, read_bytes, read_json
+from docmt.core.plain_text import decoded_lines, read_text
 
 
 def test_what_cannot_be_read_is_told_in_one_wording(tmp_path):
@@ -15,8 +19,6 @@ def test_what_cannot_be_read_is_told_in_one_wording(tmp_path):
         read_bytes(tmp_path / "none", advice="make one")
     with pytest.raises(DocmtError, match=r"^cannot read \S+: it is a directory; name a file inside it$"):
         read_bytes(tmp_path)
-    with pytest.raises(DocmtError, match=r"^cannot read a\\x00b: embedded null byte; check that it is a readable f"):
-        read_bytes("a\0b")
     (tmp_path / "file").write_bytes(b"\xff")
     assert read_bytes(tmp_path / "file", regular=True) == b"\xff"
 
@@ -43,3 +45,21 @@ def test_json_that_is_none(tmp_path):
     (tmp_path / "a.json").write_bytes(b"[1]")
     with pytest.raises(DocmtError, match="does not hold a JSON object"):
         read_json(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("read", [read_text, lambda path: "".join(line for _, line in decoded_lines(path))])
+def test_who_waits_for_the_other_end_of_a_pipe_is_told(tmp_path, monkeypatch, caplog, read):
+    """It waited for ever without a word."""
+    monkeypatch.setattr(files, "_PATIENCE", 0.05)
+    os.mkfifo(tmp_path / "pipe")
+
+    def write_late():
+        while not caplog.messages:
+            time.sleep(0.01)
+        (tmp_path / "pipe").write_text("late\n")
+
+    writer = Thread(target=write_late)
+    writer.start()
+    assert read(tmp_path / "pipe") == "late\n"
+    writer.join()
+    assert caplog.messages == [f"waiting for a program that writes to the pipe {tmp_path / 'pipe'}"]

@@ -16,8 +16,8 @@ from runs import metrics
 from safetensors.torch import load_file
 
 from docmt.checkpoint.model_directory import load_model
-from docmt.core.checksums import ENTRY
 from docmt.core.errors import DocmtError
+from docmt.core.files import ENTRY
 from docmt.training import ObjectiveConfig, ValidationConfig, train
 from docmt.training.corpus import TrainingCorpus
 from docmt.training.distributed import start_fabric

@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 
 from docmt.analysis import KINDS, attention_entropy
 from docmt.checkpoint.model_directory import load_model
-from docmt.core.checksums import ENTRY
 from docmt.core.errors import DocmtError
+from docmt.core.files import ENTRY
 from docmt.data import PrepareConfig, prepare
 from docmt.training import train
 from docmt.training.corpus import Split, TrainingCorpus
@@ -209,7 +209,7 @@ def test_a_training_that_cannot_begin_removes_only_its_own_files(change, monkeyp
 def test_the_library_leaves_the_allocator_of_its_process_alone(change, monkeypatch):
     """The command may change it (`docmt.cli.app.main`), not a function that a notebook calls."""
     calls = []
-    monkeypatch.setattr("docmt.core.allocator.ctypes.CDLL", lambda name: calls.append(name))
+    monkeypatch.setattr("docmt.cli.app.ctypes.CDLL", lambda name: calls.append(name))
     train(change(stop__max_steps=1))
     assert calls == []
 

@@ -26,9 +26,19 @@ from docmt.checkpoint.weights import (
     read_weights,
     save_tensors,
 )
-from docmt.core.checksums import ENTRY, checksum_of, checksum_of_file, checksums, recorded
 from docmt.core.errors import DocmtError
-from docmt.core.files import atomic_directory, check_regular, find_leftovers, read_json, refuse_unconverted
+from docmt.core.files import (
+    ENTRY,
+    atomic_directory,
+    check_regular,
+    checksum_of,
+    checksum_of_file,
+    checksums,
+    find_leftovers,
+    read_json,
+    recorded,
+    refuse_unconverted,
+)
 from docmt.core.settings import MANY, check_number
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import Tokenizer, load_tokenizer

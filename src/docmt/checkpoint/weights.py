@@ -16,9 +16,8 @@ from safetensors.torch import save, save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from docmt.core.checksums import check_beside
 from docmt.core.errors import DocmtError
-from docmt.core.files import check_regular, read_bytes
+from docmt.core.files import check_beside, check_regular, read_bytes
 from docmt.model import ModelConfig, TranslationModel
 
 WEIGHTS_FILE = "model.safetensors"

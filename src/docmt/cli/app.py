@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import logging
 import sys
@@ -9,7 +10,6 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
-from docmt.core.allocator import keep_freed_memory
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, is_out_of_memory
 from docmt.core.logging import show_log, silence, standard_streams
 
@@ -30,6 +30,10 @@ COMMANDS = {
     "demo": "trains two small models on a synthetic corpus and shows what context gives",
     "completion": "completes commands and options in bash, zsh or fish",
 }
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_KEEP = 2**30  # bytes of free heap that stay
+_LARGEST = 2**27  # bytes; buffers up to this come from the heap
 OUT_OF_MEMORY = "out of memory: use smaller batches (--search.batch_tokens or --batches.batch_tokens)"
 
 
@@ -109,6 +113,24 @@ def _refusal(error: OSError) -> str:
     place = f"{error.filename}: " if error.filename else ""
     advice = "free space or choose another place" if error.errno == errno.ENOSPC else "check the files that are named"
     return f"{place}{error.strerror or error}; {advice}"
+
+
+def keep_freed_memory() -> None:
+    """Raises glibc's thresholds (mallopt) so that freed tensors are reused without page faults.
+
+    Halves the page faults of CPU training (38,000 -> 20,000 an update of 4096 tokens, width 256), and makes decoding
+    with a vocabulary of 256,000 up to 1.5 times as fast; what it is worth depends on the machine. Larger buffers, such
+    as gradients of such a vocabulary, would leave holes of their size (a fifth of the peak of a small model with it).
+    Does nothing where there is no glibc.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEEP)
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST)
+    except (OSError, AttributeError):
+        return
 
 
 if __name__ == "__main__":

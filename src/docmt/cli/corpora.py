@@ -9,8 +9,7 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import TypeVar
 
-from docmt.core.errors import DocmtError
-from docmt.core.failures import map_or_error
+from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import check_writable
 from docmt.core.plain_text import STANDARD, decoded_lines
 from docmt.documents import Document, ParallelDocument, Skipped, read_parallel

@@ -1,8 +1,13 @@
-"""The one exception a user is meant to see, and how what strangers wrote is shown in it."""
+"""The one exception a user is meant to see, how what strangers wrote is shown in it, and work that outlives it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 USAGE_ERROR = 2
 """Status of a process that ended with something that the user can mend."""
@@ -10,6 +15,7 @@ INTERRUPTED = 130
 """Status of a process that Ctrl-C or SIGTERM ended."""
 LONGEST = 2000
 """Characters of a sentence that somebody may still read; of more the middle is left out."""
+OUT_OF_MEMORY = "out of memory: split its long sentences, or use smaller batches (--search.batch_tokens)"
 # Controls (C0, DEL, C1), line and paragraph separators, what turns the direction of text or takes no room (Unicode's
 # bidi and zero-width characters), and bytes that are no UTF-8.
 _NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -44,3 +50,32 @@ def printable(text: str, kept: str = "") -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def map_or_error(
+    items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Result]]
+) -> list[Result | DocmtError]:
+    """Return the result of `work` for every item, or its error.
+
+    All items are processed together, which is fastest. After a failure they are halved until the failing item is
+    isolated. A failure is a DocmtError or a lack of memory; other exceptions are raised.
+    """
+    results = _attempt(items, work) if items else []
+    if not isinstance(results, str):
+        return list(results)
+    if len(items) == 1:
+        return [DocmtError(results)]
+    half = len(items) // 2
+    return [*map_or_error(items[:half], work), *map_or_error(items[half:], work)]
+
+
+def _attempt(items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Result]]) -> Sequence[Result] | str:
+    """Return the results, or the reason of a failure; a string, so that no traceback holds on to tensors."""
+    try:
+        return work(items)
+    except DocmtError as error:
+        return str(error)
+    except (MemoryError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            return OUT_OF_MEMORY
+        raise

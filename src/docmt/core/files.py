@@ -1,4 +1,11 @@
-"""Writing files so that a crash, a kill or a full disk never leaves half of one behind, and locks on directories."""
+"""Writing files so that a crash, a kill or a full disk never leaves half of one behind; locks, reading, and checksums.
+
+Checksums notice a bit which a disk or a copy has changed before anybody computes with it. They are CRC-32, which finds
+every burst of up to 32 changed bits and misses other damage once in 4 billion times; it is read faster than any hash (6
+times SHA-256, docs/log.md). It does not keep out a forger, who could write a new one. The description beside the files
+(config.json of a model, state.json of a checkpoint, tokenizer_config.json) has an entry "crc32": name of the file ->
+checksum. Files of earlier versions have none, and are taken as they are.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +21,22 @@ import socket
 import stat
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
+from threading import Timer
 from typing import Any, BinaryIO
 
 from docmt.core.errors import DocmtError
 
 LOCK_FILE = ".lock"
+ENTRY = "crc32"
+"""of checksums in a description"""
 _LONGEST_NAME = 255  # bytes of a file name, on all common file systems
-_ENDLESS = ("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_BLOCK_BYTES = 1 << 20
+_PATIENCE = 5.0  # seconds
 _OLD = 24 * 60 * 60  # seconds after which nobody works on a temporary file any more
 
 _log = logging.getLogger(__name__)
@@ -263,8 +275,8 @@ def target_of(path: Path) -> Path:
         return path.resolve()
     except OSError as error:
         raise cannot_write(path, error) from error
-    except (ValueError, RuntimeError) as error:  # a NUL character; links that lead to themselves
-        raise DocmtError(f"cannot write {str(path)!r}: {error}; choose another name") from error
+    except RuntimeError as error:
+        raise DocmtError(f"cannot write {path}: the link leads to itself; choose another name") from error
 
 
 def short_name(name: str) -> str:
@@ -313,17 +325,32 @@ def _sync(path: Path) -> None:
 def read_bytes(path: Path | str, what: str = "", *, regular: bool = False, advice: str = "check the path") -> bytes:
     """The contents of a file; `what` says in an error what it is ("the tokenizer file").
 
-    `regular`: anything but a plain file is refused, for files of ours: nobody wants to wait for a named pipe, or for
-    the end of /dev/zero. `advice`: what to do where the file is missing.
+    `regular`: anything but a plain file is refused, for files of ours: nobody wants to wait for a named pipe.
+    `advice`: what to do where the file is missing.
     Raises DocmtError, in the same words for every reader, if it is missing, a directory or not readable.
     """
     try:
         if regular:
             check_regular(path, what=what)
-        check_ends(path, what)
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a path with a null byte in it
+        with open_for_reading(path) as file:
+            return file.read()
+    except OSError as error:
         raise cannot_read(path, error, what, advice) from error
+
+
+@contextmanager
+def open_for_reading(path: Path | str) -> Iterator[BufferedReader]:
+    """Open a file of bytes. Whoever waits long for the other end of a pipe is told so. Raises OSError."""
+    waiting = Timer(_PATIENCE, _log.warning, [f"waiting for a program that writes to the pipe {path}"])
+    waiting.daemon = True
+    if Path(path).is_fifo():
+        waiting.start()
+    try:
+        file = Path(path).open("rb")  # noqa: SIM115 - closed below
+    finally:
+        waiting.cancel()
+    with file:
+        yield file
 
 
 def check_regular(path: Path | str, why: str = "it is", what: str = "") -> None:
@@ -333,22 +360,14 @@ def check_regular(path: Path | str, why: str = "it is", what: str = "") -> None:
     """
     try:
         mode = Path(path).stat().st_mode
-    except (OSError, ValueError):
+    except OSError:
         return
     names = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
     if name := names.get(stat.S_IFMT(mode)):
         raise DocmtError(f"cannot read {_named(path, what)}: {why} {name}; give a file")
 
 
-def check_ends(path: Path | str, what: str = "") -> None:
-    """Raises DocmtError for a device such as /dev/zero, which would be read until memory ends."""
-    if os.path.realpath(path) in _ENDLESS:
-        raise DocmtError(f"cannot read {_named(path, what)}: it is a device without an end; give a file")
-
-
-def cannot_read(
-    path: Path | str, error: OSError | ValueError, what: str = "", advice: str = "check the path"
-) -> DocmtError:
+def cannot_read(path: Path | str, error: OSError, what: str = "", advice: str = "check the path") -> DocmtError:
     """The DocmtError for a failed open or read; see `read_bytes`."""
     if isinstance(error, FileNotFoundError):
         reason = "there is no such file"
@@ -357,7 +376,7 @@ def cannot_read(
     elif isinstance(error, PermissionError):
         reason, advice = "permission denied", "ask for the right to read it"
     else:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        reason = error.strerror or str(error)
         advice = "check that it is a readable file"
     return DocmtError(f"cannot read {_named(path, what)}: {reason}; {advice}")
 
@@ -395,3 +414,61 @@ def parse_json(data: bytes) -> Any:
 
 def _named(path: Path | str, what: str) -> str:
     return f"{what} {path}" if what else str(path)
+
+
+def checksum_of(values: Any) -> str:
+    """The CRC-32 of what JSON can hold, whatever the order of names."""
+    return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
+
+
+def checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """The checksums of the files of these names, to be written into a description."""
+    return {name: checksum_of_file(folder / name) for name in names}
+
+
+def recorded(values: Mapping[str, Any], description: Path) -> dict[str, str]:
+    """The checksums in a description that was read; none where it has no such entry. Raises DocmtError for others."""
+    found = values.get(ENTRY, {})
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise DocmtError(f'{description} has an entry "{ENTRY}" that holds no checksums: copy it again, or remove it')
+    return found
+
+
+def check_beside(path: Path, *descriptions: str) -> None:
+    """Compares a file with the checksum in one of the descriptions that may stand beside it.
+
+    Raises DocmtError if it is another, or if a description is damaged.
+    """
+    beside = [path.with_name(name) for name in descriptions]
+    wanted = {file: recorded(read_json(file), file).get(path.name) for file in beside if file.exists()}
+    found = checksum_of_file(path) if any(wanted.values()) else ""
+    for description, one in wanted.items():
+        if one is not None and one != found:
+            raise changed(path, description)
+
+
+def matches(path: Path, wanted: str) -> bool:
+    """Whether a file has this checksum. Raises DocmtError if it cannot be read."""
+    return checksum_of_file(path) == wanted
+
+
+def checksum_of_file(path: Path) -> str:
+    """Return the CRC-32 of a file, in eight hexadecimal digits. Raises DocmtError if it cannot be read."""
+    check_regular(path)
+    found, block = 0, bytearray(_BLOCK_BYTES)
+    view = memoryview(block)
+    try:
+        with path.open("rb", buffering=0) as file:
+            while count := file.readinto(block):
+                found = zlib.crc32(view[:count], found)
+    except OSError as error:
+        raise cannot_read(path, error, advice="copy the directory again, complete") from error
+    return f"{found:08x}"
+
+
+def changed(path: Path, description: Path) -> DocmtError:
+    """The DocmtError for a file that is not what was written."""
+    return DocmtError(
+        f"{path} is damaged (it is not what its checksum in {description.name} says): copy it again from where it "
+        f'came; if it was changed on purpose, remove "{ENTRY}" from {description.name}'
+    )

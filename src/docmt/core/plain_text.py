@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import atomic_path, cannot_read, check_ends, read_bytes, utf8_of
+from docmt.core.files import atomic_path, cannot_read, open_for_reading, read_bytes, utf8_of
 from docmt.core.files import write_text as write_text_atomically
 from docmt.core.logging import silence
 
@@ -38,8 +38,7 @@ def decoded_lines(path: Path | str) -> Iterator[tuple[int, str]]:
 
 def _raw_lines(path: Path | str) -> Iterator[bytes]:
     try:
-        check_ends(path)
-        with Path(path).open("rb") as file:
+        with open_for_reading(path) as file:
             start = file.peek(len(_GZIP_START))
             if _is_compressed(start, path):
                 yield from io.BufferedReader(gzip.GzipFile(fileobj=file))
@@ -47,7 +46,7 @@ def _raw_lines(path: Path | str) -> Iterator[bytes]:
                 yield from file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise _damaged(path) from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise cannot_read(path, error) from error
 
 

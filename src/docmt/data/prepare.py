@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
 
-from docmt.core.checksums import checksums
 from docmt.core.errors import DocmtError
-from docmt.core.files import atomic_directory, check_regular
+from docmt.core.files import atomic_directory, check_regular, checksums
 from docmt.core.progress import progress
 from docmt.data.config import SPLITS, Corpus, PrepareConfig
 from docmt.data.instances import cut
@@ -76,7 +76,7 @@ def _check_store(config: PrepareConfig) -> None:
         raise DocmtError(f"{store} is a file; choose a directory for the store")
     for split in SPLITS:
         for path in (path for corpus in config.corpora(split) for path in corpus.paths):
-            if path.resolve().is_relative_to(store.resolve()):
+            if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(store)):
                 raise DocmtError(f"{path} lies inside of the store {store} that would replace it; move it elsewhere")
 
 

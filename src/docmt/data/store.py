@@ -13,9 +13,8 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from docmt.core.checksums import matches
 from docmt.core.errors import DocmtError
-from docmt.core.files import check_regular, parse_json
+from docmt.core.files import check_regular, matches, parse_json
 from docmt.data.arrays import Offsets, Tokens, damaged, load_array, save_array, token_dtype
 from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, StatisticsError
 from docmt.text import Side, Tokenizer, load_tokenizer

@@ -13,8 +13,7 @@ from itertools import groupby
 import numpy as np
 import torch
 
-from docmt.core.errors import DocmtError
-from docmt.core.failures import map_or_error
+from docmt.core.errors import DocmtError, map_or_error
 from docmt.data import Words
 from docmt.data.config import MARKS
 from docmt.decoding.config import SearchConfig

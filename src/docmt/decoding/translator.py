@@ -13,10 +13,8 @@ from typing import Any, Literal, overload
 import torch
 
 from docmt.checkpoint.model_directory import CARD_FILE, find_drafter, find_model
-from docmt.core.allocator import keep_freed_memory
-from docmt.core.checksums import checksum_of_file
-from docmt.core.errors import DocmtError
-from docmt.core.failures import map_or_error
+from docmt.core.errors import DocmtError, map_or_error
+from docmt.core.files import checksum_of_file
 from docmt.core.progress import progress
 from docmt.core.settings import build, shown
 from docmt.data.config import MARKS
@@ -68,7 +66,6 @@ class Translator:
         `beam=3`, which replace those of `search`. Raises DocmtError when a directory is missing, incomplete or
         damaged, and for options that there are not or that have no such value.
         """
-        keep_freed_memory()
         self.search = _with_options(search or SearchConfig(), options)
         self.precision = precision
         self._paths = model_paths(model)

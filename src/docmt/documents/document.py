@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -195,7 +196,8 @@ def read_input(path: Path | str, *, layout: Layout = "auto", language: str = "en
         return Input("jsonl", list(_of_jsonl(text, path, language, join_lines)))
     verbatim = markdown_blocks(text) if kind == "markdown" else fenced(text) if layout == "auto" else []
     stretches = [(stretch.start, stretch.end) for stretch in verbatim]
-    document = Document.from_text(text, language=language, join_lines=join_lines, id=str(path), verbatim=stretches)
+    id = os.fsencode(path).decode(errors="backslashreplace")  # of a name that is no UTF-8, too, so that JSON holds it
+    document = Document.from_text(text, language=language, join_lines=join_lines, id=id, verbatim=stretches)
     lines: Counter[str] = Counter()
     for stretch in verbatim:
         lines[stretch.kind] += stretch.lines

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from docmt.core.errors import DocmtError, printable
-from docmt.core.failures import map_or_error
+from docmt.core.errors import DocmtError, map_or_error, printable
 from docmt.core.markdown import aligned, escaped, table
 from docmt.core.settings import check_fields
 from docmt.documents import Document

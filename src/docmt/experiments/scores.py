@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from docmt.core.checksums import checksum_of_file
 from docmt.core.errors import DocmtError
-from docmt.core.files import read_json, write_text
+from docmt.core.files import checksum_of_file, read_json, write_text
 from docmt.core.progress import progress
 from docmt.data import ParallelStore, PreparedStore
 from docmt.decoding import SearchConfig, Translator, translate_documents

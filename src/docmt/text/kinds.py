@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
-from docmt.core.checksums import changed, matches, recorded
 from docmt.core.errors import DocmtError
-from docmt.core.files import parse_json, read_bytes, refuse_unconverted, write_text
+from docmt.core.files import changed, matches, parse_json, read_bytes, recorded, refuse_unconverted, write_text
 from docmt.text.bpe import BpeTokenizer
 from docmt.text.moses import MosesBpeTokenizer
 from docmt.text.pretrained import PretrainedTokenizer

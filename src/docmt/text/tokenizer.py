@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeAlias, get_args
 
-from docmt.core.checksums import ENTRY, checksums
 from docmt.core.errors import DocmtError
-from docmt.core.files import write_text
+from docmt.core.files import ENTRY, checksums, write_text
 from docmt.core.progress import progress
 
 CONFIG_FILE = "tokenizer_config.json"

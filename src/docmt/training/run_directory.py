@@ -17,18 +17,21 @@ from torch import Tensor
 
 from docmt.checkpoint.model_directory import DRAFTER_FOLDER, RUN_CHECKPOINTS, RUN_MODEL, copy_model
 from docmt.checkpoint.weights import STATE_FILE, save_tensors
-from docmt.core.checksums import ENTRY, checksum_of, checksums, recorded
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import (
+    ENTRY,
     LOCK_FILE,
     atomic_directory,
     atomic_path,
     cannot_write,
     check_regular,
+    checksum_of,
+    checksums,
     find_leftovers,
     lock_directory,
     read_bytes,
     read_json,
+    recorded,
     write_text,
 )
 from docmt.core.settings import MANY, build, check_number

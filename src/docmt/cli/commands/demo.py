@@ -19,8 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from docmt import data, decoding, evaluation, training
+from docmt.cli.app import keep_freed_memory
 from docmt.cli.parsing import Parser, make_parser, parse, parse_given
-from docmt.core.allocator import keep_freed_memory
 from docmt.core.errors import DocmtError
 from docmt.core.files import cannot_write, read_json, write_text
 from docmt.core.settings import MANY, check_fields, range_of, ranged
