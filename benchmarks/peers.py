@@ -151,12 +151,12 @@ def _ours(model: TranslationModel, precision: Precision, settings: Settings, bea
     vocabulary, words = model.config.vocabulary_size, settings.words
     # Every sentence is as long as it may be, and no shorter.
     lengths = {"max_length_ratio": 0.0, "max_length_extra": float(words), "min_length": words}
-    search = SearchConfig(beam=beam, batch_tokens=1_000_000, **lengths)
+    search = SearchConfig(beam=beam, **lengths)
     documents = [_random(vocabulary, settings.sentences, words)]
 
     def work() -> int:
         with computing_in(model, precision), torch.inference_mode():
-            found = translate_documents(model, documents, SpecialTokens(vocabulary), search)
+            found = translate_documents(model, documents, SpecialTokens(vocabulary), search, batch_tokens=1_000_000)
         made = sum(len(sentence) for best, *_ in found for sentence in best.sentences)
         _check(made, settings.sentences * words)
         return made

@@ -1,5 +1,6 @@
 """Every system with the options that change what it computes, as settings of a model."""
 
+from docmt.decoding import ContextConfig, SearchConfig
 from docmt.model.config import Linear
 from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
 
@@ -122,3 +123,11 @@ CONVENTIONS = {
     "t5": {"family": "t5", "position_encoding": "relative", "normalization": "pre", "target_mark": [21, 22]},
 }
 """Models in the conventions of other families."""
+
+
+def split_settings(settings):
+    """Return the search, and the other options of translating and scoring, of a dictionary that mixes them."""
+    settings = dict(settings)
+    context = {name: settings.pop(name) for name in ("instance_tokens", "overlap", "window") if name in settings}
+    more = {"batch_tokens": settings.pop("batch_tokens")} if "batch_tokens" in settings else {}
+    return SearchConfig(**settings), {"context": ContextConfig(**context), **more}

@@ -44,7 +44,7 @@ def build(name, noise=0.2, **settings):
 def passes_of(model, documents=slice(None), batch_tokens=4096):
     sources, targets = SOURCES[documents], TARGETS[documents]
     drafts = sources if model.system.needs().drafts else None
-    return scoring_passes(model, sources, targets, SPECIALS, SearchConfig(batch_tokens=batch_tokens), drafts)
+    return scoring_passes(model, sources, targets, SPECIALS, SearchConfig(), batch_tokens=batch_tokens, drafts=drafts)
 
 
 def assembled(look, values):

@@ -256,7 +256,7 @@ def test_what_families_need_is_told(exported):
 def translated(directory):
     """What docmt says to TEXTS."""
     rules = {"beam": 1, "min_length": 0, "max_length_ratio": 0, "max_length_extra": LIMIT}
-    translator = Translator(directory, device="cpu", **rules)
+    translator = Translator(directory, device="cpu", search=SearchConfig(**rules))
     return [
         own.document.sentences[0] for own in translator.translate([Document.from_sentences([text]) for text in TEXTS])
     ]

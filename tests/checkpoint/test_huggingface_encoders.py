@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 pytest.importorskip("transformers")
 
-from docmt import Translator
+from docmt import SearchConfig, Translator
 from docmt.checkpoint.model_directory import load_model, load_model_config, load_model_tokenizer, load_model_weights
 from docmt.data import PreparedStore
 from docmt.model import ModelConfig, TranslationModel, pack
@@ -258,7 +258,7 @@ def test_a_training_begins_with_it_goes_on_and_translates(made, tmp_path):
     assert model.source_tokens.weight.shape == encoder["source_tokens.weight"].shape
     changed = (model.encoder[0].attention.local.query.weight - encoder["encoder.0.attention.local.query.weight"]).abs()
     assert 0 < changed.max() < 0.2
-    translation = Translator(whole, beam=2).translate(DOCUMENTS[0])
+    translation = Translator(whole, search=SearchConfig(beam=2)).translate(DOCUMENTS[0])
     assert len(translation) == 3
     works("score", whole, made.corpus[4], made.corpus[5], *QUICK[1:])
     assert "encoder 24" in works("inspect", whole).out

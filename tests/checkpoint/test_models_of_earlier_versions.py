@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from docmt import Document, Translator, load_model
+from docmt import Document, SearchConfig, Translator, load_model
 
 FOLDER = Path(__file__).parent.parent / "data" / "models-0.3.0"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
@@ -25,7 +25,7 @@ def test_a_model_of_0_3_0_translates_as_it_did(name):
 
     source = Document.from_sentences(["the lamp is here", "it is old", "they see the umbrella", "it is new"])
     target = Document.from_sentences(["die Lampe ist hier", "sie ist alt", "sie sehen den Schirm", "er ist neu"])
-    translator = Translator(FOLDER / name, device="cpu", beam=3)
+    translator = Translator(FOLDER / name, device="cpu", search=SearchConfig(beam=3))
     translation = translator.translate(source)
     texts, scores = zip(*expected["translation"], strict=True)
     assert [sentence.target for sentence in translation.sentences] == list(texts)

@@ -8,7 +8,7 @@ import rfa
 import torch
 from safetensors.torch import load_file, save_file
 
-from docmt import Translator
+from docmt import SearchConfig, Translator
 from docmt.analysis.runs import ModelFacts
 from docmt.checkpoint import convert_rfa
 from docmt.checkpoint.rfa import architecture
@@ -60,7 +60,7 @@ def test_a_checkpoint_as_fairseq_writes_it_translates_text(given, capsys):
     text.write_text("s22 s11 s2\ns26\n")
     assert main(["translate", str(files["output"]), str(text), "--search.compatibility", "rfa"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
-    translator = Translator(files["output"], beam=2)
+    translator = Translator(files["output"], search=SearchConfig(beam=2))
     facts = ModelFacts.of(files["output"])
     lines = [" ".join(line.split()) for line in facts.format().splitlines()]
     assert ": concat model of family rfa, " in lines[0]

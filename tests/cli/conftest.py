@@ -56,7 +56,7 @@ def suite(corpus, tmp_path):
 @pytest.fixture
 def asked(run, suite, tmp_path):
     """A small generative test set, with words that the model says and words that it does not say."""
-    translator, lines = docmt.Translator(run, beam=1), []
+    translator, lines = docmt.Translator(run, search=docmt.SearchConfig(beam=1)), []
     for own in map(json.loads, suite.read_text().splitlines()[:3]):
         said = translator.translate(docmt.Document.from_sentences(own["source"][:3])).sentences[2].target
         for rule, form in (("said", re.search(r"\w+", said)[0].upper()), ("unsaid", "quatsch")):

@@ -190,8 +190,6 @@ def test_evaluate_tells_what_translate_tells(run, corpus, tmp_path):
     outcome = call("evaluate", "--model", run, "--source", long, "--metrics.unit", "instance", *QUICK)
     assert "1 x source sentences longer than an instance" in outcome.err
     assert f"({long}, document 1, sentence 61)" in outcome.err
-    useless = ["evaluate", "--model", run, "--source", long, "--metrics.unit", "instance", "--search.carry", 2]
-    fails(*useless, message="search.carry has no meaning where the instances of training are translated one by one")
 
 
 def test_a_score_that_is_no_number_fails_its_document(run, files, monkeypatch):

@@ -75,7 +75,7 @@ def test_a_corpus(run, pair, tmp_path):
         assert re.search(rf"^{words} +1 +{own['entropy']:.2f} ", text, re.M)
     assert "document" not in found
     # As one document after the other, whatever is read together.
-    again = json.loads(looked(run, *pair, "--json", "-", "--search.batch_tokens", 16))
+    again = json.loads(looked(run, *pair, "--json", "-", "--batch_tokens", 16))
     for one, other in zip(found["attentions"] + found["gates"], again["attentions"] + again["gates"], strict=True):
         number = "entropy" if "entropy" in one else "context_share"
         assert one[number] == pytest.approx(other[number], abs=1e-4)
@@ -88,8 +88,8 @@ def test_without_a_target_its_own_translation_is_looked_at(run, pair, tmp_path):
     text = looked(run, pair[0], *QUICK, "--json", tmp_path / "own.json")
     assert "own translations" in text
     blocks = pair[0].read_text().strip("\n").split("\n\n")
-    search = {"beam": 1, "max_length_ratio": 0, "max_length_extra": 2}
-    translator = docmt.Translator(run, **search)
+    search = docmt.SearchConfig(beam=1, max_length_ratio=0, max_length_extra=2)
+    translator = docmt.Translator(run, search=search)
     documents = [docmt.Document.from_sentences(block.splitlines()) for block in blocks]
     translations = [translator.translate(document).document for document in documents]
     (tmp_path / "own.de").write_text("\n".join("".join(f"{s}\n" for s in own.sentences) for own in translations))

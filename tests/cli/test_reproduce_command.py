@@ -140,9 +140,9 @@ def test_what_an_experiment_has_no_use_for_or_cannot_do_without(experiment, test
     command = ["reproduce", experiment, "--data", tested, "--output", tmp_path / "out", "--dry_run"]
     fails(
         *command,
-        "--search.keep",
+        "--context.window",
         "prefix",
-        message=r"--search.keep is for systems that translate windows \(concat\), and no run of small is",
+        message=r"--context.window is for systems that translate windows \(concat\), not for (this|models of) ",
     )
     experiment.write_text(EXPERIMENT.replace("variants:", "over: words\nvariants:") + "    line: a\n    at: 1\n")
     fails(*command, message="small shows right candidates over words, and no test set is given: add --suite FILE")
@@ -172,8 +172,8 @@ def test_the_experiments_are_listed():
             r"--seeds is \['1;2'\]: give whole numbers, such as 1,2,3",
         ),
         (
-            ["table2", "--data", "s", "--output", "o", "--search.keep", "no"],
-            r"search.keep is 'no': choose one of auto, last",
+            ["table2", "--data", "s", "--output", "o", "--context.window", "no"],
+            r"context.window is 'no': choose one of auto, last",
         ),
         (["table2", "--seed", "1"], r"unknown option --seed; did you mean --seeds\?"),
         (["table2", "--stop.max_stops", "1"], r"unknown option --stop.max_stops; did you mean --stop.max_steps\?"),

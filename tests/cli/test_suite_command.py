@@ -35,7 +35,7 @@ def test_the_preferences_are_those_of_the_scores(run, suite, tmp_path):
     assert found["phenomena"]["odd"]["correct"] == sum(right[::2])
     assert (found["model"], found["suite"]) == (str(run), str(suite))
     assert found["answers"].count("+") == sum(right)
-    only_json = call("evaluate", "--model", run, "--suite", suite, "--json", "-", "--search.batch_tokens", 64)
+    only_json = call("evaluate", "--model", run, "--suite", suite, "--json", "-", "--batch_tokens", 64)
     assert json.loads(only_json.out) == found
 
 
@@ -46,7 +46,7 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
     usual = docmt.Translator(run)
     wanted = usual.score(*pair).sentences[0].score
     words = len(usual.tokenizer.encode(item["candidates"][0][0]))
-    tight = docmt.Translator(run, max_length_ratio=0, max_length_extra=words)
+    tight = docmt.Translator(run, search=docmt.SearchConfig(max_length_ratio=0, max_length_extra=words))
     at_limit, free = (tight.score_all([pair], limited)[0].sentences[0].score for limited in (True, False))
     assert at_limit > free == wanted
 
@@ -79,17 +79,16 @@ OTHER_VALUES = {
     **{"significance.test": "sign", "significance.resample": "sentences"},
     **{"significance.samples": 500, "significance.seed": 3, "search.beam": 3, "search.length_penalty": 0.5},
     **{"search.max_length_ratio": 2, "search.max_length_extra": 5, "search.min_length": 2, "search.temperature": 2},
-    **{"search.compatibility": "gtransformer", "search.batch_tokens": 64, "search.carry": 2},
-    **{"search.instance_tokens": 64, "search.keep": "prefix"},
+    **{"search.compatibility": "gtransformer", "batch_tokens": 64, "context.overlap": 2},
+    **{"context.instance_tokens": 64, "context.window": "prefix"},
     **{"device": "cpu", "precision": "bfloat16"},
     **{"candidates.normalization": "mean", "candidates.sentences": "deciding", "json": "a", "markdown": "b"},
 }
 """A value of every option that is not the usual one."""
 TAKEN = {"json", "markdown", "device", "precision", "quiet"}
 OF_CANDIDATES = {
-    *("candidates.normalization", "candidates.sentences", "search.temperature", "search.batch_tokens"),
-    "search.carry",
-    "search.instance_tokens",
+    *("candidates.normalization", "candidates.sentences", "search.temperature", "batch_tokens"),
+    *("context.overlap", "context.instance_tokens", "context.window"),
     "search.compatibility",  # the limits of sentences say what fits into positions that are few
 }
 
@@ -117,9 +116,8 @@ def test_every_option_has_an_effect_or_is_refused(generative, run, suite, asked,
     assert names == {*OTHER_VALUES, *others}
     taken = TAKEN | ({name for name in OTHER_VALUES if name.startswith("search.")} if generative else OF_CANDIDATES)
     outcomes = {name: outcome(name, value) for name, value in OTHER_VALUES.items()}
-    if generative:
-        taken.remove("search.keep")
-        assert "search.keep is for systems that translate windows (concat)" in outcomes.pop("search.keep").err
+    taken.remove("context.window")
+    assert "context.window is for systems that translate windows (concat)" in outcomes.pop("context.window").err
     assert {own.status for own in outcomes.values()} == {2}
     assert {name for name, own in outcomes.items() if own.err.endswith(" asked\n")} == taken
     refused = [own.err for name, own in outcomes.items() if name not in taken]
@@ -189,7 +187,8 @@ def test_translations_are_asked_of_one_model(run, asked, tmp_path):
     outcome = call("evaluate", "--model", run, "--suite", asked, "--beam", 1, "--json", tmp_path / "found.json")
     assert (outcome.status, outcome.err.count("ended by the length limit")) == (0, 1)
     assert [line.split()[0] for line in outcome.out.splitlines()] == ["chance", "(no", "(said)", "(unsaid)"]
-    found, translator = json.loads((tmp_path / "found.json").read_text()), docmt.Translator(run, beam=1)
+    found = json.loads((tmp_path / "found.json").read_text())
+    translator = docmt.Translator(run, search=docmt.SearchConfig(beam=1))
     for number, line in enumerate(asked.read_text().splitlines()):
         own = json.loads(line)
         said = (

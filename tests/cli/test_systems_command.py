@@ -151,13 +151,6 @@ def test_an_interruption_tells_what_is_complete_and_the_way_on(run, files, monke
     assert scores_of(files / "whole.json") == scores_of(files / "on.json") == scores_of(files / "last.json")
 
 
-def test_options_that_instances_one_by_one_know_nothing_of(run, files):
-    shutil.copytree(run, files / "other")
-    asked = ["evaluate", "--systems", run, "other", "--source", "test.en", "--reference", "test.de", *QUICK]
-    message = "search.carry has no meaning where the instances of training are translated one by one"
-    fails(*asked, "--metrics.unit", "instance", "--search.carry", 2, message=message)
-
-
 def test_an_interruption_where_files_cannot_stand_for_models(run, files, monkeypatch):
     shutil.copytree(run, files / "other")
     asked = ["evaluate", "--systems", run, "other", "--source", "test.en", "--reference", "test.de", *QUICK]

@@ -14,7 +14,7 @@ from commands import call, fails, start, wait_for_lines
 import docmt
 from docmt.checkpoint.model_directory import save_model
 from docmt.core import partial
-from docmt.decoding import Translator
+from docmt.decoding import SearchConfig, Translator
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Concat, Group
 from docmt.text import BpeTokenizer
@@ -54,7 +54,7 @@ INPUTS = {
     "JSONL": (JSONL, "in.jsonl", []),
     "JSONL as text": (JSONL, "in.jsonl", ["--format", "text"]),
     "n best": (JSONL, "in.jsonl", ["--n_best", 2, "--format", "jsonl"]),
-    "carried": (TEXT, "in.txt", ["--carry", 2]),
+    "carried": (TEXT, "in.txt", ["--overlap", 2]),
     "compressed": (TEXT, "in.txt", []),
 }
 
@@ -404,7 +404,9 @@ def test_killed_in_a_process_of_its_own(models, tmp_path):
 
 
 def test_pieces_of_the_interface(models):
-    translator = Translator(models["group"], beam=1, max_length_ratio=0, max_length_extra=4, batch_tokens=12)
+    translator = Translator(
+        models["group"], search=SearchConfig(beam=1, max_length_ratio=0, max_length_extra=4), batch_tokens=12
+    )
     documents = [docmt.Document.from_text(text, id=text[:1]) for text in (TEXT, "", LINES)]
     lists = list(translator.pieces(documents))
     pieces = [piece for together in lists for piece in together]

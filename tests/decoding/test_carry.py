@@ -5,7 +5,7 @@ import torch
 
 from docmt.core.errors import DocmtError
 from docmt.data import Words, cut
-from docmt.decoding import SearchConfig, score_documents, translate_documents, translate_ids
+from docmt.decoding import ContextConfig, SearchConfig, score_documents, translate_documents, translate_ids
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Needs
 from docmt.text import SpecialTokens
@@ -31,14 +31,14 @@ def build(name, **settings):
 @pytest.mark.parametrize("name", GROUPS)
 def test_scores_are_those_of_the_search_and_documents_are_apart(name, beam):
     model = build(name, instance_tokens=16)
-    config = SearchConfig(beam=beam, carry=2)
-    found = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config)]
-    scored = score_documents(model, DOCUMENTS, [own.sentences for own in found], SPECIALS, config)
+    config, context = SearchConfig(beam=beam), ContextConfig(overlap=2)
+    found = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config, context=context)]
+    scored = score_documents(model, DOCUMENTS, [own.sentences for own in found], SPECIALS, config, context=context)
     for document, own, other in zip(DOCUMENTS, found, scored, strict=True):
         assert len(own.sentences) == len(document)
         assert own.sentence_scores == pytest.approx(other.sentence_scores, abs=1e-4)
         assert own.score == pytest.approx(other.score, abs=1e-4)
-        alone = translate_documents(model, [document], SPECIALS, config)[0][0]
+        alone = translate_documents(model, [document], SPECIALS, config, context=context)[0][0]
         assert alone.sentences == own.sentences
 
 
@@ -47,12 +47,14 @@ def test_what_is_carried_is_seen_and_what_is_not_is_not():
     assert not target[4]
     places = [number for number, sentence in enumerate(LONG) if sentence]
 
-    def changes(carry, changed):
+    def changes(overlap, changed):
         """The sentences whose scores change with the translation of one."""
-        config = SearchConfig(carry=carry)
+        how = SearchConfig(), {"context": ContextConfig(overlap=overlap)}
         one, other = list(target), list(target)
         other[changed] = [30, 31]
-        pair = [score_documents(model, [LONG], [own], SPECIALS, config)[0].sentence_scores for own in (one, other)]
+        pair = [
+            score_documents(model, [LONG], [own], SPECIALS, how[0], **how[1])[0].sentence_scores for own in (one, other)
+        ]
         return {number for number in places if abs(pair[0][number] - pair[1][number]) > 1e-6}
 
     assert changes(0, 2) == {2}, "the last of an instance of three"
@@ -62,7 +64,10 @@ def test_what_is_carried_is_seen_and_what_is_not_is_not():
 
 def test_a_document_within_an_instance_is_as_ever():
     model = build("group")
-    plain, carried = (translate_ids(model, DOCUMENTS, SPECIALS, SearchConfig(carry=carry)) for carry in (0, 3))
+    plain, carried = (
+        translate_ids(model, DOCUMENTS, SPECIALS, SearchConfig(), context=ContextConfig(overlap=overlap))
+        for overlap in (0, 3)
+    )
     assert plain == carried
 
 
@@ -93,11 +98,12 @@ def test_carried_sentences_leave_room_for_the_next():
 @pytest.mark.parametrize("limit", [12, 40])
 def test_instances_may_be_other_than_in_training(name, limit):
     trained, other = build(name, instance_tokens=limit), build(name, instance_tokens=16, instance_sentences=2)
-    usual, chosen = SearchConfig(beam=2), SearchConfig(beam=2, instance_tokens=limit)
-    found = translate_documents(trained, DOCUMENTS, SPECIALS, usual)
-    assert translate_documents(other, DOCUMENTS, SPECIALS, chosen) == found
+    usual, chosen = {}, {"context": ContextConfig(instance_tokens=limit)}
+    config = SearchConfig(beam=2)
+    found = translate_documents(trained, DOCUMENTS, SPECIALS, config)
+    assert translate_documents(other, DOCUMENTS, SPECIALS, config, **chosen) == found
     targets = [own[0].sentences for own in found]
-    scores = [score_documents(*case, targets, SPECIALS, config) for case, config in (
+    scores = [score_documents(*case, targets, SPECIALS, config, **how) for case, how in (
         ((trained, DOCUMENTS), usual), ((other, DOCUMENTS), chosen), ((other, DOCUMENTS), usual)
     )]  # fmt: skip
     assert scores[0] == scores[1] != scores[2]
@@ -105,15 +111,15 @@ def test_instances_may_be_other_than_in_training(name, limit):
 
 def test_n_best_and_the_published_search():
     model = build("group", instance_tokens=16)
-    config = SearchConfig(beam=3, n_best=2, carry=1)
-    ranks = translate_documents(model, [LONG], SPECIALS, config)[0]
+    config, context = SearchConfig(beam=3, n_best=2), ContextConfig(overlap=1)
+    ranks = translate_documents(model, [LONG], SPECIALS, config, context=context)[0]
     for found in ranks:
-        scored = score_documents(model, [LONG], [found.sentences], SPECIALS, config)[0]
+        scored = score_documents(model, [LONG], [found.sentences], SPECIALS, config, context=context)[0]
         assert found.sentence_scores == pytest.approx(scored.sentence_scores, abs=1e-4)
-    published = SearchConfig(carry=1, compatibility="gtransformer")
-    own = translate_documents(model, [LONG], SPECIALS, published)[0][0]
+    published = SearchConfig(compatibility="gtransformer")
+    own = translate_documents(model, [LONG], SPECIALS, published, context=context)[0][0]
     assert own.score == pytest.approx(
-        score_documents(model, [LONG], [own.sentences], SPECIALS, published)[0].score, abs=1e-4
+        score_documents(model, [LONG], [own.sentences], SPECIALS, published, context=context)[0].score, abs=1e-4
     )
 
 
@@ -122,9 +128,10 @@ def test_n_best_and_the_published_search():
 def test_what_is_carried_does_not_count_in_the_rank(name, compatibility):
     """The score by which the search ranks a part is that of its own sentences, whatever they come after."""
     model = build(name, instance_tokens=16)
-    config = SearchConfig(carry=2 * (name == "group"), beam=3, compatibility=compatibility, length_penalty=0.7)
+    config = SearchConfig(beam=3, compatibility=compatibility, length_penalty=0.7)
+    context = ContextConfig(overlap=2 * (name == "group"))
     places = [number for number, sentence in enumerate(LONG) if sentence]
-    found = translate_documents(model, [LONG], SPECIALS, config)[0][0]
+    found = translate_documents(model, [LONG], SPECIALS, config, context=context)[0][0]
     for rank in {found.rank_scores[number] for number in places}:
         part = [number for number in places if found.rank_scores[number] == rank]
         total = sum(found.sentence_scores[number] for number in part)
@@ -138,18 +145,20 @@ def test_what_is_carried_does_not_count_in_the_rank(name, compatibility):
     "name", ["sentence", "document", "context", "concat, keep last", "hierarchical in the decoder"]
 )
 def test_other_systems_are_refused(name):
-    with pytest.raises(DocmtError, match=r"search.carry is for systems that translate whole instances .*leave it out"):
-        translate_documents(build(name), DOCUMENTS, SPECIALS, SearchConfig(carry=1))
+    with pytest.raises(
+        DocmtError, match=r"context.overlap is for systems that translate whole instances .*leave it out"
+    ):
+        translate_documents(build(name), DOCUMENTS, SPECIALS, SearchConfig(), context=ContextConfig(overlap=1))
 
 
 def test_instances_end_where_learned_positions_do():
     model = build("group", position_encoding="learned", max_positions=60, positions="document")
-    translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(instance_tokens=61, beam=1))
+    translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(beam=1), context=ContextConfig(instance_tokens=61))
     with pytest.raises(DocmtError, match=r"instance_tokens is 62, but the model has 60 learned .*choose at most 61$"):
-        translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(instance_tokens=62))
+        translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(), context=ContextConfig(instance_tokens=62))
 
 
 @pytest.mark.parametrize("name", ["sentence", "context", "multihop over the source", "hierarchical in the decoder"])
 def test_systems_that_see_no_instance_have_no_other_ones(name):
     with pytest.raises(DocmtError, match=r"instance_tokens is for systems that see whole instances .*leave it out"):
-        translate_documents(build(name), DOCUMENTS, SPECIALS, SearchConfig(instance_tokens=99))
+        translate_documents(build(name), DOCUMENTS, SPECIALS, SearchConfig(), context=ContextConfig(instance_tokens=99))

@@ -1,7 +1,6 @@
 """Models whose sentences are joined by one mark, and the published search of such models."""
 
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +8,7 @@ from plain_search import DOCUMENTS, SHORT, SPECIALS, build, reading_of, score_do
 from test_search import check_steps
 
 from docmt.core.errors import DocmtError
-from docmt.decoding import SearchConfig
+from docmt.decoding import ContextConfig, SearchConfig
 from docmt.decoding.frame import Row
 from docmt.decoding.search import search
 from docmt.model.systems import Concat
@@ -59,11 +58,11 @@ def test_the_published_search_of_windows_keeps_one_sentence_each_whatever_is_sai
 
 def test_the_published_search_of_a_model_that_was_made_for_the_other_way():
     """Scores do not depend on the way."""
-    config = SearchConfig(beam=2, compatibility="rfa", keep="prefix", **SHORT)
+    config, context = SearchConfig(beam=2, compatibility="rfa", **SHORT), ContextConfig(window="prefix")
     model = build(2, **{**JOINED["linear, gates, keep prefix, rfa"], "concat": Concat(sentences=3, attention="linear")})
-    found = translate_documents(model, DOCUMENTS, SPECIALS, config)
+    found = translate_documents(model, DOCUMENTS, SPECIALS, config, context=context)
     for document, ranks in zip(DOCUMENTS, found, strict=True):
-        scored = score_documents(model, [document], [ranks[0].sentences], SPECIALS, replace(config, keep="auto"))[0]
+        scored = score_documents(model, [document], [ranks[0].sentences], SPECIALS, config)[0]
         assert ranks[0].score == pytest.approx(scored.score, abs=1e-5)
 
 

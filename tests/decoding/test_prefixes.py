@@ -4,11 +4,11 @@ import random
 
 import pytest
 import torch
-from docmt.model.sizes import Linear
 
-from docmt.decoding import SearchConfig, beams, translate_documents
+from docmt.decoding import ContextConfig, SearchConfig, beams, translate_documents
 from docmt.decoding.ensemble import Ensemble
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.config import Linear
 from docmt.model.systems import Concat, Group
 from docmt.text import SpecialTokens
 from variants import CONVENTIONS, SYSTEMS
@@ -31,7 +31,7 @@ VARIANTS = {
     },
     **{name: own for name, own in CONVENTIONS.items() if own.get("system", "group") == "group"},
 }
-CARRIED = {"carry": 2, "instance_tokens": 40}
+CARRIED = {"overlap": 2, "instance_tokens": 40}
 MODELS = {name: (settings, CARRIED) for name, settings in VARIANTS.items()}
 MODELS["windows"] = ({"system": "concat", "concat": Concat(keep="prefix", sentences=3)}, {})
 MODELS["windows, distances"] = ({**MODELS["windows"][0], "position_encoding": "relative"}, {})
@@ -81,24 +81,24 @@ def opened(model):
     return model
 
 
-def translated(model, given, config):
-    return translate_documents(model, given, SpecialTokens(VOCABULARY), config)
+def translated(model, given, config, context):
+    return translate_documents(model, given, SpecialTokens(VOCABULARY), config, context=context)
 
 
 @pytest.mark.parametrize("search", [{"beam": 1}, {"beam": 3, "n_best": 2}], ids=str)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_for_every_rank(name, search, monkeypatch):
     settings, also = MODELS[name]
-    config, read = SearchConfig(**search, **also, **SHORT), []
+    config, context, read = SearchConfig(**search, **SHORT), ContextConfig(**also), []
     model, given = opened(build(0, **settings)), documents(0, sentences=8 if also else 6)
     if config.beam > 1:
         model = Ensemble([model, opened(build(7, **settings))])
     with monkeypatch.context() as patch:
         patch.setattr(beams, "read_prefixes", lambda *given, real=beams.read_prefixes: read.append(1) or real(*given))
-        ours = translated(model, given, config)
+        ours = translated(model, given, config, context)
     with monkeypatch.context() as patch:
         patch.setattr(beams, "can_read_prefixes", lambda model: False)
-        theirs = translated(model, given, config)
+        theirs = translated(model, given, config, context)
     for one, other in zip(ours, theirs, strict=True):
         same(one, other)
     assert read

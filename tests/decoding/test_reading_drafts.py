@@ -43,8 +43,7 @@ MODELS = {
 def test_together_alone_and_in_small_batches(name):
     model = MODELS[name]()
     together = translate_documents(model, DOCUMENTS, SPECIALS, CONFIG, drafts=DRAFTS)
-    one_by_one = SearchConfig(**{**vars(CONFIG), "batch_tokens": 1})
-    small = translate_documents(model, DOCUMENTS, SPECIALS, one_by_one, drafts=DRAFTS)
+    small = translate_documents(model, DOCUMENTS, SPECIALS, CONFIG, batch_tokens=1, drafts=DRAFTS)
     for number, found in enumerate(together):
         alone = translate_documents(model, [DOCUMENTS[number]], SPECIALS, CONFIG, drafts=[DRAFTS[number]])[0]
         for other in (alone, small[number]):
@@ -116,7 +115,7 @@ def test_long_drafts_count_as_tokens():
     model = build(**hopping())
     drafts = [[[9] * 50 for _ in document] for document in DOCUMENTS]
     batches = [
-        list(Task.of(model, DOCUMENTS, SPECIALS, SearchConfig(batch_tokens=60), drafted).batches())
+        list(Task.of(model, DOCUMENTS, SPECIALS, SearchConfig(), batch_tokens=60, drafts=drafted).batches())
         for drafted in (DRAFTS, drafts)
     ]
     assert [len(own) for own in batches] == [2, 3]
@@ -126,7 +125,7 @@ def test_equal_documents_are_drafted_once(monkeypatch):
     drafter = Drafter(build(1, system="sentence"), SimpleNamespace(specials=SPECIALS), CONFIG, "float32")
     wanted, asked, done = drafter.drafts(DOCUMENTS), [], []
     original = drafting.translate_documents
-    monkeypatch.setattr(drafting, "translate_documents", lambda *a: asked.append(a[1]) or original(*a))
+    monkeypatch.setattr(drafting, "translate_documents", lambda *a, **b: asked.append(a[1]) or original(*a, **b))
     found = drafter.drafts([DOCUMENTS[1], *DOCUMENTS, DOCUMENTS[0]], done.append)
     assert found == [wanted[1], *wanted, wanted[0]]
     assert [len(documents) for documents in asked] == [len(DOCUMENTS)]

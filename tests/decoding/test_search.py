@@ -314,7 +314,7 @@ def test_n_best_lists_are_sorted_and_differ():
 def test_small_batches_change_nothing(system):
     model = build(**SYSTEMS[system])
     large = translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(beam=3))
-    small = translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(beam=3, batch_tokens=1))
+    small = translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(beam=3), batch_tokens=1)
     assert [found[0].sentences for found in large] == [found[0].sentences for found in small]
 
 

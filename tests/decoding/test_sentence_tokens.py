@@ -36,7 +36,7 @@ def test_they_are_the_labels_that_scores_are_sums_of(system, limited, monkeypatc
     monkeypatch.setattr(scoring, "_label_scores", lambda model, batch, temperature: -torch.ones(len(batch.labels)))
     model = build(**WITH_FAMILIES[system])
     for seen in (True, False):
-        found = score_documents(model, SOURCES, TARGETS, SPECIALS, CONFIG, limited=limited, context=seen)
+        found = score_documents(model, SOURCES, TARGETS, SPECIALS, CONFIG, limited=limited, apart=not seen)
         assert counted(found) == [[-score for score in own.sentence_scores] for own in found]
         marks = 2 if system == "document" else 1  # where the document ends, or goes on, is predicted there as well
         forced = 3 if limited and system != "document" else -1  # words, after which a sentence ends in any case

@@ -47,12 +47,12 @@ def test_scores_are_those_of_each_alone(system):
 
 @pytest.mark.parametrize("tokens", [1, 40, 10_000])
 def test_any_batch_and_cut_and_limit(tokens):
-    compare(build(instance_tokens=12), SearchConfig(**SHORT, batch_tokens=tokens, temperature=1.5))
+    compare(build(instance_tokens=12), SearchConfig(**SHORT, temperature=1.5), batch_tokens=tokens)
 
 
 def test_many_translations_of_one_source_are_cut_into_batches():
-    model, config = build(), SearchConfig(batch_tokens=60)
-    task = Task.of(model, [DOCUMENTS[0]] * 30, SPECIALS, config)
+    model = build()
+    task = Task.of(model, [DOCUMENTS[0]] * 30, SPECIALS, SearchConfig(), batch_tokens=60)
     batches = list(shared_batches(task, Words.of([[[9 + i % 9], [10 + i % 7], [12 + i % 5]] for i in range(30)])))
     assert len(batches) > 5
     assert sorted(n for groups in batches for group in groups for equal in group for n in equal) == list(range(30))

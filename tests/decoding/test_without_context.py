@@ -24,7 +24,7 @@ DRAFTS = drafts_of(DOCUMENTS)
 def scores(model, sources, targets, context=True, drafts=None):
     """[S] the log-probability of every sentence."""
     drafts = drafts_of(sources) if drafts is None else drafts
-    found = score_documents(model, sources, targets, SPECIALS, CONFIG, drafts=drafts, limited=False, context=context)
+    found = score_documents(model, sources, targets, SPECIALS, CONFIG, drafts=drafts, limited=False, apart=not context)
     return torch.tensor([score for document in found for score in document.sentence_scores])
 
 

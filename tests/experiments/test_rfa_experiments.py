@@ -2,14 +2,12 @@
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.decoding import SearchConfig
+from docmt.decoding import ContextConfig, SearchConfig
 from docmt.decoding.rules import order_of
-from docmt.evaluation import MetricConfig
 from docmt.experiments import (
     EvaluationConfig,
     SpeedTest,
@@ -164,34 +162,32 @@ def test_lines_of_a_figure(plan, tmp_path):
 
 def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
     """The same runs serve both: they are scored anew, and windows alone are translated otherwise."""
-    usual, prefix = EvaluationConfig(GREEDY), EvaluationConfig(replace(GREEDY, keep="prefix"))
+    usual, prefix = EvaluationConfig(GREEDY), EvaluationConfig(GREEDY, context=ContextConfig(window="prefix"))
     assert reproduce(plan, usual) == {}
     assert [state_of(run, prefix) for run in plan.runs] == ["trained"] * 4
     orders = []
     translate = scores.translate_documents
 
-    def translated(model, documents, specials, search, *given):
-        orders.append(order_of(model, search))
-        return translate(model, documents, specials, search, *given)
+    def translated(model, documents, specials, search, *, context, **given):
+        orders.append(order_of(model, search, context))
+        return translate(model, documents, specials, search, context=context, **given)
 
     monkeypatch.setattr(scores, "translate_documents", translated)
     assert reproduce(plan, prefix) == {}
     assert orders == ["sentences", "in turn", "in turn", "in turn"]
-    assert "- test split, beam 1, `keep: prefix`; dev loss" in write_report(plan, prefix, {})
+    assert "- test split, beam 1, `window: prefix`; dev loss" in write_report(plan, prefix, {})
     write_report(plan, usual, {})
     pages = sorted(path.name for path in plan.output.glob("*.md"))
     name = f"{plan.experiment.name}-cpu"
-    assert pages == [f"{name}-keep-prefix.md", f"{name}.md"], "one does not take the place of the other"
+    assert pages == [f"{name}-window-prefix.md", f"{name}.md"], "one does not take the place of the other"
     assert [state_of(run, usual) for run in plan.runs] == ["trained"] * 4
 
 
 def test_options_that_not_all_runs_have(plan):
-    asked = replace(GREEDY, keep="prefix", carry=2, instance_tokens=99)
-    found = {run.variant: EvaluationConfig(asked).search_of(run.config) for run in plan.runs}
-    assert found.pop("start") == GREEDY
-    assert set(found.values()) == {replace(GREEDY, keep="prefix", instance_tokens=99)}
-    with pytest.raises(DocmtError, match=r"search\.(carry|instance_tokens) has no meaning where the instances of"):
-        EvaluationConfig(asked, MetricConfig(unit="instance"))
+    asked = ContextConfig(window="prefix", overlap=2, instance_tokens=99)
+    found = {run.variant: EvaluationConfig(GREEDY, context=asked).context_of(run.config) for run in plan.runs}
+    assert found.pop("start") == ContextConfig()
+    assert set(found.values()) == {ContextConfig(window="prefix", instance_tokens=99)}
 
 
 def test_speed_is_measured_once_and_in_both_models(plan, monkeypatch):
@@ -203,10 +199,10 @@ def test_speed_is_measured_once_and_in_both_models(plan, monkeypatch):
     orders = []
     translate = speed_module.translate_documents
 
-    def translated(model, documents, *given):
+    def translated(model, documents, *given, **more):
         assert [len(document) for document in documents] == [4] * len(documents)
         orders.append((model.system.attention, model.system.sentences, len(documents)))
-        return translate(model, documents, *given)
+        return translate(model, documents, *given, **more)
 
     monkeypatch.setattr(speed_module, "translate_documents", translated)
     measure_speed(plan, evaluation, told.append)
@@ -223,7 +219,7 @@ def test_speed_is_measured_once_and_in_both_models(plan, monkeypatch):
         assert all(0 < each["forward"] < each["whole"] and each["positions"] > 8 for each in row["of"] + row["to"])
     measure_speed(plan, evaluation, told.append)
     assert len(orders) == 10, "once is enough"
-    assert SpeedTest.of(plan, EvaluationConfig(replace(GREEDY, keep="prefix"))).stored() is None
+    assert SpeedTest.of(plan, EvaluationConfig(GREEDY, context=ContextConfig(window="prefix"))).stored() is None
     page = write_report(plan, evaluation, {})
     lines = page.split("## Speed: linear against two")[1].splitlines()
     assert [row.split("|")[1].strip() for row in lines[4:6]] == ["1", "3"]

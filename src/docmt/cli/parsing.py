@@ -24,6 +24,7 @@ from docmt.cli.recipes import group_names, is_recipe, read_recipe
 from docmt.cli.spelling import closest, is_switch, short_name, spelled_out, type_of
 from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
+from docmt.decoding.config import BATCH_TOKENS
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -50,6 +51,7 @@ set_loader("yaml", _read_value, (yaml.YAMLError,))
 
 WIDEST_HELP = 110
 SEARCH_TITLE = "beam search over whole documents"
+CONTEXT_TITLE = "what of a document is read at once"
 
 
 class HelpFormatter(jsonargparse.DefaultHelpFormatter):
@@ -343,6 +345,12 @@ def add_model_options(parser: Parser) -> None:
         help="where to compute: cpu, cuda, cuda:1 for another GPU, or auto for a GPU if there is one that works",
     )
     parser.add_argument(
+        "--batch_tokens",
+        type=int,
+        default=BATCH_TOKENS,
+        help="source tokens that are computed together, padding included",
+    )
+    parser.add_argument(
         "--precision",
         type=Literal["float32", "bfloat16", "int8"],
         default="float32",
@@ -358,10 +366,16 @@ def translator_of(options: Any, model: str | None = None) -> Translator:
     from docmt.decoding import Translator
 
     name = options.model if model is None else model
-    translator = Translator(name, device=options.device, search=options.search, precision=options.precision)
+    translator = Translator(name, **translator_options(options))
     if on_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")
     return translator
+
+
+def translator_options(options: Any) -> dict[str, Any]:
+    """Return the options of `Translator` among those of a command; of what the command lacks, the defaults hold."""
+    names = ("search", "context", "batch_tokens", "device", "precision")
+    return {name: getattr(options, name) for name in names if hasattr(options, name)}
 
 
 def changed(given: Any, usual: Any, group: str) -> list[str]:

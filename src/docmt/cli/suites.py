@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-SCORING = ("temperature", "batch_tokens", "compatibility", "instance_tokens", "carry")
+SCORING = ("temperature", "compatibility")
 """Options of the search that have a meaning where given texts are scored."""
 
 

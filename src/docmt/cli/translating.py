@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from docmt.cli.corpora import each_alone
-from docmt.cli.parsing import changed
+from docmt.cli.parsing import changed, translator_options
 from docmt.cli.results import Report
 from docmt.core.errors import INTERRUPTED, DocmtError
-from docmt.decoding import SearchConfig
-from docmt.decoding.config import check_published_units
+from docmt.decoding import ContextConfig, SearchConfig
+from docmt.decoding.config import BATCH_TOKENS
 from docmt.documents import Document, ParallelDocument
 from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, in_units
 from docmt.evaluation.metrics import Documents, Ranges
@@ -73,10 +73,7 @@ def check_models(options: Any, models: Sequence[str], task: str = "translate") -
     for path in (path for model in models for path in model_paths(model)):
         if path.is_file():
             raise DocmtError(f"{path} is a file, and files cannot {task}: name models alone")
-    return {
-        model: Translator(model, device=options.device, search=options.search, precision=options.precision).languages
-        for model in models
-    }
+    return {model: Translator(model, **translator_options(options)).languages for model in models}
 
 
 @dataclass(frozen=True)
@@ -126,8 +123,8 @@ def attempted(name: str, work: Callable[[], Made], failures: list[str]) -> Made 
 
 def check_no_model(options: Any) -> None:
     """Raises DocmtError for options of models and of their search, where no model translates."""
-    unused = changed(options.search, SearchConfig(), "search")
-    usual = {"device": "auto", "precision": "float32"}
+    unused = changed(options.search, SearchConfig(), "search") + changed(options.context, ContextConfig(), "context")
+    usual = {"batch_tokens": BATCH_TOKENS, "device": "auto", "precision": "float32"}
     unused += [name for name, value in usual.items() if getattr(options, name) != value]
     if unused:
         raise DocmtError(f"--{unused[0]} has no meaning where no model translates: leave it out, or name a model")
@@ -141,8 +138,6 @@ def translate_corpus(
     unit: what is translated by itself, an instance or a document. names: of the documents, for messages. Raises
     DocmtError for options of the search that mean nothing to such a unit.
     """
-    if unit == "instance":
-        check_published_units(translator.search)
     instances = [_instances(translator, document, unit) for document in corpus]
     sources = [in_units([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
     report = Report()

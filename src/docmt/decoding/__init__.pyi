@@ -1,3 +1,4 @@
+from .config import ContextConfig as ContextConfig
 from .config import SearchConfig as SearchConfig
 from .document import DocumentHypothesis as DocumentHypothesis
 from .ensemble import Ensemble as Ensemble

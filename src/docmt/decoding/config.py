@@ -11,15 +11,11 @@ from docmt.core.settings import MANY, brief, check_fields, ranged
 if TYPE_CHECKING:
     from torch import Tensor
 
+BATCH_TOKENS = 8192
+"""Source tokens that are searched together by default, padding included."""
 USUAL_DRAFT_BEAM = 4
 """Of first translations, which other systems read."""
 Number = TypeVar("Number", float, "Tensor")
-INSTANCE_OPTIONS: dict[str, str] = {
-    "carry": "translate whole instances sentence for sentence (group)",
-    "instance_tokens": "see whole instances (group, document, concat)",
-    "keep": "translate windows (concat)",
-}
-"""Options of the search that not all systems have, and which ones do."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +46,9 @@ class SearchConfig:
     sentence: what ended competes until nothing better can come, any symbol may be said, and marks that are given count
     in the length (as there by default: max_length_ratio 0, max_length_extra as max_new_tokens, min_length 0); none: the
     rules described here"""
-    instance_tokens: int = ranged(0, 0, MANY)
-    """source tokens that are translated as one instance, fewer than which the model sees at once; 0: as many as in
-    training (model.instance_tokens). With linear attention over the document an instance may be a whole one"""
-    carry: int = ranged(0, 0, 10_000)
-    """systems that translate whole instances sentence for sentence (group): sentences before an instance that it sees
-    all the same, source and own translation, so that a long document has no seams; those that fit into half an
-    instance. Instances of a document are then translated one after the other"""
-    keep: Literal["auto", "last", "prefix"] = "auto"
-    """systems that translate windows (concat): every window anew, to keep its last sentence (last), or only its last
-    sentence, after the document's own translations (prefix); auto: as the model says (model.concat.keep)"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each part that is searched (instance, window or sentence), in the order of the search,
     which is that of its scores normalised by length, `rank_score` (at most beam)"""
-    batch_tokens: int = ranged(8192, 1, MANY)
-    """source tokens searched together, padding included"""
 
     def __post_init__(self) -> None:
         check_fields(self, "search.")
@@ -100,22 +84,29 @@ class SearchConfig:
         return self.compatibility == "gtransformer"
 
 
-def search_facts(search: SearchConfig) -> dict[str, Any]:
-    """The settings of the search, of which what is done together does not count."""
-    return {name: value for name, value in asdict(search).items() if name != "batch_tokens"}
+@dataclass(frozen=True)
+class ContextConfig:
+    """What a model reads of a document at once, for systems that read more than one sentence."""
 
+    instance_tokens: int = ranged(0, 0, MANY)
+    """source tokens that are translated as one instance, fewer than which the model sees at once; 0: as many as in
+    training (model.instance_tokens). With linear attention over the document an instance may be a whole one"""
+    overlap: int = ranged(0, 0, 10_000)
+    """systems that translate whole instances (group): sentences before an instance that the model sees again, with
+    their translations, so that a long document has no seams; those that fit into half an instance. Instances of a
+    document are then translated one after the other"""
+    window: Literal["auto", "last", "prefix"] = "auto"
+    """systems that translate windows (concat): translate each window anew and keep its last sentence (last), or
+    translate only its last sentence, after the translations of the others (prefix); auto: as the model says
+    (model.concat.keep)"""
 
-def asked_options(search: SearchConfig) -> dict[str, Any]:
-    """Those of INSTANCE_OPTIONS that are not as they usually are."""
-    values = {name: getattr(search, name) for name in INSTANCE_OPTIONS}
-    return {name: value for name, value in values.items() if value != getattr(SearchConfig, name)}
+    def __post_init__(self) -> None:
+        check_fields(self, "context.")
 
+    def __repr__(self) -> str:
+        return brief(self)
 
-def check_published_units(search: SearchConfig) -> None:
-    """Raises DocmtError for options that mean nothing where the instances of training are translated one by one."""
-    for name in ("carry", "instance_tokens"):
-        if name in asked_options(search):
-            raise DocmtError(
-                f"search.{name} has no meaning where the instances of training are translated one by one "
-                "(metrics.unit instance): leave it out, or choose unit document"
-            )
+    def changes(self) -> dict[str, Any]:
+        """Return the settings that differ from the defaults."""
+        usual = ContextConfig()
+        return {name: value for name, value in asdict(self).items() if value != getattr(usual, name)}

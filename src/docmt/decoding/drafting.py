@@ -22,7 +22,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
 from docmt.core.settings import build
 from docmt.data.instances import place_of
-from docmt.decoding.config import USUAL_DRAFT_BEAM, SearchConfig
+from docmt.decoding.config import BATCH_TOKENS, USUAL_DRAFT_BEAM, SearchConfig
 from docmt.decoding.ensemble import Model, members_of
 from docmt.decoding.frame import WordIds
 from docmt.decoding.loading import load_checked
@@ -40,6 +40,7 @@ class Drafter:
     tokenizer: Tokenizer
     search: SearchConfig
     precision: Precision
+    batch_tokens: int = BATCH_TOKENS
 
     def drafts(
         self, documents: Sequence[WordIds], on_sentences: Callable[[int], object] = lambda count: None
@@ -53,7 +54,9 @@ class Drafter:
         on_sentences(sum(map(len, documents)) - sum(map(len, different)))
         specials, own = self.tokenizer.specials, list(different.values())
         with computing_in(self.model, self.precision):
-            found = translate_documents(self.model, own, specials, self.search, on_sentences)
+            found = translate_documents(
+                self.model, own, specials, self.search, batch_tokens=self.batch_tokens, on_sentences=on_sentences
+            )
         drafted = {key: ranks[0].sentences for key, ranks in zip(different, found, strict=True)}
         return [drafted[key] for key in keys]
 
@@ -64,7 +67,10 @@ class Drafter:
         look_ahead: how many tokens are worked on together, about. Raises DocmtError where one could not be drafted.
         """
         specials, offsets = self.tokenizer.specials, np.cumsum([0, *map(len, documents)])
-        stream = Stream(self.model, documents, specials, self.search, look_ahead=look_ahead, lenient=True)
+        tokens = self.batch_tokens
+        stream = Stream(
+            self.model, documents, specials, self.search, batch_tokens=tokens, look_ahead=look_ahead, lenient=True
+        )
         made: dict[int, list[int] | DocmtError] = {}
         stretches: Iterator[list[Stretch]] | None = None
 
@@ -85,7 +91,7 @@ class Drafter:
 
     def in_batches_of(self, batch_tokens: int) -> Drafter:
         """The same, which searches as many tokens together."""
-        return replace(self, search=replace(self.search, batch_tokens=batch_tokens))
+        return replace(self, batch_tokens=batch_tokens)
 
 
 def _no_error(drafted: list[int] | DocmtError) -> list[int]:

@@ -49,7 +49,7 @@ def _pooled_sentences(task: Task, on_sentences: Callable[[int], object]) -> Foun
         memories = task.model.memories(reading)
         numbers = [n for i in batch for n in range(int(instances.first[i]), int(instances.last[i]))]
         sizes = [(int(lengths[n]) + MARKS, place) for place, n in enumerate(numbers)]
-        for places in batches_of(sizes, task.config.batch_tokens):
+        for places in batches_of(sizes, task.batch_tokens):
             rows = [Row([int(reading.aligned[place])], [int(lengths[numbers[place]])]) for place in places]
             ranks = search(task.model, memories, rows, task.specials, task.config)
             for place, hypotheses in zip(places, ranks, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.config import SearchConfig
+from docmt.decoding.config import ContextConfig, SearchConfig
 from docmt.decoding.ensemble import Model, members_of
 from docmt.decoding.frame import Frame, OpenEnd
 from docmt.decoding.marks import Marks
@@ -16,13 +16,13 @@ _RULES: dict[str, Rules] = {"frame": Frame, "open": OpenEnd}
 """By the name that systems have for them."""
 
 
-def order_of(model: Model, config: SearchConfig) -> Order:
+def order_of(model: Model, config: SearchConfig, context: ContextConfig) -> Order:
     """The order of this search. Raises DocmtError for a published search of another order."""
-    order = model.system.orders.get(config.keep, model.system.order)
+    order = model.system.orders.get(context.window, model.system.order)
     if config.compatibility == "rfa" and order != "in turn":
         raise DocmtError(
             "search.compatibility rfa is for models that translate after their own earlier translations "
-            "(search.keep or model.concat.keep prefix): choose none for this one"
+            "(context.window or model.concat.keep prefix): choose none for this one"
         )
     return order
 

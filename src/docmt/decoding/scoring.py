@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from docmt.data import Batch, Words, collate
-from docmt.decoding.config import SearchConfig
+from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.document import DocumentHypothesis, Part, join, ranked
 from docmt.decoding.ensemble import Model, mean_probability, members_of
 from docmt.decoding.frame import WordIds
@@ -32,18 +32,21 @@ def score_documents(
     targets: Sequence[WordIds],
     specials: SpecialTokens,
     config: SearchConfig,
+    *,
+    context: ContextConfig = ContextConfig(),
+    batch_tokens: int = BATCH_TOKENS,
     on_sentences: Callable[[int], object] = lambda count: None,
     drafts: Sequence[WordIds] | None = None,
     limited: bool = True,
-    context: bool = True,
+    apart: bool = False,
 ) -> list[DocumentHypothesis]:
     """The given translations with the log-probabilities that the search would have given them.
 
     sources and targets: documents of the same numbers of sentences of word ids; drafts: a first translation of every
     source sentence, for a model that reads them. The context is the translator's: the same instances; a sentence
     exactly at its length limit has its `</s>` forced there, so it costs nothing here (unless not `limited`: where given
-    texts are compared, one of just that length would gain). Pairs of empty sentences cost nothing either. Without
-    `context` the same passes are made over the same instances, but no sentence sees another (`Reading.apart`). Raises
+    texts are compared, one of just that length would gain). Pairs of empty sentences cost nothing either. With
+    `apart` the same passes are made over the same instances, but no sentence sees another (`Reading.apart`). Raises
     ValueError where the counts of sentences differ, and DocmtError where scores are not numbers.
     """
     places, counts = [], [len(document) for document in sources]
@@ -53,8 +56,8 @@ def score_documents(
     drafts = drafts_at(places, sources, drafts)
     sources, targets = only_at(places, sources), only_at(places, targets)
     on_sentences(sum(counts) - sum(map(len, sources)))
-    task = Task.of(model, sources, specials, config, drafts)
-    found = score_task(task, Words.of(targets), on_sentences, limited, context)
+    task = Task.of(model, sources, specials, config, context, batch_tokens, drafts)
+    found = score_task(task, Words.of(targets), on_sentences, limited, apart)
     return [
         join(parts[0], config).spread(own, count)
         for parts, own, count in zip(ranked(found, len(sources)), places, counts, strict=True)
@@ -67,7 +70,7 @@ def score_task(
     words: Words,
     on_sentences: Callable[[int], object] = lambda count: None,
     limited: bool = True,
-    context: bool = True,
+    apart: bool = False,
 ) -> dict[tuple[int, int], list[Part]]:
     """Like `score_documents` for the instances of a task, by document and first sentence; words: all their targets."""
     found: dict[tuple[int, int], list[Part]] = {}
@@ -77,7 +80,7 @@ def score_task(
         indices = [numbers[0] for numbers in equal]
         batch = collate(task.words, words, task.instances, indices, specials, model.parts.frame, "last", task.drafts)
         reading = shared_reading(task, batch.reading, groups)
-        batch = replace(batch, reading=reading if context else reading.apart()).to(model.device)
+        batch = replace(batch, reading=reading.apart() if apart else reading).to(model.device)
         for numbers, hypothesis in zip(equal, _score(task, words, batch, indices, limited), strict=True):
             for i in numbers:
                 document, first, last = task.place(int(task.instances.own[i]), int(task.instances.last[i]))
@@ -143,6 +146,9 @@ def scoring_passes(
     targets: Sequence[WordIds],
     specials: SpecialTokens,
     config: SearchConfig,
+    *,
+    context: ContextConfig = ContextConfig(),
+    batch_tokens: int = BATCH_TOKENS,
     drafts: Sequence[WordIds] | None = None,
 ) -> Iterator[tuple[Reading, Tensor]]:
     """Yield what the model reads to score these translations, on its device, and which sentences are translated.
@@ -151,7 +157,7 @@ def scoring_passes(
     drafts as `score_documents` has them, but without empty source sentences. Raises DocmtError where a sentence cannot
     fit.
     """
-    task, words = Task.of(model, sources, specials, config, drafts), Words.of(targets)
+    task, words = Task.of(model, sources, specials, config, context, batch_tokens, drafts), Words.of(targets)
     cut = task.instances
     for indices in task.batches():
         batch = collate(task.words, words, cut, indices, specials, model.parts.frame, drafts=task.drafts)

@@ -30,13 +30,13 @@ def shared_batches(task: Task, target: Words) -> Iterator[list[OneSource]]:
     """All instances, those of one source together, in batches of at most `batch_tokens` of all that is scored."""
     groups = [part for group in _by_source(task, target) for part in _cut(group, task, task.lengths)]
     sizes = [(task.lengths[group[0][0]] * len(group), number) for number, group in enumerate(groups)]
-    for batch in batches_of(sizes, task.config.batch_tokens):
+    for batch in batches_of(sizes, task.batch_tokens):
         yield [groups[number] for number in batch]
 
 
 def _cut(group: OneSource, task: Task, lengths: Sequence[int]) -> Iterator[OneSource]:
     """The translations of one source, in parts that fit a batch."""
-    most = max(1, task.config.batch_tokens // max(1, lengths[group[0][0]]))
+    most = max(1, task.batch_tokens // max(1, lengths[group[0][0]]))
     for first in range(0, len(group), most):
         yield group[first : first + most]
 

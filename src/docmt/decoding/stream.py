@@ -16,7 +16,7 @@ import torch
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.data import Words
 from docmt.data.config import MARKS
-from docmt.decoding.config import SearchConfig
+from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.document import DocumentHypothesis, Part, ended_by_limit, join, ranked
 from docmt.decoding.ensemble import Model
 from docmt.decoding.frame import WordIds
@@ -59,6 +59,8 @@ class Stream:
         specials: SpecialTokens,
         config: SearchConfig,
         *,
+        context: ContextConfig = ContextConfig(),
+        batch_tokens: int = BATCH_TOKENS,
         drafts: Sequence[WordIds] | Drafts | None = None,
         look_ahead: int | None = None,
         done: Mapping[int, Reached] | None = None,
@@ -72,7 +74,8 @@ class Stream:
         sentence cannot fit.
         """
         self._model, self._config, self._look_ahead = model, config, look_ahead
-        self._rules, self._order = rules_of(model, config), order_of(model, config)
+        self._context, self._batch_tokens = context, batch_tokens
+        self._rules, self._order = rules_of(model, config), order_of(model, config, context)
         self._done, self._lenient = dict(done or {}), lenient
         self._sizes = [len(document) for document in documents]
         places, filled = filled_places(documents)
@@ -92,7 +95,8 @@ class Stream:
         def task_of(numbers: Sequence[int]) -> Task:
             own = [documents[number] for number in numbers]
             drafted = None if drafts is None else [drafts[number] for number in numbers]
-            return Task.of(self._model, own, specials, self._config, drafted, drafts_later=self._draft is not None)
+            how = (specials, self._config, self._context, self._batch_tokens)
+            return Task.of(self._model, own, *how, drafted, drafts_later=self._draft is not None)
 
         numbers = range(len(documents))
         try:
@@ -197,7 +201,7 @@ class Stream:
         if self._order == "sentences" or self._config.compatibility != "none":
             return [chunk]
         sizes = [(self._task.lengths[i], i) for i in chunk]
-        batches = [range(own[0], own[-1] + 1) for own in batches_in_order(sizes, self._config.batch_tokens)]
+        batches = [range(own[0], own[-1] + 1) for own in batches_in_order(sizes, self._batch_tokens)]
         return batches if len(batches) <= len(list(self._task.batches(chunk))) else [chunk]
 
     def _is_serial(self) -> bool:
@@ -245,7 +249,7 @@ class Stream:
             found = ORDERS[self._order](task, on_sentences)
         # Ranks below the best were found after the best translations of the sentences before, not after their own. In
         # the published search of RFA a sentence may have been closed by a mark that goes on, and nothing is kept of it.
-        config, carried = self._config, self._order == "in turn" or self._config.carry > 0
+        config, carried = self._config, self._order == "in turn" or self._context.overlap > 0
         others_before = self._order == "windows" or (carried and config.n_best > 1)
         if others_before or config.compatibility == "rfa":
             found = _with_own_scores(task, found)
@@ -322,6 +326,9 @@ def translate_documents(
     documents: Sequence[WordIds],
     specials: SpecialTokens,
     config: SearchConfig,
+    *,
+    context: ContextConfig = ContextConfig(),
+    batch_tokens: int = BATCH_TOKENS,
     on_sentences: Counter = lambda count: None,
     drafts: Sequence[WordIds] | None = None,
 ) -> list[list[DocumentHypothesis]]:
@@ -334,7 +341,7 @@ def translate_documents(
     those of the whole document. `on_sentences` is told how many more sentences are translated. Raises DocmtError
     where a sentence cannot fit, and for a model whose scores are not numbers.
     """
-    stream = Stream(model, documents, specials, config, drafts=drafts)
+    stream = Stream(model, documents, specials, config, context=context, batch_tokens=batch_tokens, drafts=drafts)
     return [list(stretch.ranks) for together in stream.stretches(on_sentences) for stretch in together]
 
 
@@ -343,8 +350,13 @@ def translate_ids(
     documents: Sequence[WordIds],
     specials: SpecialTokens,
     config: SearchConfig,
+    *,
+    context: ContextConfig = ContextConfig(),
+    batch_tokens: int = BATCH_TOKENS,
     drafts: Sequence[WordIds] | None = None,
 ) -> list[list[list[int]]]:
     """The best translation of each document: one list of word ids per source sentence."""
-    found = translate_documents(model, documents, specials, config, drafts=drafts)
+    found = translate_documents(
+        model, documents, specials, config, context=context, batch_tokens=batch_tokens, drafts=drafts
+    )
     return [ranks[0].sentences for ranks in found]

@@ -14,12 +14,19 @@ from docmt.core.settings import MANY
 from docmt.data import Instances, Words, cut, read_source
 from docmt.data.config import MARKS
 from docmt.data.instances import instance_lengths, lengths_before, place_of
-from docmt.decoding.config import INSTANCE_OPTIONS, SearchConfig, asked_options
+from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.ensemble import Model, common_needs, members_of
 from docmt.decoding.frame import WordIds
 from docmt.model import ModelConfig, Reading
 from docmt.model.systems import Needs, System
 from docmt.text import SpecialTokens
+
+_SYSTEMS = {
+    "instance_tokens": "see whole instances (group, document, concat)",
+    "overlap": "translate whole instances sentence for sentence (group)",
+    "window": "translate windows (concat)",
+}
+"""The systems for which each setting of ContextConfig is."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,8 @@ class Task:
     instances: Instances
     specials: SpecialTokens
     config: SearchConfig
+    context: ContextConfig = ContextConfig()
+    batch_tokens: int = BATCH_TOKENS
     drafts: Words | None = None
     """of every sentence, where the model reads them"""
     start: int = 0
@@ -48,6 +57,8 @@ class Task:
         documents: Sequence[WordIds],
         specials: SpecialTokens,
         config: SearchConfig,
+        context: ContextConfig = ContextConfig(),
+        batch_tokens: int = BATCH_TOKENS,
         drafts: Sequence[WordIds] | None = None,
         drafts_later: bool = False,
     ) -> Task:
@@ -60,8 +71,8 @@ class Task:
         drafted = Words.of(drafts) if drafts is not None and common_needs(model).drafts else None
         if common_needs(model).drafts and drafted is None and not drafts_later:
             raise ValueError("the model reads drafts: give one for each sentence")
-        instances = cut_source(words, offsets, model, config, drafted)
-        return cls(model, words, offsets, instances, specials, config, drafted)
+        instances = cut_source(words, offsets, model, config, context, drafted)
+        return cls(model, words, offsets, instances, specials, config, context, batch_tokens, drafted)
 
     def part(self, chosen: Sequence[int]) -> Task:
         """The task of some instances, in order, with no more sentences than they read: numbers of these count from the
@@ -89,7 +100,7 @@ class Task:
         times: how many batches of the search they may fill.
         """
         numbers = range(len(self.instances)) if chosen is None else chosen
-        return batches_of([(self.lengths[i], i) for i in numbers], times * self.config.batch_tokens)
+        return batches_of([(self.lengths[i], i) for i in numbers], times * self.batch_tokens)
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -151,6 +162,7 @@ def cut_source(
     document_offsets: NDArray[np.int64],
     model: Model,
     config: SearchConfig,
+    context: ContextConfig = ContextConfig(),
     drafts: Words | None = None,
 ) -> Instances:
     """Cuts documents by the rule of training, in an ensemble by the least limits of its members.
@@ -162,7 +174,7 @@ def cut_source(
         needs = replace(needs, sentences=1)
     configs = [member.config for member in members_of(model)]
     for own in configs:
-        check_instances(own, config)
+        check_context(context, own)
     limits = [own.position_limit for own in configs if own.position_limit is not None]
     if limits and len(words.lengths):
         # The longest translation that the search may try must have positions too.
@@ -190,45 +202,42 @@ def cut_source(
         None,
         document_offsets,
         needs,
-        limit=instance_limit(model, config),
-        max_sentences=MANY if config.instance_tokens else min(own.instance_sentences for own in configs),
-        carry=config.carry,
+        limit=instance_limit(model, context),
+        max_sentences=MANY if context.instance_tokens else min(own.instance_sentences for own in configs),
+        carry=context.overlap,
         reserve=reserve,
     )
 
 
-def instance_limit(model: Model, config: SearchConfig) -> int:
+def instance_limit(model: Model, context: ContextConfig) -> int:
     """Fewer source tokens than these, marks included, are one instance."""
-    return config.instance_tokens or min(own.config.instance_tokens for own in members_of(model))
+    return context.instance_tokens or min(own.config.instance_tokens for own in members_of(model))
 
 
-def instance_options(system: System) -> set[str]:
-    """Those of INSTANCE_OPTIONS that this system has."""
-    carries = system.order == "documents" and system.rules == "frame"
-    sees = system.order != "sentences" and not system.needs().shown
+def supported(context: ContextConfig, system: System) -> ContextConfig:
+    """Return the settings that have an effect with this system; the others are at their defaults."""
     has = {
-        "carry": carries,
-        "instance_tokens": sees,
-        "keep": bool(system.orders),
+        "instance_tokens": system.order != "sentences" and not system.needs().shown,
+        "overlap": system.order == "documents" and system.rules == "frame",
+        "window": bool(system.orders),
     }
-    return {name for name, own in has.items() if own}
+    return ContextConfig(**{name: getattr(context, name) for name, has_effect in has.items() if has_effect})
 
 
-def check_instances(model: ModelConfig, search: SearchConfig) -> None:
-    """Raises DocmtError for INSTANCE_OPTIONS that a model has not."""
-    has = instance_options(model.chosen)
-    for name in asked_options(search):
-        if name not in has:
+def check_context(context: ContextConfig, *models: ModelConfig) -> None:
+    """Raise DocmtError for a setting that has no effect with any of these models, or asks for too many positions."""
+    for name in context.changes():
+        if not any(name in supported(context, model.chosen).changes() for model in models):
+            systems = sorted({model.system for model in models})
+            these = f"this {systems[0]} model" if len(systems) == 1 else f"models of {', '.join(systems)}"
+            raise DocmtError(f"context.{name} is for systems that {_SYSTEMS[name]}, not for {these}: leave it out")
+    for model in models:
+        limit = None if model.restarts else model.position_limit
+        if limit is not None and context.instance_tokens > limit + 1:
             raise DocmtError(
-                f"search.{name} is for systems that {INSTANCE_OPTIONS[name]}, not for this {model.system} model: leave "
-                "it out"
+                f"context.instance_tokens is {context.instance_tokens}, but the model has {limit} learned positions: "
+                f"choose at most {limit + 1}"
             )
-    limit = None if model.restarts else model.position_limit
-    if limit is not None and search.instance_tokens > limit + 1:
-        raise DocmtError(
-            f"search.instance_tokens is {search.instance_tokens}, but the model has {limit} learned positions: choose "
-            f"at most {limit + 1}"
-        )
 
 
 def batches_of(sizes: Sequence[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:

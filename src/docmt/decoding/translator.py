@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, overload
 
 import torch
 
@@ -16,9 +16,9 @@ from docmt.checkpoint.model_directory import CARD_FILE, find_drafter, find_model
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import checksum_of_file
 from docmt.core.progress import progress
-from docmt.core.settings import build, shown
+from docmt.core.settings import MANY, check_number, shown
 from docmt.data.config import MARKS
-from docmt.decoding.config import SearchConfig
+from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.document import DocumentHypothesis
 from docmt.decoding.drafting import drafter_of
 from docmt.decoding.ensemble import members_of
@@ -28,7 +28,7 @@ from docmt.decoding.orders import POOL
 from docmt.decoding.precision import Precision, computing_in
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.stream import Stream, Stretch, translate_documents
-from docmt.decoding.task import check_instances, filled_places, instance_limit, packed_units
+from docmt.decoding.task import check_context, filled_places, instance_limit, packed_units
 from docmt.decoding.translation import Piece, Reached, TranslatedSentence, Translation
 from docmt.documents import Document, one_line
 from docmt.model import TranslationModel
@@ -44,6 +44,11 @@ _BLOCK = 256  # sentences that a tokenizer is given at once
 _log = logging.getLogger(__name__)
 
 
+class _How(TypedDict):
+    context: ContextConfig
+    batch_tokens: int
+
+
 class Translator:
     """A model, or several as an ensemble, ready to translate and score documents.
 
@@ -54,30 +59,34 @@ class Translator:
         self,
         model: Path | str | Sequence[Path | str],
         *,
+        search: SearchConfig = SearchConfig(),
+        context: ContextConfig = ContextConfig(),
+        batch_tokens: int = BATCH_TOKENS,
         device: torch.device | str = "auto",
-        search: SearchConfig | None = None,
         precision: Precision = "float32",
-        **options: Any,
     ) -> None:
-        """Loads the model.
+        """Load the model.
 
-        model: a model or run directory; a list of them, or a text with commas between them, is an ensemble. device:
-        cpu, cuda, cuda:1, or auto for a GPU if there is one that works. options: fields of SearchConfig, such as
-        `beam=3`, which replace those of `search`. Raises DocmtError when a directory is missing, incomplete or
-        damaged, and for options that there are not or that have no such value.
+        model: a model or run directory; a list of them, or a text with commas between them, is an ensemble. context:
+        what of a document is read at once. batch_tokens: source tokens that are searched together, padding included.
+        device: cpu, cuda, cuda:1, or auto for a GPU if there is one that works. Raises DocmtError when a directory is
+        missing, incomplete or damaged, and for a setting that has no effect with this model.
         """
-        self.search = _with_options(search or SearchConfig(), options)
-        self.precision = precision
+        for name, value, kind in (("search", search, SearchConfig), ("context", context, ContextConfig)):
+            if not isinstance(value, kind):
+                raise DocmtError(f"{name} is {shown(value)}: give a docmt.{kind.__name__}")
+        check_number("batch_tokens", batch_tokens, (1, MANY))
+        self.search, self.context, self.batch_tokens, self.precision = search, context, batch_tokens, precision
         self._paths = model_paths(model)
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
         for member in self.models:
-            check_instances(member.config, self.search)
+            check_context(context, member.config)
         self._drafter = drafter_of(self._paths, self._model, self.tokenizer, precision)
         # The languages: codes of those it translates from and to, empty where the model does not say.
         _log.info("%s", self._summary())
 
     def __repr__(self) -> str:
-        return f"<Translator: {self._summary()}, {self.search}>"
+        return f"<Translator: {self._summary()}, {self.search}, {self.context}>"
 
     def _summary(self) -> str:
         """What it computes with, and where, as `auto` chooses that."""
@@ -141,7 +150,9 @@ class Translator:
         drafts, total = self.drafts(sources), sum(map(len, sources))
         with computing_in(self._model, self.precision), progress(self._title("translating"), total) as bar:
             specials = self.tokenizer.specials
-            found = translate_documents(self._model, sources, specials, self.search, bar.advance, drafts)
+            found = translate_documents(
+                self._model, sources, specials, self.search, **self._how, on_sentences=bar.advance, drafts=drafts
+            )
         lengths = [[len(words) for words in source] for source in sources]
         return [self._best(*each) for each in zip(own, lengths, found, strict=True)]
 
@@ -197,11 +208,19 @@ class Translator:
         """
         own = [self._document(document, "source") for document in _several(documents)]
         sources = [self._encode(document.sentences, "source") for document in own]
-        tokens = look_ahead or POOL * self.search.batch_tokens
+        tokens = look_ahead or POOL * self.batch_tokens
         drafts = self._drafts_in_order(sources, tokens)
         specials, done = self.tokenizer.specials, done or {}
         stream = Stream(
-            self._model, sources, specials, self.search, drafts=drafts, look_ahead=tokens, done=done, lenient=True
+            self._model,
+            sources,
+            specials,
+            self.search,
+            **self._how,
+            drafts=drafts,
+            look_ahead=tokens,
+            done=done,
+            lenient=True,
         )
         lengths = [[len(words) for words in source] for source in sources]
         return self._pieces(own, lengths, stream, sum(reached.sentences for reached in done.values()))
@@ -235,7 +254,7 @@ class Translator:
         cut documents."""
         if self._drafter is None or any(member.config.position_limit is not None for member in self.models):
             return self.drafts(sources)
-        return self._drafter.in_batches_of(self.search.batch_tokens).stream(filled_places(sources)[1], look_ahead)
+        return self._drafter.in_batches_of(self.batch_tokens).stream(filled_places(sources)[1], look_ahead)
 
     def score(self, source: Document | str, target: Document | str) -> Translation:
         """The given translation, sentence by sentence, with its log-probabilities."""
@@ -265,7 +284,16 @@ class Translator:
         with computing_in(self._model, self.precision), progress(self._title("scoring"), total) as bar:
             specials = self.tokenizer.specials
             scored = score_documents(
-                self._model, sources, targets, specials, self.search, bar.advance, drafts, limited, context
+                self._model,
+                sources,
+                targets,
+                specials,
+                self.search,
+                **self._how,
+                on_sentences=bar.advance,
+                drafts=drafts,
+                limited=limited,
+                apart=not context,
             )
         return [
             self._with_scores(*pair, [len(words) for words in source], hypothesis)
@@ -276,7 +304,7 @@ class Translator:
         """The first translations that the model reads, of documents of word ids; None where it reads none."""
         if self._drafter is None:
             return None
-        drafter = self._drafter.in_batches_of(self.search.batch_tokens)
+        drafter = self._drafter.in_batches_of(self.batch_tokens)
         with progress(self._title("drafting"), sum(map(len, sources))) as bar:
             return drafter.drafts(sources, bar.advance)
 
@@ -291,6 +319,10 @@ class Translator:
             instance_sentences=min(config.instance_sentences for config in configs),
         )
         return packed_units(least, source_lengths, target_lengths, [0, len(source)])[0]
+
+    @property
+    def _how(self) -> _How:
+        return {"context": self.context, "batch_tokens": self.batch_tokens}
 
     def _title(self, work: str) -> str:
         """Of the progress, which tells where the work is done."""
@@ -340,7 +372,7 @@ class Translator:
                 strict=True,
             )
         )
-        limit = instance_limit(self._model, self.search)
+        limit = instance_limit(self._model, self.context)
         return Translation(
             target,
             sentences,
@@ -349,21 +381,6 @@ class Translator:
             at_limit=tuple(hypothesis.at_limit),
             overlong=tuple(number for number, words in enumerate(lengths) if words + MARKS >= limit),
         )
-
-
-def _with_options(search: SearchConfig, options: dict[str, Any]) -> SearchConfig:
-    """The search with these fields replaced. Raises DocmtError for what is no field, or not its value."""
-    if not isinstance(search, SearchConfig):
-        raise DocmtError(f"search is {shown(search)}: give a docmt.SearchConfig, or its fields, such as beam=3")
-    if not options:
-        return search
-    known = [field.name for field in fields(SearchConfig)]
-    for name in options:
-        if name not in known:
-            raise DocmtError(
-                f"Translator has no option {name!r}: choose from device, precision, search, {', '.join(known)}"
-            )
-    return build(SearchConfig, {**asdict(search), **options}, "Translator", "search.")
 
 
 def _warn(translations: Iterable[Translation]) -> None:

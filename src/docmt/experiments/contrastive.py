@@ -184,7 +184,7 @@ def write_contrastive_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
     rows = collect_contrastive(plan, evaluation)
     first = rows[0]["cells"] if rows else {}
     chances = {phenomenon: 100 * next(iter(cells.values()))["chance"] for phenomenon, cells in first.items()}
-    figure = plan.place(evaluation.search, "-suite.png")
+    figure = plan.place(evaluation.context, "-suite.png")
     if any(row["line"] for row in rows):
         draw_accuracies({name: _over_lines(plan, rows, name) for name in first}, chances, figure, plan.experiment.over)
     else:

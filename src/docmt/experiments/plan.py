@@ -19,7 +19,7 @@ from docmt.core.settings import flat, is_among, nested
 from docmt.core.yaml_files import read_yaml
 from docmt.data import PreparedStore
 from docmt.data.statistics import STATISTICS_FILE
-from docmt.decoding.config import SearchConfig, asked_options
+from docmt.decoding.config import ContextConfig
 from docmt.experiments.experiment import STARTS, Experiment, Variant
 from docmt.model import ModelConfig
 from docmt.model.systems import SYSTEMS
@@ -69,9 +69,9 @@ class Plan:
     left_out: Mapping[str, str] = field(default_factory=dict)
     """variants that cannot be trained here, and why"""
 
-    def place(self, search: SearchConfig, ending: str) -> Path:
-        """Where a table or a figure goes: of other instances or windows (`INSTANCE_OPTIONS`) another one."""
-        asked = "".join(f"-{name}-{value}" for name, value in asked_options(search).items())
+    def place(self, context: ContextConfig, ending: str) -> Path:
+        """Where a table or a figure goes: of other instances or windows (`ContextConfig`) another one."""
+        asked = "".join(f"-{name}-{value}" for name, value in context.changes().items())
         return self.output / f"{self.experiment.name}-{self.scale}{asked}{ending}"
 
     def __getstate__(self) -> dict[str, Any]:

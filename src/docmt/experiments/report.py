@@ -13,7 +13,6 @@ from typing import Any
 from docmt.analysis import Point, draw_curves, draw_points, read_curves
 from docmt.core.files import write_text
 from docmt.core.markdown import escaped, table
-from docmt.decoding.config import asked_options
 from docmt.experiments.contrastive import collect_contrastive, contrastive_lines, lines_of
 from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import state_of
@@ -76,7 +75,7 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     signatures = {m: scores[m]["signature"] for m in MEASURES for scores in all_scores if scores.get(m)}
     lines = [f"# {experiment.title}", "", f"Scale `{plan.scale}`, data `{data}`.", "", *_tables(rows)]
     lines += [f"- {MEASURES[measure]}: `{signature}`" for measure, signature in signatures.items()]
-    asked = "".join(f", `{name}: {value}`" for name, value in asked_options(evaluation.search).items())
+    asked = "".join(f", `{name}: {value}`" for name, value in evaluation.context.changes().items())
     lines.append(
         f"- test split, beam {evaluation.search.beam}{asked}; dev loss: the lowest, label-smoothed, nats per token "
         "(not to be compared between systems that predict other marks beside the words)"
@@ -117,8 +116,8 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     }
     if evaluation.suite is not None:
         content |= {"suite": {**evaluation.suite.facts, "rows": contrastive}}
-    write_text(plan.place(evaluation.search, ".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    write_text(plan.place(evaluation.search, ".md"), text)
+    write_text(plan.place(evaluation.context, ".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_text(plan.place(evaluation.context, ".md"), text)
     return text
 
 
@@ -154,7 +153,7 @@ def write_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
 
     Raises DocmtError when nothing is there to draw or matplotlib is missing.
     """
-    figure = plan.place(evaluation.search, ".png")
+    figure = plan.place(evaluation.context, ".png")
     if not plan.experiment.axes[0].name:
         curves = {run.title: RunDirectory(run.config.run).metrics for run in plan.runs}
         draw_curves({title: path for title, path in curves.items() if path.exists()}, figure)

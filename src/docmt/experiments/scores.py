@@ -14,10 +14,9 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import checksum_of_file, read_json, write_text
 from docmt.core.progress import progress
 from docmt.data import ParallelStore, PreparedStore
-from docmt.decoding import SearchConfig, Translator, translate_documents
-from docmt.decoding.config import INSTANCE_OPTIONS, check_published_units, search_facts
+from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
 from docmt.decoding.precision import computing_in
-from docmt.decoding.task import instance_options, packed_units
+from docmt.decoding.task import packed_units, supported
 from docmt.evaluation import (
     ContrastiveResult,
     MetricConfig,
@@ -66,29 +65,23 @@ class EvaluationConfig:
     metrics: MetricConfig = field(default_factory=MetricConfig)
     suite: Suite | None = None
     """what is asked besides, if anything, of the runs that translate in the direction of the store"""
+    context: ContextConfig = ContextConfig()
 
     @property
     def facts(self) -> dict[str, Any]:
         """What scores of translations depend on."""
-        search = search_facts(self.search) | {"batch_tokens": self.search.batch_tokens}
-        return {"search": search, "metrics": asdict(self.metrics)}
+        return {name: asdict(getattr(self, name)) for name in ("search", "context", "metrics")}
 
     @property
     def asked(self) -> dict[str, Any] | None:
         """What the answers to the contrastive test set depend on, if there is one."""
-        how = {
-            name: getattr(self.search, name) for name in ("temperature", "compatibility", "instance_tokens", "carry")
-        }
+        how = {name: getattr(self.search, name) for name in ("temperature", "compatibility")}
+        how["context"] = asdict(self.context)
         return None if self.suite is None else {**self.suite.facts, **how}
 
-    def __post_init__(self) -> None:
-        if self.metrics.unit == "instance":
-            check_published_units(self.search)
-
-    def search_of(self, run: TrainConfig) -> SearchConfig:
-        """The search of a run, without the options that its system has not."""
-        others = INSTANCE_OPTIONS.keys() - instance_options(run.model.chosen)
-        return replace(self.search, **{name: getattr(SearchConfig, name) for name in others})
+    def context_of(self, run: TrainConfig) -> ContextConfig:
+        """Return the settings that have an effect with the system of a run."""
+        return supported(self.context, run.model.chosen)
 
 
 def stored_scores(run: Path, config: EvaluationConfig) -> dict[str, Any] | None:
@@ -118,8 +111,10 @@ def is_evaluated(run: TrainConfig, config: EvaluationConfig) -> bool:
 
 def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfig) -> None:
     """Scores a run on the test split and asks it the contrastive test set; what stands there already is left."""
-    search = config.search_of(run)
-    translator = Translator(run.run, device=device_of(run), search=search, precision=run.products)
+    context = config.context_of(run)
+    translator = Translator(
+        run.run, search=config.search, context=context, device=device_of(run), precision=run.products
+    )
     if stored_scores(run.run, config) is None:
         scores = _scores(translator, run, in_direction(store, run).split("test"), config)
         write_text(run.run / SCORES_FILE, json.dumps({"config": config.facts, "scores": scores}, indent=2) + "\n")
@@ -152,7 +147,15 @@ def _scores(translator: Translator, run: TrainConfig, test: ParallelStore, confi
     units = in_units(sources, instances)
     drafts, specials = translator.drafts(units), tokenizer.specials
     with computing_in(model, run.products), progress("translating (sentences)", len(test.source_lengths)) as bar:
-        found = translate_documents(model, units, specials, translator.search, bar.advance, drafts)
+        found = translate_documents(
+            model,
+            units,
+            specials,
+            translator.search,
+            context=translator.context,
+            on_sentences=bar.advance,
+            drafts=drafts,
+        )
     best = [ranks[0] for ranks in found]
     hypotheses = in_documents([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)
     miscounted = sum(len(unit.miscounted) for unit in best)

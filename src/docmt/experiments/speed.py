@@ -20,7 +20,6 @@ from docmt.core.progress import progress
 from docmt.core.settings import MANY
 from docmt.data import PreparedStore
 from docmt.decoding import Translator, translate_documents
-from docmt.decoding.config import asked_options
 from docmt.decoding.precision import computing_in
 from docmt.experiments.experiment import Speed
 from docmt.experiments.plan import Plan, PlannedRun
@@ -60,10 +59,11 @@ class SpeedTest:
             "runs": {side: run.config.run.name for side, run in runs.items()},
             "speed": {name: value for name, value in asdict(speed).items() if name != "published"},
             "search": asdict(evaluation.search),
+            "context": asdict(evaluation.context),
             "device": device_of(runs["of"].config),
             "threads": torch.get_num_threads(),
         }
-        path = plan.place(evaluation.search, "-speed.json")
+        path = plan.place(evaluation.context, "-speed.json")
         return cls(speed, path, runs, json.loads(json.dumps(facts)))
 
     def stored(self) -> list[Row] | None:
@@ -126,9 +126,12 @@ class _Timed:
     """A model that is timed while it translates."""
 
     def __init__(self, run: PlannedRun, evaluation: EvaluationConfig) -> None:
-        self.precision, self.search = run.config.products, replace(evaluation.search_of(run.config), instance_tokens=0)
+        self.precision, self.search = run.config.products, evaluation.search
+        self.context = replace(evaluation.context_of(run.config), instance_tokens=0)
         device = device_of(run.config)
-        self.translator = Translator(run.config.run, device=device, search=self.search, precision=self.precision)
+        self.translator = Translator(
+            run.config.run, search=self.search, context=self.context, device=device, precision=self.precision
+        )
         model = self.model = self.translator.model
         # Whatever fits into a window is to be in it.
         model.config = replace(model.config, instance_tokens=MANY)
@@ -146,7 +149,8 @@ class _Timed:
         self.forward, self.positions = 0.0, 0
         processor, whole = time.process_time(), self._now()
         with computing_in(self.model, self.precision):
-            translate_documents(self.model, documents, self.translator.tokenizer.specials, self.search)
+            specials = self.translator.tokenizer.specials
+            translate_documents(self.model, documents, specials, self.search, context=self.context)
         whole = self._now() - whole
         processor = time.process_time() - processor
         return {"whole": whole, "forward": self.forward, "processor": processor, "positions": self.positions}
@@ -198,7 +202,7 @@ def speed_lines(plan: Plan, evaluation: EvaluationConfig) -> list[str]:
                 *(f"{published[column]:.2f}" if column in published else "" for column in columns),
             ]
         )
-    asked = "".join(f", {name} {value}" for name, value in asked_options(evaluation.search).items())
+    asked = "".join(f", {name} {value}" for name, value in evaluation.context.changes().items())
     documents = f"documents of {speed.sentences} sentences, {speed.documents} together (or as many as the split has)"
     return [
         f"## Speed: {escaped(speed.of)} against {escaped(speed.to)}",
@@ -234,6 +238,6 @@ def write_speed_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
     for window, published in test.speed.published.items():
         for column, value in published.items():
             lines.setdefault(f"published, {column}", []).append(Point(window, value))
-    figure = plan.place(evaluation.search, "-speed.png")
+    figure = plan.place(evaluation.context, "-speed.png")
     draw_points({f"{test.speed.of} against {test.speed.to}": lines}, "times as fast", figure)
     return figure

@@ -79,7 +79,9 @@ class DevBleu:
         model.eval()
         try:
             with self._fabric.autocast():
-                translations = translate_ids(model, self._sources, self._tokenizer.specials, self._search, self._drafts)
+                translations = translate_ids(
+                    model, self._sources, self._tokenizer.specials, self._search, drafts=self._drafts
+                )
         finally:
             model.train(was_training)
         hypotheses = [self._tokenizer.decode_batch(sentences, "target") for sentences in translations]

@@ -14,6 +14,7 @@ from docmt.cli import usage
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
 from docmt.cli.external import check_external, score_documents, score_files
 from docmt.cli.parsing import (
+    CONTEXT_TITLE,
     SEARCH_TITLE,
     Parser,
     add_model_options,
@@ -29,7 +30,7 @@ from docmt.cli.translating import check_no_model, translate_corpus
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
 from docmt.core.plain_text import write_text
-from docmt.decoding import SearchConfig
+from docmt.decoding import ContextConfig, SearchConfig
 from docmt.evaluation import (
     Evaluation,
     MetricConfig,
@@ -155,6 +156,7 @@ def parser() -> Parser:
     add_settings(made, SignificanceConfig, "significance", "how several systems are compared, and intervals drawn")
     add_settings(made, ExternalConfig, "external", "a metric that is a process of its own, such as COMET")
     add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, with --model", skip={"n_best"})
+    add_settings(made, ContextConfig, "context", f"{CONTEXT_TITLE}, with --model")
     add_model_options(made)
     return made
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.parsing import (
+    CONTEXT_TITLE,
     SEARCH_TITLE,
     Parser,
     add_model_options,
@@ -20,7 +21,7 @@ from docmt.cli.parsing import (
 )
 from docmt.cli.results import Report, beside, tell_all
 from docmt.core.errors import DocmtError, printable
-from docmt.decoding import SearchConfig
+from docmt.decoding import ContextConfig, SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def parser() -> Parser:
         "--curves", type=Path, nargs="+", default=[], metavar="RUN", help="run directories, or their metrics.jsonl"
     )
     add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, without TARGET", skip={"n_best"})
+    add_settings(made, ContextConfig, "context", CONTEXT_TITLE)
     add_model_options(made)
     return made
 
@@ -115,8 +117,8 @@ def _check_unread(options: Any) -> None:
     if not options.source and places:
         raise DocmtError(f"--{places[0]} has no meaning without text to look at, as nothing is computed: leave it out")
     searched = changed(options.search, SearchConfig(), "search")
-    if options.target:  # which is read in passes of so many tokens, its drafts too
-        searched = [name for name in searched if name != "search.batch_tokens"]
+    if not options.source:
+        searched += changed(options.context, ContextConfig(), "context")
     if searched and (options.target or not options.source):
         why = "with TARGET, which is read and not translated" if options.target else "without text to translate"
         raise DocmtError(f"--{searched[0]} has no meaning {why}: leave it out")
@@ -227,4 +229,13 @@ def _passes(translator: Translator, document: ParallelDocument) -> Iterator[tupl
     source = tokenizer.encode_batch(list(document.source), "source")
     target = tokenizer.encode_batch(list(document.target), "target")
     drafts = translator.drafts([source]) if model.system.needs().drafts else None
-    return scoring_passes(model, [source], [target], tokenizer.specials, translator.search, drafts)
+    return scoring_passes(
+        model,
+        [source],
+        [target],
+        tokenizer.specials,
+        translator.search,
+        context=translator.context,
+        batch_tokens=translator.batch_tokens,
+        drafts=drafts,
+    )

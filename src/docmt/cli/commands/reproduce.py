@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt import experiments
-from docmt.cli.parsing import SEARCH_TITLE, Parser, add_settings, make_parser, parse_given
+from docmt.cli.parsing import CONTEXT_TITLE, SEARCH_TITLE, Parser, add_settings, make_parser, parse_given
 from docmt.cli.recipes import is_recipe
 from docmt.core.errors import DocmtError, printable
-from docmt.decoding import SearchConfig
-from docmt.decoding.config import INSTANCE_OPTIONS, asked_options
+from docmt.decoding import ContextConfig, SearchConfig
 from docmt.evaluation import MetricConfig
 from docmt.experiments import list_experiments, read_experiment
 from docmt.experiments.experiment import whole_seeds
@@ -83,6 +82,7 @@ def parser() -> Parser:
     )
     add_settings(made, MetricConfig, "metrics", "how text becomes scores")
     add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, to translate the test split", skip={"n_best"})
+    add_settings(made, ContextConfig, "context", CONTEXT_TITLE)
     add_settings(made, TrainConfig, None, "settings of all runs, instead of those of their recipes", skip=PLANNED)
     return made
 
@@ -121,10 +121,11 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
     for needed in ("store", "output"):
         if options.get(needed) is None:
             raise DocmtError(f"--{needed} is missing; see docmt reproduce --help")
-    groups = {prefix: _below(options, prefix) for prefix in ("search", "metrics")}
+    groups = {prefix: _below(options, prefix) for prefix in ("search", "context", "metrics")}
     suite = experiments.Suite.read(options["suite"]) if options.get("suite") else None
     search, metrics = SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"])
-    evaluation = experiments.EvaluationConfig(search, metrics, suite)
+    context = ContextConfig(**groups["context"])
+    evaluation = experiments.EvaluationConfig(search, metrics, suite, context)
     overrides = {
         option: value for option, value in options.items() if option not in OWN and option.split(".")[0] not in groups
     }
@@ -137,15 +138,9 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
 
 def _check_asked(plan: Plan, evaluation: experiments.EvaluationConfig) -> None:
     """Raises DocmtError for what this experiment has no use for, or cannot do without."""
-    from docmt.decoding.task import instance_options  # torch takes a while to load
+    from docmt.decoding.task import check_context  # torch takes a while to load
 
-    had = {name for run in plan.runs for name in instance_options(run.config.model.chosen)}
-    for name in asked_options(evaluation.search):
-        if name not in had:
-            raise DocmtError(
-                f"--search.{name} is for systems that {INSTANCE_OPTIONS[name]}, and no run of {plan.experiment.name} "
-                "is of one: leave it out"
-            )
+    check_context(evaluation.context, *[run.config.model for run in plan.runs])
     if evaluation.suite is None and any(variant.line for variant in plan.experiment.variants.values()):
         raise DocmtError(
             f"{plan.experiment.name} shows right candidates over {plan.experiment.over}, and no test set is given: add "
@@ -171,7 +166,7 @@ def _reproduce(plan: Plan, evaluation: EvaluationConfig, jobs: int) -> int:
     )
     experiments.measure_speed(plan, evaluation, _log.info)
     print(printable(experiments.write_report(plan, evaluation, failures), kept="\n"), end="")
-    written = [plan.place(evaluation.search, ending) for ending in (".md", ".json")]
+    written = [plan.place(evaluation.context, ending) for ending in (".md", ".json")]
     _log.info(f"the table is in {written[0]} and {written[1]}")
     draw = [experiments.write_figure]
     draw += [experiments.write_contrastive_figure] if evaluation.suite is not None else []

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
-from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
+from docmt.cli.parsing import CONTEXT_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report, error_records, records
 from docmt.core.plain_text import write_text
-from docmt.decoding import SearchConfig
+from docmt.decoding import ContextConfig
 from docmt.documents import Document
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def parser() -> Parser:
         "of their document.",
         "MODEL SOURCE TARGET [options]\nMODEL CORPUS.jsonl [options]",
         examples=("docmt score MODEL test.en test.de", "docmt score MODEL test.jsonl --format jsonl -o scores.jsonl"),
-        common=("output", "format", "search.batch_tokens", "search.length_penalty", "device", "precision"),
+        common=("output", "format", "batch_tokens", "device", "precision"),
     )
     made.add_argument("model", type=str, metavar="MODEL", help="model or run directory; M1,M2 is an ensemble")
     made.add_argument(
@@ -54,9 +54,7 @@ def parser() -> Parser:
         help="text: one number a line for each pair of sentences, an empty line between documents, - where a "
         "document could not be scored; jsonl: one JSON object per pair, with its score or with error",
     )
-    # What only a search needs is left out: nothing is searched here.
-    of_search = {"beam", "min_length", "keep", "n_best"}
-    add_settings(made, SearchConfig, "search", SEARCH_TITLE, skip=of_search)
+    add_settings(made, ContextConfig, "context", CONTEXT_TITLE)
     add_model_options(made)
     return made
 

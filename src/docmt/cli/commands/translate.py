@@ -8,21 +8,29 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.cli.corpora import check_outputs
-from docmt.cli.parsing import SEARCH_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
+from docmt.cli.parsing import (
+    CONTEXT_TITLE,
+    SEARCH_TITLE,
+    Parser,
+    add_model_options,
+    add_settings,
+    make_parser,
+    parse,
+    translator_of,
+)
 from docmt.cli.results import Report
 from docmt.cli.writing import File, Writer, stays
 from docmt.core.errors import DocmtError
 from docmt.core.files import cannot_write
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD
 from docmt.core.progress import plain_lines
-from docmt.decoding import SearchConfig
-from docmt.decoding.config import search_facts
+from docmt.decoding import ContextConfig, SearchConfig
 from docmt.documents import read_input
 from docmt.documents.document import Layout
 from docmt.documents.formats import named_jsonl
@@ -49,7 +57,7 @@ COMMON = (
     "search.beam",
     "search.n_best",
     "search.length_penalty",
-    "search.batch_tokens",
+    "batch_tokens",
     "input.layout",
     "input.join_lines",
     "device",
@@ -112,6 +120,7 @@ def parser() -> Parser:
     )
     add_settings(made, InputConfig, "input", "how the files are read")
     add_settings(made, SearchConfig, "search", SEARCH_TITLE)
+    add_settings(made, ContextConfig, "context", CONTEXT_TITLE)
     add_model_options(made)
     return made
 
@@ -170,7 +179,8 @@ def _facts(translator: Translator, files: Sequence[File]) -> dict[str, Any]:
     """What translations depend on besides the file, by names for messages; nothing where none are kept."""
     if not any(stays(file.output) for file in files):
         return {}
-    search = {f"--search.{name}": value for name, value in search_facts(translator.search).items()}
+    search = {f"--search.{name}": value for name, value in asdict(translator.search).items()}
+    search |= {f"--context.{name}": value for name, value in asdict(translator.context).items()}
     return {"model": translator.checksums(), "--precision": translator.precision, **search}
 
 

@@ -37,7 +37,7 @@ class System:
 
     @property
     def orders(self) -> Mapping[str, Order]:
-        """The orders between which translation may choose, by the names that `search.keep` has for them."""
+        """The orders between which translation may choose, by the names that `context.window` has for them."""
         return {}
 
     @property
