@@ -114,7 +114,8 @@ def test_every_option_has_an_effect_or_is_refused(generative, run, suite, asked,
     others |= {"external.context", "metrics.protocol", "metrics.text"}  # which need another one
     names = {option.dest for option in options_of(parser) if not option.dest.startswith("print_")}
     assert names == {*OTHER_VALUES, *others}
-    taken = TAKEN | ({name for name in OTHER_VALUES if name.startswith("search.")} if generative else OF_CANDIDATES)
+    searching = {name for name in OTHER_VALUES if name.startswith(("search.", "context.", "batch_tokens"))}
+    taken = TAKEN | (searching if generative else OF_CANDIDATES)
     outcomes = {name: outcome(name, value) for name, value in OTHER_VALUES.items()}
     taken.remove("context.window")
     assert "context.window is for systems that translate windows (concat)" in outcomes.pop("context.window").err
