@@ -273,6 +273,12 @@ def test_places_without_a_model_are_named(tmp_path):
         load_model(tmp_path / "file")
 
 
+@pytest.mark.parametrize("nothing", [None, 3, ["a"]])
+def test_what_is_no_path_is_a_type_error(nothing):
+    with pytest.raises(TypeError, match=r"a model directory is a path \(str or Path\), not"):
+        load_model(nothing)
+
+
 def test_a_full_disk_leaves_the_old_model(directory, tokenizer, monkeypatch):
     before = (directory / "model.safetensors").read_bytes()
 

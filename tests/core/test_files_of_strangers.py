@@ -12,6 +12,7 @@ from dataclasses import asdict
 import pytest
 import torch
 
+from docmt.checkpoint.averaging import average_weights
 from docmt.checkpoint.model_directory import load_languages, load_model, save_model
 from docmt.checkpoint.weights import load_weights
 from docmt.core.errors import DocmtError
@@ -22,7 +23,6 @@ from docmt.text import DictionaryTokenizer, PretrainedTokenizer, load_tokenizer,
 from docmt.text.pieces import JsonPieces, SpmPieces
 from docmt.text.pretrained import Vocabulary
 from docmt.training import TrainConfig
-from docmt.training.averaging import average_weights
 from docmt.training.finetune import trained
 from docmt.training.optimizer import optimizer_tensors, restore_optimizer
 from docmt.training.run_directory import (

@@ -9,10 +9,11 @@ import torch
 from runs import Killed, assert_equal_runs, assert_equal_weights, kill_before
 from safetensors.torch import load_file
 
+from docmt.checkpoint.averaging import average_models
 from docmt.checkpoint.model_directory import load_languages, load_model
 from docmt.core.errors import DocmtError
 from docmt.training import CheckpointConfig, StopConfig, train
-from docmt.training.averaging import average_models, kept_checkpoints
+from docmt.training.run_directory import kept_checkpoints
 
 WEIGHTS = "model.safetensors"
 
@@ -85,15 +86,6 @@ def test_the_last_and_the_best(kept):
     assert names(kept_checkpoints(kept.run, "last", 2)) == ["update-12", "update-8"]
     best = sorted(scores, key=scores.get)[:2]
     assert names(kept_checkpoints(kept.run, "best", 2)) == sorted(f"update-{update}" for update in best)
-
-
-def test_checkpoints_of_weights_alone_are_refused_by_name(kept, tmp_path):
-    """As earlier versions wrote them."""
-    shutil.copytree(kept.run, tmp_path / "old")
-    (tmp_path / "old" / "checkpoints" / "update-8" / "config.json").unlink()
-    assert names(kept_checkpoints(tmp_path / "old", "last", 1)) == ["update-12"]
-    with pytest.raises(DocmtError, match=r"update-8 is of an earlier version of docmt, .* until it has 2 newer ones"):
-        kept_checkpoints(tmp_path / "old", "last", 2)
 
 
 def test_what_cannot_be_averaged_is_named(kept, change, tmp_path):

@@ -8,12 +8,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from docmt.checkpoint.averaging import average_weights
 from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
 from docmt.core.files import find_leftovers
 from docmt.model import TranslationModel
 from docmt.training import StopConfig, train
-from docmt.training.averaging import average_weights
 from docmt.training.corpus import fit_model_config
 from docmt.training.finetune import initialize_from, trained
 from docmt.training.optimizer import optimizer_tensors, restore_optimizer

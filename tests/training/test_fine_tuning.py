@@ -10,6 +10,7 @@ import torch
 from runs import assert_equal_runs, assert_equal_weights, metrics
 from safetensors.torch import load_file
 
+from docmt.checkpoint.averaging import average_models
 from docmt.checkpoint.model_directory import load_model
 from docmt.cli.app import main
 from docmt.cli.commands.train import parser
@@ -20,11 +21,11 @@ from docmt.model.config import Linear
 from docmt.model.layers import FeedForward
 from docmt.model.systems import Concat, Context, Hierarchical
 from docmt.training import OptimizerConfig, TrainConfig, train
-from docmt.training.averaging import average_models, kept_checkpoints
 from docmt.training.corpus import fit_model_config
 from docmt.training.distributed import start_fabric
 from docmt.training.finetune import adapters_of, initialize_from
 from docmt.training.optimizer import Updater
+from docmt.training.run_directory import kept_checkpoints
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from docmt.checkpoint.averaging import average_weights, updates_to_average
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
 from docmt.training import StopConfig, TrainConfig
-from docmt.training.averaging import average_weights, updates_to_average
 from docmt.training.config import first_difference
 from docmt.training.corpus import TrainingCorpus, UpdatePlan, fit_model_config
 from docmt.training.distributed import start_fabric, will_lead

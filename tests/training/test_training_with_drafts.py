@@ -11,6 +11,7 @@ import pytest
 import torch
 from runs import Killed, assert_equal_runs, kill_before
 
+from docmt.checkpoint.averaging import average_models
 from docmt.checkpoint.model_directory import find_drafter
 from docmt.core.errors import DocmtError
 from docmt.data import Words
@@ -21,7 +22,6 @@ from docmt.experiments import EvaluationConfig
 from docmt.experiments.scores import evaluate_run, stored_scores
 from docmt.model.systems import Group, MultiHop
 from docmt.training import train
-from docmt.training.averaging import average_models
 from docmt.training.corpus import TrainingCorpus
 
 SEARCH = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)

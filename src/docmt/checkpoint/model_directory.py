@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
+import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +33,6 @@ from docmt.core.files import (
     checksum_of,
     checksum_of_file,
     checksums,
-    find_leftovers,
     read_json,
     recorded,
     refuse_unconverted,
@@ -61,11 +59,8 @@ Every other one says what the weights mean. Many of those, such as the number of
 so that a config with another value would be loaded and translate badly: they have a checksum of their own."""
 _ARCHITECTURE = "architecture"  # the name of that checksum
 _STANDS_FOR = {"best": "its best model so far", "last": "its last checkpoint"}
-_REPLACEMENTS = 100  # while a model is read; a training makes one in minutes
 
 _log = logging.getLogger(__name__)
-_Arguments = ParamSpec("_Arguments")
-_Found = TypeVar("_Found")
 
 
 def save_model(
@@ -135,36 +130,6 @@ def _describe(folder: Path, model: ModelConfig, parameters: int, tokenizer: Toke
     (folder / CARD_FILE).write_bytes(text)
 
 
-def while_replaced(
-    read: Callable[Concatenate[Path | str, _Arguments], _Found],
-) -> Callable[Concatenate[Path | str, _Arguments], _Found]:
-    """A reader of a model directory that begins again if a training replaced the directory in the meantime."""
-
-    @functools.wraps(read)
-    def reading(directory: Path | str, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Found:
-        for _ in range(_REPLACEMENTS):
-            before = _identity(directory)
-            try:
-                return read(directory, *args, **kwargs)
-            except DocmtError:
-                is_run = Path(directory, RUN_CHECKPOINTS).is_dir()  # whose checkpoints may just be missed
-                if _identity(directory) == before and not (is_run and before is None):
-                    raise
-        return read(directory, *args, **kwargs)
-
-    return reading  # type: ignore[return-value]  # a directory may also be given by name
-
-
-def _identity(directory: Path | str) -> tuple[Path, int, int] | None:
-    """Which directory on the disk is meant at the moment; None if there is none."""
-    with suppress(DocmtError, OSError):
-        found = find_model(directory)
-        stat = found.stat()
-        return found, stat.st_ino, stat.st_ctime_ns
-    return None
-
-
-@while_replaced
 def load_model(directory: Path | str, device: torch.device | str = "cpu") -> TranslationModel:
     """The model of a model directory or of a run (see `find_model`), ready to translate (eval mode).
 
@@ -205,13 +170,11 @@ def check_device(device: torch.device | str) -> torch.device:
     return tensor.device
 
 
-@while_replaced
 def load_model_tokenizer(directory: Path | str) -> Tokenizer:
     """The tokenizer of a model directory. Raises DocmtError if it is missing or damaged."""
     return load_tokenizer(find_model(directory))
 
 
-@while_replaced
 def load_model_config(directory: Path | str, *, encoders: bool = False) -> ModelConfig:
     """The architecture stored in a model directory, if asked for also in that of an encoder alone (`is_encoder`).
 
@@ -251,7 +214,6 @@ def _architecture(values: Mapping[str, Any]) -> str:
     return checksum_of({name: value for name, value in values.items() if name not in FREE})
 
 
-@while_replaced
 def load_languages(directory: Path | str) -> tuple[str, str]:
     """Codes of the languages that a model translates from and to; empty where the directory does not say.
 
@@ -277,16 +239,18 @@ def find_model(directory: Path | str) -> Path:
     That is `model` in it, or, while the run is not finished, its best checkpoint, or else its last.
     Raises DocmtError saying what was looked for.
     """
+    if not isinstance(directory, str | os.PathLike):
+        raise TypeError(f"a model directory is a path (str or Path), not {directory!r}")
     directory = Path(directory)
     if directory.is_file():
         raise DocmtError(f"{directory} is not a model directory but a file: name the model first, then the files")
     checkpoints = directory / RUN_CHECKPOINTS
     for place in (directory, directory / RUN_MODEL):
-        if found := _standing(place, (CONFIG_FILE, WEIGHTS_FILE)):
-            return found
-    for name in _STANDS_FOR:  # those of earlier versions had weights alone
-        if found := _standing(checkpoints / name, (CONFIG_FILE,)):
-            return found
+        if _has_any(place, (CONFIG_FILE, WEIGHTS_FILE)):
+            return place
+    for name in _STANDS_FOR:
+        if _has_any(checkpoints / name, (CONFIG_FILE,)):
+            return checkpoints / name
     if not directory.exists():
         raise DocmtError(f"there is no directory {directory}: give a model directory or a run directory")
     if checkpoints.is_dir():
@@ -300,7 +264,6 @@ def find_model(directory: Path | str) -> Path:
     )
 
 
-@while_replaced
 def find_drafter(directory: Path | str) -> Path:
     """The model directory whose drafts a model reads: in its own directory or, of a checkpoint, in the run.
 
@@ -327,17 +290,6 @@ def same_drafters(one: Path | str, other: Path | str) -> bool:
     return same_weights and searches[0] == searches[1]
 
 
-def _standing(place: Path, files: Sequence[str]) -> Path | None:
-    """`place` if one of the files is in it; while it is replaced, the old directory, which has stepped aside."""
-    if _has_any(place, files):
-        return place
-    with suppress(OSError):
-        for leftover in find_leftovers(place.parent, f".{place.name}."):
-            if leftover.aside and leftover.target == place.name and _has_any(leftover.path, files):
-                return leftover.path
-    return place if _has_any(place, files) else None  # the new one may have come between the two looks
-
-
 def _has_any(place: Path, files: Sequence[str]) -> bool:
     return any((place / file).is_file() for file in files)
 
@@ -346,14 +298,10 @@ def tell_if_unfinished(asked: Path, found: Path) -> None:
     """Says, once for each model that is loaded, that it is that of a run which is not finished."""
     if found.parent != asked / RUN_CHECKPOINTS:
         return
-    name = found.name.strip(".").partition(".")[0]  # also of an old directory that has stepped aside
-    update = ""
-    with suppress(DocmtError):  # it may be gone by now
-        update = f" (update {read_json(found / STATE_FILE).get('update')})"
-    _log.warning("the run %s is not finished: taking %s%s", asked, _STANDS_FOR[name], update)
+    update = read_json(found / STATE_FILE).get("update")
+    _log.warning("the run %s is not finished: taking %s (update %s)", asked, _STANDS_FOR[found.name], update)
 
 
-@while_replaced
 def load_model_weights(directory: Path | str) -> dict[str, Tensor]:
     """The weights of a model directory or of a run, by name. Raises DocmtError if they are missing or damaged."""
     found = find_model(directory)

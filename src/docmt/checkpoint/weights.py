@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -24,7 +24,6 @@ WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
 STATE_FILE = "state.json"
 """Describes the files of a checkpoint as config.json does those of a model directory."""
-_PART = 1 << 26  # bytes of a tensor that are copied at a time
 _NUMBERS = ("F32", "F16", "BF16", "F64")  # kinds of weights, in the words of safetensors
 
 
@@ -47,7 +46,7 @@ def read_shapes(path: Path, skipped: Sequence[str] = ()) -> dict[str, list[int]]
     missing or damaged, or holds anything else but numbers with a fraction.
     """
     check_regular(path)
-    with _reading(path), _openable(path) as name, safe_open(name, framework="pt") as file:
+    with _opened(path) as file:
         found = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - it is no mapping
         found = {key: tensor for key, tensor in found.items() if tensor.get_dtype() not in skipped}
         for name, tensor in found.items():
@@ -83,11 +82,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, str
     facts: what the file says of itself, for libraries that ask. Raises OSError when the system refuses.
     """
     try:
-        contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-        if _is_text(path):
-            save_file(contiguous, path, facts)
-        else:
-            path.write_bytes(save(contiguous, facts))
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, facts)
     except SafetensorError as error:  # how the library reports a full disk, among others
         number = re.search(r"os error (\d+)", str(error))
         raise OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error)) from error
@@ -123,55 +118,20 @@ def check_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a safetensors file, on the CPU. Raises DocmtError if it is missing or damaged."""
     check_regular(path)
-    with _reading(path), _openable(path) as place:
-        with safe_open(place, framework="pt") as file:
-            names = list(file.keys())
-        return {name: _copied(place, name) for name in names}
-
-
-def _copied(path: Path, name: str) -> Tensor:
-    """A tensor of the file in memory of its own.
-
-    The file is opened anew for every part of it: what was read of it would stay in memory beside the copy.
-    """
-    with safe_open(path, framework="pt") as file:
-        whole = file.get_tensor(name)
-        if whole.nbytes <= _PART:
-            return whole.clone()
-        made, rows = torch.empty_like(whole), max(_PART * len(whole) // whole.nbytes, 1)
-    for first in range(0, len(made), rows):
-        with safe_open(path, framework="pt") as file:
-            made[first : first + rows] = file.get_slice(name)[first : first + rows]
-    return made
+    with _opened(path) as file:
+        return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - it is no mapping
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Failures of the library as DocmtError."""
+def _opened(path: Path) -> Iterator[Any]:
+    """The file, opened by the library, whose failures are raised as DocmtError."""
     try:
-        yield
+        with safe_open(path, framework="pt") as file:
+            yield file
     except FileNotFoundError as error:
         raise DocmtError(f"{path} is missing: copy the directory again, complete") from error
     except (SafetensorError, OSError) as error:
         raise DocmtError(f"{path} is damaged ({error}): copy it again from where it came") from error
-
-
-@contextmanager
-def _openable(path: Path) -> Iterator[Path]:
-    """The file, opened, under a name by which the library opens the same one every time.
-
-    A training may put another file at `path` in the meantime; and the library opens no name that is not UTF-8.
-    """
-    descriptor = os.open(path, os.O_RDONLY)
-    opened = Path(f"/dev/fd/{descriptor}")
-    try:
-        yield opened if opened.exists() else path  # not every system has such names
-    finally:
-        os.close(descriptor)
-
-
-def _is_text(path: Path) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in str(path))
 
 
 def model_without_weights(config: ModelConfig, path: Path) -> TranslationModel:

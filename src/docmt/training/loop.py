@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
+from docmt.checkpoint.averaging import average_weights, updates_to_average
 from docmt.checkpoint.model_directory import describe_model, find_drafter, find_model, load_model_config, save_model
 from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, load_weights, read_shapes
 from docmt.core.errors import DocmtError
@@ -22,7 +23,6 @@ from docmt.core.progress import progress
 from docmt.data import PreparedStore
 from docmt.decoding.drafting import check_drafter
 from docmt.model import TranslationModel
-from docmt.training.averaging import load_average, updates_to_average
 from docmt.training.config import TrainConfig
 from docmt.training.corpus import TrainingCorpus, ahead, fit_model_config, in_direction
 from docmt.training.distributed import (
@@ -427,7 +427,8 @@ class Training:
         state, dev = self.state, self.corpus.dev
         self.updater.finish()
         if averaged := [update for update, _ in self._averaged()]:
-            load_average(self.model, [self.run.snapshot(update) / WEIGHTS_FILE for update in averaged])
+            paths = [self.run.snapshot(update) / WEIGHTS_FILE for update in averaged]
+            self.model.load_state_dict(average_weights(paths))
             chosen = f"mean of the weights after updates {', '.join(map(str, averaged))}"
         elif state.best.score is not None:
             load_weights(self.model, self.run.best / WEIGHTS_FILE)

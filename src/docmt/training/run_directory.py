@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from torch import Tensor
 
+from docmt.checkpoint.averaging import updates_to_average
 from docmt.checkpoint.model_directory import DRAFTER_FOLDER, RUN_CHECKPOINTS, RUN_MODEL, copy_model
 from docmt.checkpoint.weights import STATE_FILE, save_tensors
 from docmt.core.errors import DocmtError, printable
@@ -370,3 +371,24 @@ def read_recipe(path: Path, run: Path) -> dict[str, Any]:
     if isinstance(batches, dict) and batches.get("leave_out") in ("", None):
         batches.pop("leave_out", None)  # a setting of docmt 0.3.0, in every recipe of it
     return values
+
+
+def kept_checkpoints(run: Path, which: Literal["last", "best"], count: int) -> list[Path]:
+    """So many of the checkpoints that a run keeps (`checkpoints.keep`), by time or by score on the dev split.
+
+    Raises DocmtError if it does not keep as many, or has no scores.
+    """
+    directory = RunDirectory(run)
+    if not directory.last.is_dir():
+        raise DocmtError(f"{run} is no run directory with checkpoints, from which to take the {which} {count}")
+    state = read_state(directory.last)
+    if which == "best" and state.best.score is None:
+        raise DocmtError(f"the run {run} has no dev split that says which checkpoints are the best: use --last")
+    if len(state.snapshots) < count:
+        advice = f"train with --checkpoints.keep {count}"
+        raise DocmtError(
+            f"the run {run} keeps {len(state.snapshots)} checkpoints, and {count} are to be averaged: "
+            f"{f'ask for fewer, or {advice}' if state.snapshots else advice}"
+        )
+    chosen = updates_to_average(state.snapshots, which, count, state.best.higher_is_better)
+    return [directory.snapshot(update) for update, _ in chosen]

@@ -50,7 +50,9 @@ def run(arguments: Sequence[str]) -> int:
     check_number("--best", options.best, (0, 10_000))
     if options.last and options.best:
         raise DocmtError("--last and --best are both given: choose one of them")
-    from docmt.training.averaging import average_models, kept_checkpoints  # torch takes a while to load
+    # torch takes a while to load
+    from docmt.checkpoint.averaging import average_models
+    from docmt.training.run_directory import kept_checkpoints
 
     models = [Path(model) for model in options.models]
     if count := options.last or options.best:

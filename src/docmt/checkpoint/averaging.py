@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from docmt.checkpoint.model_card import ModelCard
@@ -20,10 +19,9 @@ from docmt.checkpoint.model_directory import (
     same_drafters,
     save_model,
 )
-from docmt.checkpoint.weights import CONFIG_FILE, WEIGHTS_FILE, read_weights
+from docmt.checkpoint.weights import read_weights
 from docmt.core.errors import DocmtError
 from docmt.core.settings import difference, plain
-from docmt.training.run_directory import RunDirectory, read_state
 
 # What two models may have been trained with and still be of one architecture.
 _NO_MATTER = ("preset", "dropout", "attention_dropout")
@@ -63,34 +61,6 @@ def _check_alike(first: Path | str, other: Path | str) -> None:
         raise DocmtError(f"{other} reads drafts of another model than {first}: average models of one store")
 
 
-def kept_checkpoints(run: Path, which: Literal["last", "best"], count: int) -> list[Path]:
-    """So many of the checkpoints that a run keeps (`checkpoints.keep`), by time or by score on the dev split.
-
-    Raises DocmtError if it does not keep as many, or has no scores.
-    """
-    directory = RunDirectory(run)
-    if not directory.last.is_dir():
-        raise DocmtError(f"{run} is no run directory with checkpoints, from which to take the {which} {count}")
-    state = read_state(directory.last)
-    if which == "best" and state.best.score is None:
-        raise DocmtError(f"the run {run} has no dev split that says which checkpoints are the best: use --last")
-    if len(state.snapshots) < count:
-        advice = f"train with --checkpoints.keep {count}"
-        raise DocmtError(
-            f"the run {run} keeps {len(state.snapshots)} checkpoints, and {count} are to be averaged: "
-            f"{f'ask for fewer, or {advice}' if state.snapshots else advice}"
-        )
-    chosen = updates_to_average(state.snapshots, which, count, state.best.higher_is_better)
-    checkpoints = [directory.snapshot(update) for update, _ in chosen]
-    for checkpoint in checkpoints:
-        if (checkpoint / WEIGHTS_FILE).is_file() and not (checkpoint / CONFIG_FILE).exists():
-            raise DocmtError(
-                f"{checkpoint} is of an earlier version of docmt, which kept weights alone: go on with the run "
-                f"(docmt train --resume {run}) until it has {count} newer ones"
-            )
-    return checkpoints
-
-
 def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     """The mean of the tensors of safetensors files with the same names, summed in float64.
 
@@ -123,8 +93,3 @@ def updates_to_average(
         return list(measured[-count:])
     ranked = sorted(measured, key=lambda pair: -pair[1] if higher_is_better else pair[1])
     return sorted(ranked[:count])
-
-
-def load_average(model: torch.nn.Module, paths: Sequence[Path]) -> None:
-    """Puts the mean of the files' weights into `model`."""
-    model.load_state_dict(average_weights(paths))
