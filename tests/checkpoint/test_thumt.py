@@ -4,9 +4,12 @@ import json
 import shutil
 
 import pytest
+import torch
 import zhang
+from safetensors.torch import load_file, save_file
 
 from docmt.checkpoint import convert_thumt
+from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
 
 VARIANT = "both_gate"
@@ -58,7 +61,7 @@ def test_missing_files(given, file):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("shared_source_target_embedding", True, "trained with shared_source_target_embedding = True, where docmt"),
+        ("multiply_embedding_mode", "none", "trained with multiply_embedding_mode = 'none', where docmt"),
         ("context_representation", "cnn", "context_representation = 'cnn', where docmt's model knows self_attention"),
         ("num_context_layers", 3, r"lacks weights for context\.1\."),
         (
@@ -74,6 +77,35 @@ def test_parameters_that_do_not_fit(given, name, value, message):
     values["parameters"][name] = value
     given["arguments"].write_text(json.dumps(values))
     refused(message, given)
+
+
+def logits(given, output, tensors, **parameters):
+    """Logits of a conversion of these variables, with these parameters."""
+    values = json.loads(given["arguments"].read_text())
+    values["parameters"] |= parameters
+    given["arguments"].write_text(json.dumps(values))
+    save_file({name: tensor.clone() for name, tensor in tensors.items()}, given["checkpoint"])
+    files = {name: given[name] for name in ("target_vocabulary", "arguments")}
+    model = convert_thumt(given["checkpoint"], output, source_vocabulary=given["target_vocabulary"], **files)
+    source = [[5, 6, 7, 2], [8, 9, 2]]
+    return model.logits([(source, [[0, 10, 11], [0, 12]])])[0]
+
+
+def test_shared_embeddings_are_those_of_both_sides_and_of_the_softmax(given, tmp_path):
+    """The published code has one variable `weights` for both sides, and none for a shared softmax."""
+    apart = load_file(given["checkpoint"])
+    scope = next(name for name in apart if name.endswith("/target_embedding")).rpartition("/")[0]
+    table = apart[f"{scope}/target_embedding"]
+    apart |= {f"{scope}/source_embedding": table, f"{scope}/softmax": table}
+    expected = logits(given, tmp_path / "apart", apart)
+    tied = {name: tensor for name, tensor in apart.items() if not name.endswith("/softmax")}
+    found = logits(given, tmp_path / "tied", tied, shared_embedding_and_softmax_weights=True)
+    assert torch.equal(found, expected)
+    one = {name: tensor for name, tensor in tied.items() if not name.endswith("_embedding")} | {
+        f"{scope}/weights": table
+    }
+    assert torch.equal(logits(given, tmp_path / "one", one, shared_source_target_embedding=True), expected)
+    assert load_model(tmp_path / "one").config.output == "tied"
 
 
 def test_nothing_is_written_over(given):

@@ -54,13 +54,12 @@ _EMBEDDINGS = {
     "softmax": "softmax.weight",
     "source_embedding": "source_tokens.weight",
     "target_embedding": "target_tokens.weight",
+    "weights": "shared",  # of both sides, with shared_source_target_embedding
 }
 _NO_WEIGHTS = re.compile(r"(^|/)(global_step|Adam(_\d+)?|beta\d_power|OptimizeLoss/.*|learning_rate)$|/Adam(_\d+)?$")
 
 # Parameters with the only value that docmt's model has.
 _FIXED: dict[str, object] = {
-    "shared_embedding_and_softmax_weights": False,
-    "shared_source_target_embedding": False,
     "attention_key_channels": 0,
     "attention_value_channels": 0,
     "multiply_embedding_mode": "sqrt_depth",
@@ -100,6 +99,8 @@ def convert_thumt(
         instance_tokens=instance_tokens,
     )
     weights = rename(variables)
+    if (shared := weights.pop("shared", None)) is not None:  # docmt's model has two tables, which begin as copies
+        weights |= {"source_tokens.weight": shared, "target_tokens.weight": shared.clone()}
     for name in ("source_tokens.weight", "target_tokens.weight"):
         if name in weights:  # rows for <s> before, for <eod> and <mask> behind
             weights[name] = torch.nn.functional.pad(weights[name], (0, 0, 1, 2))
@@ -166,6 +167,7 @@ def architecture(
             "normalization": "pre" if values.get("layer_preprocess", "none") == "layer_norm" else "post",
             "dropout": float(values.get("residual_dropout", 0.0)),
             "attention_dropout": float(values.get("attention_dropout", 0.0)),
+            "output": "tied" if values.get("shared_embedding_and_softmax_weights") else "auto",
             "positions": "sentence",
             "instance_tokens": instance_tokens,
         }
