@@ -13,9 +13,9 @@ import torch
 from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import Sentences, parallel_lengths, random_words
 from docmt.decoding import SearchConfig
-from docmt.decoding.frame import Row
-from docmt.decoding.precision import Precision, computing_in, lower_precision
-from docmt.decoding.search import search
+from docmt.decoding.beam_search import search
+from docmt.decoding.models import Precision, computing_in, lower_precision
+from docmt.decoding.rules import Row
 from docmt.model import ModelConfig, Reading, TranslationModel, pack
 from docmt.text import SpecialTokens
 

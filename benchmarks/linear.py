@@ -18,9 +18,9 @@ from benchmarks.sentences import parallel_lengths
 from docmt.cli.app import keep_freed_memory
 from docmt.core.progress import progress
 from docmt.decoding.caches import DocumentSelfCache
-from docmt.decoding.ensemble import next_logits
-from docmt.decoding.frame import Row
-from docmt.decoding.step import Steps
+from docmt.decoding.incremental import Steps
+from docmt.decoding.models import next_logits
+from docmt.decoding.rules import Row
 from docmt.model import ModelConfig, Packed, Spans, TranslationModel
 from docmt.model.config import Linear
 from docmt.model.spans import Reading

@@ -11,8 +11,8 @@ from zhang import VARIANTS
 from docmt.checkpoint.model_directory import load_model, load_model_tokenizer
 from docmt.checkpoint.thumt import parameters, rename
 from docmt.decoding import SearchConfig, score_documents
-from docmt.decoding.frame import Row
-from docmt.decoding.search import search
+from docmt.decoding.beam_search import search
+from docmt.decoding.rules import Row
 from docmt.text import SpecialTokens
 from docmt.training.objective import batch_loss
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from docmt.checkpoint.fairseq import parameter_name, rename
 from docmt.decoding import SearchConfig, score_documents, search
-from docmt.decoding.frame import Row
+from docmt.decoding.rules import Row
 from docmt.model import Reading, Spans, pack
 from docmt.model.attention import FullView, Memory
 from docmt.text import SpecialTokens

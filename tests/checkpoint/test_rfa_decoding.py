@@ -5,9 +5,8 @@ import pytest
 import rfa
 
 from docmt.decoding import SearchConfig, translate_documents
-from docmt.decoding.frame import Row
-from docmt.decoding.rfa import RfaRules
-from docmt.decoding.search import search
+from docmt.decoding.beam_search import search
+from docmt.decoding.rules import RfaRules, Row
 
 DECODED = sorted(
     (path.parent.name, path.name)

@@ -10,8 +10,8 @@ import rfa
 import torch
 import torch.nn.functional as F
 
-from docmt.decoding.frame import Row
-from docmt.decoding.step import StepView
+from docmt.decoding.incremental import StepView
+from docmt.decoding.rules import Row
 from docmt.model.kernels import Pattern
 from docmt.model.linear import Fading, attend_linear, step_linear
 from docmt.model.linear_attention import RandomFeatures

@@ -6,9 +6,8 @@ import torch
 
 from docmt import decoding
 from docmt.decoding import search
-from docmt.decoding.ensemble import common_needs, members_of
-from docmt.decoding.frame import Row
-from docmt.decoding.marks import Marks
+from docmt.decoding.models import common_needs, members_of
+from docmt.decoding.rules import Marks, Row
 from docmt.model import ModelConfig, Reading, TranslationModel, pack
 from docmt.model.scope import SentenceFrame
 from docmt.text import SpecialTokens

@@ -18,8 +18,7 @@ from plain_search import (
 
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
-from docmt.decoding.ensemble import Ensemble, mean_probability
-from docmt.decoding.precision import computing_in, lower_precision
+from docmt.decoding.models import Ensemble, computing_in, lower_precision, mean_probability
 from docmt.model.systems import Concat
 from variants import ONE_OF_EACH_ORDER, SYSTEMS, context
 

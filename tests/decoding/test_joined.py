@@ -9,8 +9,8 @@ from test_search import check_steps
 
 from docmt.core.errors import DocmtError
 from docmt.decoding import ContextConfig, SearchConfig
-from docmt.decoding.frame import Row
-from docmt.decoding.search import search
+from docmt.decoding.beam_search import search
+from docmt.decoding.rules import Row
 from docmt.model.systems import Concat
 from variants import JOINED
 
@@ -67,7 +67,7 @@ def test_the_published_search_of_a_model_that_was_made_for_the_other_way():
 
 
 def test_a_prefix_that_leaves_no_room_in_the_published_search_is_told(monkeypatch):
-    monkeypatch.setattr("docmt.decoding.rfa.MOST", 33)
+    monkeypatch.setattr("docmt.decoding.rules.MOST", 33)
     model = build(**JOINED["linear, gates, keep prefix, rfa"])
     reading, config = reading_of(model, DOCUMENTS[:1]), SearchConfig(compatibility="rfa")
     for words, message in ((31, ""), (32, r"before a sentence have 33 tokens, .* at most 33: choose none")):

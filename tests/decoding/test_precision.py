@@ -7,8 +7,8 @@ import torch
 
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, score_documents, translate_documents
-from docmt.decoding.precision import FloatLinear, Int8Linear, PackedLinear, computing_in, lower_precision
-from docmt.decoding.step import likeliest, normalizers
+from docmt.decoding.incremental import likeliest, normalizers
+from docmt.decoding.models import FloatLinear, Int8Linear, PackedLinear, computing_in, lower_precision
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
 from docmt.text import SpecialTokens

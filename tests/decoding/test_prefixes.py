@@ -5,8 +5,8 @@ import random
 import pytest
 import torch
 
-from docmt.decoding import ContextConfig, SearchConfig, beams, translate_documents
-from docmt.decoding.ensemble import Ensemble
+from docmt.decoding import ContextConfig, SearchConfig, beam_search, translate_documents
+from docmt.decoding.models import Ensemble
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.config import Linear
 from docmt.model.systems import Concat, Group
@@ -94,10 +94,12 @@ def test_the_same_for_every_rank(name, search, monkeypatch):
     if config.beam > 1:
         model = Ensemble([model, opened(build(7, **settings))])
     with monkeypatch.context() as patch:
-        patch.setattr(beams, "read_prefixes", lambda *given, real=beams.read_prefixes: read.append(1) or real(*given))
+        patch.setattr(
+            beam_search, "read_prefixes", lambda *given, real=beam_search.read_prefixes: read.append(1) or real(*given)
+        )
         ours = translated(model, given, config, context)
     with monkeypatch.context() as patch:
-        patch.setattr(beams, "can_read_prefixes", lambda model: False)
+        patch.setattr(beam_search, "can_read_prefixes", lambda model: False)
         theirs = translated(model, given, config, context)
     for one, other in zip(ours, theirs, strict=True):
         same(one, other)

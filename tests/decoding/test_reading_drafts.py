@@ -8,8 +8,8 @@ from plain_search import DOCUMENTS, SHORT, SPECIALS, build, marked
 
 from docmt.decoding import SearchConfig, drafting, score_documents, translate_documents
 from docmt.decoding.drafting import Drafter
-from docmt.decoding.ensemble import Ensemble
-from docmt.decoding.task import Task
+from docmt.decoding.models import Ensemble
+from docmt.decoding.scheduler import Task
 from docmt.model import Reading, pack
 from docmt.model.systems import MultiHop
 from variants import context

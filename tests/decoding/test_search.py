@@ -27,9 +27,9 @@ from plain_search import (
 from docmt.core.errors import DocmtError
 from docmt.data import cut
 from docmt.decoding import SearchConfig
-from docmt.decoding.frame import Row
-from docmt.decoding.step import StepView
-from docmt.decoding.task import Task
+from docmt.decoding.incremental import StepView
+from docmt.decoding.rules import Row
+from docmt.decoding.scheduler import Task
 from docmt.model import pack
 from docmt.model.systems import Concat, Needs
 from variants import CONVENTIONS, FRAMED, JOINED, ONE_OF_EACH_ORDER, SYSTEMS, WIDE, context, hierarchical, multihop

@@ -6,9 +6,9 @@ from plain_search import DOCUMENTS, SHORT, SPECIALS, build, drafts_of, score_doc
 
 from docmt.data import Words, collate
 from docmt.decoding import SearchConfig
-from docmt.decoding.ensemble import Ensemble
-from docmt.decoding.sharing import shared_batches, shared_reading
-from docmt.decoding.task import Task
+from docmt.decoding.models import Ensemble
+from docmt.decoding.scheduler import Task
+from docmt.decoding.scoring import shared_batches, shared_reading
 from docmt.model import TranslationModel
 from variants import ONE_OF_EACH_ORDER, SYSTEMS, context, hierarchical
 

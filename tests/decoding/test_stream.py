@@ -7,7 +7,7 @@ import pytest
 from plain_search import DOCUMENTS, SHORT, SPECIALS, build
 
 from docmt.core.errors import DocmtError
-from docmt.decoding import SearchConfig, orders, translate_documents
+from docmt.decoding import SearchConfig, scheduler, translate_documents
 from docmt.decoding import stream as streams
 from docmt.decoding.drafting import Drafter
 from docmt.decoding.stream import Stream
@@ -96,7 +96,7 @@ def test_what_cannot_be_translated_stops_nothing_else(name, monkeypatch):
     _, settings, search = CASES[name]
     model, (config, how) = build(3, **settings), split_settings(search)
     bad, told = TEXTS[3][13], []
-    original = orders.ORDERS[model.system.order]
+    original = scheduler.ORDERS[model.system.order]
 
     def failing(task, on_sentences):
         sentences = task.words.documents([0, len(task.words.lengths)])[0]

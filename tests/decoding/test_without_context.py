@@ -5,7 +5,7 @@ import torch
 from plain_search import DOCUMENTS, SHORT, SPECIALS, build, drafts_of, marked
 
 from docmt.decoding import SearchConfig, score_documents
-from docmt.decoding.ensemble import Ensemble
+from docmt.decoding.models import Ensemble
 from docmt.model import Reading, pack
 from docmt.model.attention import FullView, Memory, seen_spans
 from docmt.model.scope import Sight

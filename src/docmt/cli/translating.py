@@ -68,7 +68,7 @@ def check_models(options: Any, models: Sequence[str], task: str = "translate") -
     those before it take.
     """
     from docmt.decoding import Translator
-    from docmt.decoding.loading import model_paths
+    from docmt.decoding.models import model_paths
 
     for path in (path for model in models for path in model_paths(model)):
         if path.is_file():

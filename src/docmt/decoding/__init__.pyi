@@ -1,12 +1,12 @@
+from .beam_search import search as search
 from .config import ContextConfig as ContextConfig
 from .config import SearchConfig as SearchConfig
-from .document import DocumentHypothesis as DocumentHypothesis
-from .ensemble import Ensemble as Ensemble
-from .hypothesis import Hypothesis as Hypothesis
+from .models import Ensemble as Ensemble
 from .scoring import score_documents as score_documents
-from .search import search as search
 from .stream import translate_documents as translate_documents
 from .stream import translate_ids as translate_ids
+from .translation import DocumentHypothesis as DocumentHypothesis
+from .translation import Hypothesis as Hypothesis
 from .translator import TranslatedSentence as TranslatedSentence
 from .translator import Translation as Translation
 from .translator import Translator as Translator

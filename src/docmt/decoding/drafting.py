@@ -23,10 +23,8 @@ from docmt.core.files import read_json
 from docmt.core.settings import build
 from docmt.data.instances import place_of
 from docmt.decoding.config import BATCH_TOKENS, USUAL_DRAFT_BEAM, SearchConfig
-from docmt.decoding.ensemble import Model, members_of
-from docmt.decoding.frame import WordIds
-from docmt.decoding.loading import load_checked
-from docmt.decoding.precision import Precision, computing_in
+from docmt.decoding.models import Model, Precision, computing_in, load_checked, members_of
+from docmt.decoding.rules import WordIds
 from docmt.decoding.stream import Stream, Stretch, translate_documents
 from docmt.model import TranslationModel
 from docmt.text import Tokenizer

@@ -17,14 +17,11 @@ from docmt.core.errors import DocmtError, map_or_error
 from docmt.data import Words
 from docmt.data.config import MARKS
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
-from docmt.decoding.document import DocumentHypothesis, Part, ended_by_limit, join, ranked
-from docmt.decoding.ensemble import Model
-from docmt.decoding.frame import WordIds
-from docmt.decoding.orders import ORDERS
-from docmt.decoding.rules import order_of, rules_of
+from docmt.decoding.models import Model
+from docmt.decoding.rules import WordIds, order_of, rules_of
+from docmt.decoding.scheduler import ORDERS, Task, batches_in_order, drafts_at, filled_places
 from docmt.decoding.scoring import score_task
-from docmt.decoding.task import Task, batches_in_order, drafts_at, filled_places
-from docmt.decoding.translation import Reached
+from docmt.decoding.translation import DocumentHypothesis, Part, Reached, ended_by_limit, join, ranked
 from docmt.text import SpecialTokens
 
 Drafts = Callable[[int, int], Sequence[Sequence[int]]]

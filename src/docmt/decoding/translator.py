@@ -19,17 +19,13 @@ from docmt.core.progress import progress
 from docmt.core.settings import MANY, check_number, shown
 from docmt.data.config import MARKS
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
-from docmt.decoding.document import DocumentHypothesis
 from docmt.decoding.drafting import drafter_of
-from docmt.decoding.ensemble import members_of
-from docmt.decoding.frame import WordIds
-from docmt.decoding.loading import load_members, model_paths
-from docmt.decoding.orders import POOL
-from docmt.decoding.precision import Precision, computing_in
+from docmt.decoding.models import Precision, computing_in, load_members, members_of, model_paths
+from docmt.decoding.rules import WordIds
+from docmt.decoding.scheduler import POOL, check_context, filled_places, instance_limit, packed_units
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.stream import Stream, Stretch, translate_documents
-from docmt.decoding.task import check_context, filled_places, instance_limit, packed_units
-from docmt.decoding.translation import Piece, Reached, TranslatedSentence, Translation
+from docmt.decoding.translation import DocumentHypothesis, Piece, Reached, TranslatedSentence, Translation
 from docmt.documents import Document, one_line
 from docmt.model import TranslationModel
 from docmt.text import Side

@@ -15,8 +15,8 @@ from docmt.core.files import checksum_of_file, read_json, write_text
 from docmt.core.progress import progress
 from docmt.data import ParallelStore, PreparedStore
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
-from docmt.decoding.precision import computing_in
-from docmt.decoding.task import packed_units, supported
+from docmt.decoding.models import computing_in
+from docmt.decoding.scheduler import packed_units, supported
 from docmt.evaluation import (
     ContrastiveResult,
     MetricConfig,

@@ -20,7 +20,7 @@ from docmt.core.progress import progress
 from docmt.core.settings import MANY
 from docmt.data import PreparedStore
 from docmt.decoding import Translator, translate_documents
-from docmt.decoding.precision import computing_in
+from docmt.decoding.models import computing_in
 from docmt.experiments.experiment import Speed
 from docmt.experiments.plan import Plan, PlannedRun
 from docmt.experiments.runner import state_of

@@ -19,7 +19,7 @@ def run(arguments: Sequence[str]) -> int:
     options = parse(parser(), arguments)
     # torch loads slowly: not for --help
     from docmt.checkpoint import export_ctranslate2
-    from docmt.decoding.loading import model_paths
+    from docmt.decoding.models import model_paths
 
     if len(paths := model_paths(options.model)) > 1:
         raise DocmtError(

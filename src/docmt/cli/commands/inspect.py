@@ -161,8 +161,7 @@ def _look_at_text(options: Any) -> int:
 
     from docmt.analysis import AttentionReport, look_at_corpus
     from docmt.core.progress import progress
-    from docmt.decoding.loading import model_paths
-    from docmt.decoding.precision import computing_in
+    from docmt.decoding.models import computing_in, model_paths
     from docmt.evaluation.metrics import count
 
     if len(paths := model_paths(options.model)) > 1:

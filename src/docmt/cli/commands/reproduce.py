@@ -138,7 +138,7 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
 
 def _check_asked(plan: Plan, evaluation: experiments.EvaluationConfig) -> None:
     """Raises DocmtError for what this experiment has no use for, or cannot do without."""
-    from docmt.decoding.task import check_context  # torch takes a while to load
+    from docmt.decoding.scheduler import check_context  # torch takes a while to load
 
     check_context(evaluation.context, *[run.config.model for run in plan.runs])
     if evaluation.suite is None and any(variant.line for variant in plan.experiment.variants.values()):

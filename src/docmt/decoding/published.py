@@ -2,7 +2,7 @@
 
 They differ from ours in what competes and when it stops: candidates that end compete, by their normalised scores, with
 the B best that ended before, and the search goes on until what has not ended could not do better.
-Notation as in `search`.
+Notation as in `caches`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.ensemble import Memories, Model, next_logits
-from docmt.decoding.frame import Row
-from docmt.decoding.rules import marks_of
-from docmt.decoding.step import Steps, likeliest
+from docmt.decoding.incremental import Steps, likeliest
+from docmt.decoding.models import Memories, Model, next_logits
+from docmt.decoding.rules import Row, marks_of
 from docmt.text import SpecialTokens
 
 _NONE = -torch.inf

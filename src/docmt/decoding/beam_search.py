@@ -12,13 +12,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from docmt.core.errors import DocmtError
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.ensemble import Memories, Model, members_of, next_logits
-from docmt.decoding.frame import Progress, Row, WordIds
-from docmt.decoding.hypothesis import Hypothesis, not_numbers
-from docmt.decoding.prefixes import can_read_prefixes, read_prefixes
-from docmt.decoding.rules import marks_of, rules_of
-from docmt.decoding.step import Steps, likeliest, normalizers
+from docmt.decoding.incremental import Steps, can_read_prefixes, likeliest, normalizers, read_prefixes
+from docmt.decoding.models import Memories, Model, members_of, next_logits
+from docmt.decoding.published import GenerateSearch, PooledSearch, ThumtSearch
+from docmt.decoding.rules import Progress, Row, WordIds, marks_of, rules_of
+from docmt.decoding.translation import Hypothesis, not_numbers
 from docmt.text import SpecialTokens
 
 _SHARE_EVERY = 16  # steps between two looks for positions that all beams have in common, which move by as many
@@ -224,3 +224,51 @@ class Beams:
 
 def _offsets(index: Tensor) -> Tensor:
     return torch.arange(len(index), device=index.device)[:, None]
+
+
+_POOLED: dict[str, type[PooledSearch]] = {"thumt": ThumtSearch, "huggingface": GenerateSearch}
+
+
+@torch.inference_mode()
+def search(
+    model: Model,
+    memories: Memories,
+    rows: Sequence[Row],
+    specials: SpecialTokens,
+    config: SearchConfig,
+) -> list[list[Hypothesis]]:
+    """The best `config.n_best` translations of each row, best first; the rows are searched as one batch.
+
+    memories: what `model.memories` has computed for the source in which the rows' sentences lie. Raises DocmtError
+    where the model's scores are not numbers.
+    """
+    if config.compatibility in _POOLED:
+        return _pooled_search(model, memories, rows, specials, config)
+    beams = Beams(model, memories, rows, specials, config)
+    while beams.documents:
+        beams.step()
+    return beams.best()
+
+
+def _pooled_search(
+    model: Model,
+    memories: Memories,
+    rows: Sequence[Row],
+    specials: SpecialTokens,
+    config: SearchConfig,
+) -> list[list[Hypothesis]]:
+    if any(len(row.sentences) > 1 for row in rows):
+        raise DocmtError(
+            f"search.compatibility {config.compatibility} is for systems that translate sentence by sentence: choose "
+            "none for this model"
+        )
+    found = _POOLED[config.compatibility](model, memories, rows, specials, config).run()
+    if not all(found):
+        raise not_numbers()
+    return [
+        [
+            Hypothesis([words], [total], [length], score, length)
+            for words, total, score, length in ranks[: config.n_best]
+        ]
+        for ranks in found
+    ]
