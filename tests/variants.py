@@ -1,5 +1,7 @@
 """Every system with the options that change what it computes, as settings of a model."""
 
+import pytest
+
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.model.config import Linear
 from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
@@ -68,6 +70,26 @@ SYSTEMS = {
     "hierarchical on both sides": hierarchical(side="both", sentences=2),
     "hierarchical, pre-norm": {**hierarchical(side="both", sentences=1), "normalization": "pre"},
 }
+QUICK = {
+    "group",
+    "global top",
+    "document",
+    "sentence",
+    "concat, keep prefix",
+    "concat, linear, gates",
+    "context, pre-norm, as published",
+    "context lstm",
+    "multihop",
+    "hierarchical on both sides",
+}
+"""Systems of the quick tier: every cache, kernel and order of decoding is among them."""
+
+
+def in_tiers(names):
+    """Return test parameters for these systems; those that are not in QUICK run in `make test-all` alone."""
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in names]
+
+
 FRAMED = [name for name in SYSTEMS if name != "document"]
 ONE_OF_EACH_ORDER = [
     "group",

@@ -8,8 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from docmt.analysis import KINDS, Point, draw_accuracies, draw_curves, draw_points, read_curves, runs
+from docmt.analysis import KINDS, Point, draw_accuracies, draw_curves, draw_points, facts, read_curves
 from docmt.core.errors import DocmtError
+
+FULL = pytest.mark.full
 
 
 def write_metrics(path, entropy=True, steps=6):
@@ -72,7 +74,10 @@ def test_without_matplotlib_the_user_is_told_what_to_install(tmp_path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
-@pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
+@pytest.mark.parametrize(
+    ("suffix", "start"),
+    [pytest.param("png", b"\x89PNG", marks=FULL), pytest.param("pdf", b"%PDF", marks=FULL), ("svg", b"<?xml")],
+)
 def test_a_figure_is_drawn(tmp_path, suffix, start):
     pytest.importorskip("matplotlib", reason="matplotlib (the extra plots) is not installed")
     runs = {"group": write_metrics(tmp_path / "a.jsonl"), "document": write_metrics(tmp_path / "b.jsonl", False, 3)}
@@ -84,13 +89,13 @@ def test_a_figure_is_drawn(tmp_path, suffix, start):
 def drawings(monkeypatch):
     """Every drawing that is made."""
     pytest.importorskip("matplotlib", reason="matplotlib (the extra plots) is not installed")
-    made, original = [], runs._new_drawing
+    made, original = [], facts._new_drawing
 
     def keep(columns, rows):
         made.append(original(columns, rows))
         return made[-1]
 
-    monkeypatch.setattr(runs, "_new_drawing", keep)
+    monkeypatch.setattr(facts, "_new_drawing", keep)
     return made
 
 
@@ -99,7 +104,7 @@ NAMES = ["b$\\x", "_run", "$x_1^$", "a\x1b[2J", "\udcff", "\u05d0\u65e5", "&<--"
 SHOWN = ["b$\\x", "_run", "$x_1^$", "a\\x1b[2J", "\\udcff", "\u05d0\u65e5", "&<--"]
 
 
-@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+@pytest.mark.parametrize("suffix", ["svg", *(pytest.param(suffix, marks=FULL) for suffix in ("png", "pdf"))])
 @pytest.mark.parametrize("kind", ["curves", "points", "accuracies"])
 def test_names_are_shown_as_they_are(tmp_path, drawings, kind, suffix):
     from matplotlib.text import Text

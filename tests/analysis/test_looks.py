@@ -14,7 +14,7 @@ from docmt.model.layers import SentenceAttention
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.systems import Group
 from docmt.text import SpecialTokens
-from variants import SYSTEMS
+from variants import SYSTEMS, in_tiers
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
 SPECIALS = SpecialTokens(40)
@@ -64,7 +64,7 @@ def same(one, other, within=1e-5):
     torch.testing.assert_close(one, other, atol=within, rtol=within)
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", in_tiers(SYSTEMS))
 @torch.no_grad()
 def test_the_weights_are_those_that_the_model_uses(name):
     model, outputs, looks = build(name), {}, []
@@ -107,7 +107,7 @@ def test_attention_to_sentences_gives_what_its_weights_give():
         same(module.output(torch.einsum("thk,tkhd->thd", weights, values).flatten(-2)), output)
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", in_tiers(SYSTEMS))
 @torch.no_grad()
 def test_a_watched_pass_is_the_same_bit_for_bit(name):
     model = build(name)
@@ -193,7 +193,7 @@ def test_even_attention_looks_at_sentences_by_their_length(name):
             assert shares == pytest.approx([wanted[distance] / total] * 3, abs=1e-5), (site, distance)
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", in_tiers(SYSTEMS))
 def test_tables_by_layer_say_what_the_mean_says(name):
     model = build(name)
     report = look_at_corpus(model, passes_of(model))

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from docmt import SearchConfig, Translator
-from docmt.analysis.runs import ModelFacts
+from docmt.analysis.facts import ModelFacts
 from docmt.checkpoint import convert_rfa
 from docmt.checkpoint.rfa import architecture
 from docmt.cli.app import main

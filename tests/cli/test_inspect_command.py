@@ -7,7 +7,7 @@ import pytest
 from commands import QUICK, call, fails
 
 import docmt
-from docmt.analysis.runs import ModelFacts
+from docmt.analysis.facts import ModelFacts
 from docmt.checkpoint.model_card import ModelCard
 from docmt.checkpoint.model_directory import load_model, load_model_tokenizer, save_model
 

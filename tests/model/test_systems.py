@@ -15,7 +15,7 @@ from docmt.model.config import Linear
 from docmt.model.scope import SentenceFrame
 from docmt.model.systems import SYSTEMS as KINDS
 from docmt.model.systems import Concat, Context, Group
-from variants import SYSTEMS, context, hierarchical
+from variants import SYSTEMS, context, hierarchical, in_tiers
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 40}
 SOURCE = [[0, 5, 6, 2], [0, 7, 8, 9, 2], [0, 10, 2]]
@@ -83,7 +83,7 @@ def test_global_decoder_layers_see_the_target_so_far():
     assert changed_rows(model, SOURCE, with_token(TARGET, 1, 1, 30)) == [False, True, True]
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
 def test_nothing_looks_ahead_in_the_target(system):
     model = build(**SYSTEMS[system])
     before = logits(model, [(SOURCE, TARGET)])[0]
@@ -105,7 +105,7 @@ def test_whole_instances_are_seen(system):
     assert changed_rows(model, SOURCE, with_token(TARGET, 1, 1, 30)) == [False, True, True]
 
 
-@pytest.mark.parametrize("name", [name for name in SYSTEMS if "context" in name])
+@pytest.mark.parametrize("name", in_tiers(name for name in SYSTEMS if "context" in name))
 def test_context_system_sees_the_source_sentences_before(name):
     model = build(**SYSTEMS[name])
     assert changed_rows(model, with_token(SOURCE, 2, 1, 30), TARGET) == [False, False, True]
@@ -173,7 +173,7 @@ def test_group_only_on_one_sentence_is_the_sentence_transformer():
         assert torch.equal(group.logits([pair])[0], sentence.logits([pair])[0])
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
 def test_usual_positions_are_known_from_the_config_alone(system):
     """Sentences that a system cannot tell apart otherwise have positions that run on; a stored config says which."""
     config = build(**{**SYSTEMS[system], "positions": "auto"}).config
@@ -193,7 +193,7 @@ def test_positions_by_sentence_make_group_only_independent_of_the_place_in_the_d
     )
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
 @pytest.mark.parametrize("normalization", ["post", "pre"])
 def test_batched_equals_single(system, normalization):
     model = build(**{**SYSTEMS[system], "normalization": normalization})
@@ -412,13 +412,13 @@ def test_sentences_must_be_aligned():
         model(Reading(pack([SOURCE]), torch.arange(3)))
 
 
-@pytest.mark.parametrize("system", [name for name in SYSTEMS if name != "document"])
+@pytest.mark.parametrize("system", in_tiers(name for name in SYSTEMS if name != "document"))
 def test_unequal_numbers_of_sentences_are_refused(system):
     with pytest.raises(ValueError, match="document 2 has 3 source but 2 target sentences"):
         build(**SYSTEMS[system]).logits([(SOURCE, TARGET), (SOURCE, TARGET[:2])])
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
 def test_predicted_positions_alone_have_states(system):
     model = build(**SYSTEMS[system])
     documents, predicted = ([SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]]), torch.tensor([0, 3, 9, 17])
@@ -426,7 +426,7 @@ def test_predicted_positions_alone_have_states(system):
     assert torch.equal(some, model(reading(model, *documents))[predicted])
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
 def test_filling_changes_nothing(system):
     model = build(**SYSTEMS[system])
     read = reading(model, [SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]])
@@ -437,7 +437,7 @@ def test_filling_changes_nothing(system):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in SYSTEMS if "context" in name or "multihop" in name or name == "sentence"]
+    "name", in_tiers(name for name in SYSTEMS if "context" in name or "multihop" in name or name == "sentence")
 )
 def test_sentences_that_are_only_looked_back_at_change_nothing_else(name):
     """A sentence translated alone, the others before it only read, has the states that it has among all."""
@@ -449,7 +449,7 @@ def test_sentences_that_are_only_looked_back_at_change_nothing_else(name):
     torch.testing.assert_close(alone, torch.cat((parts[2], parts[4])), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
 def test_every_parameter_has_a_gradient(system):
     """A parameter without one would make processes that exchange gradients wait for ever."""
     for source, target in ((SOURCE, TARGET), (SOURCE[:1], TARGET[:1])):
@@ -469,7 +469,7 @@ def test_patterns_that_see_nothing_have_gradients_of_zero(kernel):
     assert all(x.grad is not None and not x.grad.any() for x in (q, k, v))
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
 def test_index_tensors_die_with_their_batch(system):
     """Without waiting for the collector of cycles, which may come late, and then takes its time."""
     model = build(**SYSTEMS[system]).train()

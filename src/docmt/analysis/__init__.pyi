@@ -28,21 +28,21 @@ from .looks import (
 from .looks import (
     watching as watching,
 )
-from .runs import (
+from .facts import (
     Curve as Curve,
 )
-from .runs import (
+from .facts import (
     Point as Point,
 )
-from .runs import (
+from .facts import (
     draw_accuracies as draw_accuracies,
 )
-from .runs import (
+from .facts import (
     draw_curves as draw_curves,
 )
-from .runs import (
+from .facts import (
     draw_points as draw_points,
 )
-from .runs import (
+from .facts import (
     read_curves as read_curves,
 )

@@ -103,7 +103,7 @@ def _check(options: Any) -> None:
     _check_unread(options)
     check_outputs(options.json)
     if options.figure is not None:
-        from docmt.analysis.runs import format_of
+        from docmt.analysis.facts import format_of
 
         if not options.curves:
             raise DocmtError("--figure draws learning curves: name run directories with --curves, or leave it out")
@@ -126,7 +126,7 @@ def _check_unread(options: Any) -> None:
 
 def _describe(options: Any) -> int:
     """What a model is."""
-    from docmt.analysis.runs import ModelFacts
+    from docmt.analysis.facts import ModelFacts
 
     facts = ModelFacts.of(options.model)
     tell_all(options, facts.format(), facts.to_json())
@@ -135,7 +135,7 @@ def _describe(options: Any) -> int:
 
 def _compare_runs(options: Any) -> int:
     """How several trainings went."""
-    from docmt.analysis.runs import METRICS, best_of, draw_curves, read_curves
+    from docmt.analysis.facts import METRICS, best_of, draw_curves, read_curves
 
     places = {path: path / METRICS if path.is_dir() else path for path in options.curves}
     short = [path.parent.name if path.name == METRICS else path.name for path in places]
