@@ -19,15 +19,6 @@ from .entropy import (
 from .entropy import (
     query_entropies as query_entropies,
 )
-from .looks import (
-    GateLook as GateLook,
-)
-from .looks import (
-    Look as Look,
-)
-from .looks import (
-    watching as watching,
-)
 from .facts import (
     Curve as Curve,
 )
@@ -45,4 +36,13 @@ from .facts import (
 )
 from .facts import (
     read_curves as read_curves,
+)
+from .looks import (
+    GateLook as GateLook,
+)
+from .looks import (
+    Look as Look,
+)
+from .looks import (
+    watching as watching,
 )
