@@ -1,99 +1,122 @@
 """Options as people write them: shortened, with hyphens, without `true`; arguments by name; paths with dashes."""
 
-import argparse
 import os
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from commands import call, fails
 
-from docmt.cli.spelling import closest, short_name, spelled_out
+from docmt.cli.app import COMMANDS
+from docmt.cli.options import SHORT_NAMES, closest, make_parser
 from docmt.core.errors import DocmtError
 
 
-def actions():
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("model")
-    parser.add_argument("source")
-    parser.add_argument("files", nargs="*")
-    parser.add_argument("-o", "--output")
-    parser.add_argument("-q", "--quiet", type=bool)
-    parser.add_argument("--input.join_lines", type=bool)
-    parser.add_argument("--search.beam", type=int)
-    parser.add_argument("--model.layers", type=int)
-    parser.add_argument("--model.group.layers", type=int)
-    parser.add_argument("--model.concat.sentences", type=int)
-    parser.add_argument("--model.context.sentences", type=int)
-    return parser._actions
+@pytest.fixture
+def parser():
+    made = make_parser("try", "Tries.", also={"store": "output"})
+    made.add_argument("model", metavar="MODEL")
+    made.add_argument("source", metavar="SOURCE")
+    made.add_argument("files", nargs="*")
+    made.add_argument("-o", "--output")
+    made.add_argument("--input.join_lines", type=bool)
+    made.add_argument("--search.beam", type=int)
+    made.add_argument("--search.n_best", type=int)
+    made.add_argument("--model.width", type=int)
+    made.add_argument("--model.layers", type=int)
+    made.add_argument("--model.group.layers", type=int)
+    made.add_argument("--model.concat.sentences", type=int)
+    made.add_argument("--model.context.sentences", type=int)
+    made.add_argument("--only", nargs="+")
+    return made
 
 
 @pytest.mark.parametrize(
     ("written", "read"),
     [
-        ("--beam 3", "--search.beam 3"),
-        ("--beam=3", "--search.beam=3"),
-        ("--search.beam 3", "--search.beam 3"),
-        ("--join-lines", "--input.join_lines=true"),
-        ("--input.join-lines f", "--input.join_lines=true f"),
-        ("--join_lines false f", "--input.join_lines=false f"),
-        ("--join_lines=false f", "--input.join_lines=false f"),
-        ("-q m", "--quiet=true m"),
-        ("m s --quiet", "m s --quiet=true"),
-        ("--layers 1", "--model.layers 1"),
-        ("--group.layers 1", "--model.group.layers 1"),
-        ("--context.sentences 1", "--model.context.sentences 1"),
-        ("f --model m --source=s", "m s f"),
-        ("--source s f --model m", "m s f"),
-        ("--model m s", "m s"),
-        ("--store=s", "--output=s"),
-        ("-o x -- -dash --beam - plain", "-o x ./-dash ./--beam - plain"),
-        ("--unknown 1 --beam", "--unknown 1 --search.beam"),
-        ("-o --beam=1", "-o --search.beam=1"),
+        ("--beam 3", {"search.beam": "3"}),
+        ("--beam=3", {"search.beam": "3"}),
+        ("--search.beam 3", {"search.beam": "3"}),
+        ("--n-best 3", {"search.n_best": "3"}),
+        ("--search.n-best=3", {"search.n_best": "3"}),
+        ("--width -4", {"model.width": "-4"}),
+        ("--join-lines", {"input.join_lines": "true"}),
+        ("--input.join-lines f", {"input.join_lines": "true", "model": "f"}),
+        ("--join_lines false f", {"input.join_lines": "false", "model": "f"}),
+        ("--join_lines=no f", {"input.join_lines": "false", "model": "f"}),
+        ("-q m", {"quiet": "true", "model": "m"}),
+        ("m s --quiet", {"quiet": "true", "model": "m", "source": "s"}),
+        ("m --beam 1 s f g", {"search.beam": "1", "model": "m", "source": "s", "files": ["f", "g"]}),
+        ("--group.layers 1", {"model.group.layers": "1"}),
+        ("--context.sentences 1", {"model.context.sentences": "1"}),
+        ("f --model m --source=s", {"model": "m", "source": "s", "files": ["f"]}),
+        ("--source s f --model m", {"model": "m", "source": "s", "files": ["f"]}),
+        ("--model m s", {"model": "m", "source": "s"}),
+        ("--source s m", {"model": "m", "source": "s"}),
+        ("--store=s", {"output": "s"}),
+        (
+            "-o x -- -dash --beam - plain",
+            {"output": "x", "model": "-dash", "source": "--beam", "files": ["-", "plain"]},
+        ),
+        ("m s - -o -", {"model": "m", "source": "s", "files": ["-"], "output": "-"}),
+        ("--only a b --only=c", {"only": ["a", "b", "c"]}),
+        ("--only -- -a --b", {"only": ["-a", "--b"]}),
     ],
 )
-def test_what_the_parser_reads(written, read):
-    assert spelled_out(written.split(), actions(), {"store": "output"}) == read.split()
+def test_what_the_parser_reads(written, read, parser):
+    assert parser.read(written.split()) == (read, {})
 
 
 @pytest.mark.parametrize(
     ("written", "message"),
     [
         ("--sentences 2", "--sentences may be --model.concat.sentences or --model.context.sentences: write which"),
-        ("--source s m", "--source needs --model before it: name both, or neither"),
+        ("--layers 2", "--layers may be --model.layers or --model.group.layers: write which"),
+        ("--unknown 1 --beam", "unknown option --unknown; see docmt try --help"),
+        ("--join_line", r"unknown option --join_line; did you mean --input.join_lines\?"),
+        ("-x", "unknown option -x; see docmt try --help"),
+        ("-o --beam=1", "-o has no value: give one"),
+        ("--beam", "--beam has no value: give a whole number"),
+        ("--beam 1 --search.beam 2", "--search.beam is there twice: give it once"),
+        ("--config", "--config needs the path of a YAML file"),
     ],
 )
-def test_what_may_mean_several_things(written, message):
+def test_what_does_not_fit(written, message, parser):
     with pytest.raises(DocmtError, match=message):
-        spelled_out(written.split(), actions())
+        parser.read(written.split())
 
 
-def test_the_shortest_names_mean_the_option_itself():
-    options = [string for action in actions() for string in action.option_strings]
-    assert [short_name(option, options) for option in options if option.startswith("--model.")] == [
-        "--layers",
-        "--group.layers",
-        "--concat.sentences",
-        "--context.sentences",
-    ]
-    for option in options:
-        if option.startswith("--"):
-            assert spelled_out([f"{short_name(option, options)}=true"], actions()) == [f"{option}=true"]
+NOT_SHORT = {("reproduce", "instance_tokens")}
+"""Names of two options of a command."""
+
+
+def test_a_short_name_means_one_option():
+    """A new option cannot take a short name away: here somebody has to decide."""
+    used = set()
+    for command in COMMANDS:
+        parser = import_module(f"docmt.cli.commands.{command}").parser()
+        for option in parser.options:
+            group, _, last = option.name.rpartition(".")
+            if last in SHORT_NAMES.get(group, "").split():
+                used.add((group, last))
+                if (command, last) not in NOT_SHORT:
+                    assert parser.names[last] is option, f"docmt {command} --{last}"
+    assert used == {(group, name) for group, names in SHORT_NAMES.items() for name in names.split()}
 
 
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("--search.baem", "--search.beam"),
-        ("--baem", "--search.beam"),
-        ("--beam_size", "--search.beam"),
-        ("--beam-size", "--search.beam"),
-        ("--model", ""),
+        ("search.baem", "search.beam"),
+        ("baem", "search.beam"),
+        ("beam_size", "search.beam"),
+        ("beam-size", "search.beam"),
+        ("model", ""),
         ("outptu", "output"),
     ],
 )
 def test_hints_are_right_or_there_are_none(name, hint):
-    dashes = "--" if name.startswith("--") else ""
-    assert closest(name, [f"{dashes}output", f"{dashes}search.beam", f"{dashes}seed", f"{dashes}help"]) == hint
+    assert closest(name, ["output", "search.beam", "seed", "help"]) == hint
 
 
 def test_a_command_is_found_by_its_letters():
@@ -128,8 +151,8 @@ def test_paths_of_any_bytes(tmp_path, monkeypatch):
 @pytest.mark.parametrize("written", [["--resume", "null"], ["--resume=~"], ["--resume=-dash"]])
 def test_a_run_may_have_any_name(written, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    fails("train", *written, message=r"there is no run to resume in (./null|./~|-dash) \(recipe.yaml is missing\)")
+    fails("train", *written, message=r"there is no run to resume in (null|~|-dash) \(recipe.yaml is missing\)")
     run = Path(written[-1].rpartition("=")[2])
     run.mkdir()
     (run / "recipe.yaml").write_text(f"data: none\nrun: {tmp_path}\n")
-    fails("train", *written, message=r"the store of the run (null|~|-dash), none .* is not there")
+    fails("train", *written, message="none is not a prepared store")

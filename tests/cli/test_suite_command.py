@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import weakref
+from copy import copy
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from commands import QUICK, call, fails
 import docmt
 from docmt.cli import suites
 from docmt.cli.commands import evaluate
-from docmt.cli.parsing import options_of, parse
+from docmt.cli.options import parse
 from docmt.decoding import Translator
 
 
@@ -103,8 +104,8 @@ def test_every_option_has_an_effect_or_is_refused(generative, run, suite, asked,
         raise docmt.DocmtError("asked")
 
     def outcome(name, value):
-        options, (group, _, entry) = usual.clone(), name.rpartition(".")
-        options[group or name] = type(usual[group])(**{entry: value}) if group else value
+        options, (group, _, entry) = copy(usual), name.rpartition(".")
+        setattr(options, group or name, type(getattr(usual, group))(**{entry: value}) if group else value)
         monkeypatch.setattr(evaluate, "parse", lambda *given: options)
         return call("evaluate")
 
@@ -112,7 +113,7 @@ def test_every_option_has_an_effect_or_is_refused(generative, run, suite, asked,
     monkeypatch.setattr(evaluate, "parser", lambda: parser)
     others = {"help", "config", "suite", "model", "context_usage"}
     others |= {"external.context", "metrics.protocol", "metrics.text"}  # which need another one
-    names = {option.dest for option in options_of(parser) if not option.dest.startswith("print_")}
+    names = {option.name for option in parser.options if not option.name.startswith("print_")}
     assert names == {*OTHER_VALUES, *others}
     searching = {name for name in OTHER_VALUES if name.startswith(("search.", "context.", "batch_tokens"))}
     taken = TAKEN | (searching if generative else OF_CANDIDATES)

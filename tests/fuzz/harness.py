@@ -7,11 +7,11 @@ import signal
 import sys
 import time
 import traceback
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 from commands import Outcome, call
-from jsonargparse import ArgumentParser
 
 from docmt.cli.app import main
 
@@ -75,23 +75,10 @@ def is_refused(*arguments, stdin=b""):
     return outcome
 
 
-def options_of(command, monkeypatch):
-    """The options of a command as its parser has them (argparse actions), without those that only print something."""
-
-    class SeenError(BaseException):
-        pass
-
-    found = []
-
-    def see(parser, *_, **__):
-        found.extend(parser._actions)
-        raise SeenError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ArgumentParser, "parse_args", see)
-        with suppress(SeenError):
-            call(command)
-    return [action for action in found if action.dest not in ("help", "print_config", "list") and action.help]
+def options_of(command):
+    """The options of a command, without those that only print something."""
+    options = import_module(f"docmt.cli.commands.{command}").parser().options
+    return [option for option in options if option.flags and option.name not in ("help", "print_config", "list")]
 
 
 class Child:

@@ -14,7 +14,7 @@ from docmt.checkpoint.averaging import average_models
 from docmt.checkpoint.model_directory import load_model
 from docmt.cli.app import main
 from docmt.cli.commands.train import parser
-from docmt.cli.parsing import parse
+from docmt.cli.options import parse
 from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model.config import Linear

@@ -9,7 +9,7 @@ from runs import Killed, assert_equal_runs, kill_before
 
 from docmt.cli.app import main
 from docmt.core.errors import DocmtError
-from docmt.core.settings import flat
+from docmt.core.options import flat
 from docmt.data import BatchPlan, cut, instance_lengths
 from docmt.data.instances import cut_mixed
 from docmt.model import ModelConfig

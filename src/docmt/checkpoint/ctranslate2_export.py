@@ -18,7 +18,7 @@ from docmt.checkpoint.hf_model import BIAS, SOFTMAX
 from docmt.checkpoint.model_directory import load_model, load_model_tokenizer
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, parse_json, read_json
-from docmt.core.settings import shown
+from docmt.core.options import shown
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.embeddings import sinusoids
 from docmt.model.layers import GATED

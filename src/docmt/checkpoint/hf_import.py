@@ -24,7 +24,7 @@ from docmt.checkpoint.hf_tokenizer import read_tokenizer
 from docmt.checkpoint.model_card import ModelCard
 from docmt.checkpoint.model_directory import save_model
 from docmt.core.errors import DocmtError
-from docmt.core.settings import shown
+from docmt.core.options import shown
 from docmt.documents.corpus import read_documents
 from docmt.model import TranslationModel
 from docmt.model.families import FAMILIES

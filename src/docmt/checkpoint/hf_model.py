@@ -21,7 +21,7 @@ from docmt.checkpoint.model_directory import save_encoder
 from docmt.checkpoint.weights import WEIGHTS_FILE, check_renamed, load_renamed, model_on_meta, read_shapes, renamed
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
-from docmt.core.settings import shown
+from docmt.core.options import shown
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.embeddings import sinusoids
 from docmt.model.families import FAMILIES

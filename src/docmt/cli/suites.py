@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import check_outputs
-from docmt.cli.parsing import Parser, add_settings, changed, translator_of
+from docmt.cli.options import Parser, add_settings, changed, translator_of
 from docmt.cli.results import Report
 from docmt.cli.translating import ask_models, check_models
 from docmt.core.errors import DocmtError, printable

@@ -13,7 +13,7 @@ from typing import Any
 
 from docmt.cli import usage
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
-from docmt.cli.parsing import translator_of
+from docmt.cli.options import translator_of
 from docmt.cli.results import Report
 from docmt.cli.translating import Translations, check_models, check_no_model, translate_corpus
 from docmt.core.errors import DocmtError, printable

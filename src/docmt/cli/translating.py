@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from docmt.cli.corpora import each_alone
-from docmt.cli.parsing import changed, translator_options
+from docmt.cli.options import changed, translator_options
 from docmt.cli.results import Report
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.decoding import ContextConfig, SearchConfig

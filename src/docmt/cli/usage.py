@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
-from docmt.cli.parsing import changed, translator_of
+from docmt.cli.options import changed, translator_of
 from docmt.cli.results import Report
 from docmt.cli.suites import SCORING, check_no_suite, check_suite_models, collect_item, once, short
 from docmt.cli.translating import attempted, check_models

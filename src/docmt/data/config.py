@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, check_fields, ranged, shown
+from docmt.core.options import MANY, check_fields, option, ranged, shown
 from docmt.documents.formats import named_jsonl
 from docmt.text.moses import moses_language
 
@@ -27,22 +27,26 @@ class PrepareConfig:
 
     store: Path
     """the directory to write"""
-    train: list[Path]
-    """training corpus: the source and the target text file, or one JSONL file; several corpora one after another"""
-    dev: list[Path] = field(default_factory=list)
-    """development corpora, like `train`; without one there is no validation"""
-    test: list[Path] = field(default_factory=list)
-    """test corpora, like `train`"""
-    train_docids: list[Path] = field(default_factory=list)
-    """text files with the id of the document of each line, one beside each corpus of `train` (- for one that has its
-    borders itself); lines that follow each other with the same id are one document"""
-    dev_docids: list[Path] = field(default_factory=list)
-    """the same for `dev`"""
-    test_docids: list[Path] = field(default_factory=list)
-    """the same for `test`"""
-    drafts: list[Path] = field(default_factory=list)
-    """first translations for systems that read them (multihop): a file beside each corpus of `train` and then of
-    `dev`, a text file with one line for each line of the source, or JSONL with the entry `draft` or `target`"""
+    train: list[Path] = option(metavar="FILE")
+    """training corpus: a source and a target text file (one sentence a line, an empty line between documents, or <d>
+    lines before them), or one JSONL file (x.jsonl): a line is a document, {"id": "a", "source": ["One.", "Two."],
+    "target": ["Eins.", "Zwei."]}, or a sentence of one, {"document": "a", "source": "One.", "target": "Eins."}; more
+    pairs or .jsonl files are further corpora; all may be compressed (x.gz)"""
+    dev: list[Path] = option([], metavar="FILE")
+    """development corpora, in the same form; without one there is no validation"""
+    test: list[Path] = option([], metavar="FILE")
+    """test corpora, in the same form"""
+    train_docids: list[Path] = option([], metavar="FILE")
+    """text files that name the document of each line, one file beside each corpus of --train (- for a corpus with
+    borders of its own); lines that follow each other with the same id are one document"""
+    dev_docids: list[Path] = option([], metavar="FILE")
+    """the same for --dev"""
+    test_docids: list[Path] = option([], metavar="FILE")
+    """the same for --test"""
+    drafts: list[Path] = option([], metavar="FILE")
+    """first translations for systems that read them (multihop), one file beside each corpus of --train and then of
+    --dev: a text file with one line for each line of the source, as docmt translate writes it, or JSONL with an entry
+    draft or target"""
     source_language: str = ""
     """code of the source language, such as "en"; written into the store and later into the model card"""
     target_language: str = ""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY
+from docmt.core.options import MANY
 from docmt.data import Instances, Words, cut, read_source
 from docmt.data.config import MARKS
 from docmt.data.instances import instance_lengths, lengths_before, place_of

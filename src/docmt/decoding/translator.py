@@ -15,8 +15,8 @@ import torch
 from docmt.checkpoint.model_directory import CARD_FILE, find_drafter, find_model
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import checksum_of_file
+from docmt.core.options import MANY, check_number, shown
 from docmt.core.progress import progress
-from docmt.core.settings import MANY, check_number, shown
 from docmt.data.config import MARKS
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.drafting import drafter_of

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import check_fields, ranged, shown
+from docmt.core.options import check_fields, ranged, shown
 from docmt.evaluation.metrics import count
 
 Documents = Sequence[Sequence[str]]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
 from docmt.core.markdown import aligned
-from docmt.core.settings import check_fields, ranged
+from docmt.core.options import check_fields, ranged
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
 from docmt.evaluation.comparison import BUCKETS, bucket

@@ -42,8 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, build, check_fields, check_number, one_of, range_of, ranged, shown
-from docmt.core.yaml_files import read_yaml
+from docmt.core.options import MANY, build, check_fields, check_number, one_of, range_of, ranged, read_yaml, shown
 from docmt.training import TrainConfig
 
 SCALES = ("cpu", "full")

@@ -15,8 +15,7 @@ from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json, recorded
-from docmt.core.settings import flat, is_among, nested
-from docmt.core.yaml_files import read_yaml
+from docmt.core.options import flat, is_among, nested, read_yaml
 from docmt.data import PreparedStore
 from docmt.data.statistics import STATISTICS_FILE
 from docmt.decoding.config import ContextConfig

@@ -15,7 +15,7 @@ import yaml
 
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.files import write_text
-from docmt.core.settings import flat, is_among
+from docmt.core.options import flat, is_among
 from docmt.experiments.plan import NO_DIFFERENCE, Plan, PlannedRun
 from docmt.experiments.scores import EvaluationConfig, evaluate_run, is_evaluated
 from docmt.training import TrainConfig, train

@@ -16,8 +16,8 @@ from docmt.analysis import Point, draw_points
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json, write_text
 from docmt.core.markdown import escaped, table
+from docmt.core.options import MANY
 from docmt.core.progress import progress
-from docmt.core.settings import MANY
 from docmt.data import PreparedStore
 from docmt.decoding import Translator, translate_documents
 from docmt.decoding.models import computing_in

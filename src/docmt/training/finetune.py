@@ -24,7 +24,7 @@ from docmt.checkpoint.model_directory import (
 )
 from docmt.checkpoint.weights import read_weights
 from docmt.core.errors import DocmtError
-from docmt.core.settings import shown
+from docmt.core.options import shown
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families.family import ENCODER_SIZES
 from docmt.model.linear_attention import DIRECTIONS

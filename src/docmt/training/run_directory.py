@@ -35,8 +35,7 @@ from docmt.core.files import (
     recorded,
     write_text,
 )
-from docmt.core.settings import MANY, build, check_number
-from docmt.core.yaml_files import read_yaml
+from docmt.core.options import MANY, build, check_number, read_yaml
 from docmt.training.config import TrainConfig, absolute, first_difference
 
 _log = logging.getLogger(__name__)

@@ -11,6 +11,7 @@ from pathlib import Path
 import sentencepiece
 import torch
 from docmt.model_directory import DRAFTING_FILE, save_model
+from docmt.text.spm_pieces import SpmPieces
 
 from docmt.data.drafts import DRAFTER_FOLDER
 from docmt.decoding import SearchConfig, Translator
@@ -19,7 +20,6 @@ from docmt.model import ModelConfig, Reading, TranslationModel, pack
 from docmt.model.systems import Concat, Context, Hierarchical, MultiHop
 from docmt.text import BpeTokenizer, DictionaryTokenizer, PretrainedTokenizer, SentencePieceTokenizer
 from docmt.text.pretrained import Vocabulary
-from docmt.text.spm_pieces import SpmPieces
 
 SIZES = {"width": 8, "feed_forward": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
 SOURCE = ["the lamp is here", "it is old", "they see the umbrella", "it is new"]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from docmt.cli.parsing import Parser, make_parser, parse
+from docmt.cli.options import Parser, make_parser, parse
 from docmt.core.errors import DocmtError
-from docmt.core.settings import check_number
+from docmt.core.options import check_number
 
 USAGE = """MODEL MODEL ... -o DIRECTORY
 RUN ... --last N -o DIRECTORY

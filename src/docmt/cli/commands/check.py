@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
 from docmt.cli.corpora import check_outputs
-from docmt.cli.parsing import Parser, add_settings, changed, make_parser, parse
+from docmt.cli.options import Parser, add_settings, changed, make_parser, parse
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
+from docmt.core.options import one_of
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import progress
-from docmt.core.settings import one_of
 
 FOUND = 1
 """The status where something was found that --fail_on names."""

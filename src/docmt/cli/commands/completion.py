@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Literal, get_args, get_origin
 
-from docmt.cli.parsing import Parser, make_parser, options_of, parse
-from docmt.cli.spelling import is_switch, short_name, type_of
+from docmt.cli.options import Option, Parser, make_parser, parse
 
 SHELLS = Literal["bash", "zsh", "fish"]
 
@@ -44,27 +42,18 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _choices(parser: Parser) -> dict[str, list[str] | None]:
-    """Every flag, short names included, with the values that it can have; none: any, a file perhaps."""
-    found: dict[str, list[str] | None] = {}
-    options = options_of(parser)
-    whole = [string for action in options for string in action.option_strings]
-    for action in options:
-        values = _values(action)
-        for string in action.option_strings:
-            found[string] = values
-            found.setdefault(short_name(string, whole), values)
-    for other, meant in parser.also.items():
-        found[f"--{other}"] = found[f"--{meant}"]
-    return found
+    """Return every flag, short names included, with the values that it can have; None: any, a file perhaps."""
+    names = {f"--{name}": option for name, option in parser.names.items() if name != option.old_name}
+    names |= {flag: option for option in parser.options for flag in option.flags}
+    return {flag: _values(option) for flag, option in names.items() if option.flags}
 
 
-def _values(action: argparse.Action) -> list[str] | None:
-    if is_switch(action):
+def _values(option: Option) -> list[str] | None:
+    if option.default is None and option.is_switch:  # --help
+        return []
+    if option.is_switch:
         return ["true", "false"]
-    kind = type_of(action)
-    if get_origin(kind) is Literal:
-        return [str(value) for value in get_args(kind)]
-    return [] if action.nargs == 0 else None
+    return [str(value) for value in get_args(option.kind)] if get_origin(option.kind) is Literal else None
 
 
 _BASH = """\

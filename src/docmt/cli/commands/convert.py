@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from docmt.cli.parsing import Parser, make_parser, parse
+from docmt.cli.options import Parser, make_parser, parse
 from docmt.core.errors import DocmtError, printable
-from docmt.core.settings import check_number, range_of
+from docmt.core.options import check_number, range_of
 from docmt.model.config import Sizes
 from docmt.model.systems import Context
 
@@ -176,7 +176,7 @@ def _add_options_of_huggingface(made: Parser) -> None:
         type=Path,
         nargs=2,
         default=[],
-        metavar=("SOURCE", "TARGET"),
+        metavar="SOURCE TARGET",
         help="huggingface: keep only the tokens that this text needs, and all single characters: a smaller and faster "
         "model with the same translations of such text",
     )

@@ -20,10 +20,10 @@ from rich.text import Text
 
 from docmt import data, decoding, evaluation, training
 from docmt.cli.app import keep_freed_memory
-from docmt.cli.parsing import Parser, make_parser, parse, parse_given
+from docmt.cli.options import Parser, add_settings, make_parser, parse, parse_given
 from docmt.core.errors import DocmtError
 from docmt.core.files import cannot_write, read_json, write_text
-from docmt.core.settings import MANY, check_fields, range_of, ranged
+from docmt.core.options import MANY, check_fields, range_of, ranged
 from docmt.decoding import SearchConfig
 from docmt.documents import Document
 from docmt.model import ModelConfig
@@ -69,7 +69,7 @@ class DemoConfig:
 def parser() -> Parser:
     """The options of the command."""
     made = make_parser("demo", "Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.")
-    made.add_class_arguments(DemoConfig, None)
+    add_settings(made, DemoConfig, None, "the demonstration")
     return made
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from docmt.cli import usage
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
 from docmt.cli.external import check_external, score_documents, score_files
-from docmt.cli.parsing import (
+from docmt.cli.options import (
     CONTEXT_TITLE,
     SEARCH_TITLE,
     Parser,

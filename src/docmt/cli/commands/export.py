@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from docmt.cli.parsing import Parser, make_parser, parse
+from docmt.cli.options import Parser, make_parser, parse
 from docmt.core.errors import DocmtError, printable
 
 USAGE = "ctranslate2 MODEL -o DIRECTORY [--quantization TYPE]"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
-from docmt.cli.parsing import (
+from docmt.cli.options import (
     CONTEXT_TITLE,
     SEARCH_TITLE,
     Parser,

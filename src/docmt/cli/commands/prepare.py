@@ -8,31 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docmt import data
-from docmt.cli.parsing import Parser, add_settings, make_parser, parse
+from docmt.cli.options import Parser, add_settings, make_parser, parse
 from docmt.core.errors import printable
 from docmt.data import PrepareConfig
+from docmt.data.config import SPLITS
 
 _log = logging.getLogger(__name__)
 
-CORPORA = {
-    "train": "training corpus: a source and a target text file (one sentence a line, an empty line between documents, "
-    'or <d> lines before them), or one JSONL file (x.jsonl): a line is a document, {"id": "a", "source": ["One.", '
-    '"Two."], "target": ["Eins.", "Zwei."]}, or a sentence of one, {"document": "a", "source": "One.", "target": '
-    '"Eins."}; more pairs or .jsonl files are further corpora; all may be compressed (x.gz)',
-    "dev": "development corpora, in the same form; without one there is no validation",
-    "test": "test corpora, in the same form",
-}
-DOCUMENT_IDS = {
-    "train": "text files that name the document of each line, one file beside each corpus of --train (- for a corpus "
-    "with borders of its own); lines that follow each other with the same id are one document",
-    "dev": "the same for --dev",
-    "test": "the same for --test",
-}
-DRAFTS = (
-    "first translations for systems that read them (multihop), one file beside each corpus of --train and then of "
-    "--dev: a text file with one line for each line of the source, as docmt translate writes it, or JSONL with an "
-    "entry draft or target"
-)
 USAGE = """--store DIRECTORY --train SOURCE TARGET [SOURCE TARGET ...] [--dev SOURCE TARGET] [options]
 RECIPE.yaml [options]"""
 EXAMPLES = (
@@ -61,24 +43,9 @@ def parser() -> Parser:
         USAGE,
         examples=EXAMPLES,
         common=COMMON,
-        also={f"{name}.docids": f"{name}_docids" for name in DOCUMENT_IDS},  # as other toolkits have it
+        also={f"{split}.docids": f"{split}_docids" for split in SPLITS},  # as other toolkits have it
     )
-    for name, meaning in CORPORA.items():
-        required = name == "train"
-        made.add_argument(
-            f"--{name}",
-            nargs="+",
-            type=Path,
-            required=required,
-            default=None if required else [],
-            metavar="FILE",
-            help=meaning,
-        )
-    for name, meaning in DOCUMENT_IDS.items():
-        made.add_argument(f"--{name}_docids", nargs="+", type=Path, default=[], metavar="FILE", help=meaning)
-    made.add_argument("--drafts", nargs="+", type=Path, default=[], metavar="FILE", help=DRAFTS)
-    known = {"drafts", *CORPORA, *(f"{name}_docids" for name in DOCUMENT_IDS)}
-    add_settings(made, PrepareConfig, None, "the store", skip=known)
+    add_settings(made, PrepareConfig, None, "the store")
     return made
 
 

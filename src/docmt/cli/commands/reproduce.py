@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt import experiments
-from docmt.cli.parsing import CONTEXT_TITLE, SEARCH_TITLE, Parser, add_settings, make_parser, parse_given
-from docmt.cli.recipes import is_recipe
+from docmt.cli.options import CONTEXT_TITLE, SEARCH_TITLE, Parser, add_settings, is_recipe, make_parser, parse_given
 from docmt.core.errors import DocmtError, printable
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.evaluation import MetricConfig
@@ -76,10 +75,8 @@ def parser() -> Parser:
         help="runs to work on at the same time, each in a process of its own with its share of the CPU's threads: for "
         "small models, which cannot keep the machine busy alone",
     )
-    made.add_argument("--list", action="store_true", help="show the experiments and what each reproduces, and exit")
-    made.add_argument(
-        "--dry_run", action="store_true", help="show the runs and which are done, resumable or missing, and exit"
-    )
+    made.add_argument("--list", type=bool, help="show the experiments and what each reproduces, and exit")
+    made.add_argument("--dry_run", type=bool, help="show the runs and which are done, resumable or missing, and exit")
     add_settings(made, MetricConfig, "metrics", "how text becomes scores")
     add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, to translate the test split", skip={"n_best"})
     add_settings(made, ContextConfig, "context", CONTEXT_TITLE)

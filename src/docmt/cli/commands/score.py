@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
-from docmt.cli.parsing import CONTEXT_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
+from docmt.cli.options import CONTEXT_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
 from docmt.cli.results import Report, error_records, records
 from docmt.core.plain_text import write_text
 from docmt.decoding import ContextConfig

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docmt import training
-from docmt.cli.parsing import Parser, add_settings, make_parser, parse
-from docmt.cli.recipes import is_recipe
+from docmt.cli.options import Parser, add_settings, make_parser, parse
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
 from docmt.training import TrainConfig
 
@@ -64,7 +63,12 @@ def parser() -> Parser:
 
 def run(arguments: Sequence[str]) -> int:
     """Trains a model in a run directory, or goes on with a run that was interrupted."""
-    options = parse(parser(), _with_stored_recipe(list(arguments)), TrainConfig)
+    made, recipes = parser(), []
+    given, _ = made.read(arguments)
+    if (run := given.get("resume")) is not None:
+        recipes = [_stored_recipe(Path(run), given.get("run"))]
+        arguments = [*arguments, *([] if "run" in given else [f"--run={run}"])]
+    options = parse(made, arguments, TrainConfig, recipes)
     try:
         result = training.train(options.settings, resume=options.resume is not None)
     except training.LostProcessError as error:
@@ -81,40 +85,14 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _with_stored_recipe(arguments: list[str]) -> list[str]:
-    """The arguments with the recipe of the run that --resume names put before them."""
-    arguments = _as_paths("--resume", arguments)
-    run = _value_of("--resume", arguments)
-    if run is None:
-        return arguments
-    recipe = Path(run) / "recipe.yaml"
+def _stored_recipe(run: Path, other: str | None) -> Path:
+    """Return the recipe of a run to resume; other: the run directory that is named besides.
+
+    Raises DocmtError where there is none, and for another run directory.
+    """
+    recipe = run / "recipe.yaml"
     if not recipe.is_file():
         raise DocmtError(f"there is no run to resume in {run} (recipe.yaml is missing): give a run directory")
-    other = _value_of("--run", arguments)
-    if other is not None and Path(other) != Path(run):
+    if other is not None and Path(other) != run:
         raise DocmtError(f"--resume names {run} and --run {other}: give --resume alone to go on with a run")
-    if is_recipe(arguments[0]):
-        arguments = ["--config", *arguments]
-    return ["--config", str(recipe), *arguments, *([] if other else [f"--run={run}"])]
-
-
-def _as_paths(flag: str, arguments: Sequence[str]) -> list[str]:
-    """The arguments with a value of the flag that YAML takes for nothing (`null`) written as the path it is."""
-    found, before = [], ""
-    for argument in arguments:
-        name, equals, value = argument.rpartition("=")
-        if value in ("null", "Null", "NULL", "~") and (name == flag if equals else before == flag):
-            argument = f"{name}{equals}./{value}"
-        found.append(argument)
-        before = argument
-    return found
-
-
-def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
-    """The value of a flag among arguments that are not parsed yet."""
-    for place, argument in enumerate(arguments):
-        if argument == flag and place + 1 < len(arguments):
-            return arguments[place + 1]
-        if argument.startswith(f"{flag}="):
-            return argument.partition("=")[2]
-    return None
+    return recipe

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.cli.corpora import check_outputs
-from docmt.cli.parsing import (
+from docmt.cli.options import (
     CONTEXT_TITLE,
     SEARCH_TITLE,
     Parser,

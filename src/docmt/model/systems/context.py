@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import ranged
+from docmt.core.options import ranged
 from docmt.model.scope import Needs, Sight
 from docmt.model.systems.base import System
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import ranged
+from docmt.core.options import ranged
 from docmt.model.families import FAMILIES
 from docmt.model.scope import Needs, Sight
 from docmt.model.systems.base import Order, System

@@ -1,0 +1,600 @@
+"""Flags, recipes and help of all commands, from dataclasses and single options.
+
+A field of a dataclass is one flag (`--group.field`) and one line of a recipe (a YAML file). Its help is the string
+below the field, its type and default are the field's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import shutil
+import textwrap
+import typing
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+
+import yaml
+
+from docmt.core.errors import DocmtError
+from docmt.core.logging import set_quiet
+from docmt.core.options import (
+    OLD_NAME,
+    build,
+    convert_or_raise,
+    default_of,
+    field_docs,
+    flat,
+    is_required,
+    kinds_of,
+    nested,
+    plain,
+    read_yaml_lines,
+    wanted,
+    without_none,
+)
+from docmt.decoding.config import BATCH_TOKENS
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translator
+
+_log = logging.getLogger(__name__)
+
+Options = TypeVar("Options")
+
+SEARCH_TITLE = "beam search over whole documents"
+CONTEXT_TITLE = "what of a document is read at once"
+# The options that may be written without their group, `--beam` for `--search.beam`: scripts of users depend on each.
+# Two of one command must not share a name: where they do, neither has a short one there.
+SHORT_NAMES = {
+    "input": "layout language join_lines",
+    "search": "beam n_best length_penalty max_length_ratio max_length_extra min_length temperature compatibility",
+    "context": "instance_tokens overlap window",
+    "metrics": "protocol unit text language tokenize lowercase ter",
+    "significance": "test resample samples",
+    "usage": "examples before",
+    "candidates": "normalization",
+    "check": "source_language target_language certainty length_factor term_share portion",
+    "model": "system preset family vocabulary_size width feed_forward heads encoder_layers decoder_layers dropout "
+    "positions max_positions instance_tokens",
+    "model.group": "gate_bias global_from",
+    "batches": "batch_tokens accumulate instance_lengths train_share",
+    "objective": "label_smoothing word_dropout",
+    "optimizer": "learning_rate warmup loaded_scale rates clip_norm",
+    "stop": "max_steps max_epochs max_minutes patience",
+    "adapters": "rank alpha modules",
+}
+# What other toolkits call an option.
+_MEANT = {"batch_size": "batch_tokens", "max_tokens": "batch_tokens", "beam_size": "beam", "lr": "learning_rate"}
+_NEAR = 0.66  # of 1: letters in common. Lower, a hint is as often wrong as right.
+_SWITCH = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
+_NO_SETTINGS = ("help", "config", "print_config")
+_WIDEST, _COLUMN = 108, 34  # of the help
+
+
+@dataclass
+class Option:
+    """One option, or one positional argument, of a command."""
+
+    name: str
+    """with its groups, `search.beam`"""
+    kind: Any
+    """type of the value"""
+    flags: tuple[str, ...]
+    """how it is written, the full name last; none for a positional argument"""
+    default: Any
+    count: str
+    """how many values it takes: "" one, "?" one or none, "*" any number, "+" one or more, or a number"""
+    required: bool
+    metavar: str
+    """what stands for the value in the help; empty: by the type"""
+    text: str
+    """help; empty: the string below the field of `owner`"""
+    title: str
+    """of its section in the help"""
+    owner: type | None = None
+    """dataclass that it is a field of"""
+    old_name: str = ""
+
+    @property
+    def help(self) -> str:
+        """The help text."""
+        return self.text or (field_docs(self.owner).get(self.name.rpartition(".")[2], "") if self.owner else "")
+
+    @property
+    def value_kind(self) -> Any:
+        """The type of one value."""
+        kind = without_none(self.kind)
+        return typing.get_args(kind)[0] if typing.get_origin(kind) is list else kind
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is true or false."""
+        return self.kind is bool
+
+    @property
+    def takes_list(self) -> bool:
+        """Whether it takes several values."""
+        return self.count not in ("", "?")
+
+    @property
+    def invocation(self) -> str:
+        """The option with what stands for its value, for the help."""
+        usual = {int: "N", float: "X", Path: "PATH"}.get(self.value_kind, "TEXT")
+        if typing.get_origin(self.value_kind) is Literal:
+            usual = f"{{{','.join(map(str, typing.get_args(self.value_kind)))}}}"
+        value = self.metavar or usual
+        if not self.flags:
+            return value
+        value = f" {value} [{value} ...]" if self.count in ("*", "+") else f" {value}"
+        if self.is_switch:
+            value = ""
+        return ", ".join(flag if flag.startswith("--") else f"{flag}{value}" for flag in self.flags) + value
+
+
+class Parser:
+    """The options of one command: reads arguments and recipes, and writes the help."""
+
+    def __init__(
+        self,
+        command: str,
+        description: str,
+        usage: str = "",
+        examples: Sequence[str] = (),
+        common: Sequence[str] = (),
+        also: Mapping[str, str] | None = None,
+    ) -> None:
+        """usage: one line for each way to call the command, without its name (default: that of nothing but options).
+
+        examples: whole commands that work, for the help. common: full names of the options that people use most; the
+        help has them first. also: further names of options, and which option each of them is.
+        """
+        self.program, self.description, self.usage = f"docmt {command}", description, usage
+        self.examples, self.common, self.also = examples, common, also or {}
+        self.options: list[Option] = []
+        self.classes: dict[str, type] = {}
+        """dataclasses whose fields are options, by group"""
+        self.add_argument("-h", "--help", type=bool, help="show this help message and exit")
+        self.add_argument(
+            "--config",
+            metavar="RECIPE.yaml",
+            help="YAML file with any of the options here, nested at the dots (a first argument ending in .yaml is one "
+            "too)",
+        )
+        self.add_argument("--print_config", type=bool, help="print the options and their values as a recipe, and exit")
+        self.add_argument(
+            "-q", "--quiet", type=bool, default=False, help="no progress and no news, only warnings and errors"
+        )
+
+    def add_argument(
+        self,
+        *flags: str,
+        type: Any = str,
+        default: Any = None,
+        nargs: str | int = "",
+        required: bool = False,
+        metavar: str = "",
+        help: str = "",
+    ) -> None:
+        """Add a single option, or with a name without dashes a positional argument.
+
+        nargs: "?" one value or none, "*" any number, "+" one or more, or a number; the value is then a list.
+        """
+        name, is_flag, count = flags[-1].lstrip("-"), flags[-1].startswith("-"), str(nargs)
+        kind = type if count in ("", "?") else list[type]
+        needed = required or (not is_flag and count in ("", "+"))
+        title = "options" if is_flag else "positional arguments"
+        flags = flags if is_flag else ()
+        self.options.append(Option(name, kind, flags, default, count, needed, metavar, help, title))
+
+    def add_settings(self, settings: type, group: str, title: str, skip: set[str]) -> None:
+        """Add the fields of a dataclass, and of those in it, as options."""
+        for each in fields(settings):
+            name, kind = f"{group}.{each.name}" if group else each.name, kinds_of(settings)[each.name]
+            if each.name in skip or not each.init:
+                continue
+            if is_dataclass(kind):
+                self.add_settings(typing.cast(type, kind), name, field_docs(settings)[each.name], set())
+                continue
+            about, positional = each.metadata, each.metadata.get("positional", False)
+            count = "" if typing.get_origin(kind) is not list else "+" if not positional or is_required(each) else "*"
+            count = "?" if positional and not count and not is_required(each) else count
+            flags = () if positional else (*about.get("flags", ()), f"--{name}")
+            default = None if is_required(each) else default_of(each)
+            section = "positional arguments" if positional else title
+            option = Option(name, kind, flags, default, count, is_required(each), about.get("metavar", ""), "", section)
+            option.owner, option.old_name = settings, about.get(OLD_NAME, "")
+            self.options.append(option)
+
+    def named(self, name: str) -> Option:
+        """Return the option of this full name."""
+        return next(option for option in self.options if option.name == name)
+
+    @property
+    def groups(self) -> set[str]:
+        """The names before the dots of options."""
+        return {option.name.rpartition(".")[0] for option in self.options} - {""}
+
+    @cached_property
+    def names(self) -> dict[str, Option]:
+        """Every name by which an option can be written, without dashes."""
+        names = {option.name: option for option in self.options}
+        names |= {option.old_name: option for option in self.options if option.old_name}
+        names |= {other: names[name] for other, name in self.also.items()}
+        for option in self.options:
+            if option.name.startswith("model.") and option.name.count(".") > 1:  # --group.top
+                names.setdefault(option.name.removeprefix("model."), option)
+        short = [(last, option) for option in self.options if (last := _short_name(option))]
+        ambiguous = {last for last, option in short if any(last == other and option is not o for other, o in short)}
+        for last, option in short:
+            if last not in ambiguous:
+                names.setdefault(last, option)
+        return names
+
+    def find(self, flag: str) -> Option:
+        """Return the option that a flag names. Raises DocmtError for an unknown one, with a hint if one is near."""
+        if not flag.startswith("--"):
+            option = next((option for option in self.options if flag in option.flags), None)
+        else:
+            option = self.names.get(flag[2:].replace("-", "_"))
+        return option or self._unknown(flag)
+
+    def _unknown(self, flag: str) -> NoReturn:
+        name, see = flag.lstrip("-").replace("-", "_"), f"see {self.program} --help"
+        if name in self.groups:
+            example = next(option.name for option in self.options if option.name.startswith(f"{name}."))
+            raise DocmtError(f"--{name} is a group of options, such as --{example}; {see}")
+        several = [f"--{option.name}" for option in self.options if option.name.endswith(f".{name}")]
+        if len(several) > 1:
+            raise DocmtError(f"{flag} may be {' or '.join(several)}: write which")
+        close = closest(name, [option.name for option in self.options if option.flags]) if flag[:2] == "--" else ""
+        raise DocmtError(f"unknown option {flag}; {f'did you mean --{close}?' if close else see}")
+
+    # Help
+
+    def format_help(self) -> str:
+        """Return the help: usage, examples, common options, then all others."""
+        width = min(shutil.get_terminal_size().columns - 2, _WIDEST)
+        usage = [f"{self.program} {line}" for line in (self.usage or "[RECIPE.yaml] [options]").splitlines()]
+        parts = ["usage: " + "\n       ".join(usage), textwrap.fill(self.description, width)]
+        if self.examples:
+            parts.append("\n".join(["examples:", *(f"  {example}" for example in self.examples)]))
+        sections: dict[str, list[tuple[str, str]]] = {"common options": []} if self.common else {}
+        if any(not option.flags for option in self.options):
+            sections["positional arguments"] = []
+        for option in (*map(self.named, self.common), *self.options):
+            if option.name not in self.common:
+                sections.setdefault(option.title, []).append((option.invocation, _explained(option)))
+            elif len(sections["common options"]) < len(self.common):
+                short = _short_name(option)
+                first = f"--{short}, " if short and self.names.get(short) is option else ""
+                sections["common options"].append((f"{first}{option.invocation}", _explained(option)))
+        longest = max(len(invocation) for rows in sections.values() for invocation, _ in rows)
+        column = min(longest + 4, _COLUMN)
+        for title, rows in sections.items():
+            lines = [f"{title}:"]
+            for invocation, text in rows:
+                folded = textwrap.wrap(text, max(width - column, 20), break_on_hyphens=False)
+                beside = len(invocation) <= column - 4
+                lines.append(f"  {invocation:<{column - 2}}{folded.pop(0)}" if beside else f"  {invocation}")
+                lines += [" " * column + line for line in folded]
+            parts.append("\n".join(lines))
+        return "\n\n".join(parts) + "\n"
+
+    # Arguments and recipes
+
+    def read(self, arguments: Sequence[str], recipes: Sequence[Path] = ()) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the text of each option that is set, by full name, and the file and line where a recipe sets it.
+
+        An option of the command line counts before those of recipes, a later recipe before an earlier one.
+        Raises DocmtError for anything that is no option, has no value or is there twice. Prints the help if asked.
+        """
+        if {"-h", "--help"} & set(arguments):
+            print(self.format_help(), end="")
+            raise SystemExit(0)
+        rest, typed, loose = deque(arguments), dict[str, Any](), list[str]()
+        files = [str(path) for path in recipes]
+        if rest and is_recipe(rest[0]):
+            files.append(rest.popleft())
+        while rest:
+            token = rest.popleft()
+            if token == "--":
+                loose += rest
+                break
+            if not _is_flag(token):
+                loose.append(token)
+                continue
+            flag, equals, value = token.partition("=") if token.startswith("--") else (token, "", "")
+            option = self.find(flag)
+            values = self._values(option, flag, [value] if equals else None, rest)
+            if option.name == "config":
+                files += values
+            elif option.name not in typed:
+                typed[option.name] = values if option.takes_list else values[0]
+            elif option.takes_list:
+                typed[option.name] += values
+            else:
+                raise DocmtError(f"{option.flags[-1] if option.flags else flag} is there twice: give it once")
+        self._place(loose, typed)
+        written: dict[str, Any] = {}
+        places: dict[str, str] = {}
+        for file in files:
+            for name, value, place in self._recipe(file):
+                written[name], places[name] = value, place
+        return {**written, **typed}, {name: place for name, place in places.items() if name not in typed}
+
+    def _values(self, option: Option, flag: str, values: list[str] | None, rest: deque[str]) -> list[str]:
+        """Take the values of an option from the rest of the arguments, unless they stand behind an equals sign."""
+        if values is not None:
+            return [_SWITCH.get(values[0].lower(), values[0])] if option.is_switch else values
+        if option.is_switch:
+            # Where the command takes files, what stands behind a switch is most likely one.
+            takes_files = any(not option.flags for option in self.options)
+            has_value = rest and (rest[0].lower() in _SWITCH or not (takes_files or _is_flag(rest[0])))
+            value = rest.popleft() if has_value else "true"
+            return [_SWITCH.get(value.lower(), value)]
+        values = []
+        most = int(option.count) if option.count.isdigit() else len(rest) if option.takes_list else 1
+        while rest and len(values) < most and not _is_flag(rest[0]):
+            values.append(rest.popleft())
+        if rest and rest[0] == "--" and option.takes_list and not values:
+            values = list(rest)[1:]
+            rest.clear()
+        if option.name == "config" and not values:
+            raise DocmtError(f"--config needs the path of a YAML file; see {self.program} --help")
+        if not values or (option.count.isdigit() and len(values) < most):
+            advice = "give one" if option.value_kind is str else wanted(option.value_kind)
+            raise DocmtError(f"{flag} has no value: {advice}" if not values else f"{flag} takes {most}: {advice}")
+        return values
+
+    def _place(self, loose: list[str], typed: dict[str, Any]) -> None:
+        """Give arguments without a flag to the positional arguments that have no value yet."""
+        for option in self.options:
+            if option.flags or option.name in typed or not loose:
+                continue
+            typed[option.name] = loose[:] if option.takes_list else loose[0]
+            del loose[: len(loose) if option.takes_list else 1]
+        if loose:
+            example = f"a whole command is: {self.examples[0]}" if self.examples else f"see {self.program} --help"
+            raise DocmtError(f"unexpected argument {loose[0]!r}; {example}")
+
+    def _recipe(self, path: str) -> Iterator[tuple[str, Any, str]]:
+        """Yield full name, value and place (file and line) of every option that a recipe sets."""
+        values, lines = read_yaml_lines(path)
+        see = f"{self.program} --help"
+        if values is None:
+            raise DocmtError(f"the recipe {path} is empty: write options into it, such as those in {see}")
+        if not isinstance(values, dict):
+            raise DocmtError(f"the recipe {path} does not consist of `option: value` lines; see {see}")
+        places: dict[str, str] = {}
+        for name, value in self._settings(values, "", path, lines):
+            option, place = self.names[name], f"{path}, line {lines[name]}"
+            if before := places.get(option.name):  # under two of its names
+                raise DocmtError(f"{place}: {option.name} is set here and in {before}: write it once")
+            places[option.name] = place
+            yield option.name, _recipe_value(option, name, value, place), place
+
+    def _settings(
+        self, values: Mapping[str, Any], prefix: str, path: str, lines: Mapping[str, int]
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield the names as they are written, with their groups, and the values of a recipe."""
+        for key, value in values.items():
+            name = prefix + key
+            place = f"{path}, line {lines[name]}"
+            if name in self.groups and name not in self.names:
+                if not isinstance(value, dict):
+                    example = next(o.name.rpartition(".")[2] for o in self.options if o.name.startswith(f"{name}."))
+                    raise DocmtError(
+                        f"{place}: {name} is a group of options; put them indented below it, as `{example}: ...`"
+                    )
+                yield from self._settings(value, f"{name}.", path, lines)
+            elif name in self.names and self.names[name].flags and name not in _NO_SETTINGS:
+                yield name, value
+            else:
+                close = closest(name, [*(option.name for option in self.options if option.flags), *self.groups])
+                hint = f"did you mean {close}?" if close else f"see {self.program} --help"
+                raise DocmtError(f"{place}: {self.program} has no option {name}; {hint}")
+
+    def located(self, error: DocmtError, places: Mapping[str, str]) -> DocmtError:
+        """Return the error with the place of the option that it begins with: the line of a recipe, or the flag."""
+        message = str(error).removeprefix("--")
+        name = message.partition(" ")[0]
+        if name in places:
+            return DocmtError(f"{places[name]}: {message}")
+        is_option = any(option.name == name and option.flags for option in self.options)
+        return DocmtError(f"--{message}") if is_option else error
+
+
+def _is_flag(token: str) -> bool:
+    """Return whether an argument is a flag, and not a value: `-` is standard input, `-4` and `-.5` are numbers."""
+    return token.startswith("-") and token != "-" and not (token[1].isdigit() or token[1] == ".")
+
+
+def _short_name(option: Option) -> str:
+    """Return the name of an option without its group, if that is allowed."""
+    group, _, last = option.name.rpartition(".")
+    return last if last in SHORT_NAMES.get(group, "").split() else ""
+
+
+def _explained(option: Option) -> str:
+    """Return the help of an option with its default."""
+    text, default = option.help.rstrip("."), option.default
+    if option.required and option.flags:
+        return f"{text} (required)"
+    if default in (None, "", []) or not option.flags:
+        return text
+    return f"{text} (default: {str(default).lower() if isinstance(default, bool) else default})"
+
+
+def _recipe_value(option: Option, name: str, value: Any, place: str) -> Any:
+    """Return the value that a recipe has for an option. Raises DocmtError for one of another form."""
+    if option.takes_list:
+        if isinstance(value, list) and (value or option.default == []) and all(isinstance(v, str) for v in value):
+            return value
+        if not isinstance(value, str):
+            raise DocmtError(f"{place}: {name} needs a list of values, such as [one, two]")
+        return [value]
+    if isinstance(value, list | dict):
+        raise DocmtError(f"{place}: {name} takes one value; write it after the colon")
+    if value is None and option.kind == without_none(option.kind):
+        raise DocmtError(f"{place}: {name} has no value; write one after the colon, or remove the line")
+    return _SWITCH.get(value.lower(), value) if option.is_switch else value
+
+
+def closest(name: str, known: Sequence[str]) -> str:
+    """Return the known name that is most likely meant; empty if none is near."""
+    meant = _MEANT.get(name.rpartition(".")[2].replace("-", "_"), name)
+    candidates = {each: each for each in known}
+    for each in known:
+        candidates.setdefault(each.rpartition(".")[2], each)
+    near = difflib.get_close_matches(meant, candidates, n=1, cutoff=_NEAR)
+    return candidates[near[0]] if near else ""
+
+
+def is_recipe(argument: str) -> bool:
+    """Return whether the first argument of a command is a recipe."""
+    return argument.endswith((".yaml", ".yml")) and not argument.startswith("-")
+
+
+# What the commands call
+
+
+make_parser = Parser
+
+
+def add_settings(parser: Parser, settings: type, group: str | None, title: str, skip: set[str] | None = None) -> None:
+    """Add the fields of a dataclass as options, `--group.field` or `--field`, under `title` in the help."""
+    parser.add_settings(settings, group or "", title, skip or set())
+    if group:
+        parser.classes[group] = settings
+
+
+def parse(parser: Parser, arguments: Sequence[str], settings: type | None = None, recipes: Sequence[Path] = ()) -> Any:
+    """Return the options, those of a group as their dataclass.
+
+    settings: the dataclass whose fields are options without a group; it becomes the attribute `settings`.
+    recipes: files that are read before those of the arguments.
+    Raises DocmtError for anything that does not fit, naming the flag or the line of the recipe.
+    """
+    values, places = parser.read(arguments, recipes)
+    _check_required(parser, values)
+    try:
+        options = _built(parser, values, settings)
+    except DocmtError as error:
+        raise parser.located(error, places) from error
+    if options.print_config:
+        print(_as_recipe(parser, options), end="")
+        raise SystemExit(0)
+    set_quiet(options.quiet)
+    return options
+
+
+def parse_command(parser: Parser, arguments: Sequence[str], options: type[Options]) -> Options:
+    """Return the options of a command as the dataclass that declares them. Raises DocmtError as `parse` does."""
+    return typing.cast(Options, parse(parser, arguments, options).settings)
+
+
+def parse_given(parser: Parser, arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the options that are set, and no defaults: by full name, checked for their types alone.
+
+    Raises DocmtError as `parse` does.
+    """
+    values, places = parser.read(arguments)
+    try:
+        given = {name: convert_or_raise(parser.named(name).kind, value, name) for name, value in values.items()}
+    except DocmtError as error:
+        raise parser.located(error, places) from error
+    set_quiet(given.pop("quiet", False))
+    return given
+
+
+def _check_required(parser: Parser, values: Mapping[str, Any]) -> None:
+    """Raise DocmtError for options that must be set and are not."""
+    missing = [option for option in parser.options if option.required and option.name not in values]
+    if missing:
+        names = [f"--{option.name}" if option.flags else option.metavar for option in missing]
+        raise DocmtError(
+            f"{' and '.join(names)} {'is' if not names[1:] else 'are'} missing; see {parser.program} --help"
+        )
+
+
+def _built(parser: Parser, values: Mapping[str, Any], settings: type | None) -> SimpleNamespace:
+    """Return the options with their values as the types have them."""
+    options: dict[str, Any] = {}
+    for group, cls in parser.classes.items():
+        own = {name: value for name, value in values.items() if name.startswith(f"{group}.")}
+        options[group] = build(cls, nested(own, "").get(group, {}), "", f"{group}.")
+    top = {each.name for each in fields(settings)} if settings is not None else set()
+    for option in parser.options:
+        if option.name.split(".")[0] not in {*top, *parser.classes}:
+            value = values.get(option.name)
+            converted = option.default if value is None else convert_or_raise(option.kind, value, option.name)
+            options[option.name] = converted
+    if settings is not None:
+        own = {name: value for name, value in values.items() if name.split(".")[0] in top}
+        options["settings"] = build(settings, nested(own, ""), "")
+    return SimpleNamespace(**options)
+
+
+def _as_recipe(parser: Parser, options: SimpleNamespace) -> str:
+    """Return the options with their values as a YAML file that can be given as a recipe."""
+    values = {name: plain(value) if is_dataclass(value) else value for name, value in vars(options).items()}
+    values |= values.pop("settings", {})
+    known = {option.name: option for option in parser.options if option.flags}
+    written = {}
+    for name, value in flat(values).items():
+        if name in known and name not in _NO_SETTINGS and value not in (None, [], ""):
+            written[name] = str(value) if isinstance(value, Path) else value
+    return yaml.safe_dump(nested(written, ""), sort_keys=False, allow_unicode=True)
+
+
+def add_model_options(parser: Parser) -> None:
+    """Add the options of where and how a model runs."""
+    parser.add_argument(
+        "--device",
+        default="auto",
+        help="where to compute: cpu, cuda, cuda:1 for another GPU, or auto for a GPU if there is one that works",
+    )
+    parser.add_argument(
+        "--batch_tokens",
+        type=int,
+        default=BATCH_TOKENS,
+        help="source tokens that are computed together, padding included",
+    )
+    parser.add_argument(
+        "--precision",
+        type=Literal["float32", "bfloat16", "int8"],
+        default="float32",
+        help="number format of products; bfloat16 is faster where the processor has it, int8, on CPUs with "
+        "VNNI, faster yet where matrices are large (1,024 wide, large vocabularies), and less exact; both decide near "
+        "ties otherwise than float32, and otherwise again in other batches",
+    )
+
+
+def translator_of(options: Any, model: str | None = None) -> Translator:
+    """Return the translator that the options name, or another `model`; with commas between them several as one."""
+    from docmt.core.progress import on_terminal
+    from docmt.decoding import Translator
+
+    name = options.model if model is None else model
+    translator = Translator(name, **translator_options(options))
+    if on_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
+        _log.info(f"computing on {translator.device} in {translator.precision}")
+    return translator
+
+
+def translator_options(options: Any) -> dict[str, Any]:
+    """Return the options of `Translator` among those of a command; of what the command lacks, the defaults hold."""
+    names = ("search", "context", "batch_tokens", "device", "precision")
+    return {name: getattr(options, name) for name in names if hasattr(options, name)}
+
+
+def changed(settings: Any, usual: Any, group: str) -> list[str]:
+    """Return the dotted names of the fields of a dataclass that differ from `usual`, another of its kind."""
+    names = [each.name for each in fields(settings)]
+    return [f"{group}.{name}" for name in names if getattr(settings, name) != getattr(usual, name)]
