@@ -130,6 +130,7 @@ def test_odd_characters(run, files, name):
     assert prepared.tokenizer.decode(prepared.split("train").source_sentence(0).tolist()) == text.strip()
 
 
+@pytest.mark.full
 def test_a_sentence_of_five_thousand_words(run, files):
     draw = random.Random(1)
     words = [draw.choice("aio") for _ in range(5000)]
@@ -152,6 +153,7 @@ def test_a_sentence_of_five_thousand_words(run, files):
     assert outcome.out.startswith("1 epoch is done")
 
 
+@pytest.mark.full
 def test_a_document_of_a_hundred_thousand_sentences(run, files):
     """Linear work all the way: this would take hours if anything were done again for every sentence."""
     many, translated = files / "many.txt", files / "many.out"
@@ -328,6 +330,7 @@ def test_stores_that_are_none_or_stand_already(store, files):
     assert (store / "statistics.json").read_bytes() == before
 
 
+@pytest.mark.full
 def test_runs_that_stand_already_or_are_none(store, run, files):
     before = (run / "metrics.jsonl").read_bytes()
     arguments = ["train", "--data", store, *TINY, *SHORT, "--run"]
@@ -447,6 +450,7 @@ def fill(folder, left=0):
     return filler
 
 
+@pytest.mark.full
 def test_a_full_disk_while_preparing(store, corpus, tmp_path, small_disk):
     disk = small_disk(64)
     pair = ["--train", corpus / "train.en", corpus / "train.de"]
@@ -484,6 +488,7 @@ def test_a_full_disk_while_translating(run, files, small_disk):
     assert sorted(path.name for path in disk.iterdir()) == ["filler", "out.txt"]
 
 
+@pytest.mark.full
 def test_a_full_disk_while_training(store, tmp_path, small_disk):
     disk = small_disk(1000)
     run = disk / "run"
@@ -526,6 +531,7 @@ def long_text(files):
     return path
 
 
+@pytest.mark.full
 def test_a_reader_that_goes_away(run, files):
     process = start("translate", run, files / "good.txt", *QUICK)
     process.stdout.close()
@@ -539,6 +545,7 @@ def test_a_reader_that_goes_away(run, files):
     assert process.returncode == 0
 
 
+@pytest.mark.full
 def test_a_translation_that_is_interrupted(run, files):
     """In the middle of a long text: the documents that are translated before it are there, and so is its beginning."""
     (files / "first.txt").write_text("It is cheap.\n\n" * GROUP)
@@ -558,6 +565,7 @@ def test_a_translation_that_is_interrupted(run, files):
     assert (outputs / "long.txt").read_text() == "old"
 
 
+@pytest.mark.full
 def test_a_full_disk_behind_standard_output(run, files):
     full = Path("/dev/full")
     if not full.exists():

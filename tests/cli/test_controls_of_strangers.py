@@ -64,6 +64,7 @@ def test_models(run, tmp_path, file, damage):
     assert_clean(outcome)
 
 
+@pytest.mark.full
 def test_names_of_files_and_options(run, store, tmp_path):
     assert_clean(call("translate", run, tmp_path / f"none{ESCAPE}\n.txt", *QUICK))
     assert_clean(call("train", f"--{ESCAPE}", 1))
@@ -73,6 +74,7 @@ def test_names_of_files_and_options(run, store, tmp_path):
     assert_clean(call("train", tmp_path / "recipe.yaml"))
 
 
+@pytest.mark.full
 def test_documents_and_corpora(tmp_path):
     lines = [{"id": f"{ESCAPE}{number}\u202e", "source": ["a b c"], "target": ["d e f"]} for number in range(3)]
     lines.append({"id": f"{ESCAPE}\nempty", "source": ["a", ""], "target": ["b", "c"]})
@@ -90,6 +92,7 @@ def test_warnings(capsys):
     assert capsys.readouterr().err == "a\\x1b]0;owned\\x07\\n: odd\n"
 
 
+@pytest.mark.full
 def test_the_log_of_a_run(store, tmp_path):
     arguments = ["train", "--data", store, "--run", tmp_path / "r", *TINY, "--stop.max_steps", 1]
     assert call(*arguments).status == 0

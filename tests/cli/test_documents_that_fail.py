@@ -175,6 +175,7 @@ def test_where_nothing_can_be_done_there_are_no_scores(run, files, bad):
     assert not (files / "s.json").exists()
 
 
+@pytest.mark.full
 def test_evaluate_tells_what_translate_tells(run, corpus, tmp_path):
     lines = ["--input.layout", "lines", "-o", tmp_path / "out"]
     told = call("translate", run, corpus / "test.en", *lines, *QUICK)
@@ -235,6 +236,7 @@ def test_the_ones_that_fail_are_found_by_halving():
         each_alone([1], ["one"], broken, failures)
 
 
+@pytest.mark.full
 def test_text_is_segmented_in_the_language_of_the_model(run, tmp_path, monkeypatch):
     """The model's source language, unless another is asked for; of old models, which do not say, English."""
     seen = []

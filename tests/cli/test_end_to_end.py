@@ -74,6 +74,7 @@ def test_text_and_jsonl_make_the_same_store(corpus, store, tmp_path):
     assert ours == theirs
 
 
+@pytest.mark.full
 def test_interrupted_killed_and_resumed_is_as_never_stopped(store, tmp_path, caplog):
     settings = ["--data", store, *TINY, "--stop.patience", 0, "--log_every", 1, "--checkpoints.every", 4]
     whole, run = tmp_path / "whole", tmp_path / "run"
@@ -228,6 +229,7 @@ def test_scores_are_those_of_the_search(run, corpus, tmp_path):
     assert printed.count("") == len(sources)  # one between two documents, and one after the last line feed
 
 
+@pytest.mark.full
 def test_evaluating_a_model_is_evaluating_its_translations(run, corpus, tmp_path):
     files = {"source": corpus / "test.en", "reference": corpus / "test.de", "hypothesis": tmp_path / "test.out"}
     assert call("translate", run, files["source"], "--input.layout", "lines", "-o", files["hypothesis"]).status == 0

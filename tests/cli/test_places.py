@@ -87,6 +87,7 @@ def test_outputs_that_are_links_stay_links_and_files_keep_their_mode(run, text, 
     assert sorted(path.name for path in (tmp_path / "disk").iterdir()) == ["c", "e", "s", "t"]
 
 
+@pytest.mark.full
 def test_a_run_may_be_a_link_and_resumed_through_it(store, tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "disk")
@@ -96,6 +97,7 @@ def test_a_run_may_be_a_link_and_resumed_through_it(store, tmp_path):
         assert (tmp_path / "disk" / "model" / "config.json").is_file()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [".", "link", "new"])
 def test_a_start_that_fails_says_why_and_leaves_nothing(store, tmp_path, monkeypatch, name):
     (tmp_path / "here").mkdir()
@@ -116,6 +118,7 @@ def test_a_run_in_a_full_current_directory(store, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["work"]
 
 
+@pytest.mark.full
 def test_read_only_runs_and_outputs(run, corpus, tmp_path, read_only):
     sides = [corpus / "dev.en", corpus / "dev.de"]
     splits = [part for split in ("train", "dev", "test") for part in (f"--{split}", *sides)]

@@ -26,7 +26,7 @@ def training(store, run, *others, steps=30):
     return ["train", "--data", store, "--run", run, *TINY, "--stop.max_steps", steps, "--log_every", 1, *others]
 
 
-@pytest.mark.parametrize("closed", ["stderr", "stdout and stderr"])
+@pytest.mark.parametrize("closed", [pytest.param("stderr", marks=pytest.mark.full), "stdout and stderr"])
 def test_progress_into_a_closed_pipe_does_not_end_the_work(store, tmp_path, closed):
     """It ended the command with status 0, and nothing was saved."""
     reading, writing = os.pipe()
@@ -41,6 +41,7 @@ def test_progress_into_a_closed_pipe_does_not_end_the_work(store, tmp_path, clos
         assert shown.decode().startswith("30 updates are done; the model is in")
 
 
+@pytest.mark.full
 def test_nothing_of_a_closed_standard_error_goes_to_standard_output(store, tmp_path):
     def closing():
         os.close(2)
@@ -53,6 +54,7 @@ def test_nothing_of_a_closed_standard_error_goes_to_standard_output(store, tmp_p
     assert (process.communicate(timeout=120)[0], process.returncode) == (b"", 2)
 
 
+@pytest.mark.full
 def test_a_pipe_that_is_closed_elsewhere_is_an_error(store, tmp_path):
     """Only of standard output it may be said that nobody wants to read it."""
     reading, writing = os.pipe()
@@ -89,6 +91,7 @@ def outcomes(processes):
     return sorted((process.wait(timeout=300), process.communicate()[1]) for process in processes)
 
 
+@pytest.mark.full
 def test_two_resumes_of_one_run(store, tmp_path):
     """Both went on, and wrote over each other."""
     run = tmp_path / "run"
@@ -118,6 +121,7 @@ def test_two_resumes_of_one_run(store, tmp_path):
     assert call("train", "--resume", run, "--stop.max_steps", 1).status == 0
 
 
+@pytest.mark.full
 def test_two_reproductions_into_one_directory(corpus, store, tmp_path):
     tested = tmp_path / "tested"
     splits = [
@@ -142,7 +146,7 @@ def test_two_reproductions_into_one_directory(corpus, store, tmp_path):
     assert call(*command, "--dry_run").out.startswith("done")
 
 
-@pytest.mark.parametrize("name", ["null", "-dash"])
+@pytest.mark.parametrize("name", ["null", pytest.param("-dash", marks=pytest.mark.full)])
 def test_runs_with_awkward_names(store, tmp_path, monkeypatch, name):
     """`--resume null` was taken for no resume, and the value of `--resume=-dash` for an option."""
     monkeypatch.chdir(tmp_path)

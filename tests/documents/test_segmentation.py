@@ -140,6 +140,7 @@ def test_long_blocks_are_cut_as_short_ones() -> None:
     assert split("你好。我很好！" * 10_000, "zh") == ["你好。", "我很好！"] * 10_000
 
 
+@pytest.mark.full
 def test_100_000_sentences() -> None:
     assert len(split("This is a sentence. And one more.\n" * 50_000)) == 100_000
 

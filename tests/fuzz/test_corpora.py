@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from harness import keeps_to_the_contract
 from texts import broken, random_sentence, random_text
 
@@ -76,6 +77,7 @@ def random_lines(chance):
     return [broken(chance, data) if chance.random() < 0.05 else data for data in files]
 
 
+@pytest.mark.full
 def test_what_is_prepared_and_what_is_left_out_is_all(cases, run, tmp_path):
     for number, chance in enumerate(cases(25, "corpora prepared")):
         files = [tmp_path / name for name in ("a.en", "a.de")]
@@ -96,6 +98,7 @@ def test_what_is_prepared_and_what_is_left_out_is_all(cases, run, tmp_path):
         assert split.sentences + pairs == left, (rows, split.skipped)
 
 
+@pytest.mark.full
 def test_jsonl_of_any_shape(cases, tmp_path):
     path = tmp_path / "a.jsonl"
     values = [

@@ -9,6 +9,8 @@ import pytest
 from commands import QUICK, call
 from harness import Child, check_outcome, keeps_to_the_contract
 
+pytestmark = pytest.mark.full
+
 TEXT = "She sees the dog. It is cheap.\n\nHe buys it.\n"
 
 

@@ -8,6 +8,8 @@ import pytest
 from commands import QUICK
 from harness import keeps_to_the_contract
 
+pytestmark = pytest.mark.full
+
 DEEP = 100_000
 
 

@@ -10,6 +10,8 @@ from harness import is_refused, keeps_to_the_contract, options_of
 from docmt.cli.app import COMMANDS
 from docmt.model.systems import SYSTEMS
 
+pytestmark = pytest.mark.full
+
 # What each command needs besides, with files that are not there: no work is done, whatever the option.
 NEEDED = {
     "prepare": ["--store", "s", "--train", "none.en", "none.de"],

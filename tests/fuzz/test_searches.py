@@ -12,6 +12,8 @@ from harness import keeps_to_the_contract
 from docmt.core.options import range_of
 from docmt.decoding import SearchConfig
 
+pytestmark = pytest.mark.full
+
 # What would only take long: as many hypotheses and tokens as asked for.
 SMALL = {"beam": 6, "n_best": 6, "max_length_ratio": 3, "max_length_extra": 8, "min_length": 5}
 

@@ -10,6 +10,8 @@ from texts import broken, random_text
 
 from docmt.documents import Document
 
+pytestmark = pytest.mark.full
+
 FILES = 8
 LAYOUTS = [[], ["--input.layout=lines"], ["--input.join_lines=true"]]
 

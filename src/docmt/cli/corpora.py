@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import combinations, product
 from pathlib import Path
 from typing import TypeVar
 
@@ -82,26 +83,27 @@ def check_outputs(*outputs: str | None, inputs: Sequence[str | None] = ()) -> No
     inputs: the files that the command reads. Raises DocmtError for an output that cannot be written, for two outputs
     that are one file (or both standard output), and for an output that would replace an input.
     """
-    paths = [path for path in outputs if path]
-    for path in paths:
+    known: dict[object, str] = {}
+    for path in filter(None, outputs):
         if path != STANDARD:
             check_writable(Path(path))
-    for one, other in combinations(paths, 2):
-        if one == other == STANDARD:
+        identity = _identity(path)
+        if identity in known and path == STANDARD:
             raise DocmtError("two outputs would both go to standard output: name a file for one of them")
-        if _same_file(one, other):
-            raise DocmtError(f"two outputs would both be written to {other}: name another file for one of them")
-    for path, read in product(paths, filter(None, inputs)):
-        if _same_file(path, read):
-            raise DocmtError(f"{read} is an input and would be overwritten by the output {path}: name another output")
+        if identity in known:
+            raise DocmtError(f"two outputs would both be written to {path}: name another file for one of them")
+        if identity is not None:
+            known[identity] = path
+    for path in filter(None, inputs):
+        if path != STANDARD and (output := known.get(_identity(path))):
+            raise DocmtError(f"{path} is an input and would be overwritten by the output {output}: name another output")
 
 
-def _same_file(one: str, other: str) -> bool:
-    """Whether two paths name one file, existing or not. Devices such as /dev/null are no files."""
-    if STANDARD in (one, other) or (Path(one).exists() and not Path(one).is_file()):
-        return False
-    with suppress(OSError, ValueError):  # the reader of such a path says what is wrong with it
-        if Path(one).exists() and Path(other).exists():
-            return Path(one).samefile(other)
-        return Path(one).resolve() == Path(other).resolve()
-    return False
+def _identity(path: str) -> object | None:
+    """Return what two paths to one file have in common, existing or not; None for a device, which is no file."""
+    if path == STANDARD:
+        return STANDARD
+    with suppress(OSError):  # the reader of such a path says what is wrong with it
+        found = Path(path).stat()
+        return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+    return os.path.realpath(path)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from docmt.core.errors import printable
-from docmt.core.plain_text import STANDARD, write_text
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
@@ -125,18 +120,3 @@ def not_a_number(translation: Translation, first: int = 0) -> str:
                 "--search options"
             )
     return ""
-
-
-def beside(figure: Path) -> Path:
-    """Where the numbers of a picture go."""
-    return figure.with_suffix(".json")
-
-
-def tell_all(options: Any, table: str, numbers: dict[str, Any]) -> None:
-    """Prints the table and writes the numbers where they are wanted: beside the picture, and where --json says."""
-    text = json.dumps(numbers, ensure_ascii=False) + "\n"
-    places = dict.fromkeys([*([str(beside(options.figure))] if options.figure else []), *([options.json or ""])])
-    for place in filter(None, places):
-        write_text(place, text)
-    if options.json != STANDARD:
-        print(printable(table, kept="\n"))

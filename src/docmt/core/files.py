@@ -194,6 +194,8 @@ def lock(file: Path, what: str, remove: bool = False) -> Iterator[None]:
     except Timeout as error:
         raise DocmtError(f"{what} by {_holder_of(file)}: wait for it, or stop it") from error
     except OSError as error:
+        if remove and holder.is_locked:
+            file.unlink(missing_ok=True)
         holder.release()
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
             raise cannot_write(file, error) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +20,9 @@ from docmt.cli.options import (
     parse,
     translator_of,
 )
-from docmt.cli.results import Report, beside, tell_all
+from docmt.cli.results import Report
 from docmt.core.errors import DocmtError, printable
+from docmt.core.plain_text import STANDARD, write_text
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
 
@@ -108,7 +110,7 @@ def _check(options: Any) -> None:
         if not options.curves:
             raise DocmtError("--figure draws learning curves: name run directories with --curves, or leave it out")
         format_of(options.figure)
-        check_outputs(str(beside(options.figure)))
+        check_outputs(str(_beside(options.figure)))
 
 
 def _check_unread(options: Any) -> None:
@@ -129,7 +131,7 @@ def _describe(options: Any) -> int:
     from docmt.analysis.facts import ModelFacts
 
     facts = ModelFacts.of(options.model)
-    tell_all(options, facts.format(), facts.to_json())
+    _tell_all(options, facts.format(), facts.to_json())
     return 0
 
 
@@ -151,7 +153,7 @@ def _compare_runs(options: Any) -> int:
         lines.append(f"{name:<{width}}  {facts or 'nothing yet'}")
     # A name that is no UTF-8 stands escaped in the file, as it does in the table and in the picture.
     numbers = {printable(name): {key: vars(curve) for key, curve in own.items()} for name, own in found.items()}
-    tell_all(options, "\n".join(lines), {"runs": numbers})
+    _tell_all(options, "\n".join(lines), {"runs": numbers})
     return 0
 
 
@@ -189,7 +191,7 @@ def _look_at_text(options: Any) -> int:
         title = f"{count(len(read), 'document')}, {count(sum(map(len, read)), 'sentence')}, {whose} translations"
         numbers: dict[str, Any] = {name: getattr(options, name) for name in ("model", "source", "target")}
         numbers |= {"documents": len(read), "sentences": sum(map(len, read)), **report.to_json()}
-        tell_all(options, f"{title}\n\n{report.format()}", numbers)
+        _tell_all(options, f"{title}\n\n{report.format()}", numbers)
     return failures.print(len(corpus), len(read), "documents", "looked at")
 
 
@@ -238,3 +240,18 @@ def _passes(translator: Translator, document: ParallelDocument) -> Iterator[tupl
         batch_tokens=translator.batch_tokens,
         drafts=drafts,
     )
+
+
+def _beside(figure: Path) -> Path:
+    """Where the numbers of a picture go."""
+    return figure.with_suffix(".json")
+
+
+def _tell_all(options: Any, table: str, numbers: dict[str, Any]) -> None:
+    """Prints the table and writes the numbers where they are wanted: beside the picture, and where --json says."""
+    text = json.dumps(numbers, ensure_ascii=False) + "\n"
+    places = dict.fromkeys([*([str(_beside(options.figure))] if options.figure else []), *([options.json or ""])])
+    for place in filter(None, places):
+        write_text(place, text)
+    if options.json != STANDARD:
+        print(printable(table, kept="\n"))

@@ -136,8 +136,10 @@ def run(arguments: Sequence[str]) -> int:
             f"--input.language {options.input.language}: there are no rules for this language, and those of English "
             "find its sentences"
         )
-    if options.resume:
-        _check_kept(outputs.values())
+    for output in outputs.values() if options.resume else ():
+        if not stays(output):
+            name = "standard output" if output == STANDARD else f"{output}, a device or pipe,"
+            raise DocmtError(f"--resume: of {name} nothing is kept to go on with; write to a file with -o FILE")
     translator = translator_of(options)
     report = Report()
     language = options.input.language or translator.languages[0] or UNKNOWN_LANGUAGE
@@ -165,14 +167,6 @@ def _chosen(format: str, layout: str, source: str, output: str) -> str:
     if format != "auto":
         return format
     return "jsonl" if layout == "jsonl" or named_jsonl(output) or named_jsonl(source) else "text"
-
-
-def _check_kept(outputs: Iterable[str]) -> None:
-    """Raises DocmtError for what cannot be found again."""
-    for output in outputs:
-        if not stays(output):
-            name = "standard output" if output == STANDARD else f"{output}, a device or pipe,"
-            raise DocmtError(f"--resume: of {name} nothing is kept to go on with; write to a file with -o FILE")
 
 
 def _facts(translator: Translator, files: Sequence[File]) -> dict[str, Any]:
