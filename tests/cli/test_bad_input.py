@@ -127,7 +127,7 @@ def test_odd_characters(run, files, name):
     store = files / "store"
     assert call("prepare", "--store", store, "--train", *[files / name] * 2, "--vocabulary_size", 262).status == 0
     prepared = PreparedStore.open(store)
-    assert prepared.tokenizer.decode(prepared.split("train").source_sentence(0).tolist()) == text.strip()
+    assert prepared.tokenizer.decode(prepared.split("train").documents("source")[0][0]) == text.strip()
 
 
 @pytest.mark.full

@@ -66,8 +66,8 @@ def test_end_to_end(config: PrepareConfig) -> None:
     assert train.document_ids == [str(number) for number in range(1, 61)]
     decode = store.tokenizer.decode
     sentences = [sentence for document in expected for sentence in document]
-    assert [decode(train.source_sentence(i).tolist()) for i in range(len(sentences))] == sentences
-    assert [decode(train.target_sentence(i).tolist()) for i in range(len(sentences))] == [
+    assert [decode(words) for document in train.documents("source") for words in document] == sentences
+    assert [decode(words) for document in train.documents("target") for words in document] == [
         sentence.upper() for sentence in sentences
     ]
     assert train.document_offsets[-1] == len(sentences)
@@ -243,7 +243,7 @@ def test_several_corpora_are_all_taken(config: PrepareConfig, tmp_path: Path) ->
     assert len(train.document_ids) == 60 + 2 + 2
     assert train.document_ids[::61] == ["train.en:1", "dev.jsonl:doc2"]
     assert train.document_ids[-1] == "more.en:2"
-    assert store.tokenizer.decode(train.target_sentence(-1 + len(train.target_lengths)).tolist()) == "ran"
+    assert store.tokenizer.decode(train.documents("target")[-1][-1]) == "ran"
     counts = {name: (own.documents, own.sentences) for name, own in statistics.corpora.items()}
     assert list(counts) == [f"{files[0]} and {files[1]}", str(files[2]), f"{more[0]} and {more[1]}"]
     assert list(counts.values())[1:] == [(2, 3), (2, 3)]

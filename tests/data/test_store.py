@@ -39,7 +39,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert store.document_offsets.tolist() == [0, 2, 3]
     assert store.document_ids == ["ep-1", "Grüße \n 2"]
     assert store.source_lengths.tolist() == [3, 1, 2] and store.target_lengths.tolist() == [1, 2, 3]
-    assert store.source_sentence(0).tolist() == [4, 5, 6] and store.target_sentence(1).tolist() == [9, 10]
+    assert store.documents("source")[0][0] == [4, 5, 6] and store.documents("target")[0][1] == [9, 10]
     assert isinstance(store.source_tokens, np.memmap)
     assert sorted(path.name for path in (tmp_path / "train").iterdir()) == sorted(FILES)
 
@@ -60,7 +60,7 @@ def test_more_than_a_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             writer.add(str(number), [[number + 4] * 3], [[number + 5] * 2])
     store = ParallelStore.open(tmp_path)
     assert store.source_tokens.tolist() == [number + 4 for number in range(10_000) for _ in range(3)]
-    assert store.target_sentence(9_999).tolist() == [10_004, 10_004]
+    assert store.documents("target")[9_999][0] == [10_004, 10_004]
 
 
 @pytest.mark.parametrize("file", FILES)

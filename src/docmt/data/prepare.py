@@ -8,13 +8,15 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
 
+import numpy as np
+
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, check_regular, checksums
 from docmt.core.progress import progress
-from docmt.data.config import SPLITS, Corpus, PrepareConfig
-from docmt.data.instances import cut
+from docmt.data.config import MARKS, SPLITS, Corpus, PrepareConfig
+from docmt.data.instances import cut, place_of
 from docmt.data.statistics import STATISTICS_FILE, CorpusCounts, CorpusStatistics, SplitStatistics
-from docmt.data.store import DRAFT_FILES, SPLIT_FILES, TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
+from docmt.data.store import TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
 from docmt.documents.corpus import ParallelDocument, Skipped, read_parallel
 from docmt.documents.segmentation import knows_language
 from docmt.model.systems import Needs
@@ -160,24 +162,35 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
                 raise _empty(corpus, split)
             _warn_of_long_documents(corpus, own, *longest)
             counts[_unused(str(corpus), counts)] = own
-    store = ParallelStore.open(directory)
-    return SplitStatistics.count(
-        store.source_lengths,
-        store.target_lengths,
-        store.document_offsets,
-        store.document_ids,
-        cut(
-            store.source_lengths,
-            store.target_lengths,
-            store.document_offsets,
-            Needs(),
-            limit=config.instance_tokens,
-        ),
-        config.instance_tokens,
-        skipped.counts,
-        skipped.examples,
-        counts if len(counts) > 1 else {},
-        checksums(directory, SPLIT_FILES if store.drafts is None else (*SPLIT_FILES, *DRAFT_FILES)),
+    sums = checksums(directory, [path.name for path in sorted(directory.iterdir())])
+    return _count(
+        ParallelStore.open(directory), config.instance_tokens, skipped, counts if len(counts) > 1 else {}, sums
+    )
+
+
+def _count(
+    store: ParallelStore, limit: int, skipped: Skipped, corpora: dict[str, CorpusCounts], sums: dict[str, str]
+) -> SplitStatistics:
+    """Count a split; limit: of its instances; sums: of its files."""
+    source, target, borders = store.source_lengths, store.target_lengths, store.document_offsets
+    costs = np.maximum(source, target) + MARKS
+    longest = int(costs.argmax())
+    document, place = place_of(longest, borders)
+    return SplitStatistics(
+        documents=len(store.document_ids),
+        sentences=len(costs),
+        instances=len(cut(source, target, borders, Needs(), limit=limit)),
+        source_tokens=int(source.sum()),
+        target_tokens=int(target.sum()),
+        cost=int(costs.sum()),
+        longest_cost=int(costs[longest]),
+        longest_document=store.document_ids[document],
+        longest_sentence=place + 1,
+        over_limit=int((costs >= limit).sum()),
+        skipped=dict(skipped.counts),
+        skipped_examples=dict(skipped.examples),
+        corpora=corpora,
+        crc32=sums,
     )
 
 

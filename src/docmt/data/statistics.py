@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from docmt.core.errors import printable
 from docmt.core.files import parse_json
-from docmt.data.config import MARKS
-from docmt.data.instances import Instances, place_of
 
 STATISTICS_FILE = "statistics.json"
 Typed = TypeVar("Typed", "SplitStatistics", "CorpusStatistics", "CorpusCounts")
@@ -72,41 +66,6 @@ class SplitStatistics:
     def tokens_per_instance(self) -> float:
         """Mean cost of an instance."""
         return self.cost / self.instances
-
-    @classmethod
-    def count(
-        cls,
-        source_lengths: NDArray[np.int64],
-        target_lengths: NDArray[np.int64],
-        document_offsets: NDArray[np.int64],
-        document_ids: Sequence[str],
-        instances: Instances,
-        limit: int,
-        skipped: dict[str, int],
-        skipped_examples: dict[str, list[str]],
-        corpora: dict[str, CorpusCounts] | None = None,
-        crc32: dict[str, str] | None = None,
-    ) -> SplitStatistics:
-        """Counts a split with at least one sentence; lengths [S] in words, `instances` packed with `limit`."""
-        costs = np.maximum(source_lengths, target_lengths) + MARKS
-        longest = int(costs.argmax())
-        document, place = place_of(longest, document_offsets)
-        return cls(
-            documents=len(document_ids),
-            sentences=len(costs),
-            instances=len(instances),
-            source_tokens=int(source_lengths.sum()),
-            target_tokens=int(target_lengths.sum()),
-            cost=int(costs.sum()),
-            longest_cost=int(costs[longest]),
-            longest_document=document_ids[document],
-            longest_sentence=place + 1,
-            over_limit=int((costs >= limit).sum()),
-            skipped=dict(skipped),
-            skipped_examples={reason: list(places) for reason, places in skipped_examples.items()},
-            corpora=dict(corpora or {}),
-            crc32=dict(crc32 or {}),
-        )
 
 
 @dataclass(frozen=True)

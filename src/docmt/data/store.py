@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, matches, parse_json
-from docmt.data.arrays import Offsets, Tokens, damaged, load_array, save_array, token_dtype
 from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, StatisticsError
 from docmt.text import Side, Tokenizer, load_tokenizer
 
@@ -34,8 +34,8 @@ SPLIT_FILES = (
 DRAFT_FILES = ("draft_tokens.npy", "draft_offsets.npy")
 """What it has besides, if it was prepared with drafts."""
 
-AGAIN = "run `docmt prepare` again to write the store anew"
-"""What mends a store."""
+Tokens = NDArray[np.uint16] | NDArray[np.int32]
+Offsets = NDArray[np.int64]
 
 
 class ParallelStore:
@@ -51,19 +51,13 @@ class ParallelStore:
         self.directory = directory
         self.sides: tuple[Side, Side] = ("source", "target")
         """which side of the files is the source, and which the target"""
-        self.source_tokens: Tokens = load_array(directory / "source_tokens.npy", "ui", AGAIN)
-        self.target_tokens: Tokens = load_array(directory / "target_tokens.npy", "ui", AGAIN)
-        self.source_offsets: Offsets = load_array(directory / "source_offsets.npy", "i", AGAIN)
-        self.target_offsets: Offsets = load_array(directory / "target_offsets.npy", "i", AGAIN)
-        self.document_offsets: Offsets = load_array(directory / "document_offsets.npy", "i", AGAIN)
-        self.document_ids: list[str] = _load_ids(directory / DOCUMENTS_FILE)
+        self.source_tokens, self.source_offsets = _load_column(directory, "source")
         sentences = len(self.source_offsets) - 1
-        _check_offsets(directory / "source_offsets.npy", self.source_offsets, len(self.source_tokens))
-        _check_offsets(directory / "target_offsets.npy", self.target_offsets, len(self.target_tokens))
-        _check_offsets(directory / "document_offsets.npy", self.document_offsets, sentences)
-        self.drafts = _load_drafts(directory, sentences) if _has_drafts(directory, sums or {}) else None
-        if len(self.target_offsets) != sentences + 1:
-            raise _damaged(directory / "target_offsets.npy", "its sentences are not as many as the source's")
+        self.target_tokens, self.target_offsets = _load_column(directory, "target", sentences)
+        has_drafts = any(name in (sums or {}) or (directory / name).exists() for name in DRAFT_FILES)
+        self.drafts = _load_column(directory, "draft", sentences) if has_drafts else None
+        self.document_offsets: Offsets = _load_offsets(directory / "document_offsets.npy", sentences)
+        self.document_ids: list[str] = _load_ids(directory / DOCUMENTS_FILE)
         if len(self.document_ids) != len(self.document_offsets) - 1:
             raise _damaged(directory / DOCUMENTS_FILE, "it does not have an id for every document")
         # Last, as what is wrong otherwise says more. Always, as 100 MB take 20 ms and are then in memory for training.
@@ -98,19 +92,13 @@ class ParallelStore:
         """[S] words of each target sentence, without marks."""
         return np.diff(self.target_offsets)
 
-    def source_sentence(self, sentence: int) -> Tokens:
-        """Word ids of one source sentence."""
-        return self.source_tokens[self.source_offsets[sentence] : self.source_offsets[sentence + 1]]
-
-    def target_sentence(self, sentence: int) -> Tokens:
-        """Word ids of one target sentence."""
-        return self.target_tokens[self.target_offsets[sentence] : self.target_offsets[sentence + 1]]
-
     def documents(self, side: Side) -> list[list[list[int]]]:
         """The word ids of every sentence of every document, of one side."""
-        sentence = self.source_sentence if side == "source" else self.target_sentence
-        borders = pairwise(self.document_offsets.tolist())
-        return [[sentence(number).tolist() for number in range(first, last)] for first, last in borders]
+        tokens, offsets = (
+            (self.source_tokens, self.source_offsets) if side == "source" else (self.target_tokens, self.target_offsets)
+        )
+        sentences = [tokens[first:last].tolist() for first, last in pairwise(offsets.tolist())]
+        return [sentences[first:last] for first, last in pairwise(self.document_offsets.tolist())]
 
 
 class PreparedStore:
@@ -189,9 +177,10 @@ class StoreWriter:
         """drafts: whether each sentence has one."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory, self.has_drafts = directory, drafts
-        self._dtype = token_dtype(vocabulary_size)
+        # Two bytes for a token where the ids allow it: reading is then half the work.
+        dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<i4")
         self._columns = (*SIDES, "draft") if drafts else SIDES
-        self._files = [_TokenFile(directory / f"{name}_tokens.npy", self._dtype) for name in self._columns]
+        self._files = [_TokenFile(directory / f"{name}_tokens.npy", dtype) for name in self._columns]
         self._offsets = [array("q", [0]) for _ in self._columns]
         self._documents = array("q", [0])
         self._ids: list[str] = []
@@ -237,8 +226,8 @@ class StoreWriter:
             file.close()
         if error is None:
             for name, offsets in zip(self._columns, self._offsets, strict=True):
-                save_array(self.directory / f"{name}_offsets.npy", np.array(offsets, dtype="<i8"))
-            save_array(self.directory / "document_offsets.npy", np.array(self._documents, dtype="<i8"))
+                _save_array(self.directory / f"{name}_offsets.npy", np.array(offsets, dtype="<i8"))
+            _save_array(self.directory / "document_offsets.npy", np.array(self._documents, dtype="<i8"))
             (self.directory / DOCUMENTS_FILE).write_text(json.dumps(self._ids) + "\n", encoding="utf-8")
 
 
@@ -290,23 +279,48 @@ def _load_ids(path: Path) -> list[str]:
     return ids
 
 
-def _has_drafts(directory: Path, sums: Mapping[str, str]) -> bool:
-    return any(name in sums or (directory / name).exists() for name in DRAFT_FILES)
-
-
-def _load_drafts(directory: Path, sentences: int) -> tuple[Tokens, Offsets]:
-    """The drafts of a split. Raises DocmtError where they are damaged, or too few or too many."""
-    tokens = load_array(directory / DRAFT_FILES[0], "ui", AGAIN)
-    offsets = load_array(directory / DRAFT_FILES[1], "i", AGAIN)
-    if len(offsets) != sentences + 1 or offsets[0] != 0 or offsets[-1] != len(tokens) or (np.diff(offsets) < 0).any():
-        raise _damaged(directory / DRAFT_FILES[1], "it does not fit the other files beside it")
+def _load_column(directory: Path, name: str, sentences: int | None = None) -> tuple[Tokens, Offsets]:
+    """Return tokens and offsets [S + 1] of a side, or of the drafts, of as many sentences as there are."""
+    tokens = _load_array(directory / f"{name}_tokens.npy", "ui")
+    path = directory / f"{name}_offsets.npy"
+    offsets = _load_offsets(path, len(tokens), shortest=0 if name == "draft" else 1)
+    if sentences not in (None, len(offsets) - 1):
+        raise _damaged(path, "its sentences are not as many as the source's")
     return tokens, offsets
 
 
-def _check_offsets(path: Path, offsets: Offsets, end: int) -> None:
-    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != end or bool((np.diff(offsets) <= 0).any()):
+def _load_offsets(path: Path, end: int, shortest: int = 1) -> Offsets:
+    """Return what rises from 0 to `end`, by `shortest` or more at each step."""
+    offsets: Offsets = _load_array(path, "i")
+    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != end or bool((np.diff(offsets) < shortest).any()):
         raise _damaged(path, "it does not fit the other files beside it")
+    return offsets
+
+
+def _load_array(path: Path, kinds: str) -> NDArray[Any]:
+    """Return the array of one dimension in a file, mapped into memory; kinds: of its numbers, as numpy calls them.
+
+    Raises DocmtError if it is missing or damaged.
+    """
+    check_regular(path)
+    try:
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise _damaged(path, error.strerror or "it cannot be read") from error
+    except Exception as error:
+        # numpy reads the header as Python: a flipped bit raises TokenError, SyntaxError and whatever else it spells.
+        raise _damaged(path, "it is truncated or no array") from error
+    if not isinstance(loaded, np.ndarray) or loaded.ndim != 1 or loaded.dtype.kind not in kinds:
+        raise _damaged(path, "it does not hold a list of whole numbers")
+    return loaded
+
+
+def _save_array(path: Path, array: NDArray[Any]) -> None:
+    """Like `np.save`, whose error for a full disk does not say so."""
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.tobytes())
 
 
 def _damaged(path: Path, reason: str) -> DocmtError:
-    return damaged(path, reason, AGAIN)
+    return DocmtError(f"{path} is missing or damaged ({reason}); run `docmt prepare` again to write the store anew")
