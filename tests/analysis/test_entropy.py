@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
-from docmt.analysis import KINDS, EntropyMeter, attention_entropy, measuring_entropy, query_entropies
+from docmt.analysis import KINDS, EntropyMeter, attention_entropy, measuring_entropy
+from docmt.analysis.entropy import mean_bits_of
+from docmt.analysis.looks import weight_blocks
 from docmt.data import Batch
 from docmt.model import ModelConfig, Reading, Spans, TranslationModel, pack
 from docmt.model.systems import Context, Group
@@ -48,6 +50,14 @@ def one_by_one(query, key, queries, keys, causal):
             p = scores.softmax(1).mean(0)
             found.append(-sum(x * math.log2(x) for x in p.tolist() if x > 0))
     return torch.tensor(found)
+
+
+def query_entropies(query, key, queries, keys, causal=False, **options):
+    """Entropy in bits [Tq] of the weights of each query, averaged over the heads first."""
+    entropies = torch.zeros(len(query))
+    for block in weight_blocks(query, key, queries, keys, causal, **options):
+        entropies[block.queries[block.real]] = mean_bits_of(block)[block.real]
+    return entropies
 
 
 Q_LENGTHS, K_LENGTHS = [1, 9, 2, 30, 5, 31, 1], [4, 8, 1, 33, 30, 2, 7]

@@ -91,8 +91,8 @@ def drawings(monkeypatch):
     pytest.importorskip("matplotlib", reason="matplotlib (the extra plots) is not installed")
     made, original = [], facts._new_drawing
 
-    def keep(columns, rows):
-        made.append(original(columns, rows))
+    def keep(panels):
+        made.append(original(panels))
         return made[-1]
 
     monkeypatch.setattr(facts, "_new_drawing", keep)

@@ -16,9 +16,6 @@ from .entropy import (
 from .entropy import (
     measuring_entropy as measuring_entropy,
 )
-from .entropy import (
-    query_entropies as query_entropies,
-)
 from .facts import (
     Curve as Curve,
 )

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from docmt.analysis.looks import (
-    MOST_SCORES,
     Block,
     GateLook,
     Look,
@@ -28,7 +27,6 @@ from docmt.analysis.looks import (
     attention_sites,
     bits,
     watching,
-    weight_blocks,
 )
 from docmt.data import Batch
 from docmt.model import Reading, Spans, TranslationModel
@@ -115,20 +113,6 @@ def _in_order(found: Sequence[tuple[Block, Tensor]]) -> Tensor:
         return torch.empty(0)
     positions = torch.cat([block.queries[block.real] for block, _ in found])
     return torch.cat([own[block.real] for block, own in found])[positions.argsort()]
-
-
-def query_entropies(
-    query: Tensor, key: Tensor, queries: Spans, keys: Spans, causal: bool = False, *, most_scores: int = MOST_SCORES
-) -> Tensor:
-    """Entropy in bits [Tq] of each query's attention weights, averaged over the heads first.
-
-    query [Tq, H, k], key [Tk, H, k] and the pattern as `attend` takes them. At most `most_scores` scores (or one
-    query against its keys) are held at once; float32 throughout. A query without any key has entropy 0.
-    """
-    entropies = torch.zeros(len(query), device=query.device)
-    for block in weight_blocks(query, key, queries, keys, causal, most_scores=most_scores):
-        entropies[block.queries[block.real]] = mean_bits_of(block)[block.real]
-    return entropies
 
 
 FAR_BACK = 4

@@ -31,7 +31,7 @@ from docmt.model.linear_attention import DIRECTIONS
 
 FORMATS = ("png", "pdf", "svg")
 _COLUMNS = 3
-PANEL = (4.2, 3.0)  # inches
+_PANEL = (4.2, 3.0)  # inches
 
 
 @dataclass
@@ -80,7 +80,7 @@ def draw_curves(metrics: Mapping[str, Path], figure: Path) -> None:
     file_format = format_of(figure)
     runs = {name: read_curves(path) for name, path in metrics.items()}
     panels = _panels(runs)
-    drawing = _new_drawing(min(len(panels), _COLUMNS), -(-len(panels) // _COLUMNS))
+    drawing = _new_drawing(len(panels))
     for place, (title, unit, styles) in enumerate(panels):
         axes = drawing.axes[place]
         for number, curves in enumerate(runs.values()):
@@ -89,11 +89,9 @@ def draw_curves(metrics: Mapping[str, Path], figure: Path) -> None:
                     axes.plot(curves[name].updates, curves[name].values, style, color=f"C{number}", linewidth=1.2)
         axes.set(title=title, xlabel="updates", ylabel=unit)
         axes.grid(alpha=0.3)
-    for unused in drawing.axes[len(panels) :]:
-        unused.set_axis_off()
     shown = [drawing.axes[0].plot([], [], color=f"C{number}")[0] for number in range(len(runs))]
     _draw_legend(drawing.axes[0], shown, list(runs))
-    save_figure(drawing, figure, file_format)
+    _save_figure(drawing, figure, file_format)
 
 
 @dataclass(frozen=True)
@@ -116,20 +114,12 @@ def draw_points(panels: Mapping[str, Mapping[str, Sequence[Point]]], unit: str, 
     file_format = format_of(figure)
     if all(math.isnan(point.mean) for lines in panels.values() for points in lines.values() for point in points):
         raise DocmtError("there is nothing to draw: no run has a score yet; let one finish")
-    drawing = _new_drawing(min(len(panels), _COLUMNS), -(-len(panels) // _COLUMNS))
+    drawing = _new_drawing(len(panels))
     for axes, (title, lines) in zip(drawing.axes, panels.items(), strict=False):
-        labels = list(dict.fromkeys(point.label for points in lines.values() for point in points))
-        shown = []
-        for points in lines.values():
-            places = [labels.index(point.label) for point in points]
-            shown.append(_draw_line(axes, places, points))
-        axes.set_xticks(range(len(labels)), list(map(printable, labels)))
+        shown = _draw_lines(axes, lines)
         axes.set(title=printable(title), ylabel=unit)
-        axes.grid(alpha=0.3)
-        _draw_legend(axes, shown, list(lines))
-    for unused in drawing.axes[len(panels) :]:
-        unused.set_axis_off()
-    save_figure(drawing, figure, file_format)
+        _draw_legend(axes, list(shown.values()), list(shown))
+    _save_figure(drawing, figure, file_format)
 
 
 def draw_accuracies(
@@ -145,28 +135,29 @@ def draw_accuracies(
     file_format = format_of(figure)
     if not panels:
         raise DocmtError("there is nothing to draw: no run has answered the contrastive test set yet; let one finish")
-    drawing = _new_drawing(min(len(panels), _COLUMNS), -(-len(panels) // _COLUMNS))
+    drawing = _new_drawing(len(panels))
     handles: dict[str, Any] = {}
     for axes, (title, lines) in zip(drawing.axes, panels.items(), strict=False):
-        labels = list(dict.fromkeys(point.label for points in lines.values() for point in points))
         axes.axhline(chances[title], color="grey", linestyle=":", linewidth=1.2)
-        for number, (name, points) in enumerate(lines.items()):
-            # A little beside each other, as lines of systems that see the same lie upon each other.
-            places = [labels.index(point.label) + 0.03 * (number - len(lines) / 2) for point in points]
-            handles.setdefault(name, _draw_line(axes, places, points))
-        axes.set_xticks(range(len(labels)), list(map(printable, labels)))
+        # A little beside each other, as lines of systems that see the same lie upon each other.
+        for name, line in _draw_lines(axes, lines, apart=0.03).items():
+            handles.setdefault(name, line)
         axes.set(title=printable(title), xlabel=printable(over), ylabel="right (%)", ylim=(0, 103))
-        axes.grid(alpha=0.3)
-    for unused in drawing.axes[len(panels) :]:
-        unused.set_axis_off()
     _draw_legend(drawing, list(handles.values()), list(handles), loc="outside lower center", ncols=min(len(handles), 4))
-    save_figure(drawing, figure, file_format)
+    _save_figure(drawing, figure, file_format)
 
 
-def _draw_line(axes: Any, places: Sequence[float], points: Sequence[Point]) -> Any:
-    """What a legend shows of it."""
-    means, spreads = [point.mean for point in points], [point.spread for point in points]
-    return axes.errorbar(places, means, yerr=spreads, marker="o", capsize=3, linewidth=1.2)
+def _draw_lines(axes: Any, lines: Mapping[str, Sequence[Point]], apart: float = 0.0) -> dict[str, Any]:
+    """Draw a line for each name over the settings, and return what a legend shows of each."""
+    labels = list(dict.fromkeys(point.label for points in lines.values() for point in points))
+    handles = {}
+    for number, (name, points) in enumerate(lines.items()):
+        places = [labels.index(point.label) + apart * (number - len(lines) / 2) for point in points]
+        means, spreads = [point.mean for point in points], [point.spread for point in points]
+        handles[name] = axes.errorbar(places, means, yerr=spreads, marker="o", capsize=3, linewidth=1.2)
+    axes.set_xticks(range(len(labels)), list(map(printable, labels)))
+    axes.grid(alpha=0.3)
+    return handles
 
 
 def _draw_legend(where: Any, handles: Sequence[Any], names: Sequence[str], **place: Any) -> None:
@@ -185,7 +176,7 @@ def format_of(figure: Path) -> str:
     return file_format
 
 
-def save_figure(drawing: Any, figure: Path, file_format: str) -> None:
+def _save_figure(drawing: Any, figure: Path, file_format: str) -> None:
     """Writes a figure, in which all text stands as it is: what is between two `$` is no formula."""
     from matplotlib.text import Text
 
@@ -207,20 +198,18 @@ def _panels(runs: Mapping[str, Mapping[str, Curve]]) -> list[tuple[str, str, dic
     return found
 
 
-def _new_drawing(columns: int, rows: int) -> Any:
-    """A matplotlib figure with a grid of axes."""
-    drawing = new_figure(PANEL[0] * columns, PANEL[1] * rows)
-    drawing.subplots(rows, columns, squeeze=False)
-    return drawing
-
-
-def new_figure(width: float, height: float) -> Any:
-    """An empty matplotlib figure of this size in inches, belonging to no window and to no global state."""
+def _new_drawing(panels: int) -> Any:
+    """Return a matplotlib figure with axes for each panel, which belongs to no window and to no global state."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise DocmtError("figures are drawn by matplotlib, which is missing here: pip install docmt[plots]") from error
-    return Figure(figsize=(width, height), layout="constrained")
+    columns, rows = min(panels, _COLUMNS), -(-panels // _COLUMNS)
+    drawing = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained")
+    drawing.subplots(rows, columns, squeeze=False)
+    for unused in drawing.axes[panels:]:
+        unused.set_axis_off()
+    return drawing
 
 
 METRICS = "metrics.jsonl"

@@ -10,7 +10,6 @@ segments of up to q queries and l keys.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -155,35 +154,18 @@ class Site:
     """of the module"""
 
 
-class Look(ABC):
-    """What one attention looks at in one pass."""
+class _Seen:
+    """What one attention or gate did in one pass."""
 
     def __init__(self, site: Site, view: FullView) -> None:
         self.site, self.view = site, view
 
-    @abstractmethod
-    def blocks(self) -> Iterator[Block]:
-        """Its weights; queries are positions in what is computed, or several times that, one after the other."""
-
-    @property
-    @abstractmethod
-    def chooses(self) -> bool:
-        """Whether it may see several sentences, so that its weights tell how much it looks at each."""
-
-    @abstractmethod
-    def key_sentences(self, source: Spans) -> Tensor:
-        """[Tk] the source sentence (by number) that each key belongs to; source: the sentences of the packed source."""
-
     def query_sentences(self) -> Tensor:
-        """[Tq] the source sentence that each query belongs to."""
+        """Return [Tq] the source sentence that each query belongs to."""
         return sentences_of(self.view)
 
-    @abstractmethod
-    def sees_others(self, source: Spans) -> Tensor:
-        """[Tq] bool: whether each query sees a sentence other than its own; source as for `key_sentences`."""
 
-
-class TokenLook(Look):
+class TokenLook(_Seen):
     """A look at tokens."""
 
     def __init__(
@@ -194,7 +176,10 @@ class TokenLook(Look):
         self.attention, self.asks, self.memory, self.pattern = attention, asks, memory, pattern
 
     def blocks(self) -> Iterator[Block]:
-        """The kernels do not give the weights out, so they are computed once more."""
+        """Yield the weights. The kernels do not give them out, so they are computed once more.
+
+        Queries are positions in what is computed, or several times that, one after the other.
+        """
         pattern = self.pattern
         if isinstance(self.attention, LinearAttention):
             key = self.attention.split(self.attention.key(self.memory))
@@ -218,15 +203,18 @@ class TokenLook(Look):
 
     @property
     def chooses(self) -> bool:
-        """Not within a sentence, and not where a sentence before is given; and what happens within a sequence made of
-        several sentences is not yet a look of a sentence."""
+        """Whether it may see several sentences, so that its weights tell how much it looks at each.
+
+        Not within a sentence, and not where a sentence before is given. What happens within a sequence made of several
+        sentences is not yet a look of a sentence.
+        """
         sight = self.attention.sight
         memory = self.view.memories.get(sight.memory)
         joined = memory is not None and memory.places is not None
         return sight.part == "document" or (sight.part == "sentence" and joined)
 
     def key_sentences(self, source: Spans) -> Tensor:
-        """See `Look`."""
+        """Return [Tk] the number of the source sentence of each key; source: the sentences of the packed source."""
         sight = self.attention.sight
         if sight.memory == "self":
             return sentences_of(self.view)
@@ -236,7 +224,8 @@ class TokenLook(Look):
         return memory.sentences.holding(torch.arange(len(self.memory)))
 
     def sees_others(self, source: Spans) -> Tensor:
-        """See `Look`. Tokens are in the order of their sentences, so the first and the last that are seen tell it."""
+        """Return [Tq] bool: whether each query sees a sentence other than its own; source: as for `key_sentences`."""
+        # Tokens are in the order of their sentences, so the first and the last that are seen tell it.
         numbers, spans, queries = self.key_sentences(source), self.pattern.keys, self.pattern.queries
         own, segments = self.query_sentences(), torch.arange(len(queries)).repeat_interleave(queries.lengths)  # [Tq]
         first, length = spans.starts[segments], spans.lengths[segments]
@@ -245,7 +234,7 @@ class TokenLook(Look):
         return torch.stack([number != own for number in ends]).any(0) & (length > 0)
 
 
-class SentenceLook(Look):
+class SentenceLook(_Seen):
     """A look at whole sentences: the weights of a `SentenceAttention`."""
 
     def __init__(self, site: Site, view: FullView, weights: Tensor, there: Tensor) -> None:
@@ -265,18 +254,18 @@ class SentenceLook(Look):
         seen = self.there.to(device)[:, None]
         yield Block(tokens, real, keys.to(device), seen, self.weights.float()[:, :, None])
 
-    @property
-    def chooses(self) -> bool:
-        """Always."""
-        return True
+    chooses = True
 
     def key_sentences(self, source: Spans) -> Tensor:
-        """See `Look`: keys are sentences."""
+        """Return the number of each key, which is a sentence."""
         return _numbers(self.view)
 
     def sees_others(self, source: Spans) -> Tensor:
-        """See `Look`: keys are sentences before."""
+        """Return [T] bool: whether there is a sentence before."""
         return self.there.any(-1).cpu()
+
+
+Look = TokenLook | SentenceLook
 
 
 class GateLook:
