@@ -410,6 +410,16 @@ def test_killed_in_a_process_of_its_own(models, tmp_path):
     assert names(tmp_path) == ["in.txt", "out"]
 
 
+def test_arguments_of_the_interface_that_mean_nothing(models):
+    translator = Translator(models["sentence"])
+    for group in ("a", 0, None, 1.5):
+        with pytest.raises(docmt.DocmtError, match=f"group is {group!r}: choose at least 1 document"):
+            translator.stream(["One."], group=group)
+    for look_ahead in (-1, 0, "a"):
+        with pytest.raises(docmt.DocmtError, match=f"look_ahead is {look_ahead!r}: choose at least 1 source token"):
+            translator.pieces(["One."], look_ahead=look_ahead)
+
+
 @pytest.mark.full
 def test_pieces_of_the_interface(models):
     translator = Translator(

@@ -10,10 +10,11 @@ import io
 import sys
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import atomic_path, cannot_read, open_for_reading, read_bytes, utf8_of
+from docmt.core.files import atomic_path, cannot_read, open_for_reading, utf8_of
 from docmt.core.files import write_text as write_text_atomically
 from docmt.core.logging import silence
 
@@ -31,36 +32,10 @@ def decoded_lines(path: Path | str) -> Iterator[tuple[int, str]]:
 
     Raises DocmtError, naming the line, as `read_text` does.
     """
-    for number, raw in enumerate(_raw_lines(path), 1):
-        line = decode_utf8(raw, path, number)
-        yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
-
-
-def _raw_lines(path: Path | str) -> Iterator[bytes]:
-    try:
-        with open_for_reading(path) as file:
-            start = file.peek(len(_GZIP_START))
-            if _is_compressed(start, path):
-                yield from io.BufferedReader(gzip.GzipFile(fileobj=file))
-            else:
-                yield from file
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise _damaged(path) from error
-    except OSError as error:
-        raise cannot_read(path, error) from error
-
-
-def _is_compressed(data: bytes, path: Path | str) -> bool:
-    """Whether these first bytes are those of gzip. Raises DocmtError if they are not, though the name says so."""
-    if data.startswith(_GZIP_START):
-        return True
-    if str(path).endswith(GZIP_SUFFIX):
-        raise _damaged(path)
-    return False
-
-
-def _damaged(path: Path | str) -> DocmtError:
-    return DocmtError(f"{path} is damaged or cut off, or was not compressed by gzip: copy or compress it again")
+    with _opened(path) as file:
+        for number, raw in enumerate(file, 1):
+            line = decode_utf8(raw, path, number)
+            yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
 
 
 def read_text(path: Path | str) -> str:
@@ -69,20 +44,36 @@ def read_text(path: Path | str) -> str:
     What is compressed by gzip is decompressed.
     Raises DocmtError for a file that cannot be read and for bytes that are not UTF-8.
     """
-    if str(path) == STANDARD:
-        if sys.stdin is None:
-            raise DocmtError("cannot read standard input: it is closed; name a file")
-        return decode_utf8(_decompressed(sys.stdin.buffer.read(), "standard input"), "standard input")
-    return decode_utf8(_decompressed(read_bytes(path), path), path)
+    name = "standard input" if str(path) == STANDARD else path
+    with _opened(path) as file:
+        return decode_utf8(file.read(), name)
 
 
-def _decompressed(data: bytes, path: Path | str) -> bytes:
-    if not _is_compressed(data, path):
-        return data
+@contextmanager
+def _opened(path: Path | str) -> Iterator[io.BufferedReader]:
+    """Open a file, or standard input, for its bytes, decompressed. What fails then is a DocmtError."""
+    name = "standard input" if str(path) == STANDARD else path
     try:
-        return gzip.decompress(data)
+        with _standard_input() if str(path) == STANDARD else open_for_reading(path) as file:
+            start = file.peek(len(_GZIP_START))
+            if start.startswith(_GZIP_START):
+                yield io.BufferedReader(gzip.GzipFile(fileobj=file))
+            elif str(path).endswith(GZIP_SUFFIX):
+                raise gzip.BadGzipFile
+            else:
+                yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise _damaged(path) from error
+        raise DocmtError(
+            f"{name} is damaged or cut off, or was not compressed by gzip: copy or compress it again"
+        ) from error
+    except OSError as error:
+        raise cannot_read(name, error) from error
+
+
+def _standard_input() -> io.BufferedReader:
+    if sys.stdin is None:
+        raise DocmtError("cannot read standard input: it is closed; name a file")
+    return io.BufferedReader(io.BytesIO(sys.stdin.buffer.read()))
 
 
 def write_text(path: Path | str, text: str) -> None:

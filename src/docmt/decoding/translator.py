@@ -170,8 +170,8 @@ class Translator:
         """
         if errors not in ("raise", "yield"):
             raise DocmtError(f"errors is {errors!r}: choose raise or yield")
-        if group < 1:
-            raise DocmtError(f"group is {group}: choose at least 1 document")
+        if not isinstance(group, int) or group < 1:
+            raise DocmtError(f"group is {group!r}: choose at least 1 document")
         return self._stream(iter(_several(documents)), group, errors)
 
     def _stream(
@@ -202,6 +202,8 @@ class Translator:
         its last piece), so that only the rest of it comes. What cannot be translated is a piece with an `error`, and
         stops no others. Raises DocmtError for what is no document.
         """
+        if look_ahead is not None and (not isinstance(look_ahead, int) or look_ahead < 1):
+            raise DocmtError(f"look_ahead is {look_ahead!r}: choose at least 1 source token, or None")
         own = [self._document(document, "source") for document in _several(documents)]
         sources = [self._encode(document.sentences, "source") for document in own]
         tokens = look_ahead or POOL * self.batch_tokens
