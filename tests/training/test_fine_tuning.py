@@ -79,6 +79,7 @@ def test_the_last_pattern_that_fits_a_weight_is_its_rate(tune, start, config):
         assert found[f"{layer}.feed_forward.inner.bias"] == pytest.approx(0.125 * rate, rel=0.01)
 
 
+@pytest.mark.full
 def test_rates_without_a_start_and_after_a_resumption(tune, tmp_path):
     assert_resumes_exactly(tune, tmp_path, initialize_from=None, optimizer__rates=["encoder.*=0.1", "tokens.*=3"])
     assert "rates:\n  - encoder.*=0.1\n" in (tmp_path / "whole" / "recipe.yaml").read_text()
@@ -122,10 +123,10 @@ def test_rates_that_are_none(rate, message):
     ("freeze", "parts"),
     [
         ("embeddings", ("tokens.",)),
-        ("encoder", ("encoder",)),
-        ("decoder", ("decoder",)),
+        pytest.param("encoder", ("encoder",), marks=pytest.mark.full),
+        pytest.param("decoder", ("decoder",), marks=pytest.mark.full),
         ("*.key.*, embeddings", (".key.", "tokens.")),
-        ("tokens*,encoder.*", ("tokens.", "encoder")),
+        pytest.param("tokens*,encoder.*", ("tokens.", "encoder"), marks=pytest.mark.full),
         ("loaded", ("",)),
     ],
 )
@@ -286,9 +287,17 @@ SYSTEMS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "settings", [*SYSTEMS, {"precision": "bfloat16"}], ids=lambda settings: settings.get("model__system", "group")
-)
+def name_of(settings):
+    return settings.get("model__system", "group")
+
+
+def in_tiers(variants):
+    """The variants as parameters; in `make test` those with recurrent weights, and with features that are drawn."""
+    quick = ("context", "concat")
+    return [one if name_of(one) in quick else pytest.param(one, marks=pytest.mark.full) for one in variants]
+
+
+@pytest.mark.parametrize("settings", in_tiers([*SYSTEMS, {"precision": "bfloat16"}]), ids=name_of)
 def test_layers_that_are_computed_again_give_the_same_numbers(change, drafted, settings, tmp_path, monkeypatch):
     """With dropout and features that are drawn anew."""
     settings = {"store": drafted.directory, "model__dropout": 0.3, "stop__max_steps": 4, **settings}
@@ -321,13 +330,20 @@ def test_weights_in_bfloat16_learn_in_float32(tune, start, tmp_path, freeze):
         assert {own.dtype for own in load_file(tmp_path / "run" / file).values()} == {torch.float32}
 
 
-@pytest.mark.parametrize("settings", [{}, ADAPTERS, {"freeze": "loaded"}], ids=["all", "adapters", "frozen"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, marks=pytest.mark.full, id="all"),
+        pytest.param(ADAPTERS, id="adapters"),
+        pytest.param({"freeze": "loaded"}, marks=pytest.mark.full, id="frozen"),
+    ],
+)
 def test_a_run_with_weights_in_bfloat16_resumes_exactly(tune, tmp_path, settings):
     more = {"model__dropout": 0.1, "optimizer__clip_norm": 0.5, "batches__accumulate": 2}
     assert_resumes_exactly(tune, tmp_path, **BF16, **more, **settings)
 
 
-@pytest.mark.parametrize("settings", SYSTEMS, ids=lambda settings: settings.get("model__system", "group"))
+@pytest.mark.parametrize("settings", in_tiers(SYSTEMS), ids=name_of)
 def test_every_kind_of_weight_may_be_in_bfloat16(change, drafted, settings, tmp_path):
     """The same steps as with weights in float32, but for the rounding."""
     settings = {"store": drafted.directory, "model__dropout": 0.0, "optimizer__clip_norm": 0.1, **settings}

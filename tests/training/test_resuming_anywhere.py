@@ -44,6 +44,7 @@ def test_a_run_of_an_earlier_version_goes_on(project):
     assert "\nstore: " in f"\n{path.read_text()}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["data", "store"])
 def test_a_run_may_be_called_as_an_option(project, name, monkeypatch, capsys):
     (project / "runs" / "one").rename(project / "runs" / name)

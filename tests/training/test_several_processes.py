@@ -38,6 +38,7 @@ def children_of(pid):
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.full
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two processes need two cores")
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
 def test_the_survivor_of_two_says_how_to_go_on(config, tmp_path):
@@ -108,6 +109,7 @@ def test_two_processes_fine_tune_as_one_would_with_twice_the_batches(change, sen
         assert torch.equal(one[name], tensor) == torch.equal(two[name], tensor), name
 
 
+@pytest.mark.full
 def test_a_process_that_would_not_notice_is_ended(tmp_path):
     """Waiting for ever for another one that has failed, as on a GPU."""
     code = (

@@ -46,9 +46,9 @@ def test_a_run_leaves_a_model_and_its_history(config):
     ("killed_before", "settings"),
     [
         (8, {}),  # after the checkpoints at 4 and 5: a log interval is cut in two, the epoch is in its middle
-        (3, {}),  # before the first checkpoint
+        pytest.param(3, {}, marks=pytest.mark.full),  # before the first checkpoint
         (9, {"checkpoints__average": "best", "checkpoints__average_count": 2, "validation__every": 0}),
-        (8, {"batches__train_share": 0.5}),
+        pytest.param(8, {"batches__train_share": 0.5}, marks=pytest.mark.full),
         (8, {"batches__accumulate": 2, "precision": "bfloat16", "optimizer__clip_norm": 0.5}),
     ],
 )
@@ -245,6 +245,7 @@ def test_patience_ends_the_run(change):
     assert result.update < 20
 
 
+@pytest.mark.full
 def test_a_tiny_model_learns_by_heart(change):
     config = change(
         model__dropout=0.0,
@@ -404,7 +405,7 @@ def test_a_loss_that_is_no_number_ends_the_run(config, monkeypatch):
     "settings",
     [
         {"log_every": 100},
-        {"log_every": 100, "validation__every": 100},
+        pytest.param({"log_every": 100, "validation__every": 100}, marks=pytest.mark.full),
         {"log_every": 100, "validation__best_by": "d_bleu", "checkpoints__average": "last"},
     ],
 )
