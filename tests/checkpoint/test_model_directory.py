@@ -138,12 +138,12 @@ def rewrite(path, change):
         (
             "model.safetensors",
             lambda path: rewrite(path, lambda t: t.pop("encoder.0.feed_forward.inner.bias")),
-            r"no weights for encoder.0.feed_forward.inner.bias",
+            r"lacks weights for encoder.0.feed_forward.inner.bias",
         ),
         (
             "model.safetensors",
             lambda path: rewrite(path, lambda t: t.update(extra=torch.zeros(1))),
-            "has weights for extra",
+            "has weights extra, for which docmt's model has no place",
         ),
         (
             "model.safetensors",

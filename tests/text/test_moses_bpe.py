@@ -6,11 +6,9 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-import tokenizers as library
 from hypothesis import given
 from hypothesis import strategies as st
 from sacremoses import MosesPunctNormalizer
-from tokenizers import models
 
 from docmt.core.errors import DocmtError
 from docmt.text import MosesBpeTokenizer, SpecialTokens, load_tokenizer, train_tokenizer
@@ -255,22 +253,17 @@ def test_what_cannot_be_learned_from() -> None:
     ("file", "damage", "message"),
     [
         ("moses.json", None, r"cannot read the truecasing file .*moses\.json"),
-        ("moses.json", b"", r"moses\.json is damaged"),
-        ("moses.json", b"[]", r"moses\.json is damaged"),
-        ("moses.json", b'{"languages": ["en"], "source": [], "target": []}', r"moses\.json is damaged"),
+        ("moses.json", b"", "is damaged"),
+        ("moses.json", b"[]", "is damaged"),
+        ("moses.json", b'{"languages": ["en"], "source": [], "target": []}', "is damaged"),
         ("moses.json", b'{"languages": ["en", "de"], "source": [["a"], ["A"]], "target": []}', r"is damaged"),
         ("moses.json", b'{"languages": ["en", "de"], "source": [[]], "target": []}', r"is damaged"),
         ("moses.json", b'{"languages": ["en", "de"], "source": [["a", "b"]], "target": []}', r"is damaged"),
         ("moses.json", b'{"languages": ["en", "de"], "source": [5], "target": []}', r"is damaged"),
-        ("moses.json", b'{"languages": ["en", "\xff"]}', r"moses\.json is damaged"),
+        ("moses.json", b'{"languages": ["en", "\xff"]}', "is damaged"),
         ("moses.json", b'{"languages": ["en", "."], "source": [], "target": []}', r"'\.' is not the code"),
         ("tokenizer.json", None, r"cannot read the tokenizer file .*tokenizer\.json"),
-        ("tokenizer.json", b"{", r"tokenizer\.json is damaged"),
-        (
-            "tokenizer.json",
-            library.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).to_str().encode(),
-            "not a Moses",
-        ),
+        ("tokenizer.json", b"{", "is damaged"),
     ],
 )
 def test_damaged_files(
@@ -281,17 +274,8 @@ def test_damaged_files(
         (tmp_path / file).unlink()
     else:
         (tmp_path / file).write_bytes(damage)
+        with pytest.raises(DocmtError, match=rf"{file} is damaged \(it is not what its checksum"):
+            load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"kind": "moses-bpe"}')  # without checksums
     with pytest.raises(DocmtError, match=message):
-        load_tokenizer(tmp_path)
-
-
-def test_a_byte_bpe_is_not_taken_for_moses_units(german: MosesBpeTokenizer, tmp_path: Path) -> None:
-    german.save(tmp_path)
-    train_tokenizer("bpe", ["a b"], 262).save(tmp_path / "bytes")
-    (tmp_path / "tokenizer.json").write_bytes((tmp_path / "bytes" / "tokenizer.json").read_bytes())
-    with pytest.raises(DocmtError, match="not a Moses BPE tokenizer"):
-        load_tokenizer(tmp_path)
-    german.save(tmp_path)
-    (tmp_path / "tokenizer_config.json").write_text('{"kind": "bpe"}')
-    with pytest.raises(DocmtError, match=r"not a byte-level BPE tokenizer"):
         load_tokenizer(tmp_path)

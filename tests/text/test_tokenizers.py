@@ -238,16 +238,6 @@ def test_damaged_model(tokenizers: dict[str, Tokenizer], kind: str, damage: str,
         load_tokenizer(tmp_path)
 
 
-def test_somebody_elses_tokenizer_json(tmp_path: Path) -> None:
-    from tokenizers import Tokenizer as Library
-    from tokenizers.models import WordLevel
-
-    (tmp_path / "tokenizer.json").write_text(Library(WordLevel({"a": 0, "b": 1}, unk_token="a")).to_str())
-    (tmp_path / "tokenizer_config.json").write_text('{"kind": "bpe"}')
-    with pytest.raises(DocmtError, match="not a byte-level BPE"):
-        load_tokenizer(tmp_path)
-
-
 STRANGE = {
     "truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0},
     "padding": {
@@ -289,16 +279,6 @@ def test_changed_settings_are_refused_by_the_checksum(
         load_tokenizer(tmp_path)
 
 
-def test_a_vocabulary_without_a_byte_is_refused(tokenizers: dict[str, Tokenizer], tmp_path: Path) -> None:
-    tokenizers["bpe"].save(tmp_path)
-    path = tmp_path / "tokenizer.json"
-    values = json.loads(path.read_text(encoding="utf-8"))
-    values["model"]["vocab"]["no byte"] = values["model"]["vocab"].pop("Ā")
-    path.write_text(json.dumps(values), encoding="utf-8")
-    with pytest.raises(DocmtError, match=r"not a byte-level BPE .*lacks bytes"):
-        load_tokenizer(tmp_path)
-
-
 def words_of(values: dict[str, Any], name: str) -> Any:
     return values["model"][name]
 
@@ -323,7 +303,7 @@ def test_words_and_merges_that_do_not_fit(tokenizers: dict[str, Tokenizer], dama
     values = json.loads(path.read_text(encoding="utf-8"))
     DAMAGES[damage](values)
     path.write_text(json.dumps(values), encoding="utf-8")
-    with pytest.raises(DocmtError, match=r"tokenizer\.json is (damaged|not a byte-level BPE)"):
+    with pytest.raises(DocmtError, match=r"tokenizer\.json is damaged"):
         load_tokenizer(tmp_path)
 
 
@@ -353,6 +333,7 @@ def test_any_change_of_a_tokenizer_json_is_refused_or_harmless(
 def test_what_is_no_sentencepiece_model(tokenizers: dict[str, Tokenizer], start: bytes, tmp_path: Path) -> None:
     tokenizers["sentencepiece"].save(tmp_path)
     (tmp_path / "tokenizer.model").write_bytes(start)
+    (tmp_path / "tokenizer_config.json").write_text('{"kind": "sentencepiece"}')  # without checksums
     with pytest.raises(DocmtError, match=r"tokenizer\.model is damaged or not a SentencePiece model"):
         load_tokenizer(tmp_path)
 

@@ -297,7 +297,7 @@ def test_a_checkpoint_of_another_model_is_noticed_when_a_run_goes_on(config):
     path = next(config.run.glob("checkpoints/update-*/model.safetensors"))
     save_file({"a": torch.ones(2)}, path)
     updates = (config.run / "metrics.jsonl").read_text()
-    with pytest.raises(DocmtError, match=rf"{path} has no weights for .*: it belongs to another model"):
+    with pytest.raises(DocmtError, match=rf"{path} lacks weights for .*: it belongs to another model"):
         train(replace(config, stop=replace(config.stop, max_steps=100_000)), resume=True)
     assert (config.run / "metrics.jsonl").read_text() == updates
 

@@ -34,7 +34,6 @@ INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
 _NO_WEIGHTS, _BUFFER = ("I64",), "position_ids"  # some have numbers of positions beside their weights
 _POINTER = b"version https://git-lfs"
-_ROWS = 16_384  # of a table, read and moved at a time
 
 
 @dataclass(frozen=True)
@@ -52,28 +51,13 @@ class Weights:
         return found.float()
 
     def rows(self, name: str, wanted: Sequence[int]) -> Tensor:
-        """These rows of a table [rows, d], float32; a row of -1 is zero. Of the whole table little is held at once."""
-        numbers = torch.tensor(wanted)
-        made = torch.zeros(len(wanted), int(self.shapes[name][1]))
-        with self._open(name) as file:
-            table = file.get_slice(name)
-            for first in range(0, int(self.shapes[name][0]), _ROWS):
-                part = table[first : first + _ROWS]
-                places = ((numbers >= first) & (numbers < first + len(part))).nonzero().flatten()
-                made[places] = part[numbers[places] - first].float()
-        return made
+        """These rows of a table [rows, d], float32; a row of -1 is zero."""
+        table, numbers = self.tensor(name), torch.tensor(wanted)
+        return torch.where((numbers >= 0)[:, None], table[numbers.clamp(min=0)], 0.0)
 
     def same(self, one: str, other: str) -> bool:
         """Whether two tables are equal."""
-        if self.shapes[one] != self.shapes[other]:
-            return False
-        with self._open(one) as file, self._open(other) as second:
-            ours, theirs = file.get_slice(one), second.get_slice(other)
-            rows = int(self.shapes[one][0])
-            return all(
-                torch.equal(ours[first : first + _ROWS], theirs[first : first + _ROWS])
-                for first in range(0, rows, _ROWS)
-            )
+        return self.shapes[one] == self.shapes[other] and torch.equal(self.tensor(one), self.tensor(other))
 
     @contextmanager
     def _open(self, name: str) -> Iterator[Any]:
@@ -410,9 +394,9 @@ class PretrainedEncoder:
         """
         config = replace(self.config, source_vocabulary_size=tokenizer.source_vocabulary_size)
         weights = self._renamed(tokenizer, whole)
-        directory, asks, advice = self.weights.directory, "its config.json asks for", "copy it again, complete"
+        directory, asked = self.weights.directory, ("its config.json asks for", "copy it again, complete")
         some = replace(config, vocabulary_size=SpecialTokens.count)  # a decoder, which a model cannot be without
-        model = model_on_meta(some, weights, f"{directory} has", asks, advice, stacks=("encoder",))
+        model = model_on_meta(some, weights, directory, asked, stacks=("encoder",))
         of_encoder = {
             name: tensor for name, tensor in model.state_dict().items() if name.startswith(("encoder.", "source_"))
         }

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from docmt.checkpoint.fairseq import choice, needed
 from docmt.checkpoint.model_card import ModelCard
 from docmt.checkpoint.model_directory import save_model
 from docmt.checkpoint.weights import load_renamed, read_symbols, read_tensors
@@ -143,15 +144,16 @@ def architecture(
         context = [False, False]  # the sentence model has no such parameters
     settings: dict[str, Any] = {"system": "sentence"}
     if any(context):
+        kind = {"context_representation": "self_attention", **values}
         options = {
             "sentences": context_sentences,
-            "representation": _choice(values, "context_representation", _REPRESENTATIONS),
+            "representation": choice(kind, "context_representation", _REPRESENTATIONS),
             "side": "both" if all(context) else "encoder" if context[0] else "decoder",
             "gating": "gate" if values.get("context_gating", True) else "residual",
             "branch": "published",
         }
         if options["representation"] == "encoder":
-            options["layers"] = _needed(values, "num_context_layers")
+            options["layers"] = needed(values, "num_context_layers")
         settings = {"system": "context", "context": options}
     return ModelConfig.from_dict(
         {
@@ -159,11 +161,11 @@ def architecture(
             "family": "thumt",
             "vocabulary_size": target_size,
             "source_vocabulary_size": source_size if source_size != target_size else 0,
-            "width": _needed(values, "hidden_size"),
-            "feed_forward": _needed(values, "filter_size"),
-            "heads": _needed(values, "num_heads"),
-            "encoder_layers": _needed(values, "num_encoder_layers"),
-            "decoder_layers": _needed(values, "num_decoder_layers"),
+            "width": needed(values, "hidden_size"),
+            "feed_forward": needed(values, "filter_size"),
+            "heads": needed(values, "num_heads"),
+            "encoder_layers": needed(values, "num_encoder_layers"),
+            "decoder_layers": needed(values, "num_decoder_layers"),
             "normalization": "pre" if values.get("layer_preprocess", "none") == "layer_norm" else "post",
             "dropout": float(values.get("residual_dropout", 0.0)),
             "attention_dropout": float(values.get("attention_dropout", 0.0)),
@@ -224,18 +226,3 @@ def _symbols(path: Path) -> list[str]:
     if len(set(symbols)) < len(symbols):
         raise DocmtError(f"{path} has a symbol twice: give the checkpoint's vocab file")
     return symbols[len(_SPECIALS) :]
-
-
-def _needed(values: Mapping[str, Any], name: str) -> Any:
-    if name not in values:
-        raise DocmtError(f"the checkpoint's parameters lack {name}: give the parameters it was trained with")
-    return values[name]
-
-
-def _choice(values: Mapping[str, Any], name: str, known: Mapping[str, str]) -> str:
-    value = values.get(name, next(iter(known)))
-    if value not in tuple(known):
-        raise DocmtError(
-            f"the checkpoint was trained with {name} = {value!r}, where docmt's model knows {', '.join(known)}"
-        )
-    return known[value]

@@ -24,6 +24,8 @@ WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
 STATE_FILE = "state.json"
 """Describes the files of a checkpoint as config.json does those of a model directory."""
+BY_CONFIG = ("the config asks for", "it belongs to another model, copy the directory again")
+BY_ARGUMENTS = ("its arguments ask for", "they belong to another checkpoint")
 _NUMBERS = ("F32", "F16", "BF16", "F64")  # kinds of weights, in the words of safetensors
 
 
@@ -32,7 +34,7 @@ def load_weights(model: nn.Module, path: Path, assign: bool = False) -> None:
 
     Raises DocmtError if the file is missing or damaged, or has other names or shapes than the model.
     """
-    check_shapes(model, read_shapes(path), path)
+    check_shapes(model.state_dict(), read_shapes(path), path)
     tensors = _checked_tensors(path)
     if assign:
         tensors = {name: tensor.float() for name, tensor in tensors.items()}
@@ -57,23 +59,22 @@ def read_shapes(path: Path, skipped: Sequence[str] = ()) -> dict[str, list[int]]
         return {name: tensor.get_shape() for name, tensor in found.items()}
 
 
-def check_shapes(model: nn.Module, shapes: Mapping[str, Sequence[int]], path: Path) -> None:
-    """Raises DocmtError unless the tensors of a file have the names and the shapes of the model's."""
-    expected = model.state_dict()
+def check_shapes(
+    expected: Mapping[str, Tensor], shapes: Mapping[str, Sequence[int]], path: Path, asked: tuple[str, str] = BY_CONFIG
+) -> None:
+    """Raises DocmtError unless the tensors at `path` have the expected names and shapes.
+
+    asked: who asks for these, and what to do where that does not fit.
+    """
+    asks, advice = asked
+    if missing := sorted(expected.keys() - shapes.keys()):
+        raise DocmtError(f"{path} lacks weights for {missing[0]}: {advice}")
+    if surplus := sorted(shapes.keys() - expected.keys()):
+        raise DocmtError(f"{path} has weights {surplus[0]}, for which docmt's model has no place: {advice}")
     for name, tensor in expected.items():
-        if name not in shapes:
-            raise DocmtError(f"{path} has no weights for {name}: it belongs to another model, copy the directory again")
         if list(shapes[name]) != list(tensor.shape):
-            raise DocmtError(
-                f"{path} has {name} of shape {list(shapes[name])} where the config asks for "
-                f"{list(tensor.shape)}: it belongs to another model, copy the directory again"
-            )
-    unknown = sorted(set(shapes) - set(expected))
-    if unknown:
-        raise DocmtError(
-            f"{path} has weights for {unknown[0]}, which the config does not: "
-            "it belongs to another model, copy the directory again"
-        )
+            has, wanted = list(shapes[name]), list(tensor.shape)
+            raise DocmtError(f"{path} has {name} of shape {has} where {asks} {wanted}: {advice}")
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, str] | None = None) -> None:
@@ -140,32 +141,31 @@ def model_without_weights(config: ModelConfig, path: Path) -> TranslationModel:
     Raises DocmtError if they are other weights than the config asks for; also at once, however many those would be.
     """
     shapes = read_shapes(path)
-    advice = "it belongs to another model, copy the directory again"
-    model = model_on_meta(config, shapes, f"{path} has", "the config asks for", advice)
-    check_shapes(model, shapes, path)
+    model = model_on_meta(config, shapes, path)
+    check_shapes(model.state_dict(), shapes, path)
     return model
 
 
 def model_on_meta(
     config: ModelConfig,
     names: Collection[str],
-    has: str,
-    asks: str,
-    advice: str,
+    path: Path,
+    asked: tuple[str, str] = BY_CONFIG,
     stacks: Sequence[str] = ("encoder", "decoder"),
 ) -> TranslationModel:
     """The model without memory for its weights, which has as many layers as there are weights for by these names.
 
-    Raises DocmtError, beginning with `has`, if it has not: a short file may ask for more layers than can be built.
+    Raises DocmtError if it has not: a short file may ask for more layers than can be built. asked: see `check_shapes`.
     """
+    asks, advice = asked
     for side in stacks:
         wanted = getattr(config.filled(), f"{side}_layers")
         found = len({name.split(".")[1] for name in names if name.startswith(f"{side}.") and name.count(".") > 1})
         if found != wanted:
-            raise DocmtError(f"{has} {found} layers of the {side} where {asks} {wanted}: {advice}")
+            raise DocmtError(f"{path} has {found} layers of the {side} where {asks} {wanted}: {advice}")
     for name, wanted in vars(config.chosen).items():
         if name.endswith("layers") and wanted > len(names):
-            raise DocmtError(f"{has} {len(names)} weights where {asks} {wanted} {name}: {advice}")
+            raise DocmtError(f"{path} has {len(names)} weights where {asks} {wanted} {name}: {advice}")
     with torch.device("meta"), _Unfilled():
         return TranslationModel(config)
 
@@ -195,8 +195,7 @@ def read_symbols(path: Path, what: str) -> list[str]:
 def load_renamed(config: ModelConfig, weights: Mapping[str, Tensor], checkpoint: Path) -> TranslationModel:
     """The model with these weights. Raises DocmtError where names or shapes are not those that it has, before it takes
     memory, or where weights are not numbers."""
-    asks, advice = "its arguments ask for", "they belong to another checkpoint"
-    model = model_on_meta(config, weights, f"{checkpoint} has", asks, advice)
+    model = model_on_meta(config, weights, checkpoint, BY_ARGUMENTS)
     check_renamed(model.state_dict(), weights, checkpoint)
     model.load_state_dict(_apart(weights), assign=True)
     return model
@@ -204,17 +203,7 @@ def load_renamed(config: ModelConfig, weights: Mapping[str, Tensor], checkpoint:
 
 def check_renamed(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor], checkpoint: Path) -> None:
     """Raises DocmtError for weights of other names or shapes than expected, or that are not numbers."""
-    if missing := sorted(set(expected) - set(weights)):
-        raise DocmtError(f"{checkpoint} lacks weights for {missing[0]}: its arguments belong to another checkpoint")
-    if surplus := sorted(set(weights) - set(expected)):
-        raise DocmtError(f"{checkpoint} has weights {surplus[0]}, for which docmt's model has no place")
-    for name, tensor in expected.items():
-        if weights[name].shape != tensor.shape:
-            raise DocmtError(
-                f"{checkpoint} has {name} of shape {list(weights[name].shape)} where its arguments ask for "
-                f"{list(tensor.shape)}: "
-                "they belong to another checkpoint"
-            )
+    check_shapes(expected, {name: tensor.shape for name, tensor in weights.items()}, checkpoint, BY_ARGUMENTS)
     check_numbers(checkpoint, weights)
 
 

@@ -75,17 +75,7 @@ class BpeTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        path = directory / MODEL_FILE
-        library = load_library(path)
-        ids = library.get_vocab()
-        # A byte without a unit would be dropped from every sentence.
-        sound = sorted(ids.values()) == list(range(len(ids))) and ids.keys() >= set(pre_tokenizers.ByteLevel.alphabet())
-        if not sound:
-            raise DocmtError(
-                f"{path} is not a byte-level BPE tokenizer of docmt (its vocabulary has holes or lacks bytes); "
-                "copy the tokenizer's files again"
-            )
-        return cls(library)
+        return cls(parse_library(read_bytes(directory / MODEL_FILE, "the tokenizer file", regular=True)))
 
     @classmethod
     def train(cls, sentences: Sentences, vocabulary_size: int, languages: Languages | None = None) -> Self:
@@ -105,14 +95,6 @@ class BpeTokenizer(Tokenizer):
                 f"--vocabulary_size: the largest possible here is {tokenizer.vocabulary_size}"
             )
         return tokenizer
-
-
-def load_library(path: Path) -> Any:
-    """The `tokenizers.Tokenizer` in a file that docmt wrote. Raises DocmtError if it is missing or damaged."""
-    try:
-        return parse_library(read_bytes(path, "the tokenizer file", regular=True))
-    except ValueError as error:
-        raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
 
 
 def parse_library(data: bytes) -> Any:

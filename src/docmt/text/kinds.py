@@ -115,14 +115,10 @@ class DictionaryTokenizer(Tokenizer):
 
 
 def _read_symbols(path: Path) -> list[str]:
-    """The symbols of a file that `save` wrote. Raises DocmtError if it is damaged."""
-    data = read_bytes(path, "the dictionary", regular=True)
-    try:
-        symbols = data.decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
+    """The symbols of a file that `save` wrote. Raises ValueError if it is damaged."""
+    symbols = read_bytes(path, "the dictionary", regular=True).decode("utf-8").split("\n")
     if symbols.pop() or len(set(symbols)) < len(symbols):
-        raise DocmtError(f"{path} is damaged (a symbol is there twice or cut off); copy the tokenizer's files again")
+        raise ValueError(f"a symbol in {path.name} is there twice or cut off")
     return symbols
 
 
@@ -209,11 +205,13 @@ def load_tokenizer(directory: Path) -> Tokenizer:
         raise DocmtError(
             f'{path} does not describe a docmt tokenizer (no "kind" in it); copy the tokenizer\'s files again'
         ) from error
-    tokenizer = _kind(kind, f"in {path}").load(directory)
-    for name, wanted in recorded(values, path).items():  # last, as what is wrong otherwise says more
+    for name, wanted in recorded(values, path).items():
         if Path(name).name == name and not matches(directory / name, wanted):
             raise changed(directory / name, path)
-    return tokenizer
+    try:
+        return _kind(kind, f"in {path}").load(directory)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise DocmtError(f"the tokenizer in {directory} is damaged ({error}); copy its files again") from error
 
 
 def train_tokenizer(

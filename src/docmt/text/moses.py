@@ -16,7 +16,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import parse_json, read_bytes, write_text
-from docmt.text.bpe import load_library
+from docmt.text.bpe import parse_library
 from docmt.text.tokenizer import (
     SIDES,
     Languages,
@@ -100,7 +100,10 @@ class MosesBpeTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        return cls(_load_library(directory / MODEL_FILE), *_load_moses(directory / MOSES_FILE))
+        library = parse_library(read_bytes(directory / MODEL_FILE, "the tokenizer file", regular=True))
+        values = parse_json(read_bytes(directory / MOSES_FILE, "the truecasing file", regular=True))
+        source, target = map(str, values["languages"])
+        return cls(library, (source, target), {side: Truecaser(values[side]) for side in SIDES})
 
     @classmethod
     def train(cls, sentences: Sentences, vocabulary_size: int, languages: Languages | None = None) -> Self:
@@ -122,14 +125,9 @@ class MosesBpeTokenizer(Tokenizer):
         return self._languages[SIDES.index(_known(side))]
 
     def _moses_json(self) -> str:
-        """Languages and truecasers; a line for each word, its forms by frequency."""
-        sides = [
-            f'"{side}": [\n'
-            + ",\n".join(json.dumps(of_word, ensure_ascii=False) for of_word in truecaser.forms)
-            + "\n]"
-            for side, truecaser in self._truecasers.items()
-        ]
-        return f'{{\n"languages": {json.dumps(self._languages)},\n' + ",\n".join(sides) + "\n}\n"
+        """Languages and truecasers: for each word its forms by frequency."""
+        sides = {side: truecaser.forms for side, truecaser in self._truecasers.items()}
+        return json.dumps({"languages": self._languages, **sides}, ensure_ascii=False) + "\n"
 
 
 def _known(side: Side | None) -> Side:
@@ -182,28 +180,6 @@ def _lines(words: Counter[str]) -> Iterator[str]:
     for word, count in words.items():
         for start in range(0, count, LONGEST_LINE):
             yield f"{word} " * min(LONGEST_LINE, count - start)
-
-
-def _load_library(path: Path) -> Any:
-    library = load_library(path)
-    ids = library.get_vocab()
-    units = sorted(ids, key=ids.__getitem__)
-    if units[: len(BYTES)] != BYTES or [ids[unit] for unit in units] != list(range(len(units))):
-        raise DocmtError(
-            f"{path} is not a Moses BPE tokenizer of docmt (its vocabulary has holes or lacks bytes); "
-            "copy the tokenizer's files again"
-        )
-    return library
-
-
-def _load_moses(path: Path) -> tuple[tuple[str, str], dict[Side, Truecaser]]:
-    data = read_bytes(path, "the truecasing file", regular=True)
-    try:
-        values = parse_json(data)
-        source, target = map(str, values["languages"])
-        return (source, target), {side: Truecaser(values[side]) for side in SIDES}
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise DocmtError(f"{path} is damaged; copy the tokenizer's files again") from error
 
 
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}")

@@ -170,26 +170,13 @@ class PretrainedTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        path = directory / VOCABULARY_FILE
-        values = read_json(path)
-        try:
-            vocabularies = _by_side([_vocabulary(entry) for entry in values["vocabularies"]])
-            names = _by_side([str(name) for name in values["pieces"]])
-            marks = {str(code): str(mark) for code, mark in values["language_marks"].items()}
-            clean_up = bool(values["clean_up"])
-            if any(Path(name).name != name for name in names.values()):
-                raise ValueError("it names files of another folder")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
-        pieces: dict[Side, Pieces] = {}
-        for side, name in names.items():
-            same = names["source"] == names["target"] and vocabularies["source"] is vocabularies["target"]
-            pieces[side] = (
-                pieces["source"]
-                if side == "target" and same
-                else open_pieces(directory / name, vocabularies[side].words())
-            )
-        return cls(vocabularies, pieces, marks, clean_up)
+        values = read_json(directory / VOCABULARY_FILE)
+        vocabularies = _by_side([_vocabulary(entry) for entry in values["vocabularies"]])
+        names = _by_side([Path(str(name)).name for name in values["pieces"]])
+        marks = {str(code): str(mark) for code, mark in values["language_marks"].items()}
+        same = names["source"] == names["target"] and vocabularies["source"] is vocabularies["target"]
+        pieces = {side: open_pieces(directory / names[side], vocabularies[side].words()) for side in SIDES[same:]}
+        return cls(vocabularies, {"source": pieces["target"], **pieces}, marks, bool(values["clean_up"]))
 
     def _side(self, side: Side | None) -> Side:
         if side is None and not self.sides_alike:
@@ -198,12 +185,9 @@ class PretrainedTokenizer(Tokenizer):
 
 
 def open_pieces(path: Path, ids: Mapping[str, int]) -> Pieces:
-    """The model of pieces in a file that `save` wrote. Raises DocmtError if it is missing or damaged."""
+    """The model of pieces in a file that `save` wrote. Raises ValueError if it is damaged."""
     kind = JsonPieces if path.suffix == JsonPieces.suffix else SpmPieces
-    try:
-        return kind(read_bytes(path, "the model of pieces", regular=True), ids)
-    except ValueError as error:
-        raise DocmtError(f"{path} is damaged ({error}); copy the tokenizer's files again") from error
+    return kind(read_bytes(path, "the model of pieces", regular=True), ids)
 
 
 def _vocabulary(values: Any) -> Vocabulary:

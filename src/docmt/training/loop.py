@@ -394,7 +394,7 @@ class Training:
         for update, _ in state.snapshots:  # now, not at the end of the training
             if not (weights := self.run.snapshot(update) / WEIGHTS_FILE).is_file():
                 raise DocmtError(f"{weights}, which is kept for an average, is missing: copy the run again")
-            check_shapes(self.model, read_shapes(weights), weights)
+            check_shapes(self.model.state_dict(), read_shapes(weights), weights)
         return state
 
     def _cut_metrics(self) -> None:
