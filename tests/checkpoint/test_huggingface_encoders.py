@@ -9,7 +9,7 @@ from pathlib import Path
 import hub
 import pytest
 import torch
-from commands import QUICK, TINY_SENTENCE, call
+from commands import TINY_SENTENCE, call
 from safetensors.torch import load_file, save_file
 
 pytest.importorskip("transformers")
