@@ -113,13 +113,6 @@ def test_files_that_are_not_there(files, tmp_path):
     fails("check", files[0], tmp_path / "bad", message="bad, line 1, byte 4: not UTF-8")
 
 
-def test_a_table_is_drawn_on_a_terminal(files, monkeypatch):
-    from docmt.cli.commands import check
-
-    monkeypatch.setattr(check, "_is_terminal", lambda: True)
-    assert "found  kind" in call("check", *files).out
-
-
 def test_neither_torch_nor_metrics_are_loaded(files):
     script = (
         "import sys; from docmt.cli.app import main; main(sys.argv[1:]); "

@@ -23,10 +23,10 @@ from docmt.checking.sentences import (
     repetitions,
     untranslated,
 )
-from docmt.checking.terms import WordKinds, find_links, names, terms, with_first_sentences
+from docmt.checking.terms import WordKinds, find_links, names, terms
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import decoded_lines
-from docmt.documents import Document, ParallelDocument, read_documents
+from docmt.documents import ParallelDocument, read_documents
 from docmt.documents.corpus import read_hypothesis
 from docmt.documents.document import read_input
 from docmt.documents.formats import check_name, is_jsonl
@@ -118,10 +118,7 @@ def _running_text(source: Path, target: Path, languages: tuple[str, str]) -> Tra
     A translation that is segmented anew may get other sentences: a paragraph with other numbers of them on the two
     sides is one pair. Raises DocmtError for another number of paragraphs.
     """
-    ours, theirs = (
-        list(_paragraphs(read_input(path, layout=_text_layout(path), language=language).documents))
-        for path, language in zip((source, target), languages, strict=True)
-    )
+    ours, theirs = (_paragraphs(path, language) for path, language in zip((source, target), languages, strict=True))
     if len(ours) != len(theirs):
         raise DocmtError(
             f"{source} has {len(ours)} lines of text and {target} {len(theirs)}, so it cannot be told which belong "
@@ -138,21 +135,18 @@ def _running_text(source: Path, target: Path, languages: tuple[str, str]) -> Tra
     return Translated([ParallelDocument(source.name, sides[0], sides[1], number=1)], [])
 
 
-def _text_layout(path: Path) -> Literal["markdown", "text"]:
-    return "markdown" if path.suffix in _MARKDOWN else "text"
-
-
-def _paragraphs(documents: Sequence[Document]) -> Iterator[list[str]]:
-    """The sentences of every line of running text."""
-    for document in documents:
-        line: list[str] = []
+def _paragraphs(path: Path, language: str) -> list[list[str]]:
+    """Return the sentences of every line of running text."""
+    paragraphs: list[list[str]] = []
+    layout: Literal["markdown", "text"] = "markdown" if path.suffix in _MARKDOWN else "text"
+    for document in read_input(path, layout=layout, language=language).documents:
+        begun = False
         for gap, sentence in zip(document.gaps, document.sentences, strict=False):
-            if line and "\n" in gap:
-                yield line
-                line = []
-            line.append(sentence)
-        if line:
-            yield line
+            if not begun or "\n" in gap:
+                paragraphs.append([])
+            begun = True
+            paragraphs[-1].append(sentence)
+    return paragraphs
 
 
 Check = Callable[[int, ParallelDocument], Iterator[Finding]]
@@ -253,9 +247,11 @@ def _check(
 ) -> Iterator[Finding]:
     """The findings of documents that are checked together."""
     checks = _checks(documents, config, languages, wanted)
-    for first, document in with_first_sentences(documents):
+    first = 0
+    for document in documents:
         for check in checks:
             yield from check(first, document)
+        first += len(document)
         if done is not None:
             done(len(document))
 

@@ -108,10 +108,6 @@ class Finding:
     places: tuple[Place, ...]
     certainty: Certainty = "likely"
 
-    def to_json(self) -> dict[str, Any]:
-        """In types that `json.dumps` takes."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class CheckReport:
@@ -149,7 +145,7 @@ class CheckReport:
             "hidden": dict(self.hidden),
             "notes": list(self.notes),
             "settings": asdict(self.config),
-            "findings": [finding.to_json() for finding in self.findings],
+            "findings": [asdict(finding) for finding in self.findings],
         }
 
 
@@ -210,24 +206,17 @@ def page(report: CheckReport, title: str, most: int) -> str:
 
 def _summary(report: CheckReport) -> str:
     languages = f"{report.source_language or 'unknown'} to {report.target_language or 'unknown'}"
-    rows = [
-        f'<tr><td>{count:,}</td><td>{_linked(kind, count)}</td><td class="less">{_hidden(report, kind)}</td></tr>'
-        for kind, count in report.counts().items()
-        if count or report.hidden[kind]
-    ]
+    rows = []
+    for kind, count in report.counts().items():
+        name = f'<a href="#{kind}">{KINDS[kind]}</a>' if count else KINDS[kind]
+        hidden = f"{report.hidden[kind]:,} less certain ones are not shown" if report.hidden[kind] else ""
+        if count or hidden:
+            rows.append(f'<tr><td>{count:,}</td><td>{name}</td><td class="less">{hidden}</td></tr>')
     notes = "".join(f"<p>{_text(note)}</p>" for note in report.notes)
     counted = f"<p>{report.documents:,} documents, {report.sentences:,} sentences, {_text(languages)}.</p>"
     if not rows:
         return f"{counted}{notes}<p>Nothing was found.</p>"
     return f'{counted}{notes}<table class="summary">{"".join(rows)}</table>'
-
-
-def _linked(kind: str, count: int) -> str:
-    return f'<a href="#{kind}">{KINDS[kind]}</a>' if count else KINDS[kind]
-
-
-def _hidden(report: CheckReport, kind: str) -> str:
-    return f"{report.hidden[kind]:,} less certain ones are not shown" if report.hidden[kind] else ""
 
 
 def _section(kind: str, found: Sequence[Finding], most: int) -> str:

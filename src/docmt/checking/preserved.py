@@ -75,14 +75,13 @@ def unmatched_numbers(
     ours, theirs = numbers(source), numbers(target)
     if not ours and not theirs:
         return [], []
-    lost, new = _without_equals(ours, theirs)
+    lost, new = _beyond(ours, theirs), _beyond(theirs, ours)
     if max(len(lost), len(new)) > _MOST:
         return lost, new
-    lost, new = (
+    return (
         [each for each in lost if not _is_said(each, source, target, theirs, languages[1], in_words)],
         [each for each in new if not _is_said(each, target, source, ours, languages[0], in_words)],
     )
-    return lost, new
 
 
 def may_be_converted(source: str) -> bool:
@@ -90,13 +89,8 @@ def may_be_converted(source: str) -> bool:
     return _IMPERIAL.search(source.lower()) is not None
 
 
-def _without_equals(ours: list[Number], theirs: list[Number]) -> tuple[list[Number], list[Number]]:
-    """The numbers without those that stand on both sides, whatever parts their digits."""
-    return _beyond(ours, theirs), _beyond(theirs, ours)
-
-
 def _beyond(numbers: list[Number], others: list[Number]) -> list[Number]:
-    """The numbers that the others have not as often."""
+    """The numbers that the others have not as often, whatever parts their digits."""
     left = Counter(other.digits for other in others)
     missing = []
     for number in numbers:

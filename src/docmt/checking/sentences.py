@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import lru_cache
 from statistics import median
 
 from docmt.checking.findings import Certainty, CheckConfig, Finding, Spans, place
@@ -269,16 +268,11 @@ def _certainty_of_address(language: str, rarer: int, other: int) -> Certainty:
     return "likely"
 
 
-@lru_cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
 def _with_address(document: ParallelDocument, pattern: str) -> dict[int, Spans]:
     """The sentences with such a word, by number, and where these words stand."""
     found = {}
     for number, target in enumerate(document.target):
-        spans = tuple(match.span() for match in _compiled(pattern).finditer(target))
+        spans = tuple(match.span() for match in re.finditer(pattern, target))
         if spans and not _SAID.search(target):
             found[number] = spans
     return found

@@ -158,14 +158,6 @@ def _is_best(posterior: Values, place: Ids) -> NDArray[np.bool_]:
     return posterior >= best[place]
 
 
-def with_first_sentences(documents: Sequence[ParallelDocument]) -> Iterator[tuple[int, ParallelDocument]]:
-    """Yields the number of the first sentence of each document, counted through all, and the document."""
-    first = 0
-    for document in documents:
-        yield first, document
-        first += len(document)
-
-
 SHORTEST_NAME = 3
 _NOUN_SHARE = 0.25
 """Share of the occurrences of a word after a determiner from which on it is taken for a noun."""

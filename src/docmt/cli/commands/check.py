@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -175,10 +174,10 @@ def _print(report: CheckReport, most: int) -> None:
     if not rows:
         print("nothing was found")
         return
-    if _is_terminal():
-        _print_table(rows)
-    else:
-        _print_plain(rows)
+    width = max(len(kind) for kind, _, _ in rows)
+    for kind, count, hidden in rows:
+        less = f" ({hidden:,} less certain, --certainty possible)" if hidden else ""
+        print(f"{count:>7,}  {kind:<{width}}  {KINDS[kind]}{less}")
     for kind, count, _ in rows:
         if count and most:
             print(f"\n{kind}: {KINDS[kind]}")
@@ -186,33 +185,6 @@ def _print(report: CheckReport, most: int) -> None:
                 print(printable(_lines(finding), kept="\n"))
             if count > most:
                 print(f"  ... and {count - most:,} more (--show {count}, --json, --html)")
-
-
-def _is_terminal() -> bool:
-    return sys.stdout.isatty()
-
-
-def _print_plain(rows: Sequence[tuple[str, int, int]]) -> None:
-    width = max(len(kind) for kind, _, _ in rows)
-    for kind, count, hidden in rows:
-        print(f"{count:>7,}  {kind:<{width}}  {KINDS[kind]}{_less(hidden)}")
-
-
-def _print_table(rows: Sequence[tuple[str, int, int]]) -> None:
-    """The same for a terminal."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("found", "kind", "what", box=None, pad_edge=False, header_style="dim")
-    table.columns[0].justify = "right"
-    for kind, count, hidden in rows:
-        style = "bold yellow" if count else "dim"
-        table.add_row(f"{count:,}", f"[{style}]{kind}[/]", KINDS[kind] + _less(hidden))
-    Console(file=sys.stdout).print(table)
-
-
-def _less(hidden: int) -> str:
-    return f" ({hidden:,} less certain, --certainty possible)" if hidden else ""
 
 
 def _lines(finding: Finding) -> str:
