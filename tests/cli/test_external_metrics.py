@@ -62,20 +62,9 @@ def test_other_scores_stay_when_the_metric_fails(files, tmp_path):
     [
         (slice(4), (), "--external.command needs --source beside --hypothesis"),
         (slice(6), ("--external.command", "no-such-metric"), "the metric no-such-metric of external.command is no"),
-        (slice(2, 6), ("--systems", "a", "b"), "scores the translations of one system, not several systems"),
-        (slice(0), ("--model", "m", "--suite", "s"), "scores the translations of one system, not --suite"),
+        (slice(2, 6), ("--systems", "a", "b"), "scores the translations of one system: call it for each of them"),
     ],
 )
 def test_options_that_do_not_go_together(files, command, chosen, options, message):
     given = options if "--external.command" in options else (*options, "--external.command", command)
     fails("evaluate", *files[chosen], *given, message=message)
-
-
-def test_without_a_command(files):
-    fails("evaluate", *files[:4], "--external.context", 2, message="external.context has no meaning without")
-    chosen = ("--external.hypothesis_context", "hypothesis")
-    message = "--external.hypothesis_context has no meaning without --external.command"
-    fails("evaluate", *files[:4], *chosen, message=message)
-    message = "external.hypothesis_context has no meaning without external.context: say how many sentences stand before"
-    fails("evaluate", *files, "--external.command", "true", *chosen, message=message)
-    fails("evaluate", *files, message="--source has no meaning with --hypothesis")

@@ -34,17 +34,12 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         (["prepare"], r"--store and --train are missing"),
         (["translate"], r"MODEL is missing; see"),
         (["score", "model"], r"SOURCE is missing; see"),
-        (
-            ["evaluate"],
-            r"give --hypothesis and --reference, or --model, --source and --reference, or --systems and --reference, "
-            r"or --suite with --model or --systems",
-        ),
-        (["evaluate", "--model", "m"], r"give --hypothesis and --reference, or --model"),
-        (["evaluate", "--hypothesis", "a"], r"--hypothesis needs --reference: name the file"),
-        ([*EVALUATE, "--model", "m"], r"both name translations: give one of them"),
-        ([*EVALUATE, "-o", "c"], r"--output has no meaning with --hypothesis"),
-        ([*EVALUATE, "--source", "c"], r"--source has no meaning with --hypothesis"),
-        ([*EVALUATE, "--metrics.unit", "instance"], r"--metrics.unit instance needs --model"),
+        (["evaluate"], r"give --hypothesis and --reference, or --model, --source and --reference, or --systems"),
+        (["evaluate", "--model", "m"], r"m is a model, which needs --source: name the file to translate"),
+        (["evaluate", "--hypothesis", "a"], r"a needs --reference: name the file"),
+        ([*EVALUATE, "--metrics.unit", "instance"], r"a is a file, which has no instances"),
+        (["probe"], r"MODEL is missing; see"),
+        (["probe", "m"], r"name test sets \(--suite\), or a corpus"),
         ([*EVALUATE, "--metrics.unit", "page"], r"--metrics.unit is 'page'; choose document or instance"),
         (
             [*EVALUATE, "--metrics.protocol", "han"],
@@ -53,7 +48,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*EVALUATE, "--metrics.protocol", "rfa"], r"--metrics.protocol rfa needs the language of the translations"),
         (
             [*EVALUATE, "--metrics.protocol", "gtransformer", "--metrics.language", "de"],
-            r"--metrics.protocol gtransformer needs --model, whose instances are its segments",
+            r"a is a file, which has no instances: score models alone with --metrics.protocol gtransformer",
         ),
         ([*EVALUATE, "--metrics.tokenize", "14a"], r"--metrics.tokenize is '14a'; choose one of none, zh, 13a"),
         ([*TRAIN, "--model.widht", "3"], r"unknown option --model.widht; did you mean --model.width\?"),

@@ -113,7 +113,7 @@ def test_every_run_is_asked_a_test_set(experiment, tested, corpus, tmp_path):
     names = re.findall(r"\((.*)\)", call("reproduce", experiment, *options, "--dry_run").out)
     for row, name in zip(rows, names, strict=True):
         run = tmp_path / "out" / "runs" / name
-        alone = json.loads(call("evaluate", "--model", run, *suite, "--json", "-").out)["phenomena"]
+        alone = json.loads(call("probe", run, *suite, "--json", "-").out)["phenomena"]
         for phenomenon, cells in row["cells"].items():
             counts = {distance: cell["correct"] for distance, cell in cells.items()}
             assert counts == {d: cell["correct"] for d, cell in alone[phenomenon]["distances"].items()}

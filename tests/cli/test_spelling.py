@@ -124,7 +124,10 @@ def test_a_command_is_found_by_its_letters():
     assert call("help", "translate") == call("translate", "--help")
 
 
-@pytest.mark.parametrize("command", ["translate", "train", "prepare", "score", "evaluate", "reproduce", "convert"])
+LONGEST = ["translate", "train", "prepare", "score", "evaluate", "probe", "reproduce", "convert"]
+
+
+@pytest.mark.parametrize("command", LONGEST)
 def test_help_begins_with_examples_and_common_options(command):
     text = call(command, "--help").out
     places = [text.index(f"\n{title}:\n") for title in ("examples", "common options", "options")]

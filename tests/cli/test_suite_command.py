@@ -1,25 +1,22 @@
-"""docmt evaluate --suite: the preferences of a model, as its scores of the candidates say."""
+"""docmt probe --suite: the preferences of a model, as its scores of the candidates say."""
 
 import gc
 import json
 import re
 import shutil
 import weakref
-from copy import copy
 from dataclasses import replace
 
 import pytest
 from commands import QUICK, call, fails
 
 import docmt
-from docmt.cli import suites
-from docmt.cli.commands import evaluate
-from docmt.cli.options import parse
+from docmt.cli.commands import probe
 from docmt.decoding import Translator
 
 
 def test_the_preferences_are_those_of_the_scores(run, suite, tmp_path):
-    outcome = call("evaluate", "--model", run, "--suite", suite, "--json", tmp_path / "found.json")
+    outcome = call("probe", run, "--suite", suite, "--json", tmp_path / "found.json")
     assert (outcome.status, outcome.err) == (0, "")
     lines = outcome.out.splitlines()
     assert [line.split()[0] for line in lines] == ["chance", "odd", "even", "all"]
@@ -36,7 +33,7 @@ def test_the_preferences_are_those_of_the_scores(run, suite, tmp_path):
     assert found["phenomena"]["odd"]["correct"] == sum(right[::2])
     assert (found["model"], found["suite"]) == (str(run), str(suite))
     assert found["answers"].count("+") == sum(right)
-    only_json = call("evaluate", "--model", run, "--suite", suite, "--json", "-", "--batch_tokens", 64)
+    only_json = call("probe", run, "--suite", suite, "--json", "-", "--batch_tokens", 64)
     assert json.loads(only_json.out) == found
 
 
@@ -47,7 +44,7 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
     usual = docmt.Translator(run)
     wanted = usual.score(*pair).sentences[0].score
     words = len(usual.tokenizer.encode(item["candidates"][0][0]))
-    tight = docmt.Translator(run, search=docmt.SearchConfig(max_length_ratio=0, max_length_extra=words))
+    tight = docmt.Translator(run, max_length_ratio=0, max_length_extra=words)
     at_limit, free = (tight.score_all([pair], limited)[0].sentences[0].score for limited in (True, False))
     assert at_limit > free == wanted
 
@@ -55,89 +52,32 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--reference", "x"], "--reference has no meaning with --suite, which translates nothing: leave it out"),
-        (["-o", "x"], "--output has no meaning with --suite"),
-        (["--hypothesis", "x"], "--hypothesis has no meaning with --suite"),
-        (["--metrics.lowercase", "true"], "--metrics.lowercase has no meaning with --suite"),
-        (["--significance.seed", "3"], "--significance.seed has no meaning with --suite"),
-        (["--search.beam", "3"], "--search.beam has no meaning with --suite"),
-        (["--systems", "M"], "--model and --systems both name translations: give one of them"),
         (["--markdown", "none/there.md"], "cannot write none/there.md"),
         (["--normalization", "median"], "candidates.normalization is 'median': choose one of sum, mean"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
+        (["--json", "-", "--markdown", "-"], "two outputs would both go to standard output"),
+        (["--source", "none.en", "--reference", "none.de"], "cannot read none.en: there is no such file"),
+        (["--context.window", "prefix"], "context.window is for systems that translate windows"),
     ],
 )
-def test_options_that_mean_nothing_here(run, suite, arguments, message):
-    fails("evaluate", "--model", run, "--suite", suite, *arguments, message=message)
-
-
-OTHER_VALUES = {
-    **{name: ["x"] for name in ("reference", "hypothesis", "systems")},
-    **dict.fromkeys(["by_position", "metrics.lowercase", "metrics.ter", "quiet"], True),
-    **{"source": "x", "output": "x", "usage.before": 2, "usage.examples": 2, "external.command": "true"},
-    **{"external.hypothesis_context": "hypothesis", "metrics.unit": "instance"},
-    **{"metrics.language": "de", "metrics.tokenize": "intl"},
-    **{"significance.test": "sign", "significance.resample": "sentences"},
-    **{"significance.samples": 500, "significance.seed": 3, "search.beam": 3, "search.length_penalty": 0.5},
-    **{"search.max_length_ratio": 2, "search.max_length_extra": 5, "search.min_length": 2, "search.temperature": 2},
-    **{"search.compatibility": "gtransformer", "batch_tokens": 64, "context.overlap": 2},
-    **{"context.instance_tokens": 64, "context.window": "prefix"},
-    **{"device": "cpu", "precision": "bfloat16"},
-    **{"candidates.normalization": "mean", "candidates.sentences": "deciding", "json": "a", "markdown": "b"},
-}
-"""A value of every option that is not the usual one."""
-TAKEN = {"json", "markdown", "device", "precision", "quiet"}
-OF_CANDIDATES = {
-    *("candidates.normalization", "candidates.sentences", "search.temperature", "batch_tokens"),
-    *("context.overlap", "context.instance_tokens", "context.window"),
-    "search.compatibility",  # the limits of sentences say what fits into positions that are few
-}
-
-
-@pytest.mark.parametrize("generative", [False, True])
-def test_every_option_has_an_effect_or_is_refused(generative, run, suite, asked, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    parser = evaluate.parser()
-    usual = parse(parser, ["--model", str(run), "--suite", str(asked if generative else suite)])
-
-    def ask(options, model, *others):
-        raise docmt.DocmtError("asked")
-
-    def outcome(name, value):
-        options, (group, _, entry) = copy(usual), name.rpartition(".")
-        setattr(options, group or name, type(getattr(usual, group))(**{entry: value}) if group else value)
-        monkeypatch.setattr(evaluate, "parse", lambda *given: options)
-        return call("evaluate")
-
-    monkeypatch.setattr(suites, "_ask", ask)
-    monkeypatch.setattr(evaluate, "parser", lambda: parser)
-    others = {"help", "config", "suite", "model", "context_usage"}
-    others |= {"external.context", "metrics.protocol", "metrics.text"}  # which need another one
-    names = {option.name for option in parser.options if not option.name.startswith("print_")}
-    assert names == {*OTHER_VALUES, *others}
-    searching = {name for name in OTHER_VALUES if name.startswith(("search.", "context.", "batch_tokens"))}
-    taken = TAKEN | (searching if generative else OF_CANDIDATES)
-    outcomes = {name: outcome(name, value) for name, value in OTHER_VALUES.items()}
-    taken.remove("context.window")
-    assert "context.window is for systems that translate windows (concat)" in outcomes.pop("context.window").err
-    assert {own.status for own in outcomes.values()} == {2}
-    assert {name for name, own in outcomes.items() if own.err.endswith(" asked\n")} == taken
-    refused = [own.err for name, own in outcomes.items() if name not in taken]
-    assert all(re.fullmatch(r"docmt: error: [^\n]*--[a-z][^\n]*\n", message) for message in refused)
+def test_options_that_do_not_fit(run, suite, arguments, message):
+    fails("probe", run, "--suite", suite, *arguments, message=message)
 
 
 def test_what_is_missing_or_wrong(run, suite):
-    fails("evaluate", "--suite", suite, message="--suite needs --model or --systems: name the models whose")
-    fails("evaluate", "--model", run, "--suite", "none.jsonl", message="cannot read none.jsonl: there is no such file")
+    fails("probe", "--suite", suite, message="MODEL is missing")
+    fails("probe", run, message="name test sets .--suite., or a corpus .--source and --reference., to probe models")
+    fails("probe", run, "--source", "s", "--markdown", "m", message="--markdown is for the tables of --suite")
+    fails("probe", run, "--suite", "none.jsonl", message="cannot read none.jsonl: there is no such file")
     suite.write_text("5\n")
-    fails("evaluate", "--model", run, "--suite", suite, message=r"suite.jsonl: this is no item of a test set that")
+    fails("probe", run, "--suite", suite, message=r"suite.jsonl: this is no item of a test set that")
 
 
 def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
     other = shutil.copytree(run / "model", tmp_path / "other")
     found, page = tmp_path / "found.json", tmp_path / "found.md"
     outcome = call(
-        *("evaluate", "--systems", run, other, "--suite", suite, asked, "--json", found, "--markdown", page),
+        *("probe", run, other, "--suite", suite, asked, "--json", found, "--markdown", page),
         *("--beam", 1, "--normalization", "mean", "--candidates.sentences", "deciding"),
     )
     assert (outcome.status, outcome.err.count("ended by the length limit")) == (0, 2)
@@ -165,7 +105,7 @@ def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
 
 def test_means_and_deciding_sentences_are_those_of_the_scores(run, suite):
     arguments = ("--json", "-", "--normalization", "mean", "--candidates.sentences", "deciding")
-    found = json.loads(call("evaluate", "--model", run, "--suite", suite, *arguments).out)
+    found = json.loads(call("probe", run, "--suite", suite, *arguments).out)
     translator, answers = docmt.Translator(run), ""
     for line in suite.read_text().splitlines():
         item = json.loads(line)
@@ -180,17 +120,19 @@ def test_means_and_deciding_sentences_are_those_of_the_scores(run, suite):
 
 
 def test_a_made_test_set(run):
-    outcome = call("evaluate", "--model", run, "--suite", "phenomena", "--json", "-")
+    outcome = call("probe", run, "--suite", "phenomena", "--json", "-")
     found = json.loads(outcome.out)
     assert (found["total"], len(found["phenomena"]), found["suite"]) == (288, 6, "phenomena")
 
 
 def test_translations_are_asked_of_one_model(run, asked, tmp_path):
-    outcome = call("evaluate", "--model", run, "--suite", asked, "--beam", 1, "--json", tmp_path / "found.json")
+    outcome = call("probe", run, "--suite", asked, "--beam", 1, "--json", tmp_path / "found.json")
     assert (outcome.status, outcome.err.count("ended by the length limit")) == (0, 1)
     assert [line.split()[0] for line in outcome.out.splitlines()] == ["chance", "(no", "(said)", "(unsaid)"]
-    found = json.loads((tmp_path / "found.json").read_text())
-    translator = docmt.Translator(run, search=docmt.SearchConfig(beam=1))
+    found, translator = (
+        json.loads((tmp_path / "found.json").read_text()),
+        docmt.Translator(run, search=docmt.SearchConfig(beam=1)),
+    )
     for number, line in enumerate(asked.read_text().splitlines()):
         own = json.loads(line)
         said = (
@@ -205,28 +147,10 @@ def test_translations_are_asked_of_one_model(run, asked, tmp_path):
 def test_what_fits_neither_model_nor_test_set(run, suite, asked, tmp_path):
     french = tmp_path / "suite.en-fr.jsonl"
     shutil.copy(suite, french)
-    fails("evaluate", "--model", run, "--suite", french, message="suite.en-fr.jsonl is en-fr, but .* translates en-de")
-    fails(
-        "evaluate", "--model", run, "--suite", "lcpt", message="no test set 'lcpt': choose one of pronouns, phenomena"
-    )
-    fails(
-        "evaluate", "--model", run, "--suite", suite, suite, message="--suite names .*suite.jsonl twice: name it once"
-    )
-    fails("evaluate", "--systems", run, run, "--suite", suite, message="--systems names .*run twice: name it once")
-    fails("evaluate", "--model", run, "--suite", asked, "--candidates.sentences", "deciding",
-          message="--candidates.sentences has no meaning for test sets without candidates")  # fmt: skip
-    fails(
-        "evaluate",
-        "--model",
-        run,
-        "--suite",
-        asked,
-        "-o",
-        "x",
-        message="--output has no meaning with --suite, where --json says what every item was translated to",
-    )
-    both = ("--hypothesis", suite, "--reference", suite)
-    fails("evaluate", *both, "--normalization", "mean", message="--candidates.normalization has no meaning without")
+    fails("probe", run, "--suite", french, message="suite.en-fr.jsonl is en-fr, but .* translates en-de")
+    fails("probe", run, "--suite", "lcpt", message="no test set 'lcpt': choose one of pronouns, phenomena")
+    fails("probe", run, "--suite", suite, suite, message="--suite has .*suite.jsonl twice: name it once")
+    fails("probe", run, run, "--suite", suite, message="the list of models has .*run twice: name it once")
 
 
 def test_items_without_context_are_told(run, suite):
@@ -234,7 +158,7 @@ def test_items_without_context_are_told(run, suite):
     place = item["sentence"]
     alone = {"source": item["source"][place : place + 1], "candidates": [[c[place]] for c in item["candidates"]]}
     suite.write_text(json.dumps({**item, **alone, "sentence": 0}) + "\n")
-    outcome = call("evaluate", "--model", run, "--suite", suite)
+    outcome = call("probe", run, "--suite", suite)
     assert outcome.status == 0
     assert outcome.err == "docmt: 1 of 1 items of suite.jsonl have no context, so that nothing decides them\n"
 
@@ -242,14 +166,14 @@ def test_items_without_context_are_told(run, suite):
 def test_what_may_be_wrong_with_translations_is_told_of_each_model(run, asked, tmp_path):
     other = shutil.copytree(run / "model", tmp_path / "other")
     arguments = ("--suite", asked, "--json", tmp_path / "found.json", *QUICK)
-    alone = call("evaluate", "--model", run, *arguments)
+    alone = call("probe", run, *arguments)
     assert alone.status == 0
     pattern = r"docmt: (\d+) x (sentences ended by the length limit, .* raise it\)) \(first: (.*)\)\n"
     told = re.fullmatch(pattern, alone.err)
     assert told[3] == f"{asked}, item 1, sentence 1"
     warnings = {"sentence_count": 0, "length_limit": int(told[1]), "long_source": 0}
     assert json.loads((tmp_path / "found.json").read_text())["warnings"] == warnings
-    both = call("evaluate", "--systems", run, other, *arguments)
+    both = call("probe", run, other, *arguments)
     lines = [f"docmt: {told[1]} x {told[2]} (first: {name}: {told[3]})" for name in ("run", "other")]
     assert (both.status, both.err.splitlines()) == (0, lines)
     of_both = json.loads((tmp_path / "found.json").read_text())["warnings"]
@@ -260,12 +184,12 @@ def test_sentences_too_long_for_an_instance_are_told_once_an_item(run, tmp_path)
     long, path = "x" * 300, tmp_path / "long.jsonl"
     records = [{"id": id, "source": ["A.", long], "candidates": [["A.", "B."], ["A.", "C."]]} for id in ("1", "b")]
     path.write_text("".join(json.dumps({**record, "correct": 0, "sentence": 1}) + "\n" for record in records))
-    outcome = call("evaluate", "--model", run, "--suite", path)
+    outcome = call("probe", run, "--suite", path)
     assert outcome.status == 0
     assert outcome.err.startswith("docmt: 2 x source sentences longer than an instance")
     assert outcome.err.endswith(f"(first: {path}, item 1, sentence 2)\n")
     path.write_text(path.read_text().splitlines()[1])
-    assert call("evaluate", "--model", run, "--suite", path).err.endswith(f"({path}, item 1 ('b'), sentence 2)\n")
+    assert call("probe", run, "--suite", path).err.endswith(f"({path}, item 1 ('b'), sentence 2)\n")
 
 
 def test_miscounted_sentences_are_told(run, asked, monkeypatch):
@@ -276,7 +200,7 @@ def test_miscounted_sentences_are_told(run, asked, monkeypatch):
         return [replace(first, miscounted=((1, 3),)), *others]
 
     monkeypatch.setattr(Translator, "translate_all", translating)
-    outcome = call("evaluate", "--model", run, "--suite", asked, "--beam", 1)
+    outcome = call("probe", run, "--suite", asked, "--beam", 1)
     assert "docmt: 1 x places where the model gave another number of sentences than the source has" in outcome.err
     assert f"({asked}, item 1, sentences 2 to 3)" in outcome.err
     assert "1 of 6 items are wrong as the model gave another number of sentences" in outcome.out
@@ -284,7 +208,7 @@ def test_miscounted_sentences_are_told(run, asked, monkeypatch):
 
 def test_one_model_is_in_memory_at_a_time(run, suite, tmp_path, monkeypatch):
     others = [shutil.copytree(run / "model", tmp_path / name) for name in ("second", "third")]
-    loaded, translator_of = [], suites.translator_of
+    loaded, translator_of = [], probe.translator_of
 
     def loading(options, model):
         gc.collect()
@@ -293,8 +217,8 @@ def test_one_model_is_in_memory_at_a_time(run, suite, tmp_path, monkeypatch):
         loaded.append(weakref.ref(translator))
         return translator
 
-    monkeypatch.setattr(suites, "translator_of", loading)
-    outcome = call("evaluate", "--systems", run, *others, "--suite", suite, "phenomena")
+    monkeypatch.setattr(probe, "translator_of", loading)
+    outcome = call("probe", run, *others, "--suite", suite, "phenomena")
     assert (outcome.status, outcome.err, len(loaded)) == (0, "", 3)
 
 
@@ -302,11 +226,10 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
     french = shutil.copytree(run / "model", tmp_path / "french")
     config = json.loads((french / "config.json").read_text())
     (french / "config.json").write_text(json.dumps({**config, "target_language": "fr"}))
-    monkeypatch.setattr(suites, "translator_of", lambda *given: pytest.fail("a model was loaded"))
-    fails("evaluate", "--systems", run, french, "--suite", "phenomena", message="en-de, but .*french translates en-fr")
+    monkeypatch.setattr(probe, "translator_of", lambda *given: pytest.fail("a model was loaded"))
+    fails("probe", run, french, "--suite", "phenomena", message="en-de, but .*french translates en-fr")
     fails(
-        "evaluate",
-        "--systems",
+        "probe",
         run,
         f"{run},{french}",
         "--suite",
@@ -315,14 +238,13 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
     )
     damaged = shutil.copytree(run / "model", tmp_path / "damaged")
     (damaged / "model.safetensors").write_bytes(b"nothing")
-    fails("evaluate", "--systems", run, damaged, "--suite", "phenomena", message="damaged")
+    fails("probe", run, damaged, "--suite", "phenomena", message="damaged")
     for systems in ([run, suite], [suite, run], [f"{run},{suite}"]):
-        message = "suite.jsonl is a file, and files cannot answer a test set: name models alone"
-        fails("evaluate", "--systems", *systems, "--suite", "phenomena", message=message)
-        fails("evaluate", "--systems", *systems, "--suite", "phenomena", "--context_usage", message=message)
+        message = "suite.jsonl is a file, and files cannot translate: name models alone"
+        fails("probe", *systems, "--suite", "phenomena", message=message)
+        fails("probe", *systems, "--suite", "phenomena", "--context_usage", message=message)
     fails(
-        "evaluate",
-        "--systems",
+        "probe",
         run,
         tmp_path / "no",
         "--suite",
@@ -335,15 +257,15 @@ def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monk
     monkeypatch.setattr("docmt.core.progress.PLAIN_INTERVAL_SECONDS", 0.0)
 
     def told(*arguments):
-        lines = call("evaluate", *arguments, *QUICK).err.splitlines()
+        lines = call("probe", *arguments, *QUICK).err.splitlines()
         return list(dict.fromkeys(line.partition(" on cpu")[0] for line in lines if "(sentences): " in line))
 
-    assert told("--model", run, "--suite", asked) == ["translating"]
-    both = told("--systems", run, others[0], "--suite", suite, asked)
+    assert told(run, "--suite", asked) == ["translating"]
+    both = told(run, others[0], "--suite", suite, asked)
     work = [f"{suite}: scoring", f"{asked}: translating"]
     assert both == [f"{model}: {line}" for model in ("run", "second") for line in work]
     forms = [{"src_context": [own], "src": "It is old.", "expected": "Er"} for own in ("A dog.", "A car.")]
     asked.write_text("".join(json.dumps(row) + "\n" for row in forms))
-    assert told("--model", run, "--suite", asked, "--context_usage") == ["translating"]
-    both = told("--systems", run, others[0], "--suite", asked, "--context_usage")
-    assert both == [f"{model}: {asked}: translating" for model in (run, others[0])]
+    assert told(run, "--suite", asked, "--context_usage") == ["translating"]
+    both = told(run, others[0], "--suite", asked, "--context_usage")
+    assert both == [f"{model}: {asked}: translating" for model in ("run", "second")]

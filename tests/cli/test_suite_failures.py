@@ -1,4 +1,4 @@
-"""docmt evaluate --suite: what is told and kept when items or models fail, or somebody interrupts."""
+"""docmt probe --suite: what is told and kept when items or models fail, or somebody interrupts."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 from commands import QUICK, call
 
 import docmt
-from docmt.cli import suites
+from docmt.cli.commands import probe
 from docmt.decoding import Translator
 
 
@@ -21,7 +21,7 @@ def test_what_is_finished_is_kept_when_somebody_interrupts(run, others, suite, t
 
     monkeypatch.setattr(Translator, "score_all", interrupted)
     found, page = tmp_path / "found.json", tmp_path / "found.md"
-    arguments = ("evaluate", "--systems", run, *others, "--suite", suite, "--json", found, "--markdown", page)
+    arguments = ("probe", run, *others, "--suite", suite, "--json", found, "--markdown", page)
     last = 1
     first = call(*arguments)
     assert (first.status, first.out, first.err) == (130, "", "docmt: interrupted\n")
@@ -38,21 +38,21 @@ def test_what_is_finished_is_kept_when_somebody_interrupts(run, others, suite, t
 
 
 def test_a_model_that_fails_later_does_not_take_the_others_with_it(run, others, suite, tmp_path, monkeypatch):
-    translator_of = suites.translator_of
+    translator_of = probe.translator_of
 
     def failing(options, model):
         if model == str(others[0]):
             raise docmt.DocmtError("its memory is gone")
         return translator_of(options, model)
 
-    monkeypatch.setattr(suites, "translator_of", failing)
+    monkeypatch.setattr(probe, "translator_of", failing)
     found = tmp_path / "found.json"
-    outcome = call("evaluate", "--systems", run, *others, "--suite", suite, "--json", found)
+    outcome = call("probe", run, *others, "--suite", suite, "--json", found)
     assert (outcome.status, outcome.err) == (2, f"docmt: error: {others[0]}: its memory is gone\n")
     assert outcome.out.splitlines()[0].split() == ["items", "chance", "run", "third"]
     assert json.loads(found.read_text())["systems"] == [str(run), str(others[1])]
-    monkeypatch.setattr(suites, "translator_of", lambda *given: failing(None, str(others[0])))
-    alone = call("evaluate", "--model", run, "--suite", suite, "--json", "-")
+    monkeypatch.setattr(probe, "translator_of", lambda *given: failing(None, str(others[0])))
+    alone = call("probe", run, "--suite", suite, "--json", "-")
     assert (alone.status, alone.out, alone.err) == (2, "", f"docmt: error: {run}: its memory is gone\n")
 
 
@@ -87,14 +87,14 @@ def with_bad(suite, asked):
 def test_items_that_fail_are_wrong_and_told(run, with_bad, failing, tmp_path):
     suite, asked = with_bad
     found = tmp_path / "found.json"
-    outcome = call("evaluate", "--model", run, "--suite", suite, "--json", found)
+    outcome = call("probe", run, "--suite", suite, "--json", found)
     lines = [f"error: {suite}, item 2 ('b'): BAD is too long", "1 of 6 items could not be answered"]
     assert (outcome.status, outcome.err.splitlines()) == (2, [f"docmt: {line}" for line in lines])
     assert "1 of 6 items are wrong as the model could not score or translate them" in outcome.out
     written = json.loads(found.read_text())
     assert (written["unanswered"], written["total"], written["answers"][1]) == (1, 6, "!")
     assert written["answers"].count("!") == 1
-    both = call("evaluate", "--model", run, "--suite", suite, asked, "--json", found, *QUICK)
+    both = call("probe", run, "--suite", suite, asked, "--json", found, *QUICK)
     assert both.status == 2 and "2 of 12 items could not be answered" in both.err
     assert both.out.count("\n  unanswered ") == 2
     items = json.loads(found.read_text())["items"][str(asked)][str(run)]
@@ -109,7 +109,7 @@ def test_what_is_wrong_is_told_with_its_context(run, failing, tmp_path):
     path, asked, found = tmp_path / "context.jsonl", tmp_path / "forms.jsonl", tmp_path / "found.json"
     asked.write_text("".join(json.dumps(row) + "\n" for row in forms))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    outcome = call("evaluate", "--model", run, "--suite", path, asked, "--context_usage", "--json", found, *QUICK)
+    outcome = call("probe", run, "--suite", path, asked, "--context_usage", "--json", found, *QUICK)
     assert outcome.status == 2
     told = outcome.err.splitlines()
     places = [line.partition(": BAD is too long")[0] for line in told if line.endswith(": BAD is too long")]

@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 from commands import QUICK, call, fails
 
-from docmt.cli import systems
+from docmt.cli.commands import evaluate
 
 
 def lines_of(path):
@@ -108,8 +108,8 @@ def test_models_and_files(run, files):
 
 
 def interrupted(monkeypatch, name, after, *arguments):
-    """Calls docmt, and interrupts it when what has this name in `docmt.cli.systems` has been called so often."""
-    plainly, calls = getattr(systems, name), []
+    """Calls docmt, and interrupts it when what has this name in the command has been called so often."""
+    plainly, calls = getattr(evaluate, name), []
 
     def counted(*given, **more):
         calls.append(name)
@@ -118,7 +118,7 @@ def interrupted(monkeypatch, name, after, *arguments):
         return plainly(*given, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(systems, name, counted)
+        patch.setattr(evaluate, name, counted)
         outcome = call(*arguments)
     assert (outcome.status, outcome.out) == (130, "")
     return outcome.err
@@ -138,10 +138,7 @@ def test_an_interruption_tells_what_is_complete_and_the_way_on(run, files, monke
     told = f"docmt: complete: {first}; go on with --systems {first} other a.de\ndocmt: interrupted\n"
     assert interrupted(monkeypatch, "translate_corpus", 1, *asked, "-o", "outs") == told
     way_on = ["evaluate", "--systems", first, "other", "a.de", *of_models, "-o", "outs"]
-    told = (
-        f"docmt: complete: outs/other.txt; go on with --systems {first} outs/other.txt a.de, without the options of "
-        "models\ndocmt: interrupted\n"
-    )
+    told = f"docmt: complete: outs/other.txt; go on with --systems {first} outs/other.txt a.de\ndocmt: interrupted\n"
     assert interrupted(monkeypatch, "compare", 0, *way_on).endswith(told)
     assert sorted(path.name for path in (files / "outs").iterdir()) == ["other.txt", f"{run.name}.txt"]
     last = ["evaluate", "--systems", first, "outs/other.txt", "a.de", *options]
@@ -209,32 +206,13 @@ def test_pairs_that_were_left_out(run, files):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--systems", "a.de"], "a.de is a single system, and --systems compares several: .* give it as --hypothesis"),
-        (["--systems", "a.de", "b.de", "./a.de"], "./a.de is there twice: name every system once"),
-        (["--systems", "a.de", "--hypothesis", "b.de"], "--hypothesis and --systems both name translations: give one"),
-        (["--systems", "a.de", "b.de", "-o", "out"], "--output has no meaning without a model among the systems"),
-        (["--systems", "a.de", "b.de", "--source", "test.en"], "--source has no meaning without a model among"),
+        (["--systems", "a.de", "b.de", "./a.de"], "the list of systems has ./a.de twice: name it once"),
         (["--systems", "a.de", "none.de"], "cannot read none.de: there is no such file"),
         (["--systems", "a.de", "RUN"], "RUN is a model, which needs --source: name the file to translate"),
         (["--systems", "a.de", "b.de", "--samples", "0"], "--significance.samples is 0: choose a number from 100 to"),
         (["--systems", "a.de", "b.de", "--test", "t"], "--significance.test is 't': choose one of randomization, boot"),
         (["--systems", "a.de", "b.de", "--resample", "words"], "--significance.resample is 'words': choose one of"),
         (["--systems", "a.de", "b.de", "--metrics.unit", "instance"], "a.de is a file, which has no instances"),
-        *(
-            ([*files, option, value], f"--{name} has no meaning where no model translates: leave it out, or name a")
-            for files in (["--hypothesis", "a.de"], ["--systems", "a.de", "b.de"])
-            for option, value, name in (
-                ("--beam", "2", "search.beam"),
-                ("--temperature", "2", "search.temperature"),
-                ("--device", "cpu", "device"),
-                ("--precision", "bfloat16", "precision"),
-            )
-        ),
-        (
-            ["--hypothesis", "a.de", "--language", "de"],
-            "--metrics.language has no meaning for plain text: leave it",
-        ),
-        (["--systems", "a.de", "b.de", "--language", "de"], "--metrics.language has no meaning for plain text"),
         (
             ["--systems", "a.de", "b.de", "--json", "out", "--markdown", "./out"],
             r"two outputs would both be written to ./out: name another file for one of them",
@@ -243,7 +221,10 @@ def test_pairs_that_were_left_out(run, files):
             ["--model", "RUN", "--source", "test.en", "-o", "-", "--json", "-"],
             "two outputs would both go to standard output: name a file for one of them",
         ),
-        (["--systems", "a.de", "b.de", "--json", "-", "--markdown", "-"], "--json and --markdown would both go to"),
+        (
+            ["--systems", "a.de", "b.de", "--json", "-", "--markdown", "-"],
+            "two outputs would both go to standard output",
+        ),
         (["--systems", "a.de", "b.de", "--markdown", "no/m.md"], "cannot write no/m.md: there is no directory"),
         (["--systems", "a.de", "two.de"], "two.de has 2 documents and test.de has 6; they must be the same documents"),
         (["--systems", "a.de", "empty.de"], "empty.de holds no text, so nothing can be scored"),
@@ -251,7 +232,6 @@ def test_pairs_that_were_left_out(run, files):
             ["--hypothesis", "a.de", "--markdown", "m"],
             "--markdown is for comparing several systems: name more than one",
         ),
-        (["--hypothesis", "a.de", "--seed", "1"], "--significance.seed is for comparing several systems: name more"),
     ],
 )
 def test_what_does_not_fit(run, files, arguments, message):
@@ -266,7 +246,7 @@ def test_what_does_not_fit(run, files, arguments, message):
     [
         (["evaluate", "--model", "RUN", "--source", "test.en"], "--reference"),
         (["evaluate", "--systems", "RUN", "RUN,RUN", "--source", "test.en"], "--reference"),
-        (["evaluate", "--model", "RUN", "--source", "test.en", "--context_usage"], "--reference"),
+        (["probe", "RUN", "--source", "test.en"], "--reference"),
         (["score", "RUN", "test.en"], "TARGET"),
     ],
 )
@@ -283,3 +263,14 @@ def test_more_that_does_not_fit(files):
     one = ["evaluate", "--systems", "one.de", "other.de", "--reference", "reference.de"]
     fails(*one, message=r"there is a single document, .* resample sentences \(--significance.resample sentences\)")
     assert call(*one, "--resample", "sentences").status == 0
+
+
+def test_options_of_models_are_no_matter_for_files(files):
+    """One command line for files and models: what only models need changes nothing for files."""
+    plain = call(*SYSTEMS)
+    assert call(*SYSTEMS, "--beam", 2, "--device", "cpu", "--source", "test.en", "-o", "unused") == plain
+    named = ["evaluate", "--hypothesis", "a.de", "--systems", "b.de", "c.de", "--reference", "test.de"]
+    assert call(*named) == plain
+    assert not (files / "unused").exists()
+    alone = ["--reference", "test.de"]
+    assert call("evaluate", "--systems", "a.de", *alone) == call("evaluate", "--hypothesis", "a.de", *alone)

@@ -1,4 +1,4 @@
-"""docmt evaluate --context_usage and --by_position: what is printed and written, and what cannot be measured."""
+"""docmt probe of a corpus, and docmt evaluate --by_position: what is written, and what cannot be measured."""
 
 import json
 import shutil
@@ -25,11 +25,11 @@ def sentence_run(store):
 @pytest.fixture
 def asked(corpus):
     """The options that name what is measured on."""
-    return ("--source", corpus / "test.en", "--reference", corpus / "test.de", "--context_usage")
+    return ("--source", corpus / "test.en", "--reference", corpus / "test.de")
 
 
 def test_what_context_is_worth(run, asked, corpus, tmp_path):
-    outcome = call("evaluate", "--model", run, *asked, "--json", tmp_path / "usage.json")
+    outcome = call("probe", run, *asked, "--json", tmp_path / "usage.json")
     assert (outcome.status, outcome.err) == (0, "")
     assert outcome.out.startswith("CXMI: what context adds to the log-probability of the reference (nats; 95 % ")
     assert "\nlargest gains\n" in outcome.out and "\ntrue - shuffled " in outcome.out
@@ -48,12 +48,12 @@ def test_what_context_is_worth(run, asked, corpus, tmp_path):
     assert gain["per_sentence"]["value"] == pytest.approx(sum(gains) / len(gains))
     assert gain["examples"][0]["gain"] == pytest.approx(max(gains))
     assert (gain["sentences"], gain["documents"], found["left_out"]) == (len(gains), 6, 0)
-    assert call("evaluate", "--model", run, *asked, "--json", "-").out == (tmp_path / "usage.json").read_text()
+    assert call("probe", run, *asked, "--json", "-").out == (tmp_path / "usage.json").read_text()
 
 
 def test_several_models_and_one_that_sees_no_context(run, sentence_run, asked):
     more = ("--usage.examples", 1, "--usage.before", 2, "--json", "-")
-    found = json.loads(call("evaluate", "--systems", sentence_run, run, *asked, *more).out)
+    found = json.loads(call("probe", sentence_run, run, *asked, *more).out)
     sentence, group = found["systems"]
     zero = {"value": 0, "low": 0, "high": 0}
     assert sentence["context_gain"]["per_sentence"] == sentence["context_gain"]["per_token"] == zero
@@ -63,7 +63,7 @@ def test_several_models_and_one_that_sees_no_context(run, sentence_run, asked):
     assert alone == pytest.approx(0, abs=1e-5)
     assert group["context_gain"]["per_sentence"]["value"] != 0
     assert len(group["context_gain"]["examples"]) == 1
-    printed = call("evaluate", "--systems", sentence_run, run, *asked, *more[:-2]).out
+    printed = call("probe", sentence_run, run, *asked, *more[:-2]).out
     assert printed.startswith(f"{sentence_run}\nCXMI") and f"\n{run}\nCXMI" in printed
 
 
@@ -73,7 +73,7 @@ def test_what_may_be_wrong_is_told_as_docmt_score_and_translate_tell_it(run, cor
         texts = (corpus / f"test.{side}").read_text().split("\n\n")
         path.write_text("\n\n".join([" ".join(texts[0].splitlines() * 9) + "\n" + texts[0], *texts[1:]]))
     sides = ("--source", long["en"], "--reference", long["de"])
-    outcome = call("evaluate", "--model", run, *sides, "--context_usage", "--json", tmp_path / "usage.json")
+    outcome = call("probe", run, *sides, "--json", tmp_path / "usage.json")
     scored = call("score", run, *long.values(), "-o", tmp_path / "scores")
     told = "docmt: 1 x source sentences longer than an instance, each read as an "
     assert outcome.err == scored.err
@@ -91,34 +91,33 @@ def failing(monkeypatch):
     def fail(*arguments):
         raise DocmtError("no context")
 
-    monkeypatch.setattr("docmt.cli.usage.other_context", fail)
+    monkeypatch.setattr("docmt.cli.commands.probe.other_context", fail)
 
 
 def test_what_was_measured_before_something_failed_is_kept(run, sentence_run, asked, failing, tmp_path):
-    one = call("evaluate", "--model", run, *asked, "--json", tmp_path / "one.json")
+    one = call("probe", run, *asked, "--json", tmp_path / "one.json")
     assert (one.status, one.err) == (2, "docmt: error: true, empty and shuffled context: no context\n")
     assert one.out.startswith("CXMI") and "shuffled" not in one.out
     found = json.loads((tmp_path / "one.json").read_text())
     assert found["context_gain"]["sentences"] and "other_context" not in found
-    two = call("evaluate", "--systems", run, sentence_run, *asked, "--json", tmp_path / "two.json")
+    two = call("probe", run, sentence_run, *asked, "--json", tmp_path / "two.json")
     assert two.status == 2 and two.out.count("CXMI") == 2
-    assert f"docmt: error: {sentence_run}: true, empty and shuffled context: no context\n" in two.err
+    assert "docmt: error: sentence-run: true, empty and shuffled context: no context\n" in two.err
     assert len(json.loads((tmp_path / "two.json").read_text())["systems"]) == 2
 
 
 def test_a_model_that_fails_does_not_take_the_others_with_it(run, sentence_run, asked, monkeypatch, tmp_path):
-    measured = []
-    monkeypatch.setattr("docmt.cli.usage.translator_of", lambda options, model: measured.append(model) or (1 / 0))
+    monkeypatch.setattr("docmt.cli.commands.probe.translator_of", lambda options, model: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # what is no error of the user is not swallowed
-        call("evaluate", "--model", run, *asked)
+        call("probe", run, *asked)
 
     def translator_of(options, model):
         if model == str(sentence_run):
             raise DocmtError("its memory is gone")
         return docmt.Translator(model)
 
-    monkeypatch.setattr("docmt.cli.usage.translator_of", translator_of)
-    outcome = call("evaluate", "--systems", sentence_run, run, *asked, "--json", tmp_path / "usage.json")
+    monkeypatch.setattr("docmt.cli.commands.probe.translator_of", translator_of)
+    outcome = call("probe", sentence_run, run, *asked, "--json", tmp_path / "usage.json")
     assert (outcome.status, outcome.err) == (2, f"docmt: error: {sentence_run}: its memory is gone\n")
     assert outcome.out.startswith(f"{run}\nCXMI")
     (found,) = json.loads((tmp_path / "usage.json").read_text())["systems"]
@@ -131,14 +130,14 @@ def test_what_was_measured_before_an_interruption_is_kept(run, sentence_run, ask
             raise KeyboardInterrupt
         return docmt.Translator(model)
 
-    monkeypatch.setattr("docmt.cli.usage.translator_of", translator_of)
-    path, alone = tmp_path / "usage.json", call("evaluate", "--model", run, *asked, "--json", "-")
-    outcome = call("evaluate", "--systems", run, sentence_run, *asked, "--json", path)
+    monkeypatch.setattr("docmt.cli.commands.probe.translator_of", translator_of)
+    path, alone = tmp_path / "usage.json", call("probe", run, *asked, "--json", "-")
+    outcome = call("probe", run, sentence_run, *asked, "--json", path)
     assert (outcome.status, outcome.out.count("CXMI")) == (130, 1)
-    assert outcome.err == "docmt: 1 of 2 models measured before the interruption\ndocmt: interrupted\n"
+    assert outcome.err == f"docmt: interrupted: {sentence_run} is missing\n"
     assert json.loads(path.read_text()) == {"systems": [json.loads(alone.out)]}
     path.write_text("kept")
-    nothing = call("evaluate", "--systems", sentence_run, run, *asked, "--json", path)
+    nothing = call("probe", sentence_run, run, *asked, "--json", path)
     assert nothing == (130, "", "docmt: interrupted\n") and path.read_text() == "kept"
 
 
@@ -149,31 +148,31 @@ def test_a_later_model_that_is_no_good_is_found_before_the_first_is_asked(run, a
         shutil.copytree(run / "model", later)
         (later / {"weights": "model.safetensors", "tokenizer": "tokenizer.json"}[kind]).write_bytes(b"nothing")
     for name in ("scored_twice", "suite_context"):
-        monkeypatch.setattr(f"docmt.cli.usage.{name}", lambda *arguments: 1 / 0)
+        monkeypatch.setattr(f"docmt.cli.commands.probe.{name}", lambda *arguments: 1 / 0)
+    fails("probe", run, later, *asked, message="later")
+    fails("probe", run, later, "--suite", "pronouns", "--context_usage", message="later")
+    monkeypatch.setattr("docmt.cli.commands.evaluate.translate_corpus", lambda *arguments: 1 / 0)
     fails("evaluate", "--systems", run, later, *asked, message="later")
-    fails("evaluate", "--systems", run, later, "--suite", "pronouns", "--context_usage", message="later")
-    monkeypatch.setattr("docmt.cli.systems.translate_corpus", lambda *arguments: 1 / 0)
-    fails("evaluate", "--systems", run, later, *asked[:-1], message="later")
 
 
 def test_languages_of_later_models_and_test_sets_are_looked_at_first(run, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("docmt.cli.usage.suite_context", lambda *arguments: 1 / 0)
+    monkeypatch.setattr("docmt.cli.commands.probe.suite_context", lambda *arguments: 1 / 0)
     suite = tmp_path / "suite.en-fr.jsonl"
     shutil.copy(corpus / "test.contrastive.jsonl", suite)
     asked = ("--suite", "pronouns", suite, "--context_usage")
-    fails("evaluate", "--model", run, *asked, message="en-fr|French|fr")
+    fails("probe", run, *asked, message="en-fr|French|fr")
 
 
 def test_test_sets_with_true_empty_and_shuffled_context(run, corpus, tmp_path):
     suite, expected = tmp_path / "suite.jsonl", corpus / "test.contrastive.jsonl"
     suite.write_text("".join(expected.read_text().splitlines(keepends=True)[:12]))
-    ours = call("evaluate", "--model", run, "--suite", suite, "--context_usage", "--json", tmp_path / "found.json")
+    ours = call("probe", run, "--suite", suite, "--context_usage", "--json", tmp_path / "found.json")
     assert ours.status == 0, ours.err
     assert ours.out.splitlines()[0].split()[:4] == ["items", "chance", "true", "context"]
     found = json.loads((tmp_path / "found.json").read_text())["suites"][str(suite)]
     assert found["left_out"] + found["true"]["total"] == 12
     if not found["left_out"]:
-        plain = json.loads(call("evaluate", "--model", run, "--suite", suite, "--json", "-").out)
+        plain = json.loads(call("probe", run, "--suite", suite, "--json", "-").out)
         assert found["true"]["answers"] == plain["answers"]
 
 
@@ -191,11 +190,12 @@ def test_scores_by_position(run, corpus, tmp_path):
     assert found["out.de"]["s_bleu"]["value"] == pytest.approx(places["1"]["systems"][str(run)]["s_bleu"]["value"])
 
 
-def test_intervals_of_scores_by_position_are_drawn_as_asked(corpus):
-    asked = ("--hypothesis", corpus / "test.de", "--reference", corpus / "test.de", "--by_position", "--json", "-")
-    assert call("evaluate", *asked, "--samples", 200, "--seed", 3).status == 0
-    fails("evaluate", *asked, "--resample", "sentences", message="--significance.resample is for comparing several")
-    fails("evaluate", *asked[:-3], "--samples", 200, message="--significance.samples is for comparing several systems")
+def test_intervals_of_scores_by_position_are_drawn_as_asked(corpus, tmp_path):
+    changed = tmp_path / "changed.de"
+    changed.write_text((corpus / "test.de").read_text().replace("Er ", "Sie ").replace(" ist ", " war "))
+    asked = ("--hypothesis", changed, "--reference", corpus / "test.de", "--by_position", "--json", "-")
+    drawn, others = (call("evaluate", *asked, "--samples", 200, "--seed", seed) for seed in (3, 4))
+    assert drawn.status == 0 and drawn.out != others.out
 
 
 def test_systems_without_scores_of_sentences_have_none_by_position(corpus, tmp_path):
@@ -217,70 +217,56 @@ def test_systems_without_scores_of_sentences_have_none_by_position(corpus, tmp_p
     assert neither.out
 
 
+def test_settings_of_the_search_that_scoring_does_not_read_are_accepted(run, asked, corpus):
+    plain = call("probe", run, *asked, "--json", "-")
+    assert call("probe", run, *asked, "--beam", 1, "--json", "-") == plain
+    assert call("probe", run, *asked, "--context_usage", "--json", "-") == plain
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["-o", "x"], "--output has no meaning with --context_usage: leave it out"),
-        (["--by_position"], "--by_position has no meaning with --context_usage"),
-        (["--beam", "2"], "nothing is translated here, so of the options of metrics and search only temperature, "),
-        (["--lowercase"], "nothing is translated here"),
         (["--usage.before", "-1"], "usage.before"),
-        (["--reference", "a", "b"], "give one --reference"),
-        (
-            ["--resample", "sentences"],
-            "--significance.resample has no meaning with --context_usage, which takes sa",
-        ),
-        (["--suite", "pronouns"], "--source has no meaning with --context_usage --suite"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
+        (["--suite", "pronouns", "pronouns"], "--suite has pronouns twice: name it once"),
+        (["--suite", "pronouns", "--markdown", "none/there.md"], "cannot write none/there.md"),
     ],
 )
-def test_options_that_mean_nothing_here(run, asked, more, message):
-    fails("evaluate", "--model", run, *asked, *more, message=message)
+def test_options_that_do_not_fit(run, asked, more, message):
+    fails("probe", run, *asked, *more, message=message)
 
 
-def test_options_that_are_missing(run, corpus):
-    message = "--context_usage needs --model or --systems, and --source with"
-    fails("evaluate", "--model", run, "--context_usage", message=message)
-    fails("evaluate", "--source", "x", "--context_usage", message=message)
-    sides = ("--model", run, "--source", corpus / "test.en", "--reference", corpus / "test.de")
-    fails(
-        "evaluate", *sides, "--usage.before", 2, message="the --usage options have no meaning without --context_usage"
-    )
-    suite = ("--model", run, "--suite", "pronouns")
-    fails("evaluate", *suite, "--by_position", message="--by_position has no meaning with --suite")
-    fails(
-        "evaluate",
-        *suite,
-        "--context_usage",
-        "--usage.before=2",
-        message="--usage options have no meaning with --suite",
-    )
-    fails("evaluate", *suite, "--context_usage", "--lowercase", message="nothing is translated here")
-    fails("evaluate", *suite, "--context_usage", "--samples", 200, message="has no meaning with --context_usage --su")
-    generative = ("--model", run, "--suite", corpus / "forms.jsonl", "--context_usage")
-    item = {"src_context": ["A."], "src": "It.", "expected": "er"}
-    (corpus / "forms.jsonl").write_text(2 * f"{json.dumps(item)}\n")
-    for option in ("--metrics.lowercase", "--candidates.normalization=mean"):
-        message = f"{option.partition('=')[0]} has no meaning for these test sets: leave it out"
-        fails("evaluate", *generative, option, message=message)
-    fails("evaluate", *suite, "pronouns", "--context_usage", message="--suite names pronouns twice: name it once")
+def test_a_test_set_and_a_corpus_at_once(run, asked, suite, corpus, tmp_path):
+    page, found = tmp_path / "page.md", tmp_path / "found.json"
+    both = call("probe", run, *asked, "--suite", suite, "--json", found, "--markdown", page)
+    assert both.status == 0, both.err
+    usage, answers = (call("probe", run, *which, "--json", "-") for which in (asked, ("--suite", suite)))
+    assert json.loads(found.read_text()) == {**json.loads(answers.out), "context_usage": json.loads(usage.out)}
+    assert both.out.startswith("CXMI") and "\nodd " in both.out
+    assert page.read_text().startswith("|  | items | chance | run |")
+    suite.write_text("".join((corpus / "test.contrastive.jsonl").read_text().splitlines(keepends=True)[:12]))
+    hidden = call("probe", run, *asked, "--suite", suite, "--context_usage", "--json", found, "--markdown", page)
+    assert hidden.status == 0, hidden.err
+    written = json.loads(found.read_text())
+    assert {"suites", "context_gain", "other_context", "warnings"} <= written.keys()
+    assert page.read_text().startswith(f"# {run}\n\n|  | items | chance | true context | empty context |")
 
 
 def test_corpora_without_context(run, tmp_path):
-    sides = ("--source", tmp_path / "a.en", "--reference", tmp_path / "a.de", "--context_usage")
+    sides = ("--source", tmp_path / "a.en", "--reference", tmp_path / "a.de")
     for name in ("a.en", "a.de"):
         (tmp_path / name).write_text("One.\n\nTwo.\n")
     message = "no document has two sentences, so there is no context to measure: give whole documents"
-    fails("evaluate", "--model", run, *sides, message=message)
+    fails("probe", run, *sides, message=message)
     for name in ("a.en", "a.de"):
         (tmp_path / name).write_text("One.\nTwo.\n")
-    outcome = call("evaluate", "--model", run, *sides)
+    outcome = call("probe", run, *sides)
     assert outcome.status == 0 and "95 %" not in outcome.out
     assert (
         outcome.err == "docmt: there is one document only: what the context of another one is worth is not measured\n"
     )
     (tmp_path / "a.de").write_text("One.\n")
-    fails("evaluate", "--model", run, *sides, message="a.en")
+    fails("probe", run, *sides, message="a.en")
 
 
 def test_test_sets_without_context(run, tmp_path):
@@ -288,8 +274,8 @@ def test_test_sets_without_context(run, tmp_path):
     item = {"source": ["It."], "candidates": [["Er."], ["Sie."]], "correct": 0, "sentence": 0, "distance": 0}
     path.write_text(json.dumps(item) + "\n")
     message = "no item has a context, so there is none to measure"
-    fails("evaluate", "--model", run, "--suite", path, "--context_usage", message=message)
+    fails("probe", run, "--suite", path, "--context_usage", message=message)
     item |= {"source": ["A.", "It."], "candidates": [["A.", "Er."], ["A.", "Sie."]], "sentence": 1}
     path.write_text(json.dumps(item) + "\n")
     message = "no two items have as many sentences before and after the one that is asked for"
-    fails("evaluate", "--model", run, "--suite", path, "--context_usage", message=message)
+    fails("probe", run, "--suite", path, "--context_usage", message=message)

@@ -19,6 +19,7 @@ NEEDED = {
     "translate": ["none", "none.txt"],
     "score": ["none", "none.en", "none.de"],
     "evaluate": ["--hypothesis", "none.en", "--reference", "none.de"],
+    "probe": ["none", "--source", "none.en", "--reference", "none.de"],
     "check": ["none.en", "none.de"],
     "inspect": ["none", "none.en", "none.de"],
     "average": ["none", "none", "-o", "m"],

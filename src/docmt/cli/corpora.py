@@ -34,6 +34,11 @@ def each_alone(
     return [None if isinstance(done, DocmtError) else done for done in found]
 
 
+def attempt(name: str, work: Callable[[], Result], failures: list[str]) -> Result | None:
+    """Return the result of `work`. After a failure return None and add a sentence to `failures`."""
+    return each_alone([work], [name], lambda works: [each() for each in works], failures)[0]
+
+
 def document_name(file: str, document: ParallelDocument) -> str:
     """A document as messages name it: by file, number, and id if that is another."""
     id = "" if document.id == str(document.number) else f" ({document.id!r})"

@@ -305,13 +305,22 @@ def load_members(paths: Sequence[Path], device: torch.device | str, precision: P
     """
     device = choose_device(device)
     check_precision(precision, device)
-    tokenizer, languages = load_model_tokenizer(paths[0]), load_languages(paths[0])
-    for number, path in enumerate(paths[1:], 1):
-        languages = _check_same(paths[:number], path, tokenizer, languages)
+    tokenizer, languages = read_tokenizer_and_languages(paths)
     models = [load_checked(path, device, precision, tokenizer) for path in paths]
     return Loaded(
         models[0] if len(models) == 1 else Ensemble(models, [str(path) for path in paths]), tokenizer, languages
     )
+
+
+def read_tokenizer_and_languages(paths: Sequence[Path]) -> tuple[Tokenizer, tuple[str, str]]:
+    """Return the tokenizer and the language codes of a model, or of the members of an ensemble, without their weights.
+
+    Raises DocmtError as `load_members` does for members that do not belong together.
+    """
+    tokenizer, languages = load_model_tokenizer(paths[0]), load_languages(paths[0])
+    for number, path in enumerate(paths[1:], 1):
+        languages = _check_same(paths[:number], path, tokenizer, languages)
+    return tokenizer, languages
 
 
 def load_checked(path: Path, device: torch.device, precision: Precision, tokenizer: Tokenizer) -> TranslationModel:

@@ -1,76 +1,112 @@
-"""docmt evaluate --hypothesis FILE --reference FILE, or --model DIR with --source and --reference, or with --suite
-
-Several systems are compared by `docmt.cli.systems`.
-"""
+"""docmt evaluate: scores of translations, of a file or made by a model; several systems are compared with the first."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+import logging
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
 
-from docmt.cli import usage
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
-from docmt.cli.external import check_external, score_documents, score_files
 from docmt.cli.options import (
     CONTEXT_TITLE,
     SEARCH_TITLE,
     Parser,
     add_model_options,
     add_settings,
-    changed,
     make_parser,
     parse,
     translator_of,
 )
-from docmt.cli.suites import add_suite_options, check_no_suite, evaluate_suites
-from docmt.cli.systems import compare_systems, read_references
-from docmt.cli.translating import check_no_model, translate_corpus
+from docmt.cli.results import Report
+from docmt.cli.systems import (
+    System,
+    Translations,
+    check_models,
+    check_once,
+    is_model,
+    short_names,
+    translate_corpus,
+    typed,
+)
 from docmt.core.errors import DocmtError, printable
-from docmt.core.files import check_regular
-from docmt.core.plain_text import write_text
+from docmt.core.files import cannot_write, check_regular
+from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.progress import on_terminal, progress
 from docmt.decoding import ContextConfig, SearchConfig
+from docmt.documents import ParallelDocument, read_documents
+from docmt.documents.corpus import Corpus, read_reference
 from docmt.evaluation import (
     Evaluation,
+    ExternalConfig,
+    ExternalScore,
     MetricConfig,
+    PositionScores,
     SignificanceConfig,
-    UsageConfig,
-    evaluate_files,
+    compare,
+    score_externally,
+    scores_by_position,
 )
-from docmt.evaluation.external import ExternalConfig, ExternalScore
+from docmt.evaluation.comparison import check_enough
+from docmt.evaluation.metrics import read_beside
 
-USAGE = """--hypothesis FILE --reference FILE [options]
---model DIRECTORY --source FILE --reference FILE [options]
---model DIRECTORY --source CORPUS.jsonl [options]
---systems SYSTEM SYSTEM [SYSTEM ...] [--source FILE] --reference FILE [options]
---model DIRECTORY --suite NAME|FILE ... [options]
---systems DIRECTORY ... --suite NAME|FILE ... [options]
---model DIRECTORY --source FILE --reference FILE --context_usage [options]"""
+_log = logging.getLogger(__name__)
+
+USAGE = """--hypothesis FILE [FILE ...] --reference FILE [options]
+--model DIRECTORY [DIRECTORY ...] --source FILE --reference FILE [options]
+--model DIRECTORY [DIRECTORY ...] --source CORPUS.jsonl [options]
+--systems SYSTEM [SYSTEM ...] [--source FILE] --reference FILE [options]"""
 EXAMPLES = (
     "docmt evaluate --hypothesis output.de --reference test.de",
     "docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de",
     "docmt evaluate --systems baseline.de other.de third.de --reference test.de",
-    "docmt evaluate --model MODEL --suite test.contrastive.jsonl",
-    "docmt evaluate --systems MODEL OTHER --suite phenomena --json answers.json",
 )
 COMMON = (
-    "hypothesis",
-    "model",
-    "systems",
-    "source",
-    "reference",
-    "suite",
-    "output",
-    "json",
-    "markdown",
-    "metrics.protocol",
-    "metrics.unit",
-    "significance.test",
-    "significance.resample",
-    "search.beam",
-    "device",
+    *("hypothesis", "model", "systems", "source", "reference", "output", "json", "markdown", "metrics.protocol"),
+    *("metrics.unit", "significance.test", "significance.resample", "search.beam", "device"),
 )
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """The options of the command."""
+
+    hypothesis: list[str] | None
+    model: list[str] | None
+    systems: list[str] | None
+    source: str | None
+    reference: list[str] | None
+    output: str | None
+    json: str | None
+    markdown: str | None
+    by_position: bool
+    metrics: MetricConfig
+    significance: SignificanceConfig
+    external: ExternalConfig
+    search: SearchConfig
+    context: ContextConfig
+    batch_tokens: int
+    device: str
+    precision: Literal["float32", "bfloat16", "int8"]
+
+    @property
+    def references(self) -> list[str]:
+        return self.reference or []
+
+    def named_systems(self) -> list[System]:
+        """Return the systems with names that tell them apart. Raises DocmtError if there is none, or one twice."""
+        systems = [System(path, False) for path in self.hypothesis or ()]
+        systems += [System(path, True) for path in self.model or ()]
+        systems += [System(path, is_model(path)) for path in self.systems or ()]
+        if not systems:
+            raise DocmtError("give --hypothesis and --reference, or --model, --source and --reference, or --systems")
+        paths = [system.path for system in systems]
+        check_once(paths, "the list of systems")
+        names = short_names(paths) if len(paths) > 1 else paths
+        return [replace(system, name=name) for system, name in zip(systems, names, strict=True)]
 
 
 def parser() -> Parser:
@@ -79,218 +115,328 @@ def parser() -> Parser:
         "evaluate",
         "Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU "
         "over sentences (s-BLEU) and over whole documents (d-BLEU), chrF of both kinds, and TER. Several systems "
-        "(--systems, or several files or models) are compared with the first. With --suite it counts how often models "
-        "find the right one of several given translations the most probable, or say the form that context requires.",
+        "are compared with the first. docmt probe measures whether models use their context.",
         USAGE,
         examples=EXAMPLES,
         common=COMMON,
     )
-    made.add_argument(
-        "--reference",
-        type=str,
-        nargs="+",
-        metavar="FILE",
-        help="reference sentences, one a line, an empty line between documents, or the `target` of JSONL; several "
-        "files are several references of the same sentences",
+    lists: dict[str, tuple[str, str]] = {
+        "reference": (
+            "FILE",
+            "reference sentences, one a line, an empty line between documents, or the `target` of JSONL; several "
+            "files are several references of the same sentences",
+        ),
+        "hypothesis": (
+            "FILE",
+            "translated sentences in the same form; of JSONL (docmt translate --format jsonl) the `target`; several "
+            "files are compared",
+        ),
+        "model": (
+            "DIRECTORY",
+            "model or run directory to translate with; M1,M2 is an ensemble; several are compared",
+        ),
+        "systems": (
+            "SYSTEM",
+            "systems to compare with the first: files as for --hypothesis, directories as for --model, or both kinds",
+        ),
+    }
+    for name, (metavar, text) in lists.items():
+        made.add_argument(f"--{name}", type=str, nargs="+", metavar=metavar, help=text)
+    source = (
+        "source sentences for models (and for a metric that needs them); JSONL with both sides needs no --reference"
     )
-    made.add_argument(
-        "--hypothesis",
-        type=str,
-        nargs="+",
-        metavar="FILE",
-        help="translated sentences in the same form; of JSONL (docmt translate --format jsonl) the `target`; several "
-        "files are compared",
-    )
-    made.add_argument(
-        "--model",
-        type=str,
-        nargs="+",
-        metavar="DIRECTORY",
-        help="model or run directory to translate with; M1,M2 is an ensemble; several are compared",
-    )
-    made.add_argument(
-        "--systems",
-        type=str,
-        nargs="+",
-        metavar="SYSTEM",
-        help="systems to compare with the first: files as for --hypothesis, directories as for --model, or both kinds",
-    )
-    made.add_argument(
-        "--source",
-        type=str,
-        metavar="FILE",
-        help="source sentences for --model; JSONL with `source` and `target` needs no --reference",
-    )
-    add_suite_options(made)
-    made.add_argument(
-        "-o",
-        "--output",
-        type=str,
-        metavar="PATH",
-        help="where the translations of a model go; of several systems a directory, with a file for each model",
-    )
-    made.add_argument(
-        "--json", type=str, metavar="FILE", help="where the scores go as JSON, besides the table (- for only that)"
-    )
-    made.add_argument(
-        "--markdown",
-        type=str,
-        metavar="FILE",
-        help="where the table of several systems, or of --suite, goes as Markdown (- as for JSON)",
-    )
-    made.add_argument(
-        "--context_usage",
-        type=bool,
-        default=False,
-        help="how much --model uses its context: what it adds to the probability of the reference (CXMI), and what "
-        "that of another document adds; with --suite, how many items are right with true, no and another context",
-    )
-    made.add_argument(
-        "--by_position",
-        type=bool,
-        default=False,
-        help="also s-BLEU and chrF of the first sentences of documents, the second ones, and so on",
-    )
-    add_settings(made, UsageConfig, "usage", "how the use of context is measured, with --context_usage")
+    made.add_argument("--source", type=str, metavar="FILE", help=source)
+    output = "where the translations of a model go; of several systems a directory, with a file for each model"
+    made.add_argument("-o", "--output", type=str, metavar="PATH", help=output)
+    made.add_argument("--json", type=str, metavar="FILE", help="where the scores go as JSON (- for only that)")
+    markdown = "where the table of several systems goes as Markdown (- as for JSON)"
+    made.add_argument("--markdown", type=str, metavar="FILE", help=markdown)
+    by_position = "also s-BLEU and chrF of the first sentences of documents, the second ones, and so on"
+    made.add_argument("--by_position", type=bool, default=False, help=by_position)
     add_settings(made, MetricConfig, "metrics", "how text becomes scores (scores compare only under equal settings)")
     add_settings(made, SignificanceConfig, "significance", "how several systems are compared, and intervals drawn")
     add_settings(made, ExternalConfig, "external", "a metric that is a process of its own, such as COMET")
     add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, with --model", skip={"n_best"})
-    add_settings(made, ContextConfig, "context", f"{CONTEXT_TITLE}, with --model")
+    add_settings(made, ContextConfig, "context", CONTEXT_TITLE)
     add_model_options(made)
     return made
 
 
+@dataclass(frozen=True)
+class Run:
+    """One call of the command: its options, its systems, and the test set.
+
+    corpus: the documents to translate, empty where no system is a model. references: of each [D] documents.
+    """
+
+    options: EvaluateOptions
+    systems: Sequence[System]
+    corpus: Sequence[ParallelDocument]
+    references: Sequence[Corpus]
+
+    @property
+    def models(self) -> list[System]:
+        return [system for system in self.systems if system.is_model]
+
+    def outputs(self) -> dict[System, str]:
+        """Return the file for the translations of each model, if they are wanted."""
+        path = self.options.output
+        if not path:
+            return {}
+        if len(self.systems) == 1:
+            return dict.fromkeys(self.models, path)
+        names = {system: system.name.replace("/", "-").replace(",", "+") for system in self.models}
+        return {system: str(Path(path) / f"{name}.txt") for system, name in names.items()}
+
+    def read(self, path: str) -> Corpus:
+        """Return the translations in a file, document by document."""
+        if self.corpus:
+            return _beside_corpus(path, self.options.references or [str(self.options.source)], self.references[0])
+        return read_beside(path, self.options.references[0], self.references[0])
+
+
 def run(arguments: Sequence[str]) -> int:
-    """Prints s-BLEU, d-BLEU and chrF with their signatures, or how often the right candidates were preferred."""
-    options = parse(parser(), arguments)
-    _sort_systems(options)
-    check_external(options)
-    _check_metrics(options)
-    if options.context_usage:
-        return usage.run(options)
-    usage.check_unasked(options)
-    if options.suite:
-        return evaluate_suites(options)
-    check_no_suite(options)
-    if options.systems:
-        return compare_systems(options)
-    _check(options)
-    if options.hypothesis:
-        _tell(options, _evaluate_file(options), "", {}, partial(score_files, options))
-        return 0
-    return _evaluate_model(options)
+    """Prints s-BLEU, d-BLEU and chrF with their signatures; of several systems with intervals and p-values."""
+    options = typed(EvaluateOptions, parse(parser(), arguments))
+    systems = options.named_systems()
+    _check(options, systems)
+    command = _read(options, systems)
+    if len(systems) > 1:
+        check_enough(len(command.references[0]), options.significance)
+    found = {system: Translations(command.read(system.path)) for system in systems if not system.is_model}
+    try:
+        _translate(command, found)
+        return _score(command, found)
+    except KeyboardInterrupt:
+        _tell_way_on(command, found)
+        raise
 
 
-def _check_metrics(options: Any) -> None:
-    """Raises DocmtError for a language that nothing asks for."""
-    if options.metrics.language and options.metrics.text == "plain":
+def _check(options: EvaluateOptions, systems: Sequence[System]) -> None:
+    """Raises DocmtError for inputs that are missing and for outputs that cannot be written."""
+    models = [system for system in systems if system.is_model]
+    files = [system for system in systems if not system.is_model]
+    if models and not options.source:
+        raise DocmtError(f"{models[0].path} is a model, which needs --source: name the file to translate")
+    if files and not options.reference:
+        raise DocmtError(f"{files[0].path} needs --reference: name the file with the references")
+    if files and options.metrics.unit == "instance":
         raise DocmtError(
-            "--metrics.language has no meaning for plain text: leave it out, or set metrics.text or a protocol"
+            f"{files[0].path} is a file, which has no instances: score models alone with "
+            f"--metrics.{f'protocol {protocol}' if (protocol := options.metrics.protocol) else 'unit instance'}"
         )
+    if options.external.command:
+        options.external.check_start()
+        if len(systems) > 1:
+            raise DocmtError("--external.command scores the translations of one system: call it for each of them")
+        if not options.source:
+            raise DocmtError("--external.command needs --source beside --hypothesis: name the file that was translated")
+    if options.markdown and len(systems) == 1:
+        raise DocmtError("--markdown is for comparing several systems: name more than one, or leave it out")
+    read = [*(system.path for system in files), *options.references]
+    inputs = [*read, options.source] if models and (options.output or len(systems) > 1) else read
+    for path in filter(None, inputs):
+        check_regular(path, "it may be read more than once, but is")
+    output = options.output if len(systems) == 1 and models else None
+    check_outputs(options.json, options.markdown, output, inputs=[*read, options.source])
+    if len(models) > 1:
+        check_models([system.path for system in models], options.context)
+    if len(systems) > 1 and options.output == STANDARD:
+        raise DocmtError("-o - has no room for the translations of several systems: name a directory")
 
 
-def _sort_systems(options: Any) -> None:
-    """Sees to it that `systems` has all systems if several are compared, else `model` or `hypothesis` the only one.
+def _read(options: EvaluateOptions, systems: Sequence[System]) -> Run:
+    """Read the corpus to translate, if there is a model, and the documents of every reference."""
+    if any(system.is_model for system in systems):
+        corpus = read_corpus(str(options.source), options.references[0] if options.reference else None)
+        first: Corpus = [document.target for document in corpus]
+        more = [_beside_corpus(path, options.references, first) for path in options.references[1:]]
+        return Run(options, systems, corpus, [first, *more])
+    first = read_reference(Path(options.references[0]))
+    more = [read_beside(path, options.references[0], first) for path in options.references[1:]]
+    return Run(options, systems, [], [first, *more])
 
-    With --suite `systems` has all models, and `model` the only one. `reference` becomes the first of `references`.
-    """
-    given = [name for name in ("hypothesis", "model", "systems") if getattr(options, name)]
-    if options.suite and "hypothesis" in given:
-        given.remove("hypothesis")  # which has no meaning there at all
-    if len(given) > 1:
+
+def _beside_corpus(path: str, reference: Sequence[str], references: Corpus) -> Corpus:
+    """A file beside the reference of a corpus, from which nothing may have been left out."""
+    if read_reference(Path(reference[0])) != references:
         raise DocmtError(
-            f"--{given[0]} and --{given[1]} both name translations: give one of them (--systems takes all)"
+            f"{path} cannot be told from the places that were left out of {reference[0]}: remove pairs with an empty "
+            "side from the corpus"
         )
-    named = [name for option in given for name in getattr(options, option)]
-    for option in given:
-        setattr(options, option, named[0] if len(named) == 1 else None)
-    compared = len(named) > 1 or given == ["systems"] or options.suite
-    options.systems = named if compared else []
-    options.references = options.reference or []
-    options.reference = options.references[0] if options.references else None
+    return read_beside(path, reference[0], references)
 
 
-def _tell(
-    options: Any, evaluation: Evaluation, remark: str, more: dict[str, Any], score: Callable[[], ExternalScore | None]
+def _translate(command: Run, found: dict[System, Translations]) -> None:
+    """Adds to `found` what the models make of the corpus; written as soon as it is there."""
+    options, outputs, several = command.options, command.outputs(), len(command.systems) > 1
+    if outputs and several:
+        for path in outputs.values():
+            if Path(path).exists():
+                raise DocmtError(f"{path} is there already: remove it, or name another directory with -o")
+        try:
+            Path(str(options.output)).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(str(options.output), error) from error
+        check_outputs(*outputs.values())
+    for system in command.models:
+        if several and on_terminal():
+            _log.info(f"translating with {system.name}")
+        whose = f"{system.name}: " if several else ""
+        names = [whose + document_name(str(options.source), document) for document in command.corpus]
+        translator = translator_of(options, system.path)
+        found[system] = translate_corpus(translator, command.corpus, options.metrics.unit, names)
+        if system in outputs:
+            lines = lines_beside(str(options.source), command.corpus, found[system].hypotheses)
+            write_text(outputs[system], lines)
+
+
+def _score(command: Run, found: Mapping[System, Translations]) -> int:
+    """Score all systems on the documents that all of them have, and write it. Returns the status of the command."""
+    _tell_equal(command.systems, found)
+    report, total = Report(), len(command.references[0])
+    for system in command.systems:
+        report.add(found[system].report)
+    failed = frozenset[int]().union(*(own.failed for own in found.values()))
+    kept = [number for number in range(total) if number not in failed]
+    if kept:
+        try:
+            evaluations = {}
+            with progress("scoring (systems)", len(command.systems)) as bar:
+                for system in command.systems:
+                    evaluations[system.name] = found[system].evaluate(command.references, kept, command.options.metrics)
+                    bar.advance()
+            write = _write_comparison if len(evaluations) > 1 else _write_one
+            write(command, found, evaluations, kept)
+            _check_positions(command.options, evaluations)
+        except DocmtError as error:  # after what is known of the translations
+            report.failures.append(str(error))
+    return report.print(total, len(kept), "documents", f"translated{' by every system' * (len(command.systems) > 1)}")
+
+
+def _write_one(
+    command: Run, found: Mapping[System, Translations], evaluations: Mapping[str, Evaluation], kept: Sequence[int]
 ) -> None:
-    """Writes the scores: as a table with a last line, if there is a remark, and as JSON with more entries.
+    """Write the scores of a single system.
 
-    The JSON says first what was scored, so that the files of several systems can be told apart.
-    `score` asks the external metric, if there is one; should it fail, the other scores are written all the same.
+    The JSON says first what was scored, so that the files of several systems can be told apart. Should the external
+    metric fail, the other scores are written all the same.
     """
-    places = usage.by_position(options, {options.hypothesis or options.model: evaluation})
+    (system,), options, total = command.systems, command.options, len(command.references[0])
+    evaluation, left_out = evaluations[system.name], total - len(kept)
+    places = _by_position(options, evaluations)
     external, failure = None, None
     try:
-        external = score()
+        external = _external_score(command, found[system], kept)
     except DocmtError as error:
         failure = error
     if options.json:
-        named = {name: getattr(options, name) for name in ("hypothesis", "model", "source", "reference")}
-        more = {**more, "by_position": places.to_json()} if places else more
-        named["references"] = options.references
-        named["beam"] = options.search.beam if options.model else None
-        more = {**more, "external": external.to_json() if external else None}
-        write_text(options.json, json.dumps({**named, **evaluation.to_json(), **more}, indent=2) + "\n")
-    if options.json != "-":
-        lines = [evaluation.format(), printable(external.format()) if external else "", remark]
+        kinds = {"hypothesis": None, "model": None, "model" if system.is_model else "hypothesis": system.path}
+        beam = options.search.beam if system.is_model else None
+        named = {**kinds, "source": options.source, "reference": next(iter(options.references), None)}
+        of_model = {"left_out": left_out, "warnings": found[system].report.counts()} if system.is_model else {}
+        content = {**named, "references": options.references, "beam": beam, **evaluation.to_json(), **of_model}
+        content |= {"by_position": places.to_json()} if places else {}
+        content["external"] = external.to_json() if external else None
+        write_text(options.json, json.dumps(content, indent=2) + "\n")
+    if options.json != STANDARD:
+        lines = [evaluation.format(), printable(external.format()) if external else ""]
+        lines += [f"{left_out} of {total} documents left out, as they could not be translated"] if left_out else []
         print("\n".join(filter(None, [*lines, f"\n{places.format()}" if places else ""])))
     if failure is not None:
         raise failure
-    usage.check_positions(options, {options.hypothesis or options.model: evaluation})
 
 
-def _check(options: Any) -> None:
-    """Raises DocmtError for options that do not go together and for outputs that cannot be written."""
-    drawn = {name: getattr(options.significance, name) for name in ("samples", "seed") if options.by_position}
-    unused = changed(options.significance, SignificanceConfig(**drawn), "significance")
-    unused += ["markdown"] if options.markdown else []
-    if unused:
-        raise DocmtError(f"--{unused[0]} is for comparing several systems: name more than one, or leave it out")
-    if options.hypothesis:
-        if not options.reference:
-            raise DocmtError("--hypothesis needs --reference: name the file with the references")
-        for name in ("output",) if options.external.command else ("source", "output"):
-            if getattr(options, name):
-                raise DocmtError(f"--{name} has no meaning with --hypothesis: leave it out, or give --model instead")
-        check_no_model(options)
-        if options.metrics.unit == "instance":
-            protocol = options.metrics.protocol
-            raise DocmtError(
-                f"--metrics.{f'protocol {protocol}' if protocol else 'unit instance'} needs --model, whose instances "
-                f"are its segments: {'set the other metrics options' if protocol else 'use unit document'} here"
-            )
-    elif not (options.model and options.source):
-        raise DocmtError(
-            "give --hypothesis and --reference, or --model, --source and --reference, or --systems and --reference, or "
-            "--suite with --model or --systems"
-        )
-    inputs = [options.hypothesis, options.source, *options.references]
-    check_outputs(options.output, options.json, inputs=inputs)
-    if options.output:  # it is written line by line beside the source
-        check_regular(options.source, "with -o it is read more than once, but is")
+def _write_comparison(
+    command: Run, found: Mapping[System, Translations], evaluations: Mapping[str, Evaluation], kept: Sequence[int]
+) -> None:
+    """Compare several systems, print the table, and write it as JSON and Markdown."""
+    options, total = command.options, len(command.references[0])
+    comparison, places = compare(evaluations, options.significance), _by_position(options, evaluations)
+    left_out = total - len(kept)
+    remark = f"{left_out} of {total} documents left out of all scores, as not every system could translate them"
+    if options.json:
+        content = comparison.to_json() | ({"by_position": places.to_json()} if places else {})
+        for system, entry in zip(command.systems, content["systems"], strict=True):
+            entry["path"] = system.path
+            entry["beam"] = options.search.beam if system.is_model else None
+            entry["warnings"] = found[system].report.counts() if system.is_model else None
+        named = {"source": options.source, "references": options.references}
+        write_text(options.json, json.dumps({**named, **content, "left_out": left_out}, indent=2) + "\n")
+    if options.markdown:
+        write_text(options.markdown, comparison.to_markdown() + (f"- {remark}\n" if left_out else ""))
+    if STANDARD not in (options.json, options.markdown):
+        more = [remark if left_out else "", f"\n{places.format()}" if places else ""]
+        print(printable("\n".join(filter(None, [comparison.format(), *more])), kept="\n"))
 
 
-def _evaluate_file(options: Any) -> Evaluation:
-    for path in (options.hypothesis, *options.references):
-        check_regular(path, "it may be read more than once, but is")
-    more = options.references[1:]
-    return evaluate_files(options.hypothesis, options.reference, options.metrics, more_references=more)
+def _external_score(command: Run, translations: Translations, kept: Sequence[int]) -> ExternalScore | None:
+    """Score the documents that are `kept` in the external metric, if there is one."""
+    if not command.options.external.command:
+        return None
+    if command.corpus:
+        chosen = [command.corpus[number] for number in kept]
+        sources, ids = [document.source for document in chosen], [document.id for document in chosen]
+    else:
+        documents = list(read_documents(Path(str(command.options.source))))
+        sources, ids = [text for _, text in documents], [id for id, _ in documents]
+    hypotheses, references = ([side[n] for n in kept] for side in (translations.hypotheses, command.references[0]))
+    external = score_externally(sources, hypotheses, references, ids, command.options.external)
+    if external.too_long:
+        _log.warning(external.warning())
+    return external
 
 
-def _evaluate_model(options: Any) -> int:
-    """Translates and scores; documents that cannot be translated are left out of the scores, on both sides."""
-    corpus = read_corpus(options.source, options.reference)
-    references = read_references(options, corpus)
-    names = [document_name(options.source, document) for document in corpus]
-    found = translate_corpus(translator_of(options), corpus, options.metrics.unit, names)
-    if options.output:
-        write_text(options.output, lines_beside(options.source, corpus, found.hypotheses))
-    kept = [number for number in range(len(corpus)) if number not in found.failed]
-    if kept:
-        evaluation = found.evaluate(references, kept, options.metrics)
-        left_out = len(found.failed)
-        remark = f"{left_out} of {len(corpus)} documents left out, as they could not be translated" if left_out else ""
-        external = partial(score_documents, options, corpus, found.hypotheses, kept)
-        _tell(options, evaluation, remark, {"left_out": left_out, "warnings": found.report.counts()}, external)
-    return found.report.print(len(corpus), len(kept), "documents", "translated")
+def _by_position(options: EvaluateOptions, evaluations: Mapping[str, Evaluation]) -> PositionScores | None:
+    """The scores of systems by the place of a sentence, if asked for; of those that have scores of sentences."""
+    defined = {name: own for name, own in evaluations.items() if own.s_bleu is not None}
+    return scores_by_position(defined, options.significance) if options.by_position and defined else None
+
+
+def _check_positions(options: EvaluateOptions, evaluations: Mapping[str, Evaluation]) -> None:
+    """Tells which systems have no scores by position though they are asked for, after all else is told.
+
+    Raises DocmtError where none has any.
+    """
+    undefined = [
+        f"{name} has no scores of sentences, so none by position: {own.undefined}"
+        for name, own in evaluations.items()
+        if options.by_position and own.s_bleu is None
+    ]
+    if undefined and len(undefined) == len(evaluations):
+        raise DocmtError(undefined[0])
+    for remark in undefined:
+        _log.warning(remark)
+
+
+def _tell_equal(systems: Sequence[System], found: Mapping[System, Translations]) -> None:
+    """Says which systems cannot differ."""
+    texts = [[list(document) for document in found[system].hypotheses] for system in systems]
+    for number, text in enumerate(texts):
+        if text in texts[:number]:
+            same = systems[texts.index(text)].path
+            _log.warning(f"{systems[number].path} has the same translations as {same}, so that they cannot differ")
+
+
+def _tell_way_on(command: Run, found: Mapping[System, Translations]) -> None:
+    """Says which models have their translations in files, and how to go on without making these again."""
+    outputs = command.outputs()
+    written = {system: path for system, path in outputs.items() if system in found and len(command.systems) > 1}
+    if not written:
+        return
+    advice = "what else their scores need does not stand there: to compare them, translate again, with another -o"
+    if all(_says_all(command, path, found[system]) for system, path in written.items()):
+        names = shlex.join(written.get(system, system.path) for system in command.systems)
+        needed = "" if command.options.reference else f" --reference {shlex.quote(str(command.options.source))}"
+        advice = f"go on with --systems {names}{needed}"
+    _log.warning(f"complete: {', '.join(written.values())}; {advice}")
+
+
+def _says_all(command: Run, path: str, own: Translations) -> bool:
+    """Whether the file of a model has the same scores as what the model made."""
+    if own.failed or any(own.miscounted) or command.options.metrics.unit == "instance":
+        return False
+    try:
+        return list(map(list, command.read(path))) == list(map(list, own.hypotheses))
+    except DocmtError:  # all of it is empty, or pairs were left out
+        return False

@@ -63,7 +63,7 @@ def parser() -> Parser:
         "--suite",
         type=Path,
         metavar="FILE",
-        help="contrastive test set that every run is asked, as by docmt evaluate --suite: a table of right answers by "
+        help="contrastive test set that every run is asked, as by docmt probe --suite: a table of right answers by "
         "phenomenon and distance, and a figure",
     )
     made.add_argument("--seeds", type=str, metavar="1,2,...", help="seeds of the runs, instead of the experiment's")

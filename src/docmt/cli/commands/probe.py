@@ -1,0 +1,367 @@
+"""docmt probe: do models use their context, and where? Test suites, and what context adds to references."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from docmt.cli.corpora import attempt, check_outputs, document_name, each_alone, read_corpus
+from docmt.cli.options import (
+    CONTEXT_TITLE,
+    SEARCH_TITLE,
+    Parser,
+    add_model_options,
+    add_settings,
+    make_parser,
+    parse,
+    translator_of,
+)
+from docmt.cli.results import Report
+from docmt.cli.systems import check_models, check_once, short_names, typed
+from docmt.core.errors import INTERRUPTED, DocmtError, printable
+from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.progress import within
+from docmt.decoding import ContextConfig, SearchConfig
+from docmt.documents import ParallelDocument
+from docmt.evaluation import (
+    ContrastiveResult,
+    SignificanceConfig,
+    Suite,
+    SuiteConfig,
+    UsageConfig,
+    context_gain,
+    evaluate_items,
+    evaluate_translations,
+    other_context,
+    read_suite,
+    suite_context,
+)
+from docmt.evaluation.contrastive import rows_of, suite_markdown, suite_text
+from docmt.evaluation.usage import CONDITIONS, check_context, gains_of, scored_twice, with_other_context
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translation, Translator
+
+_log = logging.getLogger(__name__)
+
+USAGE = """MODEL [MODEL ...] --suite NAME|FILE [NAME|FILE ...] [options]
+MODEL [MODEL ...] --source FILE --reference FILE [options]
+MODEL [MODEL ...] --source CORPUS.jsonl [options]"""
+EXAMPLES = (
+    "docmt probe MODEL --suite test.contrastive.jsonl",
+    "docmt probe MODEL OTHER --suite phenomena --json answers.json",
+    "docmt probe MODEL --suite phenomena --context_usage",
+    "docmt probe MODEL --source test.en --reference test.de",
+)
+COMMON = ("suite", "source", "reference", "context_usage", "json", "markdown", "search.beam", "device")
+
+
+@dataclass(frozen=True)
+class ProbeOptions:
+    """The options of the command."""
+
+    models: list[str]
+    suite: list[str] | None
+    source: str | None
+    reference: str | None
+    context_usage: bool
+    json: str | None
+    markdown: str | None
+    candidates: SuiteConfig
+    usage: UsageConfig
+    significance: SignificanceConfig
+    search: SearchConfig
+    context: ContextConfig
+    batch_tokens: int
+    device: str
+    precision: Literal["float32", "bfloat16", "int8"]
+
+
+def parser() -> Parser:
+    """The options of the command."""
+    made = make_parser(
+        "probe",
+        "Measures whether models use their context, and where. With --suite it counts how often they find the right "
+        "one of several given translations the most probable, or say the form that context requires. With --source "
+        "and --reference it measures what context adds to the probability of the reference (CXMI), and what the "
+        "context of another document adds.",
+        USAGE,
+        examples=EXAMPLES,
+        common=COMMON,
+    )
+    models = "model or run directories; M1,M2 is an ensemble; several are compared with the first"
+    made.add_argument("models", type=str, nargs="+", metavar="MODEL", help=models)
+    made.add_argument(
+        "--suite",
+        type=str,
+        nargs="+",
+        metavar="NAME|FILE",
+        help="test sets that ask models whether they use context: files with candidates (docmt's JSONL, ContraPro, "
+        "DiscEvalMT, the consistency sets) or with expected forms (ctxPro), or pronouns or phenomena, which come with "
+        "docmt (English-German)",
+    )
+    source = "source sentences, one a line, an empty line between documents; JSONL with both sides needs no --reference"
+    made.add_argument("--source", type=str, metavar="FILE", help=source)
+    made.add_argument("--reference", type=str, metavar="FILE", help="reference sentences in the same form")
+    conditions = "of --suite also how many items are right without context and with that of another item"
+    made.add_argument("--context_usage", type=bool, default=False, help=conditions)
+    made.add_argument("--json", type=str, metavar="FILE", help="where all results go as JSON (- for only that)")
+    markdown = "where the tables of --suite go as Markdown (- as for JSON)"
+    made.add_argument("--markdown", type=str, metavar="FILE", help=markdown)
+    add_settings(made, SuiteConfig, "candidates", "how the candidates of --suite compare")
+    add_settings(made, UsageConfig, "usage", "what context adds to the references")
+    add_settings(made, SignificanceConfig, "significance", "how intervals are drawn", skip={"test", "resample"})
+    add_settings(made, SearchConfig, "search", SEARCH_TITLE, skip={"n_best"})
+    add_settings(made, ContextConfig, "context", CONTEXT_TITLE)
+    add_model_options(made)
+    return made
+
+
+@dataclass
+class Probe:
+    """What is measured of one model."""
+
+    answers: list[ContrastiveResult] = field(default_factory=list)
+    """of each test set"""
+    warnings: dict[str, int] = field(default_factory=dict)
+    """of the answers"""
+    usage: dict[str, Any] = field(default_factory=dict)
+    """what context is worth, for the JSON"""
+    markdown: str = ""
+    status: int = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One call of the command: its options, the test sets and the corpus."""
+
+    options: ProbeOptions
+    suites: Sequence[Suite]
+    corpus: Sequence[ParallelDocument]
+
+    def name(self, model: str) -> str:
+        """Return what messages say before a name: that of the model, if there are several."""
+        models = self.options.models
+        return f"{dict(zip(models, short_names(models), strict=True))[model]}: " if len(models) > 1 else ""
+
+    def suites_by_name(self) -> zip[tuple[str, Suite]]:
+        """Return the test sets with their names or paths, as they were given."""
+        return zip(self.options.suite or (), self.suites, strict=True)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints how often models answered rightly, and what their context is worth to them."""
+    options = typed(ProbeOptions, parse(parser(), arguments))
+    command = _read(options)
+    found, failures = dict[str, Probe](), list[str]()
+    missing: list[str] = []
+    for number, model in enumerate(options.models):
+        try:
+            probe = attempt(model, partial(_probe, command, model), failures)
+        except KeyboardInterrupt:  # what other models took hours for is written
+            if not (found or failures):
+                raise
+            missing = options.models[number:]
+            break
+        if probe is not None:
+            found[model] = probe
+    if found:
+        _write(command, found)
+    for failure in failures:
+        _log.error(failure)
+    if missing:
+        _log.warning(f"interrupted: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+        return INTERRUPTED
+    return max([2 if failures else 0, *(probe.status for probe in found.values())])
+
+
+def _read(options: ProbeOptions) -> Run:
+    """Check the options and read the inputs. Raises DocmtError for what cannot be read, written or measured."""
+    if not (options.suite or options.source):
+        raise DocmtError("name test sets (--suite), or a corpus (--source and --reference), to probe models with")
+    if options.markdown and not options.suite:
+        raise DocmtError("--markdown is for the tables of --suite: name a test set, or leave it out")
+    check_once(options.models, "the list of models")
+    check_once(options.suite or [], "--suite")
+    inputs = [*(options.suite or ()), options.source, options.reference]
+    check_outputs(options.json, options.markdown, inputs=inputs)
+    suites = [read_suite(name) for name in options.suite or ()]
+    corpus = read_corpus(options.source, options.reference) if options.source else []
+    if options.context_usage:
+        for suite in suites:
+            with_other_context(suite.items, options.significance.seed)
+    if corpus:
+        check_context(max(map(len, corpus)))
+    for model, languages in check_models(options.models, options.context).items():
+        for suite in suites:
+            suite.check_languages(model, languages)
+    for remark in (remark for suite in suites for remark in suite.remarks()):
+        _log.warning(remark)
+    return Run(options, suites, corpus)
+
+
+def _probe(command: Run, model: str) -> Probe:
+    """Measure a model, which is in memory no longer than that. What may be wrong with the results is told."""
+    translator, probe = translator_of(command.options, model), Probe()
+    if command.suites and not command.options.context_usage:
+        _answer(command, model, translator, probe)
+    texts, report, total = [], Report(), 0
+    if command.suites and command.options.context_usage:
+        total += len(command.suites)
+        texts.append(_in_contexts(command, model, translator, probe, report))
+    done = len(probe.usage.get("suites", ()))
+    if command.corpus:
+        total += len(command.corpus)
+        texts.append(_gains(command, model, translator, probe, report))
+        done += len(command.corpus) - probe.usage["left_out"]
+    if total:
+        probe.usage["warnings"] = report.counts()
+        things = ["test sets"] * command.options.context_usage + ["documents"] * bool(command.corpus)
+        probe.status = max(probe.status, report.print(total, done, " and ".join(things), "scored"))
+        text = "\n\n".join(filter(None, texts))
+        if text and STANDARD not in (command.options.json, command.options.markdown):
+            several = len(command.options.models) > 1
+            print(printable(f"{model}\n{text}\n" if several else text, kept="\n"), flush=True)
+    return probe
+
+
+def _answer(command: Run, model: str, translator: Translator, probe: Probe) -> None:
+    """Ask a model every test set."""
+    whose, report = command.name(model), Report()
+    for name, suite in command.suites_by_name():
+        collect = partial(_collect, report, f"{whose}{name}", suite, "")
+        with within(f"{whose}{name}" if whose or len(command.suites) > 1 else ""):
+            if suite.generative:
+                probe.answers.append(evaluate_translations(translator, suite.items, collect))
+            else:
+                probe.answers.append(evaluate_items(translator, suite.items, command.options.candidates, collect))
+    counts = [result.all for result in probe.answers]
+    items, failed = (sum(getattr(count, name) for count in counts) for name in ("total", "unanswered"))
+    probe.warnings, probe.status = report.counts(), report.print(items, items - failed, "items", "answered")
+
+
+def _collect(
+    report: Report, name: str, suite: Suite, condition: str, number: int, result: Translation | DocmtError
+) -> None:
+    """Adds why an item failed, or what may be wrong with its translation. name: of the test set."""
+    item = suite.items[number]
+    id = "" if item.id in ("", str(number + 1)) else f" ({item.id!r})"
+    place = f"{name}, item {number + 1}{id}{f', {condition} context' if condition else ''}"
+    if isinstance(result, DocmtError):
+        report.failures.append(f"{place}: {result}")
+        return
+    if condition not in ("", CONDITIONS[0]):
+        result = replace(result, overlong=())  # which is told once
+    alone = len(result.sentences) < len(item.source)  # the sentence that is asked for, without its context
+    report.collect(place, result, item.sentence if alone else 0)
+
+
+def _in_contexts(command: Run, model: str, translator: Translator, probe: Probe, report: Report) -> str:
+    """Ask a model every test set with true, empty and shuffled context. Returns the table for people.
+
+    Test sets that cannot be asked are named and left out.
+    """
+    options, whose = command.options, command.name(model)
+    rows, values, remarks = [], {}, []
+    for short, (name, suite) in zip(short_names(options.suite or ()), command.suites_by_name(), strict=True):
+        tell = partial(_collect, report, f"{whose}{name}", suite)
+        measure = partial(suite_context, translator, suite.items, options.candidates, options.significance, tell)
+        with within(f"{whose}{name}" if whose or len(command.suites) > 1 else ""):
+            found = attempt(f"{whose}{name}", measure, report.failures)
+        if found is not None:
+            rows += found.rows(short)
+            values[name] = found.to_json()
+            if found.left_out:
+                remarks.append(f"{found.left_out:,} items of {short} left out, as no other item has as many sentences")
+    probe.usage |= {**asdict(options.candidates), "suites": values}
+    if not rows:
+        return ""
+    columns = [f"{name} context" for name in CONDITIONS]
+    probe.markdown = f"# {model}\n\n{suite_markdown(rows, columns)}"
+    return "\n".join([suite_text(rows, columns, f"with {columns[0]}"), *remarks])
+
+
+def _gains(command: Run, model: str, translator: Translator, probe: Probe, report: Report) -> str:
+    """Measure what context adds to the references. Returns the tables for people.
+
+    Documents that cannot be scored are named and left out, and so is what cannot be measured.
+    """
+    options, whose = command.options, command.name(model)
+    names = [whose + document_name(str(options.source), document) for document in command.corpus]
+    found = each_alone(command.corpus, names, partial(scored_twice, translator), report.failures)
+    kept, gains = [], []
+    for name, document, scores in zip(names, command.corpus, found, strict=True):
+        if scores is not None:
+            report.collect(name, scores[0])
+            kept.append(document)
+            gains.append(gains_of(document, *scores))
+    parts: dict[str, Any] = {}
+    if kept:
+        parts["context_gain"] = context_gain(gains, options.usage, options.significance)
+    if options.usage.before and len(kept) == 1:
+        _log.warning("there is one document only: what the context of another one is worth is not measured")
+    elif options.usage.before and kept:
+        measure = partial(other_context, translator, kept, options.usage, options.significance)
+        others = attempt(f"{whose}true, empty and shuffled context", measure, report.failures)
+        parts |= {"other_context": others} if others is not None else {}
+    values = {"source": options.source, "reference": options.reference, **asdict(options.usage)}
+    probe.usage |= {**values, "left_out": len(command.corpus) - len(kept)}
+    probe.usage |= {name: part.to_json() for name, part in parts.items()}
+    return "\n\n".join(part.format() for part in parts.values())
+
+
+def _write(command: Run, found: Mapping[str, Probe]) -> None:
+    """Prints the answers to the test sets, of several models in one table, and writes all that is wanted."""
+    options, pages = command.options, [probe.markdown for probe in found.values()]
+    content: dict[str, Any] = {}
+    if any(probe.answers for probe in found.values()):
+        content, text, page = _answers(command, found)
+        pages = [page]
+        if STANDARD not in (options.json, options.markdown):
+            print(printable(text, kept="\n"))
+    usage = [
+        {"model": model, "samples": options.significance.samples, "seed": options.significance.seed, **probe.usage}
+        for model, probe in found.items()
+        if probe.usage
+    ]
+    if usage:
+        whole = {"systems": usage} if len(options.models) > 1 else usage[0]
+        content = {**content, "context_usage": whole} if content else whole
+    if options.markdown:
+        write_text(options.markdown, "\n".join(pages))
+    if options.json:
+        write_text(options.json, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def _answers(command: Run, found: Mapping[str, Probe]) -> tuple[dict[str, Any], str, str]:
+    """Return the answers to the test sets for the JSON, for people, and as Markdown."""
+    options, paths, models = command.options, command.options.suite or [], list(found)
+    short = dict(zip(short_names(paths), paths, strict=True))
+    rows = [
+        row
+        for number, (name, suite) in enumerate(zip(short, command.suites, strict=True))
+        for row in rows_of(name, suite.items, [probe.answers[number] for probe in found.values()])
+    ]
+    names = [dict(zip(options.models, short_names(options.models), strict=True))[model] for model in models]
+    beam = options.search.beam if any(suite.generative for suite in command.suites) else None
+    content: dict[str, Any] = {**asdict(options.candidates), "beam": beam}
+    results = {
+        path: {model: probe.answers[number].to_json() for model, probe in found.items()}
+        for number, path in enumerate(paths)
+    }
+    text, page = suite_text(rows, names), suite_markdown(rows, names)
+    if len(options.models) == len(paths) == 1:
+        (model,), (path,) = models, paths
+        content |= {"model": model, "suite": path, **results[path][model], "warnings": found[model].warnings}
+        return content, found[model].answers[0].format(), page
+    content |= {"systems": models, "suites": paths}
+    content["rows"] = [replace(row, suite=short[row.suite]).to_json(models) for row in rows]
+    for kind in ("answers", "items"):  # what was said to every item, of the test sets that have such
+        of_kind = {path: {m: found[kind] for m, found in own.items() if kind in found} for path, own in results.items()}
+        content[kind] = {path: own for path, own in of_kind.items() if own}
+    content["warnings"] = {model: probe.warnings for model, probe in found.items()}
+    return content, text, page
