@@ -44,7 +44,7 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
     usual = docmt.Translator(run)
     wanted = usual.score(*pair).sentences[0].score
     words = len(usual.tokenizer.encode(item["candidates"][0][0]))
-    tight = docmt.Translator(run, max_length_ratio=0, max_length_extra=words)
+    tight = docmt.Translator(run, search=docmt.SearchConfig(max_length_ratio=0, max_length_extra=words))
     at_limit, free = (tight.score_all([pair], limited)[0].sentences[0].score for limited in (True, False))
     assert at_limit > free == wanted
 
@@ -129,10 +129,8 @@ def test_translations_are_asked_of_one_model(run, asked, tmp_path):
     outcome = call("probe", run, "--suite", asked, "--beam", 1, "--json", tmp_path / "found.json")
     assert (outcome.status, outcome.err.count("ended by the length limit")) == (0, 1)
     assert [line.split()[0] for line in outcome.out.splitlines()] == ["chance", "(no", "(said)", "(unsaid)"]
-    found, translator = (
-        json.loads((tmp_path / "found.json").read_text()),
-        docmt.Translator(run, search=docmt.SearchConfig(beam=1)),
-    )
+    found = json.loads((tmp_path / "found.json").read_text())
+    translator = docmt.Translator(run, search=docmt.SearchConfig(beam=1))
     for number, line in enumerate(asked.read_text().splitlines()):
         own = json.loads(line)
         said = (

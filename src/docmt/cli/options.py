@@ -56,7 +56,7 @@ SHORT_NAMES = {
     "search": "beam n_best length_penalty max_length_ratio max_length_extra min_length temperature compatibility",
     "context": "instance_tokens overlap window",
     "metrics": "protocol unit text language tokenize lowercase ter",
-    "significance": "test resample samples",
+    "significance": "test resample samples seed",
     "usage": "examples before",
     "candidates": "normalization",
     "check": "source_language target_language certainty length_factor term_share portion",
