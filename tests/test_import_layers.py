@@ -136,7 +136,7 @@ def test_files_are_short_and_name_no_machine(path):
         ("docmt.model.config", "from docmt.documents.corpus import x", "model must not import documents"),
         ("docmt.core.errors", "from docmt.text import Tokenizer", "must not import text"),
         ("docmt.training.loop", "from docmt.experiments import reproduce", "must not import experiments"),
-        ("docmt.experiments.runner", "from docmt.cli.app import main", "must not import cli"),
+        ("docmt.experiments.runs", "from docmt.cli.app import main", "must not import cli"),
         ("docmt.__init__", "from docmt.cli.app import main", "must not import cli"),
         ("docmt.__init__", "from . import serve", "must not import serve"),
         ("docmt.parlour.chairs", "import json", "the room parlour has no rank; add it to RANKS"),

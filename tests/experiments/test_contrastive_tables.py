@@ -9,21 +9,21 @@ import docmt
 from docmt.analysis import Point, draw_accuracies
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
-from docmt.evaluation import evaluate_items
+from docmt.evaluation import evaluate_items, read_suite
 from docmt.evaluation.contrastive import ContrastiveResult, Count
 from docmt.experiments import (
     EvaluationConfig,
-    Suite,
-    contrastive,
     make_plan,
     read_experiment,
+    report,
     reproduce,
-    scores,
+    runs,
+    state_of,
     write_contrastive_figure,
     write_report,
 )
-from docmt.experiments.contrastive import contrastive_lines, is_above_chance
-from docmt.experiments.runner import state_of
+from docmt.experiments.grid import Reach
+from docmt.experiments.report import contrastive_lines, is_above_chance
 
 TEXT = """
 title: Seeing
@@ -56,7 +56,7 @@ def suite(tmp_path):
 
 
 def evaluation_of(suite, **search):
-    return EvaluationConfig(SearchConfig(beam=1, **search), suite=Suite.read(suite))
+    return EvaluationConfig(SearchConfig(beam=1, **search), suite=read_suite(suite))
 
 
 @pytest.fixture
@@ -64,6 +64,7 @@ def plan(write_experiment, store, tmp_path):
     return make_plan(read_experiment(str(write_experiment(TEXT))), "cpu", store, tmp_path / "out")
 
 
+@pytest.mark.full
 def test_every_run_of_the_direction_is_asked_once(plan, suite, monkeypatch):
     plain, evaluation = EvaluationConfig(SearchConfig(beam=1)), evaluation_of(suite)
     assert reproduce(plan, plain) == {}
@@ -71,7 +72,7 @@ def test_every_run_of_the_direction_is_asked_once(plan, suite, monkeypatch):
     assert [state_of(run, evaluation) for run in plan.runs] == ["trained", "trained", "done"]
     translated = []
     with monkeypatch.context() as patch:
-        patch.setattr(scores, "_scores", lambda *_: translated.append(1))
+        patch.setattr(runs, "_scores", lambda *_: translated.append(1))
         assert reproduce(plan, evaluation) == {}
     assert translated == [], "only the test set was new"
     assert {state_of(run, config) for run in plan.runs for config in (plain, evaluation)} == {"done"}
@@ -97,6 +98,7 @@ def test_every_run_of_the_direction_is_asked_once(plan, suite, monkeypatch):
     assert state_of(plan.runs[1], plain) == "done"
 
 
+@pytest.mark.full
 def test_test_sets_of_other_kinds(plan, suite):
     """Those that say no distance have one column; those that ask for translations are refused."""
     lines = [json.loads(line) for line in suite.read_text().splitlines()]
@@ -110,7 +112,7 @@ def test_test_sets_of_other_kinds(plan, suite):
     assert "pronoun (50): unknown" in page
     suite.write_text(json.dumps({"src_context": [], "src": "bo", "expected": "BO"}))
     with pytest.raises(DocmtError, match="asks for translations: runs are asked contrastive test sets"):
-        Suite.read(suite)
+        evaluation_of(suite)
 
 
 def write_and_read(plan, evaluation):
@@ -135,7 +137,7 @@ def answered(plan, suite, monkeypatch):
             {n: {d: Count(right, of, of / 2) for d, (right, of) in row.items()} for n, row in cells.items()}
         )
 
-    monkeypatch.setattr(contrastive, "stored_contrastive", stored)
+    monkeypatch.setattr(report, "stored_contrastive", stored)
     plan.output.mkdir(exist_ok=True)
     return plan
 
@@ -153,7 +155,7 @@ def test_the_table_says_what_was_predicted_and_what_differs(answered, suite):
 
 
 def test_where_nothing_is_predicted(answered, suite):
-    rows = contrastive.collect_contrastive(answered, evaluation_of(suite))
+    rows = report.collect_contrastive(answered, evaluation_of(suite))
     for row in rows:
         for cells in row["cells"].values():
             for cell in cells.values():
@@ -174,13 +176,13 @@ def test_what_is_above_chance(correct, total, above):
 
 def test_the_reach_of_a_system_in_a_file(write_experiment):
     found = read_experiment(str(write_experiment(TEXT))).variants
-    assert [variant.sees for variant in found.values()] == [{}, {"source": 2, "target": 1}, None]
+    assert [variant.sees for variant in found.values()] == [Reach(), Reach(source=2, target=1), None]
     for entry, message in (
-        ("{source: 1.5}", "sees: source is 1.5: give a whole number"),
-        ("{target: -1}", "sees: target is -1: choose a number from 0"),
-        ("{source: all}", "sees: source is all: write a number"),
-        ("{draft: 1}", "sees has the unknown entry 'draft': choose from source, target"),
-        ("[3]", "sees is no group of settings"),
+        ("{source: 1.5}", "sees.source is '1.5': give a whole number"),
+        ("{target: -1}", "sees.target is -1: choose a number from 0"),
+        ("{source: all}", "sees.source is 'all': give a whole number"),
+        ("{draft: 1}", "has the unknown setting sees.draft: remove it"),
+        ("[3]", "sees in"),
     ):
         text = f"title: x\nvariants: {{a: {{recipe: group-cpu.yaml, sees: {entry}}}}}"
         with pytest.raises(DocmtError, match=re.escape(message)):

@@ -9,8 +9,7 @@ from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
 from docmt.decoding import SearchConfig
 from docmt.evaluation import MetricConfig
-from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, scores
-from docmt.experiments.runner import state_of
+from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, runs, state_of
 
 GREEDY = EvaluationConfig(SearchConfig(beam=1))
 MULTIHOP = """
@@ -75,18 +74,19 @@ def test_variants_that_read_drafts_need_a_store_that_has_them(plan_of, write_exp
     }
 
 
+@pytest.mark.full
 def test_the_other_direction_is_scored_as_its_own_language(plan_of, own_store, monkeypatch):
     statistics = json.loads((own_store / "statistics.json").read_text())
     statistics |= {"source_language": "en", "target_language": "de"}
     (own_store / "statistics.json").write_text(json.dumps(statistics))
     seen = []
-    original = scores.evaluate_documents
+    original = runs.evaluate_documents
 
     def spy(hypotheses, references, metrics, *others, **named):
         seen.append((references[3][0], metrics.language))
         return original(hypotheses, references, metrics, *others, **named)
 
-    monkeypatch.setattr(scores, "evaluate_documents", spy)
+    monkeypatch.setattr(runs, "evaluate_documents", spy)
     text = MULTIHOP.split("variants:")[0] + "variants:\n" + MULTIHOP[MULTIHOP.index("  backward") :]
     evaluation = EvaluationConfig(SearchConfig(beam=1), MetricConfig(text="tokenized", language="de"))
     assert reproduce(plan_of(text), evaluation) == {}
@@ -106,7 +106,7 @@ def test_the_other_direction_is_scored_as_its_own_language(plan_of, own_store, m
         ),
         ("start_from: forward, start_reverse_from: none", "cannot start from 'none': name another variant"),
         ("start_from: forward, start_reverse_from: hops", "cannot start from 'hops': name another variant"),
-        ("start_reverse_from: [x]", "start_reverse_from is a list: write text"),
+        ("start_reverse_from: [x]", r"start_reverse_from is .'x'.: give text"),
     ],
 )
 def test_starts_that_cannot_be(plan_of, drafted, entry, message):

@@ -19,7 +19,7 @@ from docmt.decoding import SearchConfig, Translator, translate_ids
 from docmt.decoding.drafting import load_drafter
 from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.experiments import EvaluationConfig
-from docmt.experiments.scores import evaluate_run, stored_scores
+from docmt.experiments.runs import evaluate_run, stored_scores
 from docmt.model.systems import Group, MultiHop
 from docmt.training import train
 from docmt.training.corpus import TrainingCorpus

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from docmt import experiments
 from docmt.cli.options import CONTEXT_TITLE, SEARCH_TITLE, Parser, add_settings, is_recipe, make_parser, parse_given
 from docmt.core.errors import DocmtError, printable
+from docmt.core.options import shown
 from docmt.decoding import ContextConfig, SearchConfig
-from docmt.evaluation import MetricConfig
+from docmt.evaluation import MetricConfig, read_suite
 from docmt.experiments import list_experiments, read_experiment
-from docmt.experiments.experiment import whole_seeds
 from docmt.training import TrainConfig
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PLANNED = {"store", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
-OWN = ("name", "scale", "store", "output", "suite", "seeds", "jobs", "list", "dry_run", "config")
+OWN = ("name", "scale", "store", "output", "suite", "seeds", "list", "dry_run", "config")
 USAGE = """NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
 NAME --store STORE --output DIRECTORY --dry_run
 --list"""
@@ -40,7 +40,7 @@ def parser() -> Parser:
         "What is done already is skipped, what was interrupted goes on: give the same command again.",
         USAGE,
         examples=EXAMPLES,
-        common=("list", "store", "output", "scale", "seeds", "jobs", "dry_run"),
+        common=("list", "store", "output", "scale", "seeds", "dry_run"),
         also={"data": "store"},
     )
     made.add_argument(
@@ -62,19 +62,11 @@ def parser() -> Parser:
     made.add_argument(
         "--suite",
         type=Path,
-        metavar="FILE",
-        help="contrastive test set that every run is asked, as by docmt probe --suite: a table of right answers by "
+        metavar="NAME",
+        help="contrastive test set that every run is asked, a file or a name (phenomena): a table of right answers by "
         "phenomenon and distance, and a figure",
     )
     made.add_argument("--seeds", type=str, metavar="1,2,...", help="seeds of the runs, instead of the experiment's")
-    made.add_argument(
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="runs to work on at the same time, each in a process of its own with its share of the CPU's threads: for "
-        "small models, which cannot keep the machine busy alone",
-    )
     made.add_argument("--list", type=bool, help="show the experiments and what each reproduces, and exit")
     made.add_argument("--dry_run", type=bool, help="show the runs and which are done, resumable or missing, and exit")
     add_settings(made, MetricConfig, "metrics", "how text becomes scores")
@@ -98,17 +90,13 @@ def run(arguments: Sequence[str]) -> int:
     if file is not None and options.get("name"):
         raise DocmtError(f"{file} and {options['name']} both name an experiment: give one of them")
     plan, evaluation = _plan(file or options.get("name"), options)
-    if options.get("dry_run"):
-        trainings = plan.trainings()
-        for variant, why in plan.left_out.items():
-            _log.info(f"left out: {variant} ({why})")
-        for run in trainings:
-            print(printable(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
-        if test := experiments.SpeedTest.of(plan, evaluation):
-            state = "missing" if test.stored() is None else "done"
-            print(printable(f"{state:<10} speed of {test.speed.of} against {test.speed.to}"))
-        return 0
-    return _reproduce(plan, evaluation, options.get("jobs", 1))
+    for variant, why in plan.left_out.items():
+        _log.info(f"left out: {variant} ({why})")
+    if not options.get("dry_run"):
+        return _reproduce(plan, evaluation)
+    for run in plan.trainings():
+        print(printable(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
+    return 0
 
 
 def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationConfig]:
@@ -119,10 +107,9 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
         if options.get(needed) is None:
             raise DocmtError(f"--{needed} is missing; see docmt reproduce --help")
     groups = {prefix: _below(options, prefix) for prefix in ("search", "context", "metrics")}
-    suite = experiments.Suite.read(options["suite"]) if options.get("suite") else None
+    suite = read_suite(options["suite"]) if options.get("suite") else None
     search, metrics = SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"])
-    context = ContextConfig(**groups["context"])
-    evaluation = experiments.EvaluationConfig(search, metrics, suite, context)
+    evaluation = experiments.EvaluationConfig(search, metrics, suite, ContextConfig(**groups["context"]))
     overrides = {
         option: value for option, value in options.items() if option not in OWN and option.split(".")[0] not in groups
     }
@@ -150,24 +137,21 @@ def _below(options: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def _seeds(text: str) -> list[int]:
-    return list(dict.fromkeys(whole_seeds(text.split(","), "--seeds", "1,2,3"))) if text else []
+    try:
+        return list(dict.fromkeys(map(int, text.split(",")))) if text else []
+    except ValueError:
+        raise DocmtError(f"--seeds is {shown(text)}: give whole numbers, such as 1,2,3") from None
 
 
-def _reproduce(plan: Plan, evaluation: EvaluationConfig, jobs: int) -> int:
-    if test := experiments.SpeedTest.of(plan, evaluation):
-        test.documents(plan.store)  # whether there are enough, now, not after days of training
-    for variant, why in plan.left_out.items():
-        _log.info(f"left out: {variant} ({why})")
+def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
     failures = experiments.reproduce(
-        plan, evaluation, _log.info, lambda failures: experiments.write_report(plan, evaluation, failures), jobs
+        plan, evaluation, _log.info, lambda failures: experiments.write_report(plan, evaluation, failures)
     )
-    experiments.measure_speed(plan, evaluation, _log.info)
     print(printable(experiments.write_report(plan, evaluation, failures), kept="\n"), end="")
     written = [plan.place(evaluation.context, ending) for ending in (".md", ".json")]
     _log.info(f"the table is in {written[0]} and {written[1]}")
     draw = [experiments.write_figure]
     draw += [experiments.write_contrastive_figure] if evaluation.suite is not None else []
-    draw += [experiments.write_speed_figure] if plan.experiment.speed is not None else []
     for write in draw:
         try:
             _log.info(f"the figure is in {write(plan, evaluation)}")

@@ -1,18 +1,15 @@
 """Variants that start from a pretrained model: with a store of their own, in the same table."""
 
 import json
-import shutil
 
 import pytest
 import torch
 import yaml
 
 from docmt.checkpoint.model_directory import load_model, save_model
-from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.decoding import SearchConfig
-from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, write_report
-from docmt.experiments.runner import state_of
+from docmt.experiments import EvaluationConfig, make_plan, read_experiment, reproduce, state_of, write_report
 from docmt.model import ModelConfig, TranslationModel
 from docmt.training.corpus import fit_model_config
 
@@ -25,7 +22,7 @@ variants:
     settings: {model.system: sentence}
   pretrained:
     recipe: pretrained.yaml
-    own_data: true
+    settings: {store: STORE}
     published: {d-BLEU: 30}
 """
 
@@ -40,7 +37,7 @@ def plan_of(write_experiment, store, tmp_path):
     (tmp_path / "pretrained.yaml").write_text(yaml.safe_dump(recipe))
 
     def plan(text=TEXT):
-        experiment = read_experiment(str(write_experiment(text)))
+        experiment = read_experiment(str(write_experiment(text.replace("STORE", str(tmp_path / "own")))))
         return make_plan(experiment, "cpu", store, tmp_path / "out")
 
     return plan
@@ -69,6 +66,7 @@ def test_without_them_it_is_left_out_and_told(plan_of, tmp_path):
     assert "| pretrained | 0/0 |" in text
 
 
+@pytest.mark.full
 def test_it_has_its_own_words_and_sizes(plan_of, own, store, tmp_path):
     plan = plan_of()
     assert reproduce(plan, GREEDY) == {}
@@ -88,40 +86,3 @@ def test_it_has_its_own_words_and_sizes(plan_of, own, store, tmp_path):
     write_report(again, GREEDY, {})
     rows = json.loads((plan.output / "small-cpu.json").read_text())["rows"]
     assert [row["runs"][0]["state"] for row in rows] == ["done", "done"]
-
-
-def test_the_documents_have_to_be_the_same(plan_of, own, store, tmp_path):
-    shutil.rmtree(own.directory)
-    splits = {"train": "train", "dev": "dev", "test": "train"}
-    prepare(
-        PrepareConfig(
-            store=tmp_path / "own",
-            vocabulary_size=280,
-            **{name: [store.parent / f"{split}.jsonl"] for name, split in splits.items()},
-        )
-    )
-    with pytest.raises(DocmtError, match=r"has another test split than .*: prepare both from the same documents"):
-        plan_of()
-
-
-def test_a_recipe_has_to_name_the_store(plan_of, own, tmp_path):
-    path = tmp_path / "pretrained.yaml"
-    path.write_text("".join(line for line in path.read_text().splitlines(True) if not line.startswith("store:")))
-    with pytest.raises(DocmtError, match="has own_data, but its recipe names no store"):
-        plan_of()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (TEXT + "    start_from: sentence\n", "variant pretrained starts from another, but pretrained has own_data"),
-        (
-            TEXT + "  third: {recipe: group-cpu.yaml, start_from: pretrained}\n",
-            "variant third starts from another, but pretrained has own_data",
-        ),
-        (TEXT.replace("own_data: true", "own_data: maybe"), "own_data is 'maybe': choose one of true, false"),
-    ],
-)
-def test_what_cannot_be(plan_of, own, text, message):
-    with pytest.raises(DocmtError, match=message):
-        plan_of(text)
