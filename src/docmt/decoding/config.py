@@ -46,6 +46,11 @@ class SearchConfig:
     sentence: what ended competes until nothing better can come, any symbol may be said, and marks that are given count
     in the length (as there by default: max_length_ratio 0, max_length_extra as max_new_tokens, min_length 0); none: the
     rules described here"""
+    rounds: int = ranged(0, 0, 1000)
+    """not 0: decode all sentences of a document at once, so many times, each time after the drafts of the time before
+    (the first time without earlier target sentences). A document then costs so many sentence batches; 3 come close to
+    sequential search (0). For systems that see earlier translations (group; concat with prefixes, hierarchical at the
+    target). Beams are inside of sentences"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each part that is searched (instance, window or sentence), in the order of the search,
     which is that of its scores normalised by length, `rank_score` (at most beam)"""
@@ -54,6 +59,10 @@ class SearchConfig:
         check_fields(self, "search.")
         if self.compatibility == "thumt" and self.min_length > 1:
             raise DocmtError("search.min_length has no effect with search.compatibility thumt: leave it out")
+        if self.rounds and self.compatibility != "none":
+            raise DocmtError(
+                f"search.rounds has no effect with search.compatibility {self.compatibility}: leave one of them out"
+            )
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best}: choose at most the beam of {self.beam}")
         if self.compatibility != "thumt" and self.max_length_extra < max(self.min_length, 1):

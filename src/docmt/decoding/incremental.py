@@ -77,15 +77,17 @@ class RecordingView(FullView):
 
 @dataclass(frozen=True)
 class Prefixes:
-    """The prefixes of D documents as one model read them, each followed by the marks of the next sentence."""
+    """The prefixes of D rows as one model read them, each followed by the marks of the next sentence."""
 
     recorded: Mapping[Attention, Recorded]
     target: Packed
-    """the pass: D documents"""
+    """the pass: a document for each row, but rows of which one's prefix begins another's share one"""
     aligned: Tensor
     """[S] number of each sentence in the packed source"""
+    documents: Tensor
+    """[D] number of each row's document in the pass"""
     next: Tensor
-    """[D] number of each document's next sentence in the pass, its last one"""
+    """[D] number of each row's next sentence in the pass"""
     beams: int
 
     @property
@@ -96,7 +98,12 @@ class Prefixes:
     @property
     def lengths(self) -> Tensor:
         """[D] tokens of each prefix."""
-        return self.starts - self.target.documents.starts
+        return self.starts - self.begins
+
+    @property
+    def begins(self) -> Tensor:
+        """[D] the first token of each row's document."""
+        return self.target.documents.starts[self.documents]
 
     def begin(self, cache: Cache, attentions: Sequence[Attention]) -> None:
         """Fill an empty cache; attentions: those that share it."""
@@ -114,7 +121,7 @@ class Prefixes:
     def _tokens(self, repeats: int = 1) -> tuple[Tensor, Tensor]:
         """The tokens [n, P] of each prefix, the last ones, and whether each exists [n, P]; n = D * repeats."""
         lengths = self.lengths.repeat_interleave(repeats)
-        starts = self.target.documents.starts.repeat_interleave(repeats)
+        starts = self.begins.repeat_interleave(repeats)
         places = torch.arange(-int(lengths.max()), 0) + lengths[:, None]
         return starts[:, None] + places.clamp(min=0), places >= 0
 
@@ -128,9 +135,9 @@ class Prefixes:
         """The state [R, H, F, k + 1] of linear attention, and how much of it [R, H] the next sentence keeps."""
         keys, values, weighing = self.recorded[attention]
         assert isinstance(attention, LinearAttention) and weighing is not None
-        sentences, documents = self.target.sentences, self.target.documents
+        sentences = self.target.sentences
         number = torch.arange(len(sentences))
-        seen = (number >= sentences.holding(documents.starts)[:, None]) & (number < self.next[:, None])  # [D, S]
+        seen = (number >= sentences.holding(self.begins)[:, None]) & (number < self.next[:, None])  # [D, S]
         nothing = Spans(self.starts, torch.zeros_like(self.starts))
         fading = weighing.fading
         state = states_after(
@@ -157,15 +164,37 @@ def read_prefixes(
     """Read the prefixes of these rows with each member of the model."""
     frame, device = model.parts.frame, model.device
     closing = [specials.eos] if frame.target_closes else []
-    target = pack([[[*frame.target_opens, *words, *closing] for words in (*row.prefix, ())] for row in rows]).to(device)
-    aligned = torch.tensor([number for row in rows for number in row.sentences[: len(row.prefix) + 1]])
-    following = torch.tensor([len(row.prefix) + 1 for row in rows]).cumsum(0) - 1
+    longest, documents = _nested(rows)
+    whole = [[*row.prefix, ()] for row in longest]
+    target = pack([[[*frame.target_opens, *words, *closing] for words in sentences] for sentences in whole]).to(device)
+    aligned = torch.tensor([number for row in longest for number in row.sentences[: len(row.prefix) + 1]])
+    firsts = torch.tensor([0, *map(len, whole)]).cumsum(0)
+    following = firsts[documents] + torch.tensor([len(row.prefix) for row in rows])
     found = []
     for member, seen in zip(members_of(model), of_members(memories), strict=True):
-        view = RecordingView(target, seen, aligned, _document_numbers(seen.values(), rows))
+        view = RecordingView(target, seen, aligned, _document_numbers(seen.values(), longest))
         member.decode(member.embed("target", target), view)
-        found.append(Prefixes(view.recorded, target, aligned, following, beams))
+        found.append(Prefixes(view.recorded, target, aligned, documents, following, beams))
     return found
+
+
+def _nested(rows: Sequence[Row]) -> tuple[list[Row], Tensor]:
+    """Return the rows whose prefixes contain those of the others of the same source, and for each row which [D]."""
+    longest: list[Row] = []
+    by_source: dict[int, list[int]] = {}
+    documents = [0] * len(rows)
+    for place in sorted(range(len(rows)), key=lambda place: -len(rows[place].prefix)):
+        row = rows[place]
+        same = by_source.setdefault(row.sentences[0], [])
+        for number in same:
+            if list(longest[number].prefix[: len(row.prefix)]) == list(row.prefix):
+                documents[place] = number
+                break
+        else:
+            documents[place] = len(longest)
+            same.append(len(longest))
+            longest.append(row)
+    return longest, torch.tensor(documents)
 
 
 def _document_numbers(memories: Iterable[Memory], rows: Sequence[Row]) -> Tensor:

@@ -367,6 +367,11 @@ def order_of(model: Model, config: SearchConfig, context: ContextConfig) -> Orde
             "search.compatibility rfa is for models that translate after their own earlier translations "
             "(context.window or model.concat.keep prefix): choose none for this one"
         )
+    if config.rounds and (order not in ("documents", "in turn") or model.system.rules != "frame"):
+        raise DocmtError(
+            "search.rounds is for systems that see earlier translations (group; concat with context.window prefix; "
+            "hierarchical at the target), not for this model: leave it out"
+        )
     return order
 
 

@@ -18,6 +18,7 @@ from docmt.data import Words
 from docmt.data.config import MARKS
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.models import Model
+from docmt.decoding.rounds import translate_in_rounds
 from docmt.decoding.rules import WordIds, order_of, rules_of
 from docmt.decoding.scheduler import ORDERS, Task, batches_in_order, drafts_at, filled_places
 from docmt.decoding.scoring import score_task
@@ -186,7 +187,7 @@ class Stream:
             last = int(max(units[units <= most].max(), units[units > first].min()))
             if not serial:
                 yield from self._in_order(range(first, last))
-            elif instances.document[first] == instances.document[last - 1]:
+            elif instances.document[first] == instances.document[last - 1] and not self._config.rounds:
                 yield from (range(i, i + 1) for i in range(first, last))
             else:
                 yield range(first, last)
@@ -243,12 +244,13 @@ class Stream:
             drafted = self._draft(task.start, task.start + len(task.words.lengths))
             task = replace(task, drafts=Words.of([drafted]))
         with torch.inference_mode():
-            found = ORDERS[self._order](task, on_sentences)
+            translate = translate_in_rounds if self._config.rounds else ORDERS[self._order]
+            found = translate(task, on_sentences)
         # Ranks below the best were found after the best translations of the sentences before, not after their own. In
         # the published search of RFA a sentence may have been closed by a mark that goes on, and nothing is kept of it.
         config, carried = self._config, self._order == "in turn" or self._context.overlap > 0
         others_before = self._order == "windows" or (carried and config.n_best > 1)
-        if others_before or config.compatibility == "rfa":
+        if others_before or config.rounds or config.compatibility == "rfa":
             found = _with_own_scores(task, found)
         parts: list[Parts] = []
         for own, last in zip(task.instances.own.tolist(), task.instances.last.tolist(), strict=True):
