@@ -378,6 +378,7 @@ def test_outputs_that_cannot_be_written(run, files):
     fails("translate", run, good, "-o", missing, message=message)
     fails("score", run, good, files / "good.de", "-o", missing, message=message)
     fails("evaluate", "--hypothesis", good, "--reference", good, "--json", missing, message=message)
+    fails("translate", run, good, "-o", files / "loop.txt", message=r"cannot write \S+loop\.txt: ")
     model = ["evaluate", "--model", run, "--source", good, "--reference", good]
     fails(*model, "-o", missing, message=message)
     fails(*model, "-o", files, message="it is a directory; name a file")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
@@ -24,6 +24,8 @@ CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\r\n")
     "\ufeff\u2028\u2029\x0b\x0c\x1c\x85\t\x00"
 )
 SENTENCES = st.text(CHARACTERS).map(str.strip).filter(lambda text: text not in ("", "<d>"))
+# How fast examples are made says only how busy the machine is.
+BUSY = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 PAIRS = st.lists(st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=5), max_size=5)
 
 
@@ -34,6 +36,7 @@ def documents_of(pairs: list[list[tuple[str, str]]]) -> list[ParallelDocument]:
     ]
 
 
+@BUSY
 @given(PAIRS)
 @example([[("\ufeffa", "\ufeff\ufeff")], [("\ufeff", "x\u2028y\x85z\x0b\x0c!")]])
 def test_text_files_come_back(tmp_path_factory: pytest.TempPathFactory, pairs: list[list[tuple[str, str]]]) -> None:
@@ -44,6 +47,7 @@ def test_text_files_come_back(tmp_path_factory: pytest.TempPathFactory, pairs: l
     assert list(read_documents(str(directory / "t"))) == [(document.id, document.target) for document in documents]
 
 
+@BUSY
 @given(PAIRS, st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_jsonl_comes_back(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[list[tuple[str, str]]], prefix: str

@@ -248,7 +248,7 @@ def write_text(path: Path, text: str) -> None:
 
 def check_writable(path: Path) -> None:
     """Raises DocmtError if a file could not be written at `path`, so that nobody works for hours in vain."""
-    folder = path.resolve().parent
+    folder = Path(os.path.realpath(path)).parent
     if path.is_dir():
         raise DocmtError(f"cannot write {path}: it is a directory; name a file")
     if not folder.is_dir():
@@ -300,6 +300,8 @@ def _host() -> str:
 
 
 def _runs(pid: int) -> bool:
+    if os.name == "nt":  # where signal 0 is one that ends processes
+        return True
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -317,6 +319,8 @@ def _set_mode(path: Path, mode: int) -> None:
 
 
 def _sync(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():  # which cannot be opened there
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

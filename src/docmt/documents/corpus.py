@@ -10,7 +10,7 @@ other text. All may be compressed by gzip.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -117,7 +117,7 @@ def _parallel(source: Path, target: Path | None, docids: Path | None) -> Iterato
     if docids is not None:
         return _read_with_ids(source, target, docids)
     if is_jsonl(source) or is_jsonl(target):
-        return _read_sides(source, target)
+        return _beside(_side(source, "source"), _side(target, "target"), source, target)
     return _read_lines((source, target))
 
 
@@ -228,11 +228,6 @@ def _read_jsonl(path: Path, sides: Sequence[str]) -> Iterator[tuple[str, int, li
         yield document.id, document.line, list(rows)
 
 
-def _read_sides(source: Path, target: Path) -> Iterator[tuple[str, int, list[_Row]]]:
-    """Yields (id, line, rows) of the documents of two files of which one, at least, is JSONL."""
-    return _beside(_side(source, "source"), _side(target, "target"), source, target)
-
-
 def _with_drafts(
     documents: Iterator[tuple[str, int, list[_Row]]], source: Path, drafts: Path
 ) -> Iterator[tuple[str, int, list[_Row]]]:
@@ -310,8 +305,7 @@ def write_parallel(documents: Iterable[ParallelDocument], source_path: Path, tar
 
 def _text_lines(sentences: Sequence[str], where: str, is_first: bool) -> bytes:
     for number, sentence in enumerate(sentences, 1):
-        problem = _unwritable(sentence)
-        if problem:
+        if problem := _unwritable(sentence):
             raise DocmtError(
                 f"{where}: sentence {number} {problem}, which a text corpus cannot show; mend it or write JSONL"
             )
@@ -323,14 +317,15 @@ def _text_lines(sentences: Sequence[str], where: str, is_first: bool) -> bytes:
     return text.encode("utf-8")
 
 
-def _unwritable(sentence: str) -> str | None:
-    checks: tuple[tuple[Callable[[str], bool], str], ...] = (
-        (lambda text: not text.strip(), "is empty"),
-        (lambda text: "\n" in text or "\r" in text, "holds a line break"),
-        (lambda text: text.strip() == DOCUMENT_MARK, f"is the document mark {DOCUMENT_MARK}"),
-        (lambda text: LONE_SURROGATE.search(text) is not None, "holds a lone surrogate"),
-    )
-    return next((problem for check, problem in checks if check(sentence)), None)
+def _unwritable(sentence: str) -> str:
+    """Return what keeps a sentence out of a text corpus; empty if nothing does."""
+    problems = {
+        "is empty": not sentence.strip(),
+        "holds a line break": "\n" in sentence or "\r" in sentence,
+        f"is the document mark {DOCUMENT_MARK}": sentence.strip() == DOCUMENT_MARK,
+        "holds a lone surrogate": LONE_SURROGATE.search(sentence) is not None,
+    }
+    return next((problem for problem, applies in problems.items() if applies), "")
 
 
 def write_jsonl(documents: Iterable[ParallelDocument], path: Path) -> None:
