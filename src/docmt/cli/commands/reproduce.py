@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
     options = parse_given(parser(), given)
     if options.get("list"):
         titles = {name: experiment.title for name, experiment in list_experiments().items()}
-        width = max(map(len, titles))
+        width = max(map(len, titles), default=0)
         print("\n".join(f"{name:<{width}}  {title}" for name, title in titles.items()))
         return 0
     if file is not None and options.get("name"):

@@ -1,0 +1,63 @@
+"""What `pip install docmt` gives: recipes, experiments, test sets and word lists work without a clone."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from docmt.experiments import list_experiments
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The wheel and the source archive, as hatchling builds them."""
+    reason = "hatchling, which builds the package, is not installed"
+    wheels, archives = (pytest.importorskip(f"hatchling.builders.{kind}", reason=reason) for kind in ("wheel", "sdist"))
+    folder = str(tmp_path_factory.mktemp("built"))
+    builders = (wheels.WheelBuilder(str(ROOT)), archives.SdistBuilder(str(ROOT)))
+    return [Path(next(builder.build(directory=folder, versions=["standard"]))) for builder in builders]
+
+
+def test_the_wheel_has_what_commands_read(built, tmp_path):
+    with zipfile.ZipFile(built[0]) as wheel:
+        names = set(wheel.namelist())
+        wheel.extractall(tmp_path / "site")
+    recipes = {f"docmt/{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("recipes/**/*.yaml")}
+    assert len(recipes) > 50 and recipes <= names
+    assert {"docmt/evaluation/test_sets/phenomena.en-de.jsonl.gz", "docmt/synthetic/lexicon.yaml"} <= names
+    assert not [name for name in names if name.startswith(("docs/", "tests/", ".ci/"))]
+    (tmp_path / "empty").mkdir()
+    program = """
+import sys, docmt, docmt.synthetic
+from docmt.cli.app import main
+from docmt.evaluation import read_suite
+assert docmt.__file__.startswith(sys.argv[1]), docmt.__file__
+assert len(read_suite("phenomena").items) == 288 and docmt.synthetic.generate(1, 1)
+sys.exit(main(["reproduce", "--list"]))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    command = [sys.executable, "-c", program, str(tmp_path / "site")]
+    done = subprocess.run(command, env=environment, cwd=tmp_path / "empty", capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {line.split()[0] for line in done.stdout.splitlines()} == set(list_experiments())
+
+
+def test_the_source_archive_builds_the_wheel_and_is_small(built):
+    with tarfile.open(built[1]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "src/docmt/__init__.py",
+        "recipes/experiments/table2.yaml",
+    } <= names
+    assert not [name for name in names if name.startswith((".ci", "tests"))]
+    assert built[1].stat().st_size < 2_000_000
