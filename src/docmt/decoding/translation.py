@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.rules import Rules
 from docmt.documents import Document
 from docmt.documents.document import brief, shorten
+
+if TYPE_CHECKING:  # the command line reads this module before torch is loaded
+    from docmt.decoding.rules import Rules
 
 
 @dataclass(frozen=True)
