@@ -63,14 +63,8 @@ class Memory:
         return self.states if sight.depth is None else self.layers[sight.depth]
 
 
-class Layout(Protocol):
-    """A sequence of sentences and documents: `Packed`, or a `Memory`."""
-
-    @property
-    def sentences(self) -> Spans: ...
-
-    @property
-    def documents(self) -> Spans | None: ...
+Layout = Packed | Memory
+"""A sequence of sentences and documents."""
 
 
 class View(Protocol):

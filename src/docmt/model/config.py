@@ -192,22 +192,17 @@ class ModelConfig(Sizes):
                 )
         check_fields(self.chosen, f"model.{self.system}.")
         check_fields(self.linear, "model.linear.")
-        if self.linear != Linear() and not self.chosen.linear:
+        linear, usual = self.linear, Linear()
+        if linear != usual and not self.chosen.linear:
             raise DocmtError(
                 f"model.linear is set, but this {self.system} model has no linear attention: leave it out, or set "
                 "model.group.global_attention or model.concat.attention linear"
             )
-        if self.linear.gate == "none" and (self.linear.gates, self.linear.gate_start) != (
-            Linear.gates,
-            Linear.gate_start,
-        ):
+        if linear.gate == "none" and (linear.gates, linear.gate_start) != (usual.gates, usual.gate_start):
             raise DocmtError(
                 "model.linear.gates and gate_start are of a gate, but model.linear.gate is none: choose one"
             )
-        if self.linear.map == "learned" and (self.linear.drawing, self.linear.temperature) != (
-            Linear.drawing,
-            Linear.temperature,
-        ):
+        if linear.map == "learned" and (linear.drawing, linear.temperature) != (usual.drawing, usual.temperature):
             raise DocmtError(
                 "model.linear.drawing and temperature are of random features, but model.linear.map is learned: leave "
                 "them out, or set map random"

@@ -52,30 +52,7 @@ def draw(heads: int, count: int, width: int, how: Drawing, generator: torch.Gene
     raise ValueError(f"how {how!r}: choose one of {', '.join(get_args(Drawing))}")
 
 
-class Features(nn.Module):
-    """A map of queries and keys to features."""
-
-    floor: float
-    """least denominator of attention with these features"""
-
-    def directions(self) -> Tensor:
-        """W [H, D, k] of this pass, float32 or wider; queries and keys must share one."""
-        raise NotImplementedError
-
-    def forward(self, x: Tensor, directions: Tensor) -> Tensor:
-        """x [H, n, k] -> [H, n, 2 D]"""
-        raise NotImplementedError
-
-    def salience(self, key: Tensor) -> Tensor:
-        """[T, H] the logarithm of what long keys [T, H, k] weigh more."""
-        raise NotImplementedError
-
-    def temperatures(self) -> Tensor:
-        """[H] tau of each head, or [0] where there is none."""
-        return torch.zeros(0)
-
-
-class RandomFeatures(Features):
+class RandomFeatures(nn.Module):
     """phi(x) = s [sin(W u), cos(W u)], u = x / |x|, W = w / tau, so phi(x) . phi(y) ~ s^2 D exp(-|u - v|^2 / 2 tau^2).
 
     That is, up to a factor, exp(u . v / tau^2): attention by softmax of cosines. `w` is drawn anew at every pass in
@@ -110,7 +87,10 @@ class RandomFeatures(Features):
             self.temperature = nn.Parameter(torch.full((heads, 1, 1), temperature))
 
     def directions(self) -> Tensor:
-        """Of this pass in training, else those of the checkpoint: see `Features`."""
+        """Return W [H, D, k], float32 or wider: drawn for this pass in training, else those of the checkpoint.
+
+        Queries and keys of a pass must share one.
+        """
         found = wide(self.matrices)
         if self.training:
             heads, count, width = found.shape
@@ -120,7 +100,7 @@ class RandomFeatures(Features):
         return found / wide(self.temperature)
 
     def forward(self, x: Tensor, directions: Tensor) -> Tensor:
-        """See `Features`."""
+        """x [H, n, k] -> [H, n, 2 D]"""
         x = wide(x)
         x = x / (x.norm(dim=-1, keepdim=True) + LENGTH_EPSILON)
         with torch.autocast(x.device.type, enabled=False):
@@ -140,13 +120,13 @@ class RandomFeatures(Features):
         return 0.5 * wide(key).square().sum(-1) / (key.shape[-1] * wide(self.temperature)[:, 0, 0].square())
 
 
-class LearnedFeatures(Features):
+class LearnedFeatures(nn.Module):
     """phi(x) = [softmax(W x), softmax(-W x)] with learned W (Zhang et al. 2024, section 4.2).
 
     Features are positive, so that no weight is below zero and no denominator near it, and a few stand out for each x.
     """
 
-    floor = 1e-6
+    floor = 1e-6  # the least denominator of attention
 
     def __init__(self, heads: int, width: int, count: int) -> None:
         """count: D, pairs of features; width: k. W begins with the dimensions of x, then directions between them."""
@@ -157,11 +137,11 @@ class LearnedFeatures(Features):
         self.weight = nn.Parameter(torch.cat((first, others), dim=1)[:, :count].clone())
 
     def directions(self) -> Tensor:
-        """The learned ones."""
+        """Return the learned W [H, D, k], float32 or wider."""
         return wide(self.weight)
 
     def forward(self, x: Tensor, directions: Tensor) -> Tensor:
-        """See `Features`."""
+        """x [H, n, k] -> [H, n, 2 D]"""
         with torch.autocast(x.device.type, enabled=False):
             projected = torch.matmul(wide(x), directions.mT)
         return torch.cat((projected.softmax(-1), (-projected).softmax(-1)), dim=-1)
@@ -169,6 +149,13 @@ class LearnedFeatures(Features):
     def salience(self, key: Tensor) -> Tensor:
         """|key|^2 / (2 k): as that of random features without a temperature."""
         return 0.5 * wide(key).square().mean(-1)
+
+    def temperatures(self) -> Tensor:
+        """Return [0]: there are none."""
+        return torch.zeros(0)
+
+
+Features = RandomFeatures | LearnedFeatures
 
 
 def wide(x: Tensor) -> Tensor:

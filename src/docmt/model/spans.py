@@ -148,10 +148,6 @@ class Packed:
         """The same with each sentence a document of its own, so that it sees no other; positions are as they were."""
         return replace(self, documents=self.sentences, counted=self.running)
 
-    def document_of(self, sentences: Tensor) -> Tensor:
-        """[n] the number of the document that each of these sentences is in."""
-        return self._documents()[sentences]
-
     def only(self, sentences: Tensor) -> tuple[Packed, Tensor]:
         """These sentences alone [n, rising], and [T'] where their tokens stood."""
         index = self.sentences.select(sentences).indices()

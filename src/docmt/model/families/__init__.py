@@ -1,7 +1,7 @@
 """The families of checkpoints: what is data in which they differ."""
 
 from docmt.model.families.family import START_ID, Family, HuggingFace
-from docmt.model.families.pretrained import BART, BERT, M2M_100, MADLAD, MARIAN, MBART, MBART50, ROBERTA, T5
+from docmt.model.families.huggingface import BART, BERT, M2M_100, MADLAD, MARIAN, MBART, MBART50, ROBERTA, T5
 
 DOCMT = Family(goes_on=True)
 """Models of docmt's own, in the conventions of Bao et al. (2021)."""

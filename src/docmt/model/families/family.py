@@ -64,7 +64,7 @@ class Encoder:
 class Family:
     """Facts about all checkpoints of a family; what differs between its checkpoints is in `Sizes`.
 
-    A new family is one of these, here or in `pretrained`, and its name in `FAMILIES`.
+    A new family is one of these, in `families` or `families.huggingface`, and its name in `FAMILIES`.
     """
 
     source: str = "<s> w </s>"

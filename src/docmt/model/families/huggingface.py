@@ -4,8 +4,6 @@ from dataclasses import replace
 
 from docmt.model.families.family import Encoder, Family, HuggingFace
 
-SIDES = ("encoder", "decoder")
-
 _ACTIVATIONS: dict[str, object] = {
     "relu": "relu",
     "gelu": "gelu",
@@ -15,19 +13,14 @@ _ACTIVATIONS: dict[str, object] = {
 }
 
 
-def of_both(entry: str) -> tuple[str, ...]:
-    """The entry of the encoder and that of the decoder."""
-    return tuple(f"{side}_{entry}" for side in SIDES)
-
-
 _BART = HuggingFace(
     types=("bart",),
     architecture="BartForConditionalGeneration",
     entries={
         "vocabulary_size": ("vocab_size",),
         "width": ("d_model",),
-        "feed_forward": of_both("ffn_dim"),
-        "heads": of_both("attention_heads"),
+        "feed_forward": ("encoder_ffn_dim", "decoder_ffn_dim"),
+        "heads": ("encoder_attention_heads", "decoder_attention_heads"),
         "encoder_layers": ("encoder_layers",),
         "decoder_layers": ("decoder_layers",),
         "activation": ("activation_function",),
