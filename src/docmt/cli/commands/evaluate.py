@@ -6,37 +6,28 @@ import json
 import logging
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
-from docmt.cli.options import (
-    CONTEXT_TITLE,
-    SEARCH_TITLE,
-    Parser,
-    add_model_options,
-    add_settings,
-    make_parser,
-    parse,
-    translator_of,
-)
+from docmt.cli.options import Parser, make_parser, parse_command, translator_of
 from docmt.cli.results import Report
 from docmt.cli.systems import (
+    ModelOptions,
     System,
     Translations,
+    add_options,
     check_models,
     check_once,
     is_model,
     short_names,
     translate_corpus,
-    typed,
 )
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import cannot_write, check_regular
+from docmt.core.options import option
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import on_terminal, progress
-from docmt.decoding import ContextConfig, SearchConfig
 from docmt.documents import ParallelDocument, read_documents
 from docmt.documents.corpus import Corpus, read_reference
 from docmt.evaluation import (
@@ -70,37 +61,41 @@ COMMON = (
 )
 
 
-@dataclass(frozen=True)
-class EvaluateOptions:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(ModelOptions):
     """The options of the command."""
 
-    hypothesis: list[str] | None
-    model: list[str] | None
-    systems: list[str] | None
-    source: str | None
-    reference: list[str] | None
-    output: str | None
-    json: str | None
-    markdown: str | None
-    by_position: bool
-    metrics: MetricConfig
-    significance: SignificanceConfig
-    external: ExternalConfig
-    search: SearchConfig
-    context: ContextConfig
-    batch_tokens: int
-    device: str
-    precision: Literal["float32", "bfloat16", "int8"]
-
-    @property
-    def references(self) -> list[str]:
-        return self.reference or []
+    hypothesis: list[str] = option([], metavar="FILE")
+    """translated sentences, one a line, an empty line between documents, or (docmt translate --format jsonl) the
+    `target` of JSONL; several files are compared"""
+    model: list[str] = option([], metavar="DIRECTORY")
+    """model or run directory to translate with; M1,M2 is an ensemble; several are compared"""
+    systems: list[str] = option([], metavar="SYSTEM")
+    """systems to compare with the first: files as for --hypothesis, directories as for --model, or both kinds"""
+    source: str | None = option(None, metavar="FILE")
+    """source sentences for models (and for a metric that needs them); JSONL with both sides needs no --reference"""
+    reference: list[str] = option([], metavar="FILE")
+    """reference sentences in the form of --hypothesis; several files are several references of the same sentences"""
+    output: str | None = option(None, flags=("-o",), metavar="PATH")
+    """where the translations of a model go; of several systems a directory, with a file for each model"""
+    json: str | None = option(None, metavar="FILE")
+    """where the scores go as JSON (- for only that)"""
+    markdown: str | None = option(None, metavar="FILE")
+    """where the table of several systems goes as Markdown (- as for JSON)"""
+    by_position: bool = False
+    """also s-BLEU and chrF of the first sentences of documents, the second ones, and so on"""
+    metrics: MetricConfig = field(default_factory=MetricConfig)
+    """how text becomes scores (scores compare only under equal settings)"""
+    significance: SignificanceConfig = field(default_factory=SignificanceConfig)
+    """how several systems are compared, and intervals drawn"""
+    external: ExternalConfig = field(default_factory=ExternalConfig)
+    """a metric that is a process of its own, such as COMET"""
 
     def named_systems(self) -> list[System]:
         """Return the systems with names that tell them apart. Raises DocmtError if there is none, or one twice."""
-        systems = [System(path, False) for path in self.hypothesis or ()]
-        systems += [System(path, True) for path in self.model or ()]
-        systems += [System(path, is_model(path)) for path in self.systems or ()]
+        systems = [System(path, False) for path in self.hypothesis]
+        systems += [System(path, True) for path in self.model]
+        systems += [System(path, is_model(path)) for path in self.systems]
         if not systems:
             raise DocmtError("give --hypothesis and --reference, or --model, --source and --reference, or --systems")
         paths = [system.path for system in systems]
@@ -120,45 +115,7 @@ def parser() -> Parser:
         examples=EXAMPLES,
         common=COMMON,
     )
-    lists: dict[str, tuple[str, str]] = {
-        "reference": (
-            "FILE",
-            "reference sentences, one a line, an empty line between documents, or the `target` of JSONL; several "
-            "files are several references of the same sentences",
-        ),
-        "hypothesis": (
-            "FILE",
-            "translated sentences in the same form; of JSONL (docmt translate --format jsonl) the `target`; several "
-            "files are compared",
-        ),
-        "model": (
-            "DIRECTORY",
-            "model or run directory to translate with; M1,M2 is an ensemble; several are compared",
-        ),
-        "systems": (
-            "SYSTEM",
-            "systems to compare with the first: files as for --hypothesis, directories as for --model, or both kinds",
-        ),
-    }
-    for name, (metavar, text) in lists.items():
-        made.add_argument(f"--{name}", type=str, nargs="+", metavar=metavar, help=text)
-    source = (
-        "source sentences for models (and for a metric that needs them); JSONL with both sides needs no --reference"
-    )
-    made.add_argument("--source", type=str, metavar="FILE", help=source)
-    output = "where the translations of a model go; of several systems a directory, with a file for each model"
-    made.add_argument("-o", "--output", type=str, metavar="PATH", help=output)
-    made.add_argument("--json", type=str, metavar="FILE", help="where the scores go as JSON (- for only that)")
-    markdown = "where the table of several systems goes as Markdown (- as for JSON)"
-    made.add_argument("--markdown", type=str, metavar="FILE", help=markdown)
-    by_position = "also s-BLEU and chrF of the first sentences of documents, the second ones, and so on"
-    made.add_argument("--by_position", type=bool, default=False, help=by_position)
-    add_settings(made, MetricConfig, "metrics", "how text becomes scores (scores compare only under equal settings)")
-    add_settings(made, SignificanceConfig, "significance", "how several systems are compared, and intervals drawn")
-    add_settings(made, ExternalConfig, "external", "a metric that is a process of its own, such as COMET")
-    add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, with --model", skip={"n_best"})
-    add_settings(made, ContextConfig, "context", CONTEXT_TITLE)
-    add_model_options(made)
+    add_options(made, EvaluateOptions)
     return made
 
 
@@ -191,13 +148,14 @@ class Run:
     def read(self, path: str) -> Corpus:
         """Return the translations in a file, document by document."""
         if self.corpus:
-            return _beside_corpus(path, self.options.references or [str(self.options.source)], self.references[0])
-        return read_beside(path, self.options.references[0], self.references[0])
+            reference = self.options.reference[0] if self.options.reference else str(self.options.source)
+            return _beside_corpus(path, reference, self.references[0])
+        return read_beside(path, self.options.reference[0], self.references[0])
 
 
 def run(arguments: Sequence[str]) -> int:
     """Prints s-BLEU, d-BLEU and chrF with their signatures; of several systems with intervals and p-values."""
-    options = typed(EvaluateOptions, parse(parser(), arguments))
+    options = parse_command(parser(), arguments, EvaluateOptions)
     systems = options.named_systems()
     _check(options, systems)
     command = _read(options, systems)
@@ -233,7 +191,7 @@ def _check(options: EvaluateOptions, systems: Sequence[System]) -> None:
             raise DocmtError("--external.command needs --source beside --hypothesis: name the file that was translated")
     if options.markdown and len(systems) == 1:
         raise DocmtError("--markdown is for comparing several systems: name more than one, or leave it out")
-    read = [*(system.path for system in files), *options.references]
+    read = [*(system.path for system in files), *options.reference]
     inputs = [*read, options.source] if models and (options.output or len(systems) > 1) else read
     for path in filter(None, inputs):
         check_regular(path, "it may be read more than once, but is")
@@ -248,23 +206,23 @@ def _check(options: EvaluateOptions, systems: Sequence[System]) -> None:
 def _read(options: EvaluateOptions, systems: Sequence[System]) -> Run:
     """Read the corpus to translate, if there is a model, and the documents of every reference."""
     if any(system.is_model for system in systems):
-        corpus = read_corpus(str(options.source), options.references[0] if options.reference else None)
+        corpus = read_corpus(str(options.source), next(iter(options.reference), None))
         first: Corpus = [document.target for document in corpus]
-        more = [_beside_corpus(path, options.references, first) for path in options.references[1:]]
+        more = [_beside_corpus(path, options.reference[0], first) for path in options.reference[1:]]
         return Run(options, systems, corpus, [first, *more])
-    first = read_reference(Path(options.references[0]))
-    more = [read_beside(path, options.references[0], first) for path in options.references[1:]]
+    first = read_reference(Path(options.reference[0]))
+    more = [read_beside(path, options.reference[0], first) for path in options.reference[1:]]
     return Run(options, systems, [], [first, *more])
 
 
-def _beside_corpus(path: str, reference: Sequence[str], references: Corpus) -> Corpus:
+def _beside_corpus(path: str, reference: str, references: Corpus) -> Corpus:
     """A file beside the reference of a corpus, from which nothing may have been left out."""
-    if read_reference(Path(reference[0])) != references:
+    if read_reference(Path(reference)) != references:
         raise DocmtError(
-            f"{path} cannot be told from the places that were left out of {reference[0]}: remove pairs with an empty "
+            f"{path} cannot be told from the places that were left out of {reference}: remove pairs with an empty "
             "side from the corpus"
         )
-    return read_beside(path, reference[0], references)
+    return read_beside(path, reference, references)
 
 
 def _translate(command: Run, found: dict[System, Translations]) -> None:
@@ -333,9 +291,9 @@ def _write_one(
     if options.json:
         kinds = {"hypothesis": None, "model": None, "model" if system.is_model else "hypothesis": system.path}
         beam = options.search.beam if system.is_model else None
-        named = {**kinds, "source": options.source, "reference": next(iter(options.references), None)}
+        named = {**kinds, "source": options.source, "reference": next(iter(options.reference), None)}
         of_model = {"left_out": left_out, "warnings": found[system].report.counts()} if system.is_model else {}
-        content = {**named, "references": options.references, "beam": beam, **evaluation.to_json(), **of_model}
+        content = {**named, "references": options.reference, "beam": beam, **evaluation.to_json(), **of_model}
         content |= {"by_position": places.to_json()} if places else {}
         content["external"] = external.to_json() if external else None
         write_text(options.json, json.dumps(content, indent=2) + "\n")
@@ -361,7 +319,7 @@ def _write_comparison(
             entry["path"] = system.path
             entry["beam"] = options.search.beam if system.is_model else None
             entry["warnings"] = found[system].report.counts() if system.is_model else None
-        named = {"source": options.source, "references": options.references}
+        named = {"source": options.source, "references": options.reference}
         write_text(options.json, json.dumps({**named, **content, "left_out": left_out}, indent=2) + "\n")
     if options.markdown:
         write_text(options.markdown, comparison.to_markdown() + (f"- {remark}\n" if left_out else ""))

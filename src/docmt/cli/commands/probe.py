@@ -7,25 +7,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import attempt, check_outputs, document_name, each_alone, read_corpus
-from docmt.cli.options import (
-    CONTEXT_TITLE,
-    SEARCH_TITLE,
-    Parser,
-    add_model_options,
-    add_settings,
-    make_parser,
-    parse,
-    translator_of,
-)
+from docmt.cli.options import Parser, make_parser, parse_command, translator_of
 from docmt.cli.results import Report
-from docmt.cli.systems import check_models, check_once, short_names, typed
+from docmt.cli.systems import ModelOptions, add_options, check_models, check_once, short_names
 from docmt.core.errors import INTERRUPTED, DocmtError, printable
+from docmt.core.options import option
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import within
-from docmt.decoding import ContextConfig, SearchConfig
 from docmt.documents import ParallelDocument
 from docmt.evaluation import (
     ContrastiveResult,
@@ -60,25 +51,32 @@ EXAMPLES = (
 COMMON = ("suite", "source", "reference", "context_usage", "json", "markdown", "search.beam", "device")
 
 
-@dataclass(frozen=True)
-class ProbeOptions:
+@dataclass(frozen=True, kw_only=True)
+class ProbeOptions(ModelOptions):
     """The options of the command."""
 
-    models: list[str]
-    suite: list[str] | None
-    source: str | None
-    reference: str | None
-    context_usage: bool
-    json: str | None
-    markdown: str | None
-    candidates: SuiteConfig
-    usage: UsageConfig
-    significance: SignificanceConfig
-    search: SearchConfig
-    context: ContextConfig
-    batch_tokens: int
-    device: str
-    precision: Literal["float32", "bfloat16", "int8"]
+    models: list[str] = option(positional=True, metavar="MODEL")
+    """model or run directories; M1,M2 is an ensemble; several are compared with the first"""
+    suite: list[str] = option([], metavar="NAME|FILE")
+    """test sets that ask models whether they use context: files with candidates (docmt's JSONL, ContraPro, DiscEvalMT,
+    the consistency sets) or with expected forms (ctxPro), or pronouns or phenomena, which come with docmt
+    (English-German)"""
+    source: str | None = option(None, metavar="FILE")
+    """source sentences, one a line, an empty line between documents; JSONL with both sides needs no --reference"""
+    reference: str | None = option(None, metavar="FILE")
+    """reference sentences in the same form"""
+    context_usage: bool = False
+    """of --suite also how many items are right without context and with that of another item"""
+    json: str | None = option(None, metavar="FILE")
+    """where all results go as JSON (- for only that)"""
+    markdown: str | None = option(None, metavar="FILE")
+    """where the tables of --suite go as Markdown (- as for JSON)"""
+    candidates: SuiteConfig = field(default_factory=SuiteConfig)
+    """how the candidates of --suite compare"""
+    usage: UsageConfig = field(default_factory=UsageConfig)
+    """what context adds to the references"""
+    significance: SignificanceConfig = field(default_factory=SignificanceConfig)
+    """how intervals are drawn"""
 
 
 def parser() -> Parser:
@@ -93,31 +91,7 @@ def parser() -> Parser:
         examples=EXAMPLES,
         common=COMMON,
     )
-    models = "model or run directories; M1,M2 is an ensemble; several are compared with the first"
-    made.add_argument("models", type=str, nargs="+", metavar="MODEL", help=models)
-    made.add_argument(
-        "--suite",
-        type=str,
-        nargs="+",
-        metavar="NAME|FILE",
-        help="test sets that ask models whether they use context: files with candidates (docmt's JSONL, ContraPro, "
-        "DiscEvalMT, the consistency sets) or with expected forms (ctxPro), or pronouns or phenomena, which come with "
-        "docmt (English-German)",
-    )
-    source = "source sentences, one a line, an empty line between documents; JSONL with both sides needs no --reference"
-    made.add_argument("--source", type=str, metavar="FILE", help=source)
-    made.add_argument("--reference", type=str, metavar="FILE", help="reference sentences in the same form")
-    conditions = "of --suite also how many items are right without context and with that of another item"
-    made.add_argument("--context_usage", type=bool, default=False, help=conditions)
-    made.add_argument("--json", type=str, metavar="FILE", help="where all results go as JSON (- for only that)")
-    markdown = "where the tables of --suite go as Markdown (- as for JSON)"
-    made.add_argument("--markdown", type=str, metavar="FILE", help=markdown)
-    add_settings(made, SuiteConfig, "candidates", "how the candidates of --suite compare")
-    add_settings(made, UsageConfig, "usage", "what context adds to the references")
-    add_settings(made, SignificanceConfig, "significance", "how intervals are drawn", skip={"test", "resample"})
-    add_settings(made, SearchConfig, "search", SEARCH_TITLE, skip={"n_best"})
-    add_settings(made, ContextConfig, "context", CONTEXT_TITLE)
-    add_model_options(made)
+    add_options(made, ProbeOptions)
     return made
 
 
@@ -150,12 +124,12 @@ class Run:
 
     def suites_by_name(self) -> zip[tuple[str, Suite]]:
         """Return the test sets with their names or paths, as they were given."""
-        return zip(self.options.suite or (), self.suites, strict=True)
+        return zip(self.options.suite, self.suites, strict=True)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Prints how often models answered rightly, and what their context is worth to them."""
-    options = typed(ProbeOptions, parse(parser(), arguments))
+    options = parse_command(parser(), arguments, ProbeOptions)
     command = _read(options)
     found, failures = dict[str, Probe](), list[str]()
     missing: list[str] = []
@@ -186,10 +160,10 @@ def _read(options: ProbeOptions) -> Run:
     if options.markdown and not options.suite:
         raise DocmtError("--markdown is for the tables of --suite: name a test set, or leave it out")
     check_once(options.models, "the list of models")
-    check_once(options.suite or [], "--suite")
-    inputs = [*(options.suite or ()), options.source, options.reference]
+    check_once(options.suite, "--suite")
+    inputs = [*options.suite, options.source, options.reference]
     check_outputs(options.json, options.markdown, inputs=inputs)
-    suites = [read_suite(name) for name in options.suite or ()]
+    suites = [read_suite(name) for name in options.suite]
     corpus = read_corpus(options.source, options.reference) if options.source else []
     if options.context_usage:
         for suite in suites:
@@ -267,7 +241,7 @@ def _in_contexts(command: Run, model: str, translator: Translator, probe: Probe,
     """
     options, whose = command.options, command.name(model)
     rows, values, remarks = [], {}, []
-    for short, (name, suite) in zip(short_names(options.suite or ()), command.suites_by_name(), strict=True):
+    for short, (name, suite) in zip(short_names(options.suite), command.suites_by_name(), strict=True):
         tell = partial(_collect, report, f"{whose}{name}", suite)
         measure = partial(suite_context, translator, suite.items, options.candidates, options.significance, tell)
         with within(f"{whose}{name}" if whose or len(command.suites) > 1 else ""):
@@ -339,7 +313,7 @@ def _write(command: Run, found: Mapping[str, Probe]) -> None:
 
 def _answers(command: Run, found: Mapping[str, Probe]) -> tuple[dict[str, Any], str, str]:
     """Return the answers to the test sets for the JSON, for people, and as Markdown."""
-    options, paths, models = command.options, command.options.suite or [], list(found)
+    options, paths, models = command.options, command.options.suite, list(found)
     short = dict(zip(short_names(paths), paths, strict=True))
     rows = [
         row
