@@ -23,7 +23,6 @@ SMALLER = {
     "prepare": ["--vocabulary_size", "400"],
     "translate": QUICK,
     "evaluate": QUICK,
-    "score": QUICK[1:],
     "inspect": QUICK,
 }
 

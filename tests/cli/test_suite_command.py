@@ -103,6 +103,7 @@ def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
     assert page.read_text().splitlines()[0] == "|  | items | chance | run | other |"
 
 
+@pytest.mark.full
 def test_means_and_deciding_sentences_are_those_of_the_scores(run, suite):
     arguments = ("--json", "-", "--normalization", "mean", "--candidates.sentences", "deciding")
     found = json.loads(call("probe", run, "--suite", suite, *arguments).out)
@@ -119,6 +120,7 @@ def test_means_and_deciding_sentences_are_those_of_the_scores(run, suite):
     assert found["answers"] == answers
 
 
+@pytest.mark.full
 def test_a_made_test_set(run):
     outcome = call("probe", run, "--suite", "phenomena", "--json", "-")
     found = json.loads(outcome.out)
@@ -204,6 +206,7 @@ def test_miscounted_sentences_are_told(run, asked, monkeypatch):
     assert "1 of 6 items are wrong as the model gave another number of sentences" in outcome.out
 
 
+@pytest.mark.full
 def test_one_model_is_in_memory_at_a_time(run, suite, tmp_path, monkeypatch):
     others = [shutil.copytree(run / "model", tmp_path / name) for name in ("second", "third")]
     loaded, translator_of = [], probe.translator_of
@@ -251,6 +254,7 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
     )
 
 
+@pytest.mark.full
 def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monkeypatch):
     monkeypatch.setattr("docmt.core.progress.PLAIN_INTERVAL_SECONDS", 0.0)
 

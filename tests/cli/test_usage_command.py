@@ -67,6 +67,7 @@ def test_several_models_and_one_that_sees_no_context(run, sentence_run, asked):
     assert printed.startswith(f"{sentence_run}\nCXMI") and f"\n{run}\nCXMI" in printed
 
 
+@pytest.mark.full
 def test_what_may_be_wrong_is_told_as_docmt_score_and_translate_tell_it(run, corpus, tmp_path):
     long = {side: tmp_path / f"long.{side}" for side in ("en", "de")}
     for side, path in long.items():
@@ -94,6 +95,7 @@ def failing(monkeypatch):
     monkeypatch.setattr("docmt.cli.commands.probe.other_context", fail)
 
 
+@pytest.mark.full
 def test_what_was_measured_before_something_failed_is_kept(run, sentence_run, asked, failing, tmp_path):
     one = call("probe", run, *asked, "--json", tmp_path / "one.json")
     assert (one.status, one.err) == (2, "docmt: error: true, empty and shuffled context: no context\n")
@@ -106,6 +108,7 @@ def test_what_was_measured_before_something_failed_is_kept(run, sentence_run, as
     assert len(json.loads((tmp_path / "two.json").read_text())["systems"]) == 2
 
 
+@pytest.mark.full
 def test_a_model_that_fails_does_not_take_the_others_with_it(run, sentence_run, asked, monkeypatch, tmp_path):
     monkeypatch.setattr("docmt.cli.commands.probe.translator_of", lambda options, model: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # what is no error of the user is not swallowed

@@ -83,18 +83,15 @@ class Comparison:
 
     def _too_few(self, documents: int, sentences: int) -> list[str]:
         """A sentence on metrics with so few segments that no difference is significant, however large, if any has."""
+        over_sentences = self.config.resample == "sentences"
         in_documents = [NAMES[key] for key in self.outcomes if not _over_sentences(key, self.config)]
-        if self.config.resample == "sentences" and sentences < FEWEST:
+        if over_sentences and sentences < FEWEST:
             return [f"with fewer than {FEWEST} sentences no difference can be significant: take more of them"]
         if documents >= FEWEST or not in_documents:
             return []
-        if self.config.resample == "sentences":
-            which = f"of {' and '.join(in_documents)}, which are over documents in any case,"
-            return [f"with fewer than {FEWEST} documents no difference {which} can be significant: take more of them"]
-        return [
-            f"with fewer than {FEWEST} documents no difference can be significant: take more of them, or, if their "
-            "sentences may count as independent, resample sentences"
-        ]
+        which = f" of {' and '.join(in_documents)}, which are over documents in any case," if over_sentences else ""
+        more = "" if over_sentences else ", or, if their sentences may count as independent, resample sentences"
+        return [f"with fewer than {FEWEST} documents no difference{which} can be significant: take more of them{more}"]
 
     def segments(self, metric: str) -> str:
         """What is resampled in a metric, counted: `200 documents`."""

@@ -24,6 +24,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -195,7 +196,8 @@ def _answer(config: ExternalConfig, text: str, count: int) -> dict[str, Any]:
             process.kill()
             process.wait()
     if process.returncode < 0:
-        how = _signal_name(-process.returncode)
+        number = -process.returncode
+        how = next((each.name for each in signal.Signals if each == number), f"signal {number}")  # real-time: no name
         raise DocmtError(f"the metric {name} was ended by {how}; it may have had too little memory: start it again")
     if process.returncode:
         raise DocmtError(
@@ -204,18 +206,11 @@ def _answer(config: ExternalConfig, text: str, count: int) -> dict[str, Any]:
     return _checked(output, name, count)
 
 
-def _is_finite(score: float) -> bool:
-    try:
-        return math.isfinite(score)
-    except OverflowError:  # a whole number beyond all decimal ones
-        return False
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # real-time signals have no names
-        return f"signal {number}"
+def _is_number(value: Any, kind: Any) -> bool:
+    """Whether a value of JSON is a finite number of this kind; true and false are none."""
+    with suppress(OverflowError):  # a whole number beyond all decimal ones
+        return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+    return False
 
 
 def _checked(output: bytes, name: str, count: int) -> dict[str, Any]:
@@ -236,18 +231,12 @@ def _checked(output: bytes, name: str, count: int) -> dict[str, Any]:
     if len(answer["scores"]) != count:
         raise DocmtError(f"{wrong}: it has {len(answer['scores'])} scores for {count} sentences; {advice}")
     for number, score in enumerate(answer["scores"], 1):
-        if isinstance(score, bool) or not isinstance(score, int | float) or not _is_finite(score):
+        if not _is_number(score, int | float):
             raise DocmtError(f"{wrong}: score {number} is {shown(score)}, which is no number; {advice}")
     limit, subwords = answer.get("limit"), answer.get("subwords")
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
+    if limit is not None and not _is_number(limit, int):
         raise DocmtError(f"{wrong}: `limit` is {shown(limit)}, but must be a whole number; {advice}")
-    if subwords is not None and not _is_counts(subwords, count):
+    counted = isinstance(subwords, list) and len(subwords) == count and all(_is_number(n, int) for n in subwords)
+    if subwords is not None and not counted:
         raise DocmtError(f"{wrong}: `subwords` is {shown(subwords)}, but must be {count} whole numbers; {advice}")
     return answer
-
-
-def _is_counts(values: Any, count: int) -> bool:
-    """Whether this is a list of so many whole numbers."""
-    if not isinstance(values, list) or len(values) != count:
-        return False
-    return all(isinstance(value, int) and not isinstance(value, bool) for value in values)

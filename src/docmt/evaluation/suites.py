@@ -279,27 +279,15 @@ def _candidates(record: Record, where: str) -> list[object]:
     return candidates
 
 
-@dataclass(frozen=True)
-class Format:
-    """A layout: the entries that tell it from the others, and what reads an item of it."""
-
-    entries: frozenset[str]
-    read: Callable[[Record, Place], Item]
-
-
-FORMATS = tuple(
-    Format(frozenset(entries), read)
-    for entries, read in (
-        (("source", "candidates"), own),
-        (("src_context", "candidates"), with_context),
-        (("src_context", "expected"), ctxpro),
-        (("dst", "true_ind"), consistency),
-        (("ref segment", "errors"), contrapro),
-        (("src", "trg"), discevalmt),
-    )
-)
-
-
+FORMATS: Mapping[tuple[str, ...], Callable[[Record, Place], Item]] = {
+    ("source", "candidates"): own,
+    ("src_context", "candidates"): with_context,
+    ("src_context", "expected"): ctxpro,
+    ("dst", "true_ind"): consistency,
+    ("ref segment", "errors"): contrapro,
+    ("src", "trg"): discevalmt,
+}
+"""What reads an item, by the entries that tell its layout from the others."""
 DEEPEST = 4
 """Brackets around the items of a file: a list, blocks, examples."""
 
@@ -309,19 +297,19 @@ def read_items(path: Path) -> list[Item]:
     records = list(_records(path))
     if not records:
         raise DocmtError(f"{path} is empty: give a contrastive test set, one JSON object a line")
-    format = _format_of(records[0][0])
-    if format is None:
+    read = _format_of(records[0][0])
+    if read is None:
         raise _no_item(records[0][1][-1])
-    if format.read is consistency:
+    if read is consistency:
         records = _with_extracted_sources(records, path)
-    items = [format.read(record, place) for record, place in records]
+    items = [read(record, place) for record, place in records]
     if not any(item.expected or item.wrong for item in items):
         raise DocmtError(f"{records[0][1][-1]}: all candidates are equal, as in all other items: give different ones")
-    return _with_extracted_context(items, path) if format.read is contrapro else items
+    return _with_extracted_context(items, path) if read is contrapro else items
 
 
-def _format_of(record: Record) -> Format | None:
-    return next((each for each in FORMATS if each.entries <= record.keys()), None)
+def _format_of(record: Record) -> Callable[[Record, Place], Item] | None:
+    return next((read for entries, read in FORMATS.items() if record.keys() >= set(entries)), None)
 
 
 def _no_item(where: str) -> DocmtError:
