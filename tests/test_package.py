@@ -61,3 +61,23 @@ def test_the_source_archive_builds_the_wheel_and_is_small(built):
     } <= names
     assert not [name for name in names if name.startswith((".ci", "tests"))]
     assert built[1].stat().st_size < 2_000_000
+
+
+def test_an_editable_installation_reads_the_clone(built, tmp_path):
+    """Recipes that are forced into the wheel once led hatchling to the wrong folder."""
+    from hatchling.builders.wheel import WheelBuilder
+
+    path = next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["editable"]))
+    with zipfile.ZipFile(path) as wheel:
+        wheel.extractall(tmp_path / "site")
+        [link] = [name for name in wheel.namelist() if name.endswith(".pth")]
+        assert wheel.read(link).decode().split() == [str(ROOT / "src")]
+    program = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from docmt.experiments.grid import recipes_folder
+print(recipes_folder())
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "site"), str(ROOT / "src")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"{ROOT / 'recipes'}\n"), done.stderr
