@@ -146,7 +146,8 @@ def test_two_reproductions_into_one_directory(corpus, store, tmp_path):
     assert call(*command, "--dry_run").out.startswith("done")
 
 
-@pytest.mark.parametrize("name", ["null", pytest.param("-dash", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["null", "-dash"])
 def test_runs_with_awkward_names(store, tmp_path, monkeypatch, name):
     """`--resume null` was taken for no resume, and the value of `--resume=-dash` for an option."""
     monkeypatch.chdir(tmp_path)

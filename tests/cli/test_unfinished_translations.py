@@ -334,7 +334,15 @@ def test_standard_input(models, tmp_path, stop_after):
     assert (tmp_path / "out").read_text() == call("translate", models["sentence"], *SEARCH, stdin=TEXT.encode()).out
 
 
-@pytest.mark.parametrize("text", ["mine\n", "mine", '{"docmt": 1}\n', "{"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mine",
+        '{"docmt": 1}\n',
+        pytest.param("mine\n", marks=pytest.mark.full),
+        pytest.param("{", marks=pytest.mark.full),
+    ],
+)
 def test_what_is_not_ours_stays(models, tmp_path, text):
     (tmp_path / "in.txt").write_text(TEXT)
     command = ["translate", models["sentence"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]

@@ -14,8 +14,8 @@ from typing import Any, TextIO, cast
 
 from docmt.core.errors import printable
 
-# Rooms whose news (level INFO) a user of the command line sees. Elsewhere news is for the log of a training.
-_NEWS = ("docmt.cli", "docmt.experiments")
+# Their news (level INFO) is for whoever calls them. Elsewhere news is for the log of a training.
+_COMMANDS = "docmt.cli"
 _quiet = False
 
 
@@ -53,14 +53,12 @@ def show_log() -> None:
 
     Where the host process has set up logging, only messages of the commands go there; the rest stays with the host.
     """
-    for name in _NEWS if logging.getLogger().handlers else ("docmt",):
-        logger = logging.getLogger(name)
-        if not any(isinstance(handler, LogHandler) for handler in logger.handlers):
-            handler = LogHandler()
-            handler.setFormatter(_Lines())
-            logger.addHandler(handler)
-    for name in _NEWS:
-        logging.getLogger(name).setLevel(logging.INFO)
+    whole, commands = logging.getLogger("docmt"), logging.getLogger(_COMMANDS)
+    if not any(isinstance(handler, LogHandler) for handler in (*whole.handlers, *commands.handlers)):
+        handler = LogHandler()
+        handler.setFormatter(_Lines())
+        (commands if logging.getLogger().handlers else whole).addHandler(handler)
+    commands.setLevel(logging.INFO)
 
 
 class Forgiving:
@@ -92,32 +90,6 @@ class Forgiving:
                 raise
         except self.forgiven:
             silence(self.stream)
-
-
-class NamedLines:
-    """A text stream of one of several writers: whole lines, each after the writer's name; never a terminal."""
-
-    def __init__(self, stream: TextIO, name: str) -> None:
-        self.stream, self.name, self._begun = stream, name, ""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
-    def end(self) -> None:
-        """Write what is left of a line."""
-        if self._begun:
-            self.write("\n")
-        self.stream.flush()
-
-    def isatty(self) -> bool:
-        """Return False: nothing may be drawn over another's lines."""
-        return False
-
-    def write(self, text: str) -> int:
-        """Write the lines that are whole by now."""
-        *lines, self._begun = (self._begun + text).split("\n")
-        self.stream.write("".join(f"{self.name} {line}\n" for line in lines))
-        return len(text)
 
 
 def forgiving(stream: TextIO | None) -> TextIO:

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import atomic_path, cannot_read, open_for_reading, utf8_of
-from docmt.core.files import write_text as write_text_atomically
+from docmt.core.files import atomic_path, cannot_read, cannot_write, open_for_reading, utf8_of, write_all
 from docmt.core.logging import silence
 
 STANDARD = "-"
@@ -94,13 +93,11 @@ def write_text(path: Path | str, text: str) -> None:
         try:
             path.write_bytes(data)
         except OSError as error:
-            raise DocmtError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+            raise cannot_write(path, error) from error
         return
-    if path.suffix == GZIP_SUFFIX:
-        with atomic_path(path) as temporary:
-            temporary.write_bytes(gzip.compress(data, mtime=0))  # without the time: equal texts are equal files
-        return
-    write_text_atomically(path, text)
+    with atomic_path(path) as temporary:
+        # Without the time: equal texts are equal files.
+        temporary.write_bytes(gzip.compress(data, mtime=0) if path.suffix == GZIP_SUFFIX else data)
 
 
 def decode_utf8(data: bytes, path: Path | str, first_line: int = 1) -> str:
@@ -149,9 +146,7 @@ def _looks_like(name: str, iconv: str) -> str:
 def _write_standard_output(data: bytes) -> None:
     try:
         sys.stdout.flush()
-        rest = memoryview(data)
-        while rest:  # unbuffered output (PYTHONUNBUFFERED) may take less than it is given
-            rest = rest[sys.stdout.buffer.write(rest) :]
+        write_all(sys.stdout.buffer, data)  # unbuffered output (PYTHONUNBUFFERED) may take less than it is given
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         silence(sys.stdout)
