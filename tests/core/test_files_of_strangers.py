@@ -205,9 +205,3 @@ def test_a_file_that_is_not_ours_gives_one_sentence(sound, tmp_path, no_waiting,
 def _all_words(path, damage):
     """Whether the content is a dictionary: any lines are, if none is there twice."""
     return path.name.endswith("dictionary.txt") and damage in CONTENTS and damage != "half a character"
-
-
-def test_nobody_waits_for_a_log_that_is_a_pipe(tmp_path, no_waiting):
-    os.mkfifo(tmp_path / "train.log")
-    with pytest.raises(DocmtError, match=r"cannot write \S+train\.log: it is a pipe"), RunDirectory(tmp_path).logging():
-        pass

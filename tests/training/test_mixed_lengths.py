@@ -101,7 +101,7 @@ def test_processes_share_an_epoch_and_its_tokens_are_known(change, store, world)
             plans = [corpus.update(epoch, position) for corpus in ranks]
             counted = [indices for plan in plans for indices, weight in plan.batches if weight]
             assert {plan.label_tokens for plan in plans} == {sum(ranks[0].train.batch(own).tokens for own in counted)}
-            position, tokens, updates = position + plans[0].taken, tokens + plans[0].label_tokens, updates + 1
+            position, tokens, updates = plans[0].position, tokens + plans[0].label_tokens, updates + 1
             ends = plans[0].ends_epoch
         assert updates == ranks[0].updates_in(epoch)
         split = store.split("train")

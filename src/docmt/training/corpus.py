@@ -37,74 +37,77 @@ class Split:
 
         Raises DocmtError where the system reads drafts and the split has none.
         """
-        self.store, self.specials = store, specials
-        self.drafts = drafts = _drafts_of(store, config.model)
-        documents = max(round(share * len(store.document_ids)), 1)
-        model, self.started = config.model, config.initialize_from is not None
+        model = config.model
+        self.store, self.specials, self.drafts = store, specials, _drafts_of(store, model)
         self.predicts, self.frame = model.chosen.predicts, FAMILIES[model.family].frame(model)
         self.references = training and model.chosen.needs().references
         self.source = Words(store.source_tokens, store.source_offsets)
         self.target = Words(store.target_tokens, store.target_offsets)
-        instances, mixture = _instances(store, documents, config, training)
-        self.instances = instances
-        self.size = _size(store, documents)
+        self._check_words(SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size))
+        documents = max(round(share * len(store.document_ids)), 1)
+        self.instances, mixture = _instances(store, documents, config, training)
+        self._check_positions(config)
+        sentences = int(store.document_offsets[documents])
+        self.size = documents, sentences, int(store.source_offsets[sentences]), int(store.target_offsets[sentences])
         """documents, sentence pairs, source tokens and target tokens, without marks"""
-        source_specials = SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size)
-        for side, tokens, own in (
-            (store.sides[0], store.source_tokens, source_specials),
-            (store.sides[1], store.target_tokens, specials),
-            *([] if drafts is None else [("draft", drafts.tokens, specials)]),
-        ):
-            if len(tokens) and (int(tokens.min()) < own.unk or int(tokens.max()) >= own.eod):
-                raise DocmtError(
-                    f"{store.directory / f'{side}_tokens.npy'} is damaged (it holds numbers that are no words): "
-                    "run `docmt prepare` again to write the store anew"
-                )
-        draft_lengths = None if drafts is None else drafts.lengths
-        lengths = instance_lengths(self.instances, store.source_lengths, store.target_lengths, draft_lengths)
-        self._check_positions(model)
+        lengths = instance_lengths(self.instances, store.source_lengths, store.target_lengths, self._draft_lengths)
         self.plan = BatchPlan(self.instances, lengths, config.batches.batch_tokens, config.seed, mixture)
         first = self.instances.own if self.predicts == "last" else self.instances.first
         last = self.instances.last
         words = store.target_offsets[last] - store.target_offsets[first]
         self._label_tokens: NDArray[np.int64] = words + (1 + self.frame.goes_on) * (last - first)  # [I]
 
-    def _check_positions(self, model: ModelConfig) -> None:
+    @property
+    def _draft_lengths(self) -> NDArray[np.int64] | None:
+        return None if self.drafts is None else self.drafts.lengths
+
+    def _check_words(self, source_specials: SpecialTokens) -> None:
+        """Raises DocmtError for a file of tokens with numbers that are no words."""
+        source, target = self.store.sides
+        columns = [(source, self.source, source_specials), (target, self.target, self.specials)]
+        drafts = [] if self.drafts is None else [("draft", self.drafts, self.specials)]
+        for name, column, specials in [*columns, *drafts]:
+            tokens = column.tokens
+            if len(tokens) and (int(tokens.min()) < specials.unk or int(tokens.max()) >= specials.eod):
+                raise DocmtError(
+                    f"{self.store.directory / f'{name}_tokens.npy'} is damaged (it holds numbers that are no words): "
+                    "run `docmt prepare` again to write the store anew"
+                )
+
+    def _check_positions(self, config: TrainConfig) -> None:
         """Raises DocmtError where learned positions do not reach: now, not in the middle of an epoch."""
+        model, store = config.model, self.store
         if model.position_limit is None:
             return
-        store, needs = self.store, model.chosen.needs()
-        draft_lengths = None if self.drafts is None else self.drafts.lengths
         limited = (store.source_lengths, store.target_lengths if model.limits_target else store.source_lengths)
-        if not model.restarts:
-            lengths = instance_lengths(self.instances, *limited, draft_lengths)
-            more = self.frame.most_marks - MARKS  # than lengths have for each sentence
-            lengths = lengths + max(more, 0) * (self.instances.last - self.instances.before)
-            self._refuse_beyond(
-                model.position_limit, lengths, self.instances.first, "instance that begins with sentence"
-            )
-            return
-        sentences = np.arange(len(store.source_lengths))
-        longest = np.maximum(*limited)
-        if draft_lengths is not None:
-            longest = np.maximum(longest, draft_lengths)
-        sizes = longest + self.frame.most_marks
-        self._refuse_beyond(model.position_limit, sizes, sentences, "sentence")
-        before = needs.before if needs.joined else 0
-        contexts = lengths_before(store.source_lengths, store.document_offsets, before)
-        self._refuse_beyond(model.position_limit, contexts, sentences, f"context of {before} sentences before sentence")
-
-    def _refuse_beyond(self, limit: int, sizes: NDArray[np.int64], sentences: NDArray[np.int64], what: str) -> None:
-        """Raises DocmtError where a size is over the limit; sentences: the number of that which each belongs to."""
-        longest = int(sizes.argmax())
-        if sizes[longest] > limit:
-            document, place = place_of(int(sentences[longest]), self.store.document_offsets)
-            new = "" if self.started else "raise it, choose model.position_encoding sinusoidal, "
-            raise DocmtError(
-                f"the {what} {place + 1} of document {self.store.document_ids[document]!r} in {self.store.directory} "
-                f"has {sizes[longest]} tokens, but model.max_positions is {limit}: {new}lower "
-                "model.instance_tokens, or leave out longer sentences"
-            )
+        if model.restarts:
+            sentences = np.arange(len(store.source_lengths))
+            longest = np.maximum(*limited)
+            if self._draft_lengths is not None:
+                longest = np.maximum(longest, self._draft_lengths)
+            needs = model.chosen.needs()
+            before = needs.before if needs.joined else 0
+            contexts = lengths_before(store.source_lengths, store.document_offsets, before)
+            checks = [
+                ("sentence", longest + self.frame.most_marks, sentences),
+                (f"context of {before} sentences before sentence", contexts, sentences),
+            ]
+        else:
+            lengths = instance_lengths(self.instances, *limited, self._draft_lengths)
+            more = max(self.frame.most_marks - MARKS, 0)  # than lengths have for each sentence
+            lengths = lengths + more * (self.instances.last - self.instances.before)
+            checks = [("instance that begins with sentence", lengths, self.instances.first)]
+        for what, sizes, sentences in checks:
+            longest_of_all = int(sizes.argmax())
+            if sizes[longest_of_all] > model.position_limit:
+                document, number = place_of(int(sentences[longest_of_all]), store.document_offsets)
+                raising = "raise it, choose model.position_encoding sinusoidal, "
+                raise DocmtError(
+                    f"the {what} {number + 1} of document {store.document_ids[document]!r} in {store.directory} "
+                    f"has {sizes[longest_of_all]} tokens, but model.max_positions is {model.position_limit}: "
+                    f"{'' if config.initialize_from else raising}lower model.instance_tokens, or leave out longer "
+                    "sentences"
+                )
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
         """The batch of these instances, on the CPU."""
@@ -129,12 +132,6 @@ def _instances(
     if limits:
         return cut_mixed(*lengths, needs, limits, most)
     return cut(*lengths, needs, limit=model.instance_tokens, max_sentences=most, training=training), None
-
-
-def _size(store: ParallelStore, documents: int) -> tuple[int, int, int, int]:
-    """Documents, sentence pairs, source and target tokens of the first so many documents."""
-    sentences = int(store.document_offsets[documents])
-    return documents, sentences, int(store.source_offsets[sentences]), int(store.target_offsets[sentences])
 
 
 def _drafts_of(store: ParallelStore, model: ModelConfig) -> Words | None:
@@ -264,19 +261,12 @@ class TrainingCorpus:
 
         CRC-32 of all arrays; 1 GB takes about a second.
         """
-        store = self.train.store
+        train, store = self.train, self.train.store
+        columns = [store.source_tokens, store.target_tokens, store.source_offsets, store.target_offsets]
+        drafts = [] if train.drafts is None else [train.drafts.tokens, train.drafts.offsets]
         crc = zlib.crc32(str(self.specials.vocabulary_size).encode())
-        for array in (
-            store.source_tokens,
-            store.target_tokens,
-            store.source_offsets,
-            store.target_offsets,
-            store.document_offsets,
-        ):
-            crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
-        if self.train.drafts is not None:
-            for column in (self.train.drafts.tokens, self.train.drafts.offsets):
-                crc = zlib.crc32(np.ascontiguousarray(column).data, crc)
+        for column in [*columns, store.document_offsets, *drafts]:
+            crc = zlib.crc32(np.ascontiguousarray(column).data, crc)
         return f"{crc:08x}"
 
 

@@ -204,32 +204,30 @@ class Tracker:
         self._writer: Any = None
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Writes the numbers of a line of metrics."""
+        """Write the numbers of a line of metrics."""
         with self._at_no_risk():
-            if self._on:
-                writer = self._open()
-                for name in line:
-                    if name not in _NO_SCALARS:
-                        writer.add_scalar(tag_of(name), line[name], line["update"])
+            if not self._on:
+                return
+            if self._writer is None:
+                from torch.utils.tensorboard import SummaryWriter
+
+                self._writer = SummaryWriter(str(self._folder), purge_step=self._update + 1)
+            for name in line:
+                if name not in _NO_SCALARS:
+                    self._writer.add_scalar(tag_of(name), line[name], line["update"])
 
     def flush(self) -> None:
-        """Makes sure that all of it is on the disk: with each checkpoint, as a resumed run goes on from there."""
-        with self._at_no_risk():
-            if self._writer is not None:
-                self._writer.flush()
+        """Make sure that all of it is on the disk: with each checkpoint, as a resumed run goes on from there."""
+        self._call("flush")
 
     def close(self) -> None:
-        """Ends the writing."""
+        """End the writing."""
+        self._call("close")
+
+    def _call(self, method: str) -> None:
         with self._at_no_risk():
             if self._writer is not None:
-                self._writer.close()
-
-    def _open(self) -> Any:
-        if self._writer is None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(str(self._folder), purge_step=self._update + 1)
-        return self._writer
+                getattr(self._writer, method)()
 
     @contextmanager
     def _at_no_risk(self) -> Iterator[None]:

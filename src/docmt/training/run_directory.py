@@ -142,7 +142,11 @@ def read_state(directory: Path) -> TrainingState:
         state = build(TrainingState, values, path.name)
         for name in ("update", "epoch", "position", "validated"):
             check_number(name, getattr(state, name), (0, MANY))
-        for kind, part in ((TrainingState, values), (BestSoFar, values["best"]), (Interval, values["interval"])):
+        for kind, part in (
+            (TrainingState, values),
+            (BestSoFar, values["best"]),
+            (Interval, values.get("interval", {})),
+        ):
             if missing := [each.name for each in fields(kind) if each.name not in part]:
                 raise DocmtError(f"it has no {missing[0]}")  # without it a run would silently begin something anew
         if sums.get(_STATE, checksum_of(values)) != checksum_of(values):
@@ -238,7 +242,7 @@ class RunDirectory:
     def prepare(self, config: TrainConfig) -> None:
         """Write the recipe into a claimed run, and mend what a kill left half-written."""
         try:
-            self._created += [path for path in (self.recipe, self.checkpoints) if not path.exists()]
+            self._created += [path for path in (self.recipe, self.checkpoints, self.drafter) if not path.exists()]
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             for folder in (self.checkpoints, self.path):
                 finish_interrupted_swaps(folder)
@@ -322,8 +326,6 @@ class RunDirectory:
             yield
             return
         logger = logging.getLogger("docmt")
-        if self.log.is_fifo():  # opening it waits for a reader
-            raise DocmtError(f"cannot write {self.log}: it is a pipe; remove it")
         try:
             self._created += [] if self.log.exists() else [self.log]
             handler = _LogFile(self.log, encoding="utf-8", errors="backslashreplace")
