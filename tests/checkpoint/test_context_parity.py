@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import zhang
+from tiers import only
 from zhang import VARIANTS
 
 from docmt.checkpoint.model_directory import load_model, load_model_tokenizer
@@ -36,7 +37,7 @@ def close(found, wanted, tolerance=1e-5):
     torch.testing.assert_close(found, torch.as_tensor(wanted), atol=tolerance, rtol=0)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", only(VARIANTS, "both_gate", "bilstm"))
 def test_logits_encoder_and_context(models, variant):
     stored, model, rows = np.load(zhang.needed(variant, "out.npz")), models(variant), zhang.Rows(variant)
     batch = rows.read(model)
@@ -67,6 +68,7 @@ def their_loss(model, batch, smoothing):
     return loss / batch.tokens - least
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_loss_and_gradient_norms(models, variant):
     norms, model, rows = zhang.read_json(variant, "grad_norms.json"), models(variant), zhang.Rows(variant)
@@ -92,6 +94,7 @@ def test_loss_and_gradient_norms(models, variant):
     model.zero_grad()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_what_step_two_trains(models, variant):
     values, model = zhang.arguments(variant), models(variant)
@@ -110,6 +113,7 @@ def test_what_step_two_trains(models, variant):
     assert not extra or model.config.normalization == "pre"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_eight_updates_lead_to_the_same_weights(tmp_path, variant):
     record, rows = zhang.read_json(variant, "train_steps.json"), zhang.Rows(variant)
@@ -173,7 +177,7 @@ def searched(model, documents, config):
     return together, alone
 
 
-@pytest.mark.parametrize(("variant", "name"), searches())
+@pytest.mark.parametrize(("variant", "name"), only(searches(), *searches()[:1]))
 def test_the_search_finds_every_published_hypothesis(models, variant, name):
     record, model, rows = zhang.read_json(variant, "decode.json")[name], models(variant), zhang.Rows(variant)
     theirs = record["settings"]
@@ -203,6 +207,7 @@ def test_the_search_finds_every_published_hypothesis(models, variant, name):
     assert compared
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_converted_directory_is_complete(models, variant, tmp_path):
     model = models(variant)
@@ -215,6 +220,7 @@ def test_a_converted_directory_is_complete(models, variant, tmp_path):
     assert tokenizer.source_vocabulary_size == model.get_submodule("source_tokens").weight.shape[0]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_scores_are_those_of_the_published_code(models, variant):
     stored, model, rows = np.load(zhang.needed(variant, "out.npz")), models(variant), zhang.Rows(variant)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from published import EOS, FIXTURES, PAD, VARIANTS
 from safetensors.torch import load_file
+from tiers import only
 
 from docmt.checkpoint.fairseq import parameter_name, rename
 from docmt.decoding import SearchConfig, score_documents, search
@@ -75,7 +76,7 @@ def stored(variant, kind, name, tokens):
     return torch.from_numpy(values[published.batch(variant, kind)[tokens] != PAD])
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", only(VARIANTS, "partial_ctx2", "trained_full"))
 def test_encoder_logits_and_losses(models, variant):
     model, tolerance = models(variant), tolerance_of(variant)
     for kind in published.kinds(variant):
@@ -91,6 +92,7 @@ def test_encoder_logits_and_losses(models, variant):
         assert nll.item() == pytest.approx(float(scalars["nll_loss_sum"]), rel=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_logits_of_pairs_of_sentences(models, variant):
     wanted = stored(variant, "eval", "logits", "prev_output_tokens")
@@ -109,6 +111,7 @@ def test_logits_of_sentences_without_partners_are_refused(models, variant):
         model.logits([([one], [one]), ([one], [one, one])])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_gradient_norms(models, variant):
     model = models(variant)
@@ -126,6 +129,7 @@ def test_gradient_norms(models, variant):
     model.zero_grad()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_eight_updates_lead_to_the_same_weights(tmp_path, variant):
     # In float64: Adam makes whole steps of gradients that are rounding, so float32 differs from machine to machine.
@@ -158,7 +162,7 @@ def decodings(variants):
     ]
 
 
-@pytest.mark.parametrize(("variant", "name"), decodings(VARIANTS))
+@pytest.mark.parametrize(("variant", "name"), only(decodings(VARIANTS), *decodings(["trained_partial"])[:1]))
 def test_the_search_finds_every_published_hypothesis(models, variant, name):
     record = json.loads((FIXTURES / variant / f"{name}.json").read_text())
     theirs = record["settings"]

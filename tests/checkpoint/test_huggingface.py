@@ -8,6 +8,7 @@ import torch
 pytest.importorskip("transformers")
 
 from pretrained import SOURCE, TARGET, VARIANTS, build, framed, rows_of
+from tiers import only
 
 from docmt.checkpoint.hf_model import Pretrained, family_of, read_config
 from docmt.data import Words, collate, cut
@@ -20,6 +21,8 @@ from docmt.model.systems import Group, Needs
 from docmt.text import SpecialTokens
 from docmt.training.objective import batch_loss
 
+FAMILY_EACH = ("bart", "mbart", "mbart50", "m2m_100", "marian", "t5", "madlad")
+SEARCHES = [{"beam": 1}, {"beam": 4}, {"beam": 3, "length_penalty": 0.4}]
 # Sentences of unequal lengths, in their ids of words.
 SOURCES = [[5, 6, 7], [20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31], [40], [9, 8, 7, 6, 5], [33, 44, 55, 12, 13]]
 TARGETS = [[15, 16], [30, 31, 32, 33, 34, 35, 36], [50, 51, 52], [19], [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18]]
@@ -97,6 +100,7 @@ def test_encoder_states_and_logits_are_those_of_transformers(variant, converted)
     assert batch.labels.tolist() == labels
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_loss_of_training_is_that_of_the_logits(variant, converted):
     _, ours, rows = converted(variant)
@@ -143,8 +147,10 @@ def translate(ours, rows, config, documents=None):
     return words, found
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4}, {"beam": 3, "length_penalty": 0.4}], ids=str)
+@pytest.mark.parametrize("variant", only(VARIANTS, *FAMILY_EACH))
+@pytest.mark.parametrize(
+    "options", only([{"beam": 1}, {"beam": 4}, {"beam": 3, "length_penalty": 0.4}], {"beam": 4}), ids=str
+)
 def test_search_finds_what_generate_finds(variant, options, converted):
     theirs, ours, rows = converted(variant, random=True)
     beam, penalty = options["beam"], options.get("length_penalty", 1.0)
@@ -179,6 +185,7 @@ def group_of(ours, **options):
 NONE = {"encoder_layers": 0, "decoder_layers": 0, "cross_layers": 0}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
     "options", [NONE, {}, {"global_from": "local"}], ids=["no document attention", "exact", "copied"]
@@ -208,6 +215,7 @@ def test_a_group_model_begins_as_the_sentence_model_at_any_length_of_document(va
     assert torch.allclose(logits, wanted, atol=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", ["marian", "mbart50", "t5"])
 def test_a_group_model_that_begins_exactly_learns_to_look_at_the_document(variant, converted):
     _, ours, rows = converted(variant)

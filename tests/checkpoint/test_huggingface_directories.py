@@ -14,6 +14,7 @@ pytest.importorskip("transformers")
 
 import hub
 from pretrained import MARIAN, SIZES, T5_SIZES
+from tiers import only
 
 from docmt import Document, SearchConfig, Translator, load_model
 from docmt.checkpoint.model_directory import load_languages, load_model_tokenizer
@@ -124,7 +125,7 @@ def convert(own, name, output, *options):
     return output
 
 
-@pytest.mark.parametrize("name", LANGUAGES)
+@pytest.mark.parametrize("name", only(LANGUAGES, "marian", "nllb_json"))
 def test_text_is_translated_as_by_transformers(name, made, tmp_path):
     own, model = made(name)
     search = SearchConfig(beam=1, compatibility="huggingface", min_length=0, max_length_ratio=0, max_length_extra=NEW)
@@ -159,7 +160,7 @@ def test_a_smaller_vocabulary_gives_the_same_translations_of_its_text(made, tmp_
     assert torch.equal(*states)
 
 
-@pytest.mark.parametrize("name", ["marian", "mbart50_json", "t5_json"])
+@pytest.mark.parametrize("name", only(["marian", "mbart50_json", "t5_json"], "mbart50_json"))
 def test_a_document_model_is_trained_from_a_converted_one(name, made, tmp_path):
     """With the commands of the guide: it begins as good as the sentence model, and learns."""
     model = convert(made(name)[0], name, tmp_path / "model")
@@ -393,6 +394,7 @@ def test_a_directory_that_was_not_converted_is_told(made, tmp_path):
     fails("export", "ctranslate2", path, "-o", tmp_path / "out", message=message)
 
 
+@pytest.mark.full
 def test_a_converted_model_is_used_without_transformers(made, tmp_path):
     """In a process in which it cannot be imported."""
     model = convert(made("t5_json")[0], "t5_json", tmp_path / "model")

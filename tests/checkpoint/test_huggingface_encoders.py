@@ -14,6 +14,8 @@ from safetensors.torch import load_file, save_file
 
 pytest.importorskip("transformers")
 
+from tiers import only
+
 from docmt import SearchConfig, Translator
 from docmt.checkpoint.model_directory import load_model, load_model_config, load_model_tokenizer, load_model_weights
 from docmt.data import PreparedStore
@@ -97,8 +99,8 @@ def expected(own, model):
     return base(input_ids=ids, attention_mask=mask).last_hidden_state[mask.bool()]
 
 
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("head", ["Model", "ForMaskedLM"])
+@pytest.mark.parametrize("name", only(KINDS, "bert_json", "xlm_roberta_json"))
+@pytest.mark.parametrize("head", only(["Model", "ForMaskedLM"], "ForMaskedLM"))
 def test_encoder_states_are_those_of_transformers(name, head, tmp_path):
     own, theirs = make(name, tmp_path, head)
     model, tokenizer, new = started(converted(own, tmp_path / "encoder"), Group(top="group"))
@@ -244,6 +246,7 @@ def test_each_side_has_its_tokenizer(made, tmp_path):
     assert not tokenizer.same_words(own) and not own.same_words(tokenizer)
 
 
+@pytest.mark.full
 def test_a_training_begins_with_it_goes_on_and_translates(made, tmp_path):
     options = ("--checkpoints.every", 2, "--objective.word_dropout", 0.2, "--objective.word_dropout_epochs", 1)
     whole = trained(made, tmp_path / "whole", *options, "--stop.max_steps", 6)
@@ -264,6 +267,7 @@ def test_a_training_begins_with_it_goes_on_and_translates(made, tmp_path):
     assert "encoder 24" in works("inspect", whole).out
 
 
+@pytest.mark.full
 def test_what_starts_from_a_model_with_such_an_encoder(made, tmp_path):
     sentence = trained(made, tmp_path / "sentence", "--model.system", "sentence", "--stop.max_steps", 2)
     options = ("--stop.max_steps", 1, "--freeze", "loaded", "--optimizer.warmup", 1)

@@ -9,6 +9,7 @@ import pytest
 import sentencepiece
 import tokenizers
 from hub import FAMILIES, MARKED, ODD, SOURCE, SPACED, TARGET, pieces, spm, write
+from tiers import only
 
 from docmt.checkpoint.hf_tokenizer import read_tokenizer
 from docmt.core.errors import DocmtError
@@ -23,7 +24,9 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("hub")
 
 
-@pytest.fixture(scope="module", params=FAMILIES, ids=lambda family: family.__name__)
+@pytest.fixture(
+    scope="module", params=only(FAMILIES, hub.marian, hub.nllb_json, hub.t5_spm), ids=lambda family: family.__name__
+)
 def both(request, folder):
     theirs = request.param(folder)
     return read_tokenizer(theirs.path, theirs.config, (theirs.rows, theirs.rows)), theirs

@@ -9,6 +9,7 @@ import pytest
 import rfa
 import torch
 import torch.nn.functional as F
+from tiers import only
 
 from docmt.decoding.incremental import StepView
 from docmt.decoding.rules import Row
@@ -166,8 +167,8 @@ def theirs(logits):
     return logits[:, rfa.OURS]
 
 
-@pytest.mark.parametrize("windows", [1, 2, 4])
-@pytest.mark.parametrize("variant", rfa.VARIANTS)
+@pytest.mark.parametrize("windows", only([1, 2, 4], 4))
+@pytest.mark.parametrize("variant", only(rfa.VARIANTS, "rfa_sgate", "softmax"))
 def test_logits_of_whole_models(variant, windows, models):
     """All rows in one pass, as theirs give each alone."""
     stored = np.load(rfa.FIXTURES.needed(variant, f"out_L{windows}.npz"))
@@ -193,6 +194,7 @@ def smoothed_losses(model, batch):
     return torch.stack([part.sum() for part in loss.split(batch.reading.target.documents.lengths.tolist())])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", rfa.VARIANTS)
 def test_losses_and_gradients(variant, models):
     stored = np.load(rfa.FIXTURES.needed(variant, "out_L4.npz"))
@@ -226,6 +228,7 @@ def set_features(model, causal, cross):
             layer.cross.whole.features.matrices.copy_(torch.from_numpy(source))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", rfa.LINEAR)
 def test_logits_with_the_features_of_a_training_pass(variant, models):
     stored = np.load(rfa.FIXTURES.needed(variant, "train_mode_L4.npz"))
@@ -238,7 +241,7 @@ def test_logits_with_the_features_of_a_training_pass(variant, models):
     torch.testing.assert_close(logits, wanted, rtol=0, atol=3e-5)
 
 
-@pytest.mark.parametrize("variant", rfa.VARIANTS)
+@pytest.mark.parametrize("variant", only(rfa.VARIANTS, "rfa_sgate_avg"))
 def test_token_by_token_is_as_the_whole_pass(variant, models):
     """And so as theirs: the states of attention that decoding keeps, over windows of several sentences."""
     stored = np.load(rfa.FIXTURES.needed(variant, "out_L4.npz"))

@@ -19,6 +19,7 @@ def keep(found, name, module):
     module.register_forward_hook(lambda module, inputs, output: found.update({name: found.get(name, output)}))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("variant", rfa.LINEAR)
 def test_whole_batches_with_their_faults(variant, models, monkeypatch):
     """What every layer and attention gives, and the logits."""
@@ -44,6 +45,7 @@ def test_whole_batches_with_their_faults(variant, models, monkeypatch):
     assert (float((together - alone).abs().max()) > 0.01) == has_faults
 
 
+@pytest.mark.full
 def test_four_updates_lead_to_the_same_weights(models, monkeypatch):
     record = rfa.read_json(".", "train_steps.json")
     stored = np.load(rfa.FIXTURES.needed(".", "train_steps.npz"))

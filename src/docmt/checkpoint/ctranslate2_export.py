@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from docmt.checkpoint.hf_model import BIAS, SOFTMAX
-from docmt.checkpoint.model_directory import load_model, load_model_tokenizer
+from docmt.checkpoint.model_directory import check_new, load_model, load_model_tokenizer
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, parse_json, read_json
 from docmt.core.options import shown
@@ -93,8 +93,7 @@ def _load_sentence_model(model_directory: Path | str, output: Path) -> tuple[Tra
     Raises DocmtError where the output is there already, and for a model that is no sentence model or does not fit its
     tokenizer.
     """
-    if output.exists():
-        raise DocmtError(f"{output} exists already: choose another directory, or remove it")
+    check_new(output)
     model, tokenizer = load_model(model_directory), load_model_tokenizer(model_directory)
     config = model.config
     if config.chosen.needs() != Needs(sentences=1):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from docmt.checkpoint.model_card import ModelCard
-from docmt.checkpoint.model_directory import save_model
+from docmt.checkpoint.model_directory import check_new, save_model
 from docmt.checkpoint.weights import load_renamed, read_symbols, read_tensors, renamed
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
@@ -141,6 +141,22 @@ def read_dictionary(path: Path) -> list[str]:
     return symbols
 
 
+def check_different(path: Path, symbols: Sequence[str]) -> None:
+    """Raises DocmtError where a symbol of a vocabulary stands twice."""
+    if len(set(symbols)) < len(symbols):
+        raise DocmtError(f"{path} has a symbol twice: give the vocabulary file of the checkpoint")
+
+
+def save_converted(
+    output: Path, model: TranslationModel, tokenizer: DictionaryTokenizer, origin: str, values: Mapping[str, Any]
+) -> TranslationModel:
+    """Writes a converted model with a card, and returns it; origin: what it was converted from."""
+    source, target = (str(values.get(f"{side}_lang") or "") for side in ("source", "target"))
+    card = ModelCard(source_language=source, target_language=target, training={"converted_from": origin})
+    save_model(output, model, tokenizer, card)
+    return model.eval()
+
+
 def made_up(symbols: Sequence[str], missing: int) -> list[str]:
     """The symbols with which fairseq fills a dictionary up to a multiple of 8."""
     known = set(symbols)
@@ -250,8 +266,7 @@ def convert_gtransformer(
     single sentences, so that it is a sentence model. Raises DocmtError for a damaged file, and for anything in the
     architecture that docmt's model does not have, by its name.
     """
-    if output.exists():
-        raise DocmtError(f"{output} exists already: choose another directory, or remove it")
+    check_new(output)
     weights, values = read_checkpoint(checkpoint, arguments)
     embedding = check_copies(checkpoint, weights, "encoder.embed_tokens.weight", _COPIES)
     config = architecture(values, len(embedding), sentences=sentences, instance_tokens=instance_tokens)
@@ -261,13 +276,13 @@ def convert_gtransformer(
     last, rows = SpecialTokens(config.vocabulary_size).eod, model.head().weight
     with torch.no_grad():
         rows[[end_row, last]] = rows[[last, end_row]]
-    card = ModelCard(
-        source_language=str(values.get("source_lang") or ""),
-        target_language=str(values.get("target_lang") or ""),
-        training={"converted_from": f"{checkpoint.name}, a checkpoint of the published G-Transformer code"},
+    return save_converted(
+        output,
+        model,
+        DictionaryTokenizer(symbols),
+        f"{checkpoint.name}, a checkpoint of the published G-Transformer code",
+        values,
     )
-    save_model(output, model, DictionaryTokenizer(symbols), card)
-    return model.eval()
 
 
 def architecture(
@@ -352,6 +367,5 @@ def _symbols(path: Path, values: Mapping[str, Any], vocabulary_size: int) -> tup
     last = SpecialTokens(vocabulary_size).eod
     symbols[end_row - first] = symbols[last - first]
     symbols.pop()
-    if len(set(symbols)) < len(symbols):
-        raise DocmtError(f"{path} has a symbol twice: give the dict.*.txt of the checkpoint")
+    check_different(path, symbols)
     return symbols, end_row

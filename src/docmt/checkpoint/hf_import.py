@@ -22,7 +22,7 @@ from docmt.checkpoint.hf_model import (
 )
 from docmt.checkpoint.hf_tokenizer import read_tokenizer
 from docmt.checkpoint.model_card import ModelCard
-from docmt.checkpoint.model_directory import save_model
+from docmt.checkpoint.model_directory import check_new, save_model
 from docmt.core.errors import DocmtError
 from docmt.core.options import shown
 from docmt.documents.corpus import read_documents
@@ -58,8 +58,7 @@ def convert_huggingface(
     is returned. Raises DocmtError for files that are missing or damaged, and for anything in the architecture that
     docmt's model does not have, by the name of the entry.
     """
-    if output.exists():
-        raise DocmtError(f"{output} exists already: choose another directory, or remove it")
+    check_new(output)
     values = read_config(directory)
     family = family_of(directory, values)
     if prefix and "t5" not in about_family(family).types:

@@ -23,7 +23,6 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
 from docmt.core.options import shown
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.embeddings import sinusoids
 from docmt.model.families import FAMILIES
 from docmt.model.families.family import HuggingFace
 from docmt.text import PretrainedTokenizer, SpecialTokens
@@ -214,7 +213,6 @@ def _types(*, encoders: bool) -> str:
 
 
 HEAD, SOFTMAX, BIAS = "lm_head", "softmax", "head_bias.vector"
-_BEFORE = 2  # positions that M2M100's tables have before the first, one of them zero
 
 
 @dataclass(frozen=True)
@@ -285,10 +283,7 @@ class Pretrained:
             found[f"{ours}.weight"] = self.weights.rows(theirs, predicted if ours == SOFTMAX else rows[side])
         tables = {f"{name}.weight" for names in about.tables.values() for name in names}
         for name in self.weights.shapes:
-            if name in tables:
-                continue
-            if re.search(about.no_weights, name):
-                self._check_positions(name)
+            if name in tables or re.search(about.no_weights, name):
                 continue
             ours, tensor = renamed(name, about.names), self.weights.tensor(name)
             if ours.endswith("_positions.table.weight"):
@@ -300,16 +295,6 @@ class Pretrained:
         elif bias.any():
             raise DocmtError(f"{self.directory} has a bias of logits, which family {config.family} has not")
         return found
-
-    def _check_positions(self, name: str) -> None:
-        """Raises DocmtError for a table of positions that holds others than those which docmt computes."""
-        found, family = self.weights.tensor(name)[_BEFORE:], FAMILIES[self.family]
-        computed = sinusoids(*found.shape, _BEFORE, frequencies=family.frequencies)
-        if not torch.allclose(found, computed, atol=0.01):  # they may have been rounded
-            raise DocmtError(
-                f"{self.directory} has positions of its own in {name}, where models of family {self.family} compute "
-                "them: if docmt exported it, use the model that it was made from"
-            )
 
 
 def _table(tables: Mapping[str, str], side: str) -> str:

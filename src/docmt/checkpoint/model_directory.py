@@ -84,6 +84,12 @@ def save_model(
             copy_model(drafter, temporary / DRAFTER_FOLDER)
 
 
+def check_new(output: Path) -> None:
+    """Raises DocmtError where a conversion or an export would write over something."""
+    if output.exists():
+        raise DocmtError(f"{output} exists already: choose another directory, or remove it")
+
+
 def save_encoder(
     directory: Path, config: ModelConfig, weights: Mapping[str, Tensor], tokenizer: Tokenizer, card: ModelCard
 ) -> None:

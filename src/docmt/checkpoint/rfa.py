@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import docmt.checkpoint.fairseq as fairseq
-from docmt.checkpoint.model_card import ModelCard
-from docmt.checkpoint.model_directory import save_model
+from docmt.checkpoint.model_directory import check_new
 from docmt.checkpoint.weights import load_renamed, renamed
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
@@ -78,8 +77,7 @@ def convert_rfa(
     needed where the checkpoint does not hold them. Raises DocmtError for a damaged file, and for anything in the
     architecture that docmt's model does not have, by its name.
     """
-    if output.exists():
-        raise DocmtError(f"{output} exists already: choose another directory, or remove it")
+    check_new(output)
     weights, values = fairseq.read_checkpoint(checkpoint, arguments)
     target_rows = len(fairseq.check_copies(checkpoint, weights, "decoder.embed_tokens.weight", [_OUTPUT]))
     source_rows = len(fairseq.check_copies(checkpoint, weights, "encoder.embed_tokens.weight", []))
@@ -92,13 +90,8 @@ def convert_rfa(
         instance_tokens=instance_tokens,
     )
     model = load_renamed(config, rename(weights, config, values), checkpoint)
-    card = ModelCard(
-        source_language=str(values.get("source_lang") or ""),
-        target_language=str(values.get("target_lang") or ""),
-        training={"converted_from": f"{checkpoint.name}, a checkpoint of the code of Wu et al. (2022)"},
-    )
-    save_model(output, model, DictionaryTokenizer(target, source), card)
-    return model.eval()
+    origin = f"{checkpoint.name}, a checkpoint of the code of Wu et al. (2022)"
+    return fairseq.save_converted(output, model, DictionaryTokenizer(target, source), origin, values)
 
 
 def architecture(
@@ -190,6 +183,5 @@ def _symbols(path: Path, rows: int) -> list[str]:
             "give the dictionary of this checkpoint"
         )
     symbols = ["<s>", *symbols, *fairseq.made_up(symbols, missing)]
-    if len(set(symbols)) < len(symbols):
-        raise DocmtError(f"{path} has a symbol twice: give the dict.*.txt of the checkpoint")
+    fairseq.check_different(path, symbols)
     return symbols

@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.fairseq import choice, needed
-from docmt.checkpoint.model_card import ModelCard
-from docmt.checkpoint.model_directory import save_model
+from docmt.checkpoint.fairseq import check_different, choice, needed, save_converted
+from docmt.checkpoint.model_directory import check_new
 from docmt.checkpoint.weights import load_renamed, read_symbols, read_tensors
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
@@ -85,8 +84,7 @@ def convert_thumt(
     beside it); context_sentences: how many a context line of its training data held. Raises DocmtError for a damaged
     file, and for anything in the architecture that docmt's model does not have, by its name.
     """
-    if output.exists():
-        raise DocmtError(f"{output} exists already: choose another directory, or remove it")
+    check_new(output)
     variables = read_variables(checkpoint)
     values = read_json(arguments or checkpoint.parent / "args.json")
     values = values["parameters"] if isinstance(values.get("parameters"), dict) else values
@@ -106,9 +104,8 @@ def convert_thumt(
         if name in weights:  # rows for <s> before, for <eod> and <mask> behind
             weights[name] = torch.nn.functional.pad(weights[name], (0, 0, 1, 2))
     model = load_renamed(config, weights, checkpoint)
-    card = ModelCard(training={"converted_from": f"{checkpoint.name}, a checkpoint of the code of Zhang et al. (2018)"})
-    save_model(output, model, DictionaryTokenizer(target, source), card)
-    return model.eval()
+    origin = f"{checkpoint.name}, a checkpoint of the code of Zhang et al. (2018)"
+    return save_converted(output, model, DictionaryTokenizer(target, source), origin, {})
 
 
 def read_variables(path: Path) -> dict[str, Tensor]:
@@ -223,6 +220,5 @@ def _symbols(path: Path) -> list[str]:
     symbols = read_symbols(path, "the vocabulary")
     if tuple(symbols[: len(_SPECIALS)]) != _SPECIALS:
         raise DocmtError(f"{path} does not begin with {', '.join(_SPECIALS)}, a line each: give the checkpoint's vocab")
-    if len(set(symbols)) < len(symbols):
-        raise DocmtError(f"{path} has a symbol twice: give the checkpoint's vocab file")
+    check_different(path, symbols)
     return symbols[len(_SPECIALS) :]

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import tokenizers
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
-from docmt.core.errors import DocmtError
 from docmt.core.files import read_bytes, write_text
 from docmt.text.tokenizer import (
     Languages,
@@ -21,6 +20,7 @@ from docmt.text.tokenizer import (
     check_vocabulary_size,
     checked,
     make_directory,
+    too_large,
     write_config,
 )
 
@@ -90,10 +90,7 @@ class BpeTokenizer(Tokenizer):
         library.train_from_iterator((" " + sentence for sentence in checked(sentences)), trainer=trainer)
         tokenizer = cls(library)
         if tokenizer.vocabulary_size < vocabulary_size:
-            raise DocmtError(
-                f"a vocabulary of {vocabulary_size} is larger than the training text allows; set "
-                f"--vocabulary_size: the largest possible here is {tokenizer.vocabulary_size}"
-            )
+            raise too_large(vocabulary_size, tokenizer.vocabulary_size)
         return tokenizer
 
 

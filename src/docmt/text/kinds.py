@@ -67,12 +67,7 @@ class DictionaryTokenizer(Tokenizer):
         check_text(sentences)
         known = self._ids[self._side(side)]
         batch = [[known.get(symbol, SpecialTokens.unk) for symbol in sentence.split()] for sentence in sentences]
-        unknown = [
-            symbol
-            for sentence, ids in zip(sentences, batch, strict=True)
-            for symbol, token in zip(sentence.split(), ids, strict=True)
-            if token == SpecialTokens.unk
-        ]
+        unknown = [symbol for sentence in sentences for symbol in sentence.split() if symbol not in known]
         if unknown:
             _log.warning(
                 "%d symbols are not in the model's dictionary and become <unk> (the first: %r): split the text as the "

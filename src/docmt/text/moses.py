@@ -28,6 +28,8 @@ from docmt.text.tokenizer import (
     check_vocabulary_size,
     checked_sides,
     make_directory,
+    too_large,
+    too_small,
     write_config,
 )
 
@@ -149,20 +151,14 @@ def _learn_merges(words: Counter[str], vocabulary_size: int) -> Any:
     fixed = len(BYTES) + SpecialTokens.count
     smallest = fixed + len(set().union(*words)) + 1  # and the blank
     if vocabulary_size < smallest:
-        raise DocmtError(
-            f"a vocabulary of {vocabulary_size} is too small for the characters of the training text; "
-            f"the smallest possible here is {smallest}"
-        )
+        raise too_small(vocabulary_size, smallest)
     library = _pipeline(models.BPE())
     trainer = trainers.BpeTrainer(vocab_size=vocabulary_size - fixed, special_tokens=[], show_progress=False)
     library.train_from_iterator(_lines(words), trainer=trainer)
     learned = json.loads(library.to_str())["model"]
     units = BYTES + sorted(learned["vocab"], key=learned["vocab"].__getitem__)
     if len(units) + SpecialTokens.count < vocabulary_size:
-        raise DocmtError(
-            f"a vocabulary of {vocabulary_size} is larger than the training text allows; set "
-            f"--vocabulary_size: the largest possible here is {len(units) + SpecialTokens.count}"
-        )
+        raise too_large(vocabulary_size, len(units) + SpecialTokens.count)
     merges = [tuple(merge) for merge in learned["merges"]]
     return _pipeline(models.BPE(vocab={unit: id for id, unit in enumerate(units)}, merges=merges, byte_fallback=True))
 

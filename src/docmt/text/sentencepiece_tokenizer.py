@@ -26,6 +26,8 @@ from docmt.text.tokenizer import (
     check_vocabulary_size,
     checked,
     make_directory,
+    too_large,
+    too_small,
     write_config,
 )
 
@@ -134,7 +136,7 @@ class SentencePieceTokenizer(Tokenizer):
         except RuntimeError as error:
             if reader.failure is not None:
                 raise reader.failure from None
-            raise DocmtError(_training_error(str(error), vocabulary_size, SpecialTokens.count - unknown)) from error
+            raise _training_error(str(error), vocabulary_size, SpecialTokens.count - unknown) from error
         return cls(model.getvalue())
 
 
@@ -155,26 +157,14 @@ class _Reader(Iterator[str]):
             raise
 
 
-def _training_error(message: str, vocabulary_size: int, more: int) -> str:
+def _training_error(message: str, vocabulary_size: int, more: int) -> DocmtError:
     """The library's complaint in our words; `more`: how many ids ours has that its vocabulary has not."""
-    too_large = re.search(r"value <= (\d+)", message)
-    if too_large:
-        return (
-            f"a vocabulary of {vocabulary_size} is larger than the training text allows; set "
-            f"--vocabulary_size: the largest possible here is {int(too_large[1]) + more}"
-        )
-    too_small = re.search(r"required_chars\. \d+ vs (\d+)", message)
-    if too_small:
-        return (
-            f"a vocabulary of {vocabulary_size} is too small for the characters of the training text; "
-            f"the smallest possible here is {int(too_small[1]) + more}"
-        )
-    reason = _reason(message)
-    return f"SentencePiece could not learn a vocabulary of {vocabulary_size} ({reason}); try another size"
-
-
-def _reason(error: object) -> str:
-    return " ".join(str(error).split()).rstrip(".")
+    if found := re.search(r"value <= (\d+)", message):
+        return too_large(vocabulary_size, int(found[1]) + more)
+    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return too_small(vocabulary_size, int(found[1]) + more)
+    reason = " ".join(message.split()).rstrip(".")
+    return DocmtError(f"SentencePiece could not learn a vocabulary of {vocabulary_size} ({reason}); try another size")
 
 
 SPACE = "▁"

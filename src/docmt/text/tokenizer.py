@@ -166,6 +166,22 @@ def write_config(directory: Path, kind: str, files: Sequence[str]) -> None:
     write_text(directory / CONFIG_FILE, json.dumps(values) + "\n")
 
 
+def too_large(vocabulary_size: int, largest: int) -> DocmtError:
+    """Return the error for a vocabulary that the training text cannot fill."""
+    return DocmtError(
+        f"a vocabulary of {vocabulary_size} is larger than the training text allows; set "
+        f"--vocabulary_size: the largest possible here is {largest}"
+    )
+
+
+def too_small(vocabulary_size: int, smallest: int) -> DocmtError:
+    """Return the error for a vocabulary that does not hold all characters."""
+    return DocmtError(
+        f"a vocabulary of {vocabulary_size} is too small for the characters of the training text; "
+        f"the smallest possible here is {smallest}"
+    )
+
+
 def make_directory(directory: Path) -> None:
     """Creates `directory` if it is missing. Raises DocmtError if that fails."""
     try:
