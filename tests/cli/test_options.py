@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import yaml
 from commands import call, fails
 
 from docmt.cli.app import COMMANDS
+from docmt.core.options import kinds_of
 from docmt.data import PrepareConfig
 from docmt.decoding import SearchConfig
 from docmt.training import TrainConfig
@@ -339,6 +341,17 @@ def test_the_commands_are_listed():
     assert call() == (2, outcome.out, "")
     assert call("help") == call("-h") == outcome
     assert re.fullmatch(r"docmt \d+\.\d+\S*\n", call("--version").out)
+
+
+def test_no_memory_is_no_unknown_option(monkeypatch):
+    """What options there are is never guessed: out of memory on the way there is told as that."""
+
+    def fail(*_):
+        raise MemoryError
+
+    kinds_of.cache_clear()
+    monkeypatch.setattr(typing, "get_type_hints", fail)
+    fails(*TRAIN, message=r"^docmt: error: out of memory")
 
 
 SLOW = ("torch", "lightning_fabric")

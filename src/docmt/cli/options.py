@@ -73,7 +73,7 @@ SHORT_NAMES = {
 _MEANT = {"batch_size": "batch_tokens", "max_tokens": "batch_tokens", "beam_size": "beam", "lr": "learning_rate"}
 _NEAR = 0.66  # of 1: letters in common. Lower, a hint is as often wrong as right.
 _SWITCH = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
-_NO_SETTINGS = ("help", "config", "print_config")
+_PRINT = ("help", "config", "print_config")
 _WIDEST, _COLUMN = 108, 34  # of the help
 
 
@@ -366,39 +366,35 @@ class Parser:
     def _recipe(self, path: str) -> Iterator[tuple[str, Any, str]]:
         """Yield full name, value and place (file and line) of every option that a recipe sets."""
         values, lines = read_yaml_lines(path)
-        see = f"{self.program} --help"
+        see, places = f"{self.program} --help", dict[str, str]()
         if values is None:
             raise DocmtError(f"the recipe {path} is empty: write options into it, such as those in {see}")
         if not isinstance(values, dict):
             raise DocmtError(f"the recipe {path} does not consist of `option: value` lines; see {see}")
-        places: dict[str, str] = {}
-        for name, value in self._settings(values, "", path, lines):
-            option, place = self.names[name], f"{path}, line {lines[name]}"
+        known = {name: option for name, option in self.names.items() if option.flags and option.name not in _PRINT}
+        for name, value in flat(values).items():
+            place, group = f"{path}, line {lines[name]}", name.rpartition(".")[0]
+            if name in self.groups and name not in known:
+                inner = next(option.name for option in self.options if option.name.startswith(f"{name}."))
+                example = f"put them indented below it, as `{inner.rpartition('.')[2]}: ...`"
+                raise DocmtError(f"{place}: {name} is a group of options; {example}")
+            if name not in known and group in known:
+                raise DocmtError(f"{path}, line {lines[group]}: {group} takes one value; write it after the colon")
+            if name not in known:
+                close = closest(name, [option.name for option in self.options if option.flags])
+                hint = f"did you mean {close}?" if close else f"see {see}"
+                raise DocmtError(f"{place}: {self.program} has no option {name}; {hint}")
+            option = known[name]
             if before := places.get(option.name):  # under two of its names
                 raise DocmtError(f"{place}: {option.name} is set here and in {before}: write it once")
             places[option.name] = place
-            yield option.name, _recipe_value(option, name, value, place), place
-
-    def _settings(
-        self, values: Mapping[str, Any], prefix: str, path: str, lines: Mapping[str, int]
-    ) -> Iterator[tuple[str, Any]]:
-        """Yield the names as they are written, with their groups, and the values of a recipe."""
-        for key, value in values.items():
-            name = prefix + key
-            place = f"{path}, line {lines[name]}"
-            if name in self.groups and name not in self.names:
-                if not isinstance(value, dict):
-                    example = next(o.name.rpartition(".")[2] for o in self.options if o.name.startswith(f"{name}."))
-                    raise DocmtError(
-                        f"{place}: {name} is a group of options; put them indented below it, as `{example}: ...`"
-                    )
-                yield from self._settings(value, f"{name}.", path, lines)
-            elif name in self.names and self.names[name].flags and name not in _NO_SETTINGS:
-                yield name, value
-            else:
-                close = closest(name, [*(option.name for option in self.options if option.flags), *self.groups])
-                hint = f"did you mean {close}?" if close else f"see {self.program} --help"
-                raise DocmtError(f"{place}: {self.program} has no option {name}; {hint}")
+            if value is None and option.kind == without_none(option.kind):
+                raise DocmtError(f"{place}: {name} has no value; write one after the colon, or remove the line")
+            if isinstance(value, list) and not option.takes_list:
+                raise DocmtError(f"{place}: {name} takes one value; write it after the colon")
+            if option.takes_list:
+                value = value if isinstance(value, list) else [value]
+            yield option.name, _SWITCH.get(value.lower(), value) if option.is_switch else value, place
 
     def located(self, error: DocmtError, places: Mapping[str, str]) -> DocmtError:
         """Return the error with the place of the option that it begins with: the line of a recipe, or the flag."""
@@ -429,21 +425,6 @@ def _explained(option: Option) -> str:
     if default in (None, "", []) or not option.flags:
         return text
     return f"{text} (default: {str(default).lower() if isinstance(default, bool) else default})"
-
-
-def _recipe_value(option: Option, name: str, value: Any, place: str) -> Any:
-    """Return the value that a recipe has for an option. Raises DocmtError for one of another form."""
-    if option.takes_list:
-        if isinstance(value, list) and (value or option.default == []) and all(isinstance(v, str) for v in value):
-            return value
-        if not isinstance(value, str):
-            raise DocmtError(f"{place}: {name} needs a list of values, such as [one, two]")
-        return [value]
-    if isinstance(value, list | dict):
-        raise DocmtError(f"{place}: {name} takes one value; write it after the colon")
-    if value is None and option.kind == without_none(option.kind):
-        raise DocmtError(f"{place}: {name} has no value; write one after the colon, or remove the line")
-    return _SWITCH.get(value.lower(), value) if option.is_switch else value
 
 
 def closest(name: str, known: Sequence[str]) -> str:
@@ -482,7 +463,11 @@ def parse(parser: Parser, arguments: Sequence[str], settings: type | None = None
     Raises DocmtError for anything that does not fit, naming the flag or the line of the recipe.
     """
     values, places = parser.read(arguments, recipes)
-    _check_required(parser, values)
+    missing = [option for option in parser.options if option.required and option.name not in values]
+    if missing:
+        names = [f"--{option.name}" if option.flags else option.metavar for option in missing]
+        verb = "are" if missing[1:] else "is"
+        raise DocmtError(f"{' and '.join(names)} {verb} missing; see {parser.program} --help")
     try:
         options = _built(parser, values, settings)
     except DocmtError as error:
@@ -513,16 +498,6 @@ def parse_given(parser: Parser, arguments: Sequence[str]) -> dict[str, Any]:
     return given
 
 
-def _check_required(parser: Parser, values: Mapping[str, Any]) -> None:
-    """Raise DocmtError for options that must be set and are not."""
-    missing = [option for option in parser.options if option.required and option.name not in values]
-    if missing:
-        names = [f"--{option.name}" if option.flags else option.metavar for option in missing]
-        raise DocmtError(
-            f"{' and '.join(names)} {'is' if not names[1:] else 'are'} missing; see {parser.program} --help"
-        )
-
-
 def _built(parser: Parser, values: Mapping[str, Any], settings: type | None) -> SimpleNamespace:
     """Return the options with their values as the types have them."""
     options: dict[str, Any] = {}
@@ -548,7 +523,7 @@ def _as_recipe(parser: Parser, options: SimpleNamespace) -> str:
     known = {option.name: option for option in parser.options if option.flags}
     written = {}
     for name, value in flat(values).items():
-        if name in known and name not in _NO_SETTINGS and value not in (None, [], ""):
+        if name in known and name not in _PRINT and value not in (None, [], ""):
             written[name] = str(value) if isinstance(value, Path) else value
     return yaml.safe_dump(nested(written, ""), sort_keys=False, allow_unicode=True)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from docmt.cli.options import Parser, make_parser, parse
+from docmt.cli.options import Parser, add_settings, make_parser, parse_command
 from docmt.core.errors import DocmtError
-from docmt.core.options import check_number
+from docmt.core.options import check_fields, option, ranged
 
 USAGE = """MODEL MODEL ... -o DIRECTORY
 RUN ... --last N -o DIRECTORY
@@ -19,8 +20,25 @@ EXAMPLES = (
 )
 
 
-def parser() -> Parser:
+@dataclass(frozen=True)
+class AverageOptions:
     """The options of the command."""
+
+    models: list[str] = option(positional=True, metavar="MODEL")
+    """model directory, checkpoint of a run, or run directory, which stands for its model"""
+    output: Path = option(flags=("-o",), metavar="DIRECTORY")
+    """model directory, made new"""
+    last: int = ranged(0, 0, 10_000)
+    """of each run, the last N checkpoints that it keeps"""
+    best: int = ranged(0, 0, 10_000)
+    """of each run, those N of them that were the best on the dev split"""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "")
+
+
+def parser() -> Parser:
+    """Return the parser of the command."""
     made = make_parser(
         "average",
         "Writes a model whose weights are the mean of those of several: of models of one architecture and vocabulary, "
@@ -28,26 +46,13 @@ def parser() -> Parser:
         USAGE,
         examples=EXAMPLES,
     )
-    made.add_argument(
-        "models",
-        nargs="+",
-        type=str,
-        metavar="MODEL",
-        help="model directory, checkpoint of a run, or run directory, which stands for its model",
-    )
-    made.add_argument("-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="model directory, made new")
-    made.add_argument("--last", type=int, default=0, help="of each run, the last N checkpoints that it keeps")
-    made.add_argument(
-        "--best", type=int, default=0, help="of each run, those N of them that were the best on the dev split"
-    )
+    add_settings(made, AverageOptions, None, "options")
     return made
 
 
 def run(arguments: Sequence[str]) -> int:
     """Writes the mean of several models as a model."""
-    options = parse(parser(), arguments)
-    check_number("--last", options.last, (0, 10_000))
-    check_number("--best", options.best, (0, 10_000))
+    options = parse_command(parser(), arguments, AverageOptions)
     if options.last and options.best:
         raise DocmtError("--last and --best are both given: choose one of them")
     # torch takes a while to load

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from docmt import data, decoding, evaluation, training
 from docmt.cli.app import keep_freed_memory
-from docmt.cli.options import Parser, add_settings, make_parser, parse, parse_given
+from docmt.cli.options import Parser, add_settings, make_parser, parse_command, parse_given
 from docmt.core.errors import DocmtError
 from docmt.core.files import cannot_write, read_json, write_text
 from docmt.core.options import MANY, check_fields, range_of, ranged
@@ -75,7 +75,7 @@ def parser() -> Parser:
 
 def run(arguments: Sequence[str]) -> int:
     """Writes the corpus, trains both models, translates unseen documents, and shows the difference."""
-    config: DemoConfig = parse(parser(), arguments, DemoConfig).settings
+    config = parse_command(parser(), arguments, DemoConfig)
     if config.quick:
         given = parse_given(parser(), arguments)
         smaller: dict[str, Any] = {name: count for name, count in QUICK.items() if name not in given}

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from docmt.cli.options import Parser, make_parser, parse
+from docmt.cli.options import Parser, add_settings, make_parser, parse_command
 from docmt.core.errors import DocmtError, printable
+from docmt.core.options import option
 
 USAGE = "ctranslate2 MODEL -o DIRECTORY [--quantization TYPE]"
 EXAMPLES = ("docmt export ctranslate2 MODEL -o exported",)
 _MARKS = {"tokenizer.json": " (its encode adds these marks)", "docmt": " (its encode adds no marks)"}
 
 
+@dataclass(frozen=True)
+class ExportOptions:
+    """The options of the command."""
+
+    format: Literal["ctranslate2"] = option(positional=True, metavar="FORMAT")
+    """what is written: ctranslate2"""
+    model: str = option(positional=True, metavar="MODEL")
+    """model directory, or run directory, which stands for its model"""
+    output: Path = option(flags=("-o",), metavar="DIRECTORY")
+    """directory, made new"""
+    quantization: Literal["float32", "float16", "bfloat16", "int8"] = option("float32", metavar="TYPE")
+    """weights in the file (float32, float16, bfloat16 or int8); Translator(..., compute_type=...) chooses what is
+    computed with"""
+
+
 def run(arguments: Sequence[str]) -> int:
     """Writes a model in the format of another toolkit."""
-    options = parse(parser(), arguments)
+    options = parse_command(parser(), arguments, ExportOptions)
     # torch loads slowly: not for --help
     from docmt.checkpoint import export_ctranslate2
     from docmt.decoding.models import model_paths
@@ -50,17 +67,5 @@ def parser() -> Parser:
         examples=EXAMPLES,
         common=("output",),
     )
-    made.add_argument("format", type=Literal["ctranslate2"], metavar="FORMAT", help="what is written: ctranslate2")
-    made.add_argument(
-        "model", type=str, metavar="MODEL", help="model directory, or run directory, which stands for its model"
-    )
-    made.add_argument("-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="directory, made new")
-    made.add_argument(
-        "--quantization",
-        type=Literal["float32", "float16", "bfloat16", "int8"],
-        default="float32",
-        metavar="TYPE",
-        help="weights in the file (float32, float16, bfloat16 or int8); Translator(..., compute_type=...) "
-        "chooses what is computed with",
-    )
+    add_settings(made, ExportOptions, None, "options")
     return made

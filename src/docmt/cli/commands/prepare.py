@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docmt import data
-from docmt.cli.options import Parser, add_settings, make_parser, parse
+from docmt.cli.options import Parser, add_settings, make_parser, parse_command
 from docmt.core.errors import printable
 from docmt.data import PrepareConfig
 from docmt.data.config import SPLITS
@@ -51,7 +51,7 @@ def parser() -> Parser:
 
 def run(arguments: Sequence[str]) -> int:
     """Writes a prepared store and prints its statistics."""
-    settings = parse(parser(), arguments, PrepareConfig).settings
+    settings = parse_command(parser(), arguments, PrepareConfig)
     store = data.prepare(settings)
     print(printable(data.format_statistics(store.statistics), kept="\n"))
     start = next((path for path in (settings.source_tokenizer, settings.ready_tokenizer) if _is_model(path)), None)
