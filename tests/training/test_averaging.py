@@ -39,6 +39,7 @@ def test_a_run_keeps_what_it_is_told_and_its_model_is_the_best(kept, change):
     assert_equal_runs(change().run, kept.run)
 
 
+@pytest.mark.full
 def test_the_average_of_a_run_is_that_of_its_own_though_more_is_kept(change, tmp_path):
     settings = {"checkpoints__average": "best", "checkpoints__average_count": 2}
     train(change(run=tmp_path / "few", **settings))
@@ -46,6 +47,7 @@ def test_the_average_of_a_run_is_that_of_its_own_though_more_is_kept(change, tmp
     assert_equal_runs(tmp_path / "few", tmp_path / "many")
 
 
+@pytest.mark.full
 def test_a_killed_run_keeps_the_same(change, tmp_path, kept, monkeypatch):
     config = change(checkpoints__keep=3)
     with monkeypatch.context() as patch, pytest.raises(Killed):
