@@ -12,7 +12,7 @@ from commands import QUICK, call, fails
 
 import docmt
 from docmt.cli.commands import probe
-from docmt.decoding import Translator
+from docmt.decoding import Translator, models
 
 
 def test_the_preferences_are_those_of_the_scores(run, suite, tmp_path):
@@ -271,3 +271,12 @@ def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monk
     assert told(run, "--suite", asked, "--context_usage") == ["translating"]
     both = told(run, others[0], "--suite", asked, "--context_usage")
     assert both == [f"{model}: {asked}: translating" for model in ("run", "second")]
+
+
+def test_each_model_is_loaded_once(run, others, suite, corpus, monkeypatch):
+    loaded, load = [], models.load_model
+    monkeypatch.setattr(models, "load_model", lambda path, **given: loaded.append(str(path)) or load(path, **given))
+    assert call("probe", run, others[0], "--suite", suite).status == 0
+    sides = ("--source", corpus / "test.en", "--reference", corpus / "test.de")
+    assert call("evaluate", "--systems", run, others[0], *sides, *QUICK).status == 0
+    assert loaded == [str(run), str(others[0])] * 2

@@ -149,6 +149,7 @@ def test_the_sign_test_by_hand(better, worse, chance):
     assert sign_p_value(better, worse) == pytest.approx(chance, rel=1e-12)
 
 
+@pytest.mark.full
 def test_the_sign_test_of_many_segments():
     """The normal distribution with correction for continuity: (|1000 - 900| - 1) / sqrt(1900) = 2.271 deviations."""
     assert sign_p_value(1000, 900) == pytest.approx(0.0231, abs=2e-4)

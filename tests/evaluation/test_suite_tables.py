@@ -61,6 +61,9 @@ def test_what_has_one_kind_has_one_row():
 def test_the_sign_test(won, lost, p):
     first, other = "-" * won + "+" * lost + "+-=", "+" * won + "=" * lost + "+=-"
     assert sign_test(first, other) == pytest.approx(p)
+
+
+def test_the_sign_test_of_many_items():
     many = sign_test("-" * 2100 + "+" * 1900, "+" * 2100 + "-" * 1900)
     assert many == pytest.approx(2 * sum(comb(4000, k) for k in range(1901)) / 2**4000)
     assert 0.001 < many < 0.002

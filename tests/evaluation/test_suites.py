@@ -216,6 +216,7 @@ def test_files_of_something_else(write, content):
         read_items(write(content, lines=False))
 
 
+@pytest.mark.full
 def test_damaged_files_are_refused_or_read(tmp_path):
     """Whatever stands in an item: it is read and makes sense, or there is a sentence for people."""
     junk = [None, 0, -1, 1.5, True, "", " ", "a", [], {}, [1], ["a"], {"a": 1}, [[]], "\ud800", 10**30, ["a", "b"]]
