@@ -56,6 +56,7 @@ def here(config):
         raise KeyboardInterrupt
 
 
+@pytest.mark.full
 def test_an_interrupted_training_goes_on(tmp_path, monkeypatch, three_tests):
     """The first is interrupted after one update; all that was done stays."""
     monkeypatch.setattr("docmt.cli.commands.demo._train_side_by_side", here)

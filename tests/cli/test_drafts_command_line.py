@@ -10,6 +10,7 @@ import docmt
 from docmt.decoding import score_documents, translate_documents
 from docmt.decoding.drafting import Drafter
 
+pytestmark = pytest.mark.full
 SEARCH = ["--search.beam", 2, "--search.max_length_ratio=0", "--search.max_length_extra=3"]
 
 

@@ -39,7 +39,13 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+def some(names):
+    """The first of these and the first ensemble in the quick tier."""
+    quick = ("both sides", "ensemble")
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.full) for name in names]
+
+
+@pytest.mark.parametrize("name", some(MODELS))
 def test_together_alone_and_in_small_batches(name):
     model = MODELS[name]()
     together = translate_documents(model, DOCUMENTS, SPECIALS, CONFIG, drafts=DRAFTS)
@@ -51,7 +57,7 @@ def test_together_alone_and_in_small_batches(name):
             assert [h.score for h in found] == pytest.approx([h.score for h in other], abs=1e-5)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some(MODELS))
 def test_the_score_of_a_translation_is_the_translators_own(name):
     model = MODELS[name]()
     found = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, CONFIG, drafts=DRAFTS)]
@@ -64,7 +70,7 @@ def test_the_score_of_a_translation_is_the_translators_own(name):
     assert any(abs(own.score - other.score) > 1e-3 for own, other in zip(scored, others, strict=True))
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", some(VARIANTS))
 def test_greedy_search_by_full_passes(name):
     """Word by word, each from a pass over all that stands before, with every draft up to the sentence."""
     model, config = build(2, **VARIANTS[name]), SearchConfig(beam=1, **SHORT)

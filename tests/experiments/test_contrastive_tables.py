@@ -189,6 +189,7 @@ def test_the_reach_of_a_system_in_a_file(write_experiment):
             read_experiment(str(write_experiment(text)))
 
 
+@pytest.mark.full
 def test_the_figure(answered, suite, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib (the extra plots) is not installed")
     path = write_contrastive_figure(answered, evaluation_of(suite))

@@ -45,7 +45,7 @@ def shipped(name, scale, store, tmp_path):
     return make_plan(list_experiments()[name], scale, store, tmp_path / "out")
 
 
-@pytest.mark.parametrize("scale", ["cpu", "full"])
+@pytest.mark.parametrize("scale", ["cpu", pytest.param("full", marks=pytest.mark.full)])
 def test_what_is_trained(scale, store, tmp_path):
     plan = shipped("rfa-table1", scale, store, tmp_path)
     runs = [run for run in plan.runs if run.variant != "start"]

@@ -142,6 +142,7 @@ def test_a_vote_for_each_english_pattern_is_near_chance(pronouns: list[Pronoun])
     assert right / len(pronouns) < 0.42
 
 
+@pytest.mark.full
 def test_a_vote_for_each_english_sentence_is_near_chance(documents: list[SyntheticDocument]) -> None:
     # The best sentence-level model there can be: it has seen every sentence before and knows the pattern of new ones.
     sentences: defaultdict[str, list[Pronoun]] = defaultdict(list)

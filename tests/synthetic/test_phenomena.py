@@ -125,6 +125,7 @@ def test_a_vote_for_each_marked_sentence_is_exactly_chance(documents: list[Marke
         assert right[name] * PHENOMENA[name].candidates == total
 
 
+@pytest.mark.full
 def test_the_clue_stands_once_and_at_its_distance(documents: list[MarkedDocument]) -> None:
     for item in documents:
         clue, question = SAID[item.phenomenon]

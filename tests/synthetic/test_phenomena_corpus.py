@@ -66,6 +66,7 @@ def test_the_contrastive_items_are_the_test_documents(corpus: Path, splits: dict
     assert len(cells) == 24 and set(cells.values()) == {12}
 
 
+@pytest.mark.full
 def test_candidates_are_shuffled_in_a_fixed_way() -> None:
     documents = generate_phenomena(5760, seed=3)
     items = phenomenon_items(documents)

@@ -146,6 +146,7 @@ def test_a_drafter_that_is_missing(hops, tmp_path):
     translated(tmp_path / "run")
 
 
+@pytest.mark.full
 def test_a_drafter_that_is_another(hops, tmp_path):
     train(hops("run", stop__max_steps=1))
     drafter = tmp_path / "run" / "model" / "drafter"
@@ -171,6 +172,7 @@ def test_a_store_without_drafts_is_refused(change, tmp_path):
     assert translated(tmp_path / "source")[0] is None
 
 
+@pytest.mark.full
 def test_a_run_does_not_go_on_with_other_drafts(hops, prepare_with_drafts, change):
     config = hops("run", stop__max_steps=2, checkpoints__every=1)
     train(config)
@@ -203,6 +205,7 @@ def test_the_drafter_is_named_or_that_of_the_start(hops, change, sentence_run, t
         change(drafter=sentence_run, **SENTENCE)
 
 
+@pytest.mark.full
 def test_stores_and_drafters_of_an_earlier_version(hops, store, sentence_run, tmp_path):
     old = shutil.copytree(store.directory, tmp_path / "old")
     (old / "drafts").mkdir()
