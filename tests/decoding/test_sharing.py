@@ -65,7 +65,7 @@ def test_members_of_an_ensemble_share_too():
 def read(model, config):
     """The batches of the task: groups, and what is read of each."""
     needs_drafts = drafts_of(SOURCES) if model.system.needs().drafts else None
-    task, words = Task.of(model, SOURCES, SPECIALS, config, needs_drafts), Words.of(TARGETS)
+    task, words = Task.of(model, SOURCES, SPECIALS, config, drafts=needs_drafts), Words.of(TARGETS)
     for groups in shared_batches(task, words):
         firsts = [equal[0] for group in groups for equal in group]
         batch = collate(task.words, words, task.instances, firsts, SPECIALS, model.parts.frame, "last", task.drafts)
