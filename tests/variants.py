@@ -85,9 +85,9 @@ QUICK = {
 """Systems of the quick tier: every cache, kernel and order of decoding is among them."""
 
 
-def in_tiers(names):
-    """Return test parameters for these systems; those that are not in QUICK run in `make test-all` alone."""
-    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in names]
+def in_tiers(names, also=()):
+    """Return test parameters for these systems; those neither in QUICK nor in `also` run in `make test-all`."""
+    return [name if name in {*QUICK, *also} else pytest.param(name, marks=pytest.mark.full) for name in names]
 
 
 FRAMED = [name for name in SYSTEMS if name != "document"]

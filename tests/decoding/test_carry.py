@@ -9,7 +9,7 @@ from docmt.decoding import ContextConfig, SearchConfig, score_documents, transla
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Needs
 from docmt.text import SpecialTokens
-from variants import SYSTEMS
+from variants import SYSTEMS, in_tiers
 
 SPECIALS = SpecialTokens(40)
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
@@ -28,7 +28,7 @@ def build(name, **settings):
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("name", in_tiers(GROUPS))
 def test_scores_are_those_of_the_search_and_documents_are_apart(name, beam):
     model = build(name, instance_tokens=16)
     config, context = SearchConfig(beam=beam), ContextConfig(overlap=2)
@@ -94,7 +94,7 @@ def test_carried_sentences_leave_room_for_the_next():
         )
 
 
-@pytest.mark.parametrize("name", [*GROUPS, "document", "concat, keep last", "concat, keep prefix"])
+@pytest.mark.parametrize("name", in_tiers([*GROUPS, "document", "concat, keep last", "concat, keep prefix"]))
 @pytest.mark.parametrize("limit", [12, 40])
 def test_instances_may_be_other_than_in_training(name, limit):
     trained, other = build(name, instance_tokens=limit), build(name, instance_tokens=16, instance_sentences=2)

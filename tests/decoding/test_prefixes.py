@@ -11,7 +11,7 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.config import Linear
 from docmt.model.systems import Concat, Group
 from docmt.text import SpecialTokens
-from variants import CONVENTIONS, SYSTEMS
+from variants import CONVENTIONS, SYSTEMS, in_tiers
 
 VOCABULARY = 60
 SIZES = {"vocabulary_size": VOCABULARY, "width": 16, "feed_forward": 32, "heads": 2, "instance_tokens": 100}
@@ -81,12 +81,25 @@ def opened(model):
     return model
 
 
+QUICK = {
+    "one layer over the document",
+    "learned positions",
+    "linear, fading",
+    "linear, averaging",
+    "relative positions, gated",
+    "mbart50",
+    "windows, distances",
+    "linear windows",
+    "what was said before",
+}
+
+
 def translated(model, given, config, context):
     return translate_documents(model, given, SpecialTokens(VOCABULARY), config, context=context)
 
 
 @pytest.mark.parametrize("search", [{"beam": 1}, {"beam": 3, "n_best": 2}], ids=str)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", in_tiers(MODELS, QUICK))
 def test_the_same_for_every_rank(name, search, monkeypatch):
     settings, also = MODELS[name]
     config, context, read = SearchConfig(**search, **SHORT), ContextConfig(**also), []

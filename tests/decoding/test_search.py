@@ -32,7 +32,18 @@ from docmt.decoding.rules import Row
 from docmt.decoding.scheduler import Task
 from docmt.model import pack
 from docmt.model.systems import Concat, Needs
-from variants import CONVENTIONS, FRAMED, JOINED, ONE_OF_EACH_ORDER, SYSTEMS, WIDE, context, hierarchical, multihop
+from variants import (
+    CONVENTIONS,
+    FRAMED,
+    JOINED,
+    ONE_OF_EACH_ORDER,
+    SYSTEMS,
+    WIDE,
+    context,
+    hierarchical,
+    in_tiers,
+    multihop,
+)
 
 # Other marks around sentences, with the systems that the family has.
 PLAIN = {**SYSTEMS, **JOINED}
@@ -46,9 +57,20 @@ WITH_FAMILIES = {
     "hierarchical, thumt": {"family": "thumt", **hierarchical()},
     **WIDE,
 }
+OTHERS = {
+    "concat, keep last",
+    "group, linear over the document",
+    "linear, gates, keep prefix, rfa",
+    "relative positions, gated",
+    "mbart50, keep prefix",
+    "marian",
+    "context, thumt",
+    "context lstm, bert",
+}
+"""Further ones for the quick tier: windows translated anew, linear attention, six of other families."""
 
 
-@pytest.mark.parametrize("system", [*FRAMED, *JOINED])
+@pytest.mark.parametrize("system", in_tiers([*FRAMED, *JOINED], OTHERS))
 def test_search_equals_the_plain_one(system):
     model = build(**PLAIN[system])
     config = SearchConfig(beam=3, n_best=3, length_penalty=0.6, min_length=3, **SHORT)
@@ -70,7 +92,7 @@ def test_open_search_equals_the_plain_one(beam):
         assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
-@pytest.mark.parametrize("system", PLAIN)
+@pytest.mark.parametrize("system", in_tiers(PLAIN, OTHERS))
 def test_beam_one_is_greedy(system):
     model = build(**PLAIN[system])
     config = SearchConfig(beam=1, **SHORT)
@@ -79,7 +101,7 @@ def test_beam_one_is_greedy(system):
     assert search_documents(model, [document], config)[0][0].sentences == words_of(said)
 
 
-@pytest.mark.parametrize("system", PLAIN)
+@pytest.mark.parametrize("system", in_tiers(PLAIN, OTHERS))
 def test_documents_are_translated_as_by_plain_greedy_searches_in_their_order(system):
     model = build(**PLAIN[system])
     config = SearchConfig(beam=1, **SHORT)
@@ -93,7 +115,9 @@ def test_documents_are_translated_as_by_plain_greedy_searches_in_their_order(sys
         assert found.sentences == expected
 
 
-@pytest.mark.parametrize("system", [*(name for name in ONE_OF_EACH_ORDER if name != "document"), *JOINED])
+@pytest.mark.parametrize(
+    "system", in_tiers([*(name for name in ONE_OF_EACH_ORDER if name != "document"), *JOINED], OTHERS)
+)
 def test_documents_are_translated_as_by_plain_beam_searches_in_their_order(system):
     model = build(**PLAIN[system])
     config = SearchConfig(beam=3, length_penalty=0.7, **SHORT)
@@ -131,7 +155,7 @@ def input_of(model, sentences):
     return shifted(sentences) if joins(model) else marked(sentences)
 
 
-@pytest.mark.parametrize("system", PLAIN)
+@pytest.mark.parametrize("system", in_tiers(PLAIN, OTHERS))
 def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
     model = build(**PLAIN[system])
     document = DOCUMENTS[2]
@@ -143,7 +167,9 @@ def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
     check_steps(model, reading, row, streams, share_at=4)  # the first five positions are the same in all beams
 
 
-@pytest.mark.parametrize("system", [name for name in PLAIN if "group" not in name and "global" not in name])
+@pytest.mark.parametrize(
+    "system", in_tiers([name for name in PLAIN if "group" not in name and "global" not in name], OTHERS)
+)
 @pytest.mark.parametrize("number", [0, 2])
 def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reordering(system, number):
     model = build(**PLAIN[system])
@@ -154,7 +180,7 @@ def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reor
     check_steps(model, reading, Row([number], [len(document[number])]), streams, share_at=2)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, OTHERS))
 @pytest.mark.parametrize("beam", [1, 4])
 def test_batched_equals_single(system, beam):
     model = build(2, **SYSTEMS[system]).double()
@@ -166,7 +192,7 @@ def test_batched_equals_single(system, beam):
         assert [h.score for h in found] == pytest.approx([h.score for h in alone], abs=1e-5)
 
 
-@pytest.mark.parametrize("system", WITH_FAMILIES)
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, OTHERS))
 def test_documents_together_are_translated_as_each_alone(system):
     model = build(2, **WITH_FAMILIES[system]).double()
     config = SearchConfig(beam=3, n_best=3, **SHORT)
@@ -177,7 +203,7 @@ def test_documents_together_are_translated_as_each_alone(system):
         assert [h.score for h in found] == pytest.approx([h.score for h in alone], abs=1e-5)
 
 
-@pytest.mark.parametrize("system", WITH_FAMILIES)
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, OTHERS))
 def test_score_of_a_translation_is_the_translators_own(system):
     model = build(**WITH_FAMILIES[system])
     config = SearchConfig(beam=4, max_length_ratio=1.2, max_length_extra=2.0)
@@ -217,8 +243,8 @@ def test_plain_document_scores_agree_when_the_stream_is_well_formed():
         assert own.score == pytest.approx(sum(own.sentence_scores) / len(labels), abs=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("system", [name for name in WITH_FAMILIES if name != "document"])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
+@pytest.mark.parametrize("system", in_tiers([name for name in WITH_FAMILIES if name != "document"], OTHERS))
 def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(system, seed):
     model = build(seed, **WITH_FAMILIES[system])
     config = SearchConfig(beam=3, min_length=2, max_length_ratio=1.5, max_length_extra=4.0)
@@ -230,7 +256,7 @@ def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(syst
             assert all(SPECIALS.first_word <= token < SPECIALS.eod for token in target)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, OTHERS))
 def test_what_the_length_limit_ended_is_told(system):
     config = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=8.0)
     told = set()
@@ -253,13 +279,13 @@ def test_what_the_length_limit_ended_is_told(system):
     raise AssertionError(f"all sentences were alike: {told}")
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, OTHERS))
 def test_empty_sentences_stay_empty_and_change_nothing(system):
     model = build(**SYSTEMS[system])
     config = SearchConfig(beam=2, **SHORT)
     holes = [[[], *[part for sentence in document for part in (sentence, [])]] for document in DOCUMENTS] + [[[], []]]
     told = []
-    found = [ranks[0] for ranks in translate_documents(model, holes, SPECIALS, config, told.append)]
+    found = [ranks[0] for ranks in translate_documents(model, holes, SPECIALS, config, on_sentences=told.append)]
     assert sum(told) == sum(map(len, holes))
     for own, ranks in zip(found, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=False):
         wanted = ranks[0]

@@ -5,7 +5,7 @@ import torch
 from plain_search import DOCUMENTS, SHORT, SPECIALS, build, score_documents, translate_documents
 
 from docmt.decoding import SearchConfig, scoring
-from variants import SYSTEMS, context, multihop
+from variants import SYSTEMS, context, in_tiers, multihop
 
 WITH_FAMILIES = {
     **SYSTEMS,
@@ -30,7 +30,7 @@ def counted(found):
 
 
 @pytest.mark.parametrize("limited", [False, True])
-@pytest.mark.parametrize("system", WITH_FAMILIES)
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES))
 def test_they_are_the_labels_that_scores_are_sums_of(system, limited, monkeypatch):
     """Where every label has a log-probability of -1, a sentence has minus its number of tokens."""
     monkeypatch.setattr(scoring, "_label_scores", lambda model, batch, temperature: -torch.ones(len(batch.labels)))
@@ -46,7 +46,7 @@ def test_they_are_the_labels_that_scores_are_sums_of(system, limited, monkeypatc
         ]
 
 
-@pytest.mark.parametrize("system", WITH_FAMILIES)
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES))
 def test_those_of_a_search_are_those_of_its_translation_when_it_is_scored(system):
     model = build(**WITH_FAMILIES[system])
     config = SearchConfig(beam=2, length_penalty=1.0, **SHORT)

@@ -9,6 +9,7 @@ from docmt.model.config import Linear
 from docmt.model.linear import CHUNK
 from docmt.model.systems import Concat, Group
 from docmt.text import SpecialTokens
+from variants import in_tiers
 
 SPECIALS = SpecialTokens(40)
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
@@ -34,7 +35,7 @@ DOCUMENTS = [
 
 
 @pytest.mark.parametrize("instance_tokens", [60, 2000])
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", in_tiers(SYSTEMS, ["group, linear", "concat, linear, prefix"]))
 def test_scores_are_those_of_the_search_and_documents_are_apart(name, instance_tokens):
     torch.manual_seed(4)
     model = TranslationModel(

@@ -9,7 +9,7 @@ from docmt.decoding.models import Ensemble
 from docmt.model import Reading, pack
 from docmt.model.attention import FullView, Memory, seen_spans
 from docmt.model.scope import Sight
-from variants import FRAMED, SYSTEMS, context, multihop
+from variants import FRAMED, SYSTEMS, context, in_tiers, multihop
 
 TARGETS = [
     [[20, 21], [22], [23, 24, 25, 26, 27]],
@@ -33,7 +33,7 @@ def other_words(document, but):
     return [[4 + (word + 9) % 21 for word in s] if i != but else s for i, s in enumerate(document)]
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
 def test_no_other_sentence_changes_anything(system):
     model = build(**SYSTEMS[system])
     source, target, drafts = DOCUMENTS[2], TARGETS[2], DRAFTS[2]
@@ -49,20 +49,20 @@ def test_no_other_sentence_changes_anything(system):
             assert max(changed) < 1e-5
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
 def test_a_sentence_without_others_loses_nothing(system):
     model = build(**SYSTEMS[system])
     assert torch.equal(scores(model, [DOCUMENTS[1]], [TARGETS[1]]), scores(model, [DOCUMENTS[1]], [TARGETS[1]], False))
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
 def test_only_systems_without_context_lose_nothing(system):
     model = build(**SYSTEMS[system])
     gains = scores(model, DOCUMENTS, TARGETS) - scores(model, DOCUMENTS, TARGETS, False)
     assert (gains == 0).all() if system in ALONE else gains.abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("system", FRAMED)
+@pytest.mark.parametrize("system", in_tiers(FRAMED))
 def test_where_positions_restart_it_is_the_sentence_as_a_document(system):
     model = build(**{**SYSTEMS[system], "positions": "sentence"})
     apart = scores(model, DOCUMENTS, TARGETS, False)
@@ -71,7 +71,7 @@ def test_where_positions_restart_it_is_the_sentence_as_a_document(system):
     torch.testing.assert_close(apart, alone, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
 def test_what_translations_share_is_computed_once_here_too(system):
     """Candidates of one source: it is encoded once, and their common beginning is decoded once."""
     model = build(**SYSTEMS[system])
