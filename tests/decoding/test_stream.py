@@ -71,7 +71,7 @@ def test_the_same_as_all_at_once_and_from_any_piece_on(name, monkeypatch):
 
     def forgetting(self, instance):
         forget(self, instance)
-        kept.append(len(self._task.said))
+        kept.append(len(self._task.history._ranks))
 
     monkeypatch.setattr(Stream, "_forget", forgetting)
     lists = list(Stream(model, TEXTS, SPECIALS, config, **how, look_ahead=20).stretches(told.append))

@@ -111,6 +111,15 @@ def test_a_path_is_no_text(translator, tmp_path):
             call(3)
 
 
+def test_scores_of_supplied_translations_do_not_depend_on_the_length_limit(directory):
+    usual = docmt.Translator(directory)
+    words = len(usual.tokenizer.encode("It is old.", "target"))
+    tight = docmt.Translator(directory, search=docmt.SearchConfig(max_length_ratio=0, max_length_extra=words))
+    one, other = (each.score("It is old.", "It is old.").sentences[0].score for each in (usual, tight))
+    assert one == pytest.approx(other)
+    assert tight.score_all([("It is old.", "It is old.")], limited=True)[0].sentences[0].score > other
+
+
 def test_options_of_the_search(directory):
     two = docmt.Translator(directory, search=replace(SHORT, n_best=2))
     assert two.search == replace(SHORT, n_best=2)

@@ -5,7 +5,6 @@ from .models import Ensemble as Ensemble
 from .scoring import score_documents as score_documents
 from .stream import translate_documents as translate_documents
 from .stream import translate_ids as translate_ids
-from .translation import DocumentHypothesis as DocumentHypothesis
 from .translation import Hypothesis as Hypothesis
 from .translator import TranslatedSentence as TranslatedSentence
 from .translator import Translation as Translation

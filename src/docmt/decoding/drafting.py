@@ -25,7 +25,8 @@ from docmt.data.instances import place_of
 from docmt.decoding.config import BATCH_TOKENS, USUAL_DRAFT_BEAM, SearchConfig
 from docmt.decoding.models import Model, Precision, computing_in, load_checked, members_of
 from docmt.decoding.rules import WordIds
-from docmt.decoding.stream import Stream, Stretch, translate_documents
+from docmt.decoding.stream import Stream, translate_documents
+from docmt.decoding.translation import TranslatedSpan
 from docmt.model import TranslationModel
 from docmt.text import Tokenizer
 
@@ -70,7 +71,7 @@ class Drafter:
             self.model, documents, specials, self.search, batch_tokens=tokens, look_ahead=look_ahead, lenient=True
         )
         made: dict[int, list[int] | DocmtError] = {}
-        stretches: Iterator[list[Stretch]] | None = None
+        stretches: Iterator[list[TranslatedSpan]] | None = None
 
         def drafts(first: int, last: int) -> list[list[int]]:
             nonlocal stretches

@@ -15,12 +15,12 @@ from docmt.data.config import MARKS
 from docmt.decoding.beam_search import search
 from docmt.decoding.rules import Row
 from docmt.decoding.scheduler import Task, batches_of
-from docmt.decoding.translation import Hypothesis, Part
+from docmt.decoding.translation import Hypothesis, TranslatedSpan
 
 _PREFIX_SHARE = 8  # a batch has at most so many times its tokens in prefixes, whose keys each row copies
 
 
-def translate_in_rounds(task: Task, on_sentences: Callable[[int], object]) -> dict[tuple[int, int], list[Part]]:
+def translate_in_rounds(task: Task, on_sentences: Callable[[int], object]) -> dict[tuple[int, int], TranslatedSpan]:
     """Return the translations of each instance, best first, by document and first sentence.
 
     on_sentences hears how many sentences the last round has translated.
@@ -39,8 +39,8 @@ def translate_in_rounds(task: Task, on_sentences: Callable[[int], object]) -> di
         ranks = [
             _joined(task, sentences) for sentences in zip(*(hypotheses[n] for n in range(first, last)), strict=False)
         ]
-        results[document, begin] = [Part(document, begin, end, hypothesis) for hypothesis in ranks]
-        task.remember(first, [hypothesis.sentences for hypothesis in ranks])
+        results[document, begin] = TranslatedSpan(document, begin, end, ranks)
+        task.history.add(task.start + first, [hypothesis.sentences for hypothesis in ranks])
     return results
 
 
@@ -79,7 +79,7 @@ def _search_sentences(
 
 def _draft(task: Task, drafts: Mapping[int, list[int]], number: int) -> list[int]:
     """Return the draft of a sentence, or its translation if it is none of this task's own sentences."""
-    return drafts[number] if number in drafts else task.said.get(task.start + number, [[]])[0]
+    return drafts[number] if number in drafts else task.history.ranks(task.start + number)[0]
 
 
 def _joined(task: Task, sentences: Sequence[Hypothesis]) -> Hypothesis:

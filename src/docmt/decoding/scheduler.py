@@ -22,7 +22,7 @@ from docmt.decoding.beam_search import search
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.models import Model, common_needs, members_of
 from docmt.decoding.rules import Row, WordIds
-from docmt.decoding.translation import Hypothesis, Part
+from docmt.decoding.translation import Hypothesis, TranslatedSpan
 from docmt.model import ModelConfig, Reading
 from docmt.model.systems import Needs, System
 from docmt.text import SpecialTokens
@@ -33,6 +33,29 @@ _SYSTEMS = {
     "window": "translate windows (concat)",
 }
 """The systems for which each setting of ContextConfig is."""
+
+
+class History:
+    """Translations of earlier sentences, which later ones see, by the number of the sentence in the whole task.
+
+    It changes while a task is worked on.
+    """
+
+    def __init__(self) -> None:
+        self._ranks: dict[int, list[list[int]]] = {}
+
+    def ranks(self, sentence: int) -> list[list[int]]:
+        """Return the translations of a sentence, best first; an empty one where it could not be translated."""
+        return self._ranks.get(sentence, [[]])
+
+    def add(self, first: int, hypotheses: Sequence[WordIds]) -> None:
+        """Keep translations, best first, of the sentences from `first` on."""
+        for number, ranks in enumerate(zip(*hypotheses, strict=True), first):
+            self._ranks[number] = [list(sentence) for sentence in ranks]
+
+    def forget(self, before: int) -> None:
+        """Drop the translations of the sentences before this one."""
+        self._ranks = {number: ranks for number, ranks in self._ranks.items() if number >= before}
 
 
 @dataclass(frozen=True)
@@ -53,8 +76,8 @@ class Task:
     """of every sentence, where the model reads them"""
     start: int = 0
     """of a part of a task: the number of its first sentence in the whole one"""
-    said: dict[int, list[list[int]]] = field(default_factory=dict)
-    """by the number of a sentence in the whole task: its translations so far, best first, for what comes after it"""
+    history: History = field(default_factory=lambda: History())
+    """what all parts of a task share"""
 
     @classmethod
     def of(
@@ -94,11 +117,6 @@ class Task:
             drafts=None if self.drafts is None else self.drafts.part(first, last),
             start=self.start + first,
         )
-
-    def remember(self, first: int, hypotheses: Sequence[WordIds]) -> None:
-        """Keeps translations, best first, of the sentences from `first` on for those that come after them."""
-        for number, ranks in enumerate(zip(*hypotheses, strict=False), self.start + first):
-            self.said[number] = [list(sentence) for sentence in ranks]
 
     def batches(self, chosen: Sequence[int] | None = None, times: int = 1) -> Iterator[list[int]]:
         """Instances (all, or those chosen) of similar length together, longest first; see `batches_of`.
@@ -290,8 +308,8 @@ def packed_units(
 
 
 POOL = 4  # times as many tokens are read together as are searched: more sentences to find similar ones among
-Found = dict[tuple[int, int], list[Part]]
-"""By document and first sentence: the translations of that part, best first."""
+Found = dict[tuple[int, int], TranslatedSpan]
+"""By document and first sentence: what was searched as one, an instance or a sentence."""
 
 
 def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found:
@@ -303,13 +321,12 @@ def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found
     own, first, last = instances.own, instances.first, instances.last
     for batch in (batch for turn in task.turns(range(len(instances))) for batch in task.batches(turn)):
         earlier = [range(int(first[i]), int(own[i])) for i in batch]
-        # (Nothing was said where the sentence could not be translated.)
-        prefixes = [[task.said.get(task.start + number, [[]])[0] for number in numbers] for numbers in earlier]
+        prefixes = [[task.history.ranks(task.start + number)[0] for number in numbers] for numbers in earlier]
         for i, before, hypotheses in zip(batch, earlier, _search(task, batch, prefixes), strict=True):
             document, begin, end = task.place(int(own[i]), int(last[i]))
             kept = [each.after(len(before), alone=task.config.compatibility == "rfa") for each in hypotheses]
-            found[document, begin] = [Part(document, begin, end, hypothesis) for hypothesis in kept]
-            task.remember(int(own[i]), [hypothesis.sentences for hypothesis in kept])
+            found[document, begin] = TranslatedSpan(document, begin, end, kept)
+            task.history.add(task.start + int(own[i]), [each.fitted(end - begin) for each in kept])
         on_sentences(int((last[batch] - own[batch]).sum()))
     return found
 
@@ -328,7 +345,7 @@ def _pooled_sentences(task: Task, on_sentences: Callable[[int], object]) -> Foun
             ranks = search(task.model, memories, rows, task.specials, task.config)
             for place, hypotheses in zip(places, ranks, strict=True):
                 document, first, last = task.place(numbers[place], numbers[place] + 1)
-                found[document, first] = [Part(document, first, last, hypothesis) for hypothesis in hypotheses]
+                found[document, first] = TranslatedSpan(document, first, last, hypotheses)
             on_sentences(len(places))
     return found
 
@@ -340,8 +357,8 @@ def _windows(task: Task, on_sentences: Callable[[int], object]) -> Found:
         for i, hypotheses in zip(batch, _search(task, batch), strict=True):
             document, first, last = task.place(int(task.instances.own[i]), int(task.instances.last[i]))
             own = [each.after(len(each.sentences) - 1) for each in hypotheses]
-            found[document, first] = [Part(document, first, last, hypothesis) for hypothesis in own]
-            task.remember(int(task.instances.own[i]), [hypothesis.sentences for hypothesis in own])
+            found[document, first] = TranslatedSpan(document, first, last, own)
+            task.history.add(task.start + int(task.instances.own[i]), [each.sentences for each in own])
         on_sentences(len(batch))
     return found
 

@@ -21,7 +21,7 @@ from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.models import Model, mean_probability, members_of
 from docmt.decoding.rules import WordIds, marks_of, rules_of
 from docmt.decoding.scheduler import Task, batches_of, drafts_at, only_at
-from docmt.decoding.translation import DocumentHypothesis, Hypothesis, Part, join, not_numbers, ranked
+from docmt.decoding.translation import Hypothesis, TranslatedSpan, join_documents, not_numbers
 from docmt.model import Reading, TranslationModel
 from docmt.model.spans import Packed
 from docmt.text import SpecialTokens
@@ -124,7 +124,7 @@ def score_documents(
     drafts: Sequence[WordIds] | None = None,
     limited: bool = True,
     apart: bool = False,
-) -> list[DocumentHypothesis]:
+) -> list[Hypothesis]:
     """The given translations with the log-probabilities that the search would have given them.
 
     sources and targets: documents of the same numbers of sentences of word ids; drafts: a first translation of every
@@ -143,10 +143,8 @@ def score_documents(
     on_sentences(sum(counts) - sum(map(len, sources)))
     task = Task.of(model, sources, specials, config, context, batch_tokens, drafts)
     found = score_task(task, Words.of(targets), on_sentences, limited, apart)
-    return [
-        join(parts[0], config).spread(own, count)
-        for parts, own, count in zip(ranked(found, len(sources)), places, counts, strict=True)
-    ]
+    joined = join_documents(found.values(), len(sources), config)
+    return [ranks[0].spread(own, count) for ranks, own, count in zip(joined, places, counts, strict=True)]
 
 
 @torch.inference_mode()
@@ -156,9 +154,9 @@ def score_task(
     on_sentences: Callable[[int], object] = lambda count: None,
     limited: bool = True,
     apart: bool = False,
-) -> dict[tuple[int, int], list[Part]]:
+) -> dict[tuple[int, int], TranslatedSpan]:
     """Like `score_documents` for the instances of a task, by document and first sentence; words: all their targets."""
-    found: dict[tuple[int, int], list[Part]] = {}
+    found: dict[tuple[int, int], TranslatedSpan] = {}
     model, specials = task.model, task.specials
     for groups in shared_batches(task, words):
         equal = [numbers for group in groups for numbers in group]
@@ -169,7 +167,7 @@ def score_task(
         for numbers, hypothesis in zip(equal, _score(task, words, batch, indices, limited), strict=True):
             for i in numbers:
                 document, first, last = task.place(int(task.instances.own[i]), int(task.instances.last[i]))
-                found[document, first] = [Part(document, first, last, hypothesis)]
+                found[document, first] = TranslatedSpan(document, first, last, [hypothesis])
                 on_sentences(last - first)
     return found
 

@@ -7,7 +7,7 @@ order, and of all translations only those are kept that an instance still to com
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -19,32 +19,18 @@ from docmt.data.config import MARKS
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.models import Model
 from docmt.decoding.rounds import translate_in_rounds
-from docmt.decoding.rules import WordIds, order_of, rules_of
+from docmt.decoding.rules import OpenEnd, WordIds, order_of, rules_of
 from docmt.decoding.scheduler import ORDERS, Task, batches_in_order, drafts_at, filled_places
 from docmt.decoding.scoring import score_task
-from docmt.decoding.translation import DocumentHypothesis, Part, Reached, ended_by_limit, join, ranked
+from docmt.decoding.translation import Hypothesis, Reached, TranslatedSpan, join
 from docmt.text import SpecialTokens
 
 Drafts = Callable[[int, int], Sequence[Sequence[int]]]
 """Gives the drafts of the sentences first .. last - 1 (of those that are not empty, numbered through all documents);
 the numbers that it is asked for rise."""
 Counter = Callable[[int], object]
-Parts = list[list[Part]]
-"""The parts of an instance in order, each with its translations, best first."""
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """The sentences first .. last - 1 of a document, translated."""
-
-    document: int
-    first: int
-    last: int
-    reached: Reached
-    ranks: Sequence[DocumentHypothesis] = ()
-    """best first, numbered from `first` on"""
-    error: DocmtError | None = None
-    """why there are none"""
+Parts = list[TranslatedSpan]
+"""What was searched of an instance, in order."""
 
 
 class Stream:
@@ -127,7 +113,7 @@ class Stream:
                 "model was interrupted: translate it from the beginning"
             )
         for place, ranks in enumerate(reached.said, begins - len(reached.said)):
-            self._task.said[place] = [list(said) for said in ranks]
+            self._task.history.add(place, [[words] for words in ranks])
 
     def _begins(self, document: int, reached: Reached) -> int:
         """The first sentence, numbered through all documents, that is still to be translated."""
@@ -139,7 +125,7 @@ class Stream:
 
     def stretches(
         self, on_sentences: Counter = lambda count: None, start: tuple[int, int] | None = None
-    ) -> Iterator[list[Stretch]]:
+    ) -> Iterator[list[TranslatedSpan]]:
         """Yields what was translated together, in order; each sentence of each document comes once.
 
         `on_sentences` is told how many more sentences are translated. start: document and sentence before which nothing
@@ -152,7 +138,7 @@ class Stream:
             chosen = [i for i in chunk if not self._is_done(i)]
             if not chosen or self._task.instances.last[chunk[-1]] <= wanted:
                 continue
-            found: list[Stretch] = []
+            found: list[TranslatedSpan] = []
             for stretch in self._translated(chosen, on_sentences):
                 found += [*self._without_instances(document, stretch.document), stretch]
                 document = stretch.document + 1
@@ -212,7 +198,7 @@ class Stream:
         reached = self._done.get(document)
         return reached is not None and bool(self._task.instances.own[instance] < self._begins(document, reached))
 
-    def _translated(self, chosen: list[int], on_sentences: Counter) -> Iterator[Stretch]:
+    def _translated(self, chosen: list[int], on_sentences: Counter) -> Iterator[TranslatedSpan]:
         """The stretches of these instances: those of a document that follow each other and have a like fate."""
         instances, counted = self._task.instances, 0
 
@@ -227,9 +213,6 @@ class Stream:
         found: Sequence[Parts | DocmtError] = map_or_error(chosen, work) if self._lenient else work(chosen)
         # What was tried again was counted again.
         on_sentences(int((instances.last[chosen] - instances.own[chosen]).sum()) - counted)
-        for i, own in zip(chosen, found, strict=True):
-            for number in range(int(instances.own[i]), int(instances.last[i])) if isinstance(own, DocmtError) else ():
-                self._task.said.setdefault(number, [[]])
 
         def fate(pair: tuple[int, Parts | DocmtError]) -> tuple[int, str]:
             return int(instances.document[pair[0]]), str(pair[1]) if isinstance(pair[1], DocmtError) else ""
@@ -246,11 +229,14 @@ class Stream:
         with torch.inference_mode():
             translate = translate_in_rounds if self._config.rounds else ORDERS[self._order]
             found = translate(task, on_sentences)
+        found = {place: self._with_limits(task, span) for place, span in found.items()}
         # Ranks below the best were found after the best translations of the sentences before, not after their own. In
         # the published search of RFA a sentence may have been closed by a mark that goes on, and nothing is kept of it.
+        # The plain document system may have said other marks than those of the translation that it is read as.
         config, carried = self._config, self._order == "in turn" or self._context.overlap > 0
         others_before = self._order == "windows" or (carried and config.n_best > 1)
-        if others_before or config.rounds or config.compatibility == "rfa":
+        other_marks = config.compatibility == "rfa" or (self._rules is OpenEnd and config.compatibility == "none")
+        if others_before or config.rounds or other_marks:
             found = _with_own_scores(task, found)
         parts: list[Parts] = []
         for own, last in zip(task.instances.own.tolist(), task.instances.last.tolist(), strict=True):
@@ -258,7 +244,16 @@ class Stream:
             parts.append([found[document, number] for number in range(first, after) if (document, number) in found])
         return parts
 
-    def _stretch(self, pairs: Sequence[tuple[int, Parts | DocmtError]]) -> Stretch:
+    def _with_limits(self, task: Task, span: TranslatedSpan) -> TranslatedSpan:
+        """The span with the sentences that the length limit ended."""
+        start = int(task.offsets[span.document])
+        words = task.words.lengths[start + span.first : start + span.last].tolist()
+        limits = [self._config.sentence_limit(length) for length in words]
+        ended = [self._rules.ended_by_limit(list(map(len, e.sentences)), limits, e.free_tokens) for e in span.ranks]
+        ranks = [replace(each, at_limit=at_limit) for each, at_limit in zip(span.ranks, ended, strict=True)]
+        return replace(span, ranks=ranks)
+
+    def _stretch(self, pairs: Sequence[tuple[int, Parts | DocmtError]]) -> TranslatedSpan:
         """That of instances of one document that follow each other."""
         instances, (begin, _), (end, own) = self._task.instances, pairs[0], pairs[-1]
         document, start, stop = self._task.place(int(instances.own[begin]), int(instances.last[end]))
@@ -268,56 +263,48 @@ class Stream:
         if end + 1 < self._borders[document + 1]:
             sees = range(int(instances.first[end + 1]), int(instances.own[end + 1]))
             # (Nothing, where what is before was not asked for: see `stretches`.)
-            said = [self._task.said.get(number, [[]]) for number in sees]
+            said = [self._task.history.ranks(number) for number in sees]
         reached = Reached(last, said)
         if isinstance(own, DocmtError):
-            return Stretch(document, first, last, reached, error=own)
-        parts = {
-            (0, ranks[0].first - start): [
-                replace(part, first=part.first - start, last=part.last - start) for part in ranks
-            ]
+            return TranslatedSpan(document, first, last, reached=reached, error=own)
+        spans = [
+            replace(span, first=span.first - start, last=span.last - start)
             for _, found in pairs
             if not isinstance(found, DocmtError)
-            for ranks in found
-        }
-        offset = int(self._offsets[document])
-        lengths = self._task.words.lengths[offset + start : offset + stop].tolist()
+            for span in found
+        ]
         within = (places[start:stop] - first).tolist()
-        hypotheses = []
-        for ranks in ranked(parts, 1)[0]:
-            at_limit = ended_by_limit(ranks, lengths, self._rules, self._config)
-            hypotheses.append(replace(join(ranks, self._config), at_limit=at_limit).spread(within, last - first))
-        return Stretch(document, first, last, reached, hypotheses)
+        ranks = [each.spread(within, last - first) for each in join(spans, self._config)]
+        return TranslatedSpan(document, first, last, ranks, reached)
 
-    def _without_instances(self, first: int, last: int) -> Iterator[Stretch]:
+    def _without_instances(self, first: int, last: int) -> Iterator[TranslatedSpan]:
         """Of the documents first .. last - 1 those in which there is nothing to translate, or that cannot be."""
         for document in range(first, last):
             if self._borders[document] == self._borders[document + 1] and document not in self._done:
                 size, error = self._sizes[document], self._errors.get(document)
-                ranks = [] if error else [join([], self._config).spread([], size)]
-                yield Stretch(document, 0, size, Reached(size), ranks, error)
+                ranks = [] if error else [each.spread([], size) for each in join([], self._config)]
+                yield TranslatedSpan(document, 0, size, ranks, Reached(size), error)
 
     def _forget(self, instance: int) -> None:
         """Drops the translations that no instance from this one on sees."""
-        instances, said = self._task.instances, self._task.said
+        instances = self._task.instances
         seen = int(instances.first[instance]) if instance < len(instances) else int(self._offsets[-1])
-        for number in [number for number in said if number < seen]:
-            del said[number]
+        self._task.history.forget(seen)
 
 
-def _with_own_scores(task: Task, found: dict[tuple[int, int], list[Part]]) -> dict[tuple[int, int], list[Part]]:
+def _with_own_scores(task: Task, found: dict[tuple[int, int], TranslatedSpan]) -> dict[tuple[int, int], TranslatedSpan]:
     """The translations with the scores that they have after their own document's sentences, not those of a window
     whose other sentences were translated otherwise."""
-    rescored: dict[tuple[int, int], list[Part]] = {place: [] for place in found}
-    for rank in range(max(map(len, found.values()), default=0)):
-        known = [task.said.get(task.start + number, [[]]) for number in range(len(task.words.lengths))]
+    rescored: dict[tuple[int, int], list[Hypothesis]] = {place: [] for place in found}
+    for rank in range(max((len(span.ranks) for span in found.values()), default=0)):
+        known = [task.history.ranks(task.start + number) for number in range(len(task.words.lengths))]
         targets = Words.of([[ranks[min(rank, len(ranks) - 1)] for ranks in known]])
-        for place, (scored,) in score_task(task, targets).items():
-            if rank < len(found[place]):
-                own, new = found[place][rank], scored.hypothesis
+        for place, span in score_task(task, targets).items():
+            if rank < len(found[place].ranks):
+                own, (new,) = found[place].ranks[rank], span.ranks
                 scores = {name: getattr(new, name) for name in ("sentence_scores", "sentence_tokens", "free_tokens")}
-                rescored[place].append(replace(own, hypothesis=replace(own.hypothesis, **scores)))
-    return rescored
+                rescored[place].append(replace(own, **scores))
+    return {place: replace(span, ranks=rescored[place]) for place, span in found.items()}
 
 
 def translate_documents(
@@ -330,7 +317,7 @@ def translate_documents(
     batch_tokens: int = BATCH_TOKENS,
     on_sentences: Counter = lambda count: None,
     drafts: Sequence[WordIds] | None = None,
-) -> list[list[DocumentHypothesis]]:
+) -> list[list[Hypothesis]]:
     """The best translations of each document (word ids without marks), best first, all searched together.
 
     drafts: a first translation of every sentence, for a model that reads them (`Needs.drafts`).

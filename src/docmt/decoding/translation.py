@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +12,16 @@ from docmt.documents import Document
 from docmt.documents.document import brief, shorten
 
 if TYPE_CHECKING:  # the command line reads this module before torch is loaded
-    from docmt.decoding.rules import Rules
+    pass
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation of one document (or of one piece of it)."""
+    """One translation of consecutive sentences: of a row of the search, or of several joined."""
 
     sentences: list[list[int]]
-    """word ids of each target sentence, marks not included"""
+    """word ids of each target sentence, marks not included; of joined ones one (possibly empty) for each source
+    sentence"""
     sentence_scores: list[float]
     """log-probability (nats) of each sentence: its words and marks as far as they were chosen, not forced"""
     sentence_tokens: list[int]
@@ -30,6 +31,15 @@ class Hypothesis:
     free_tokens: int
     """tokens that count in the length: those chosen rather than forced (in the published search of G-Transformer all
     but those of translations that were given, in that of RFA all)"""
+    at_limit: list[int] = field(default_factory=list)
+    """sentences (from 0) that the length limit ended, so that words may be missing (of the plain document system the
+    last sentence of an instance)"""
+    miscounted: list[tuple[int, int]] = field(default_factory=list)
+    """ranges of sentences (first, after last) whose translation had another number of sentences (plain document system
+    only): surplus sentences are joined to the range's last one, missing ones are empty"""
+    rank_scores: list[float] = field(default_factory=list)
+    """of joined ones, for each sentence the score by which the search ranked the row that it was found in:
+    log-probability normalised by length"""
 
     def after(self, count: int, *, alone: bool = False) -> Hypothesis:
         """Its sentences but the first `count`; score and free tokens are those of the whole, in which a prefix that was
@@ -48,48 +58,13 @@ class Hypothesis:
             free_tokens=sum(tokens) if alone else self.free_tokens,
         )
 
+    def fitted(self, count: int) -> list[list[int]]:
+        """Return `count` sentences: surplus ones are joined to the last of these, missing ones are empty."""
+        surplus = [word for sentence in self.sentences[count:] for word in sentence]
+        sentences = [*self.sentences[:count], *[[]] * (count - len(self.sentences))]
+        return [*sentences[:-1], sentences[-1] + surplus] if surplus else sentences
 
-def not_numbers() -> DocmtError:
-    """The error for a model whose scores are no numbers."""
-    return DocmtError(
-        "the model's weights or scores are not numbers: train it again with a lower optimizer.learning_rate, or set "
-        "search.temperature nearer to 1"
-    )
-
-
-@dataclass(frozen=True)
-class Part:
-    """A hypothesis for the sentences first .. last - 1 of a document."""
-
-    document: int
-    first: int
-    last: int
-    hypothesis: Hypothesis
-
-
-@dataclass(frozen=True)
-class DocumentHypothesis:
-    """A translation of a whole document: one (possibly empty) target sentence per source sentence."""
-
-    sentences: list[list[int]]
-    """word ids of each target sentence"""
-    sentence_scores: list[float]
-    """log-probability (nats) of each"""
-    sentence_tokens: list[int]
-    """of each how many tokens that is the sum over: its words and marks as far as they were chosen, not forced"""
-    score: float
-    """log-probability divided by (number of free tokens ** length_penalty)"""
-    miscounted: list[tuple[int, int]] = field(default_factory=list)
-    """ranges of sentences (first, after last) whose translation had another number of sentences (plain document system
-    only): surplus sentences are joined to the range's last one, missing ones are empty"""
-    at_limit: list[int] = field(default_factory=list)
-    """sentences (from 0) that the length limit ended, so that words may be missing (of the plain document system the
-    last sentence of an instance)"""
-    rank_scores: list[float] = field(default_factory=list)
-    """for each sentence the score by which the search ranked the part that it was found in, among the others of the
-    same part: log-probability normalised by length"""
-
-    def spread(self, places: Sequence[int], count: int) -> DocumentHypothesis:
+    def spread(self, places: Sequence[int], count: int) -> Hypothesis:
         """The same for a document of `count` sentences, of which the model saw those at `places`; others are empty."""
         if len(places) == count:
             return self
@@ -109,62 +84,84 @@ class DocumentHypothesis:
         )
 
 
-def ranked(parts: dict[tuple[int, int], list[Part]], documents: int) -> list[list[list[Part]]]:
-    """For each document and rank its parts in order; parts are given best first, by document and first sentence.
-
-    Where a part has fewer translations than another one, its last stands in for the missing ranks.
-    """
-    own: list[list[list[Part]]] = [[] for _ in range(documents)]
-    for (document, _), ranks in sorted(parts.items()):
-        own[document].append(ranks)
-    return [
-        [[ranks[min(rank, len(ranks) - 1)] for ranks in document] for rank in range(max(map(len, document), default=1))]
-        for document in own
-    ]
-
-
-def join(parts: Sequence[Part], config: SearchConfig) -> DocumentHypothesis:
-    """One document from its parts, each with exactly as many target sentences as it has source sentences."""
-    sentences: list[list[int]] = []
-    scores: list[float] = []
-    tokens: list[int] = []
-    miscounted = []
-    for part in parts:
-        count, found = part.last - part.first, part.hypothesis
-        own = list(found.sentences)
-        if len(own) != count:
-            miscounted.append((part.first, part.last))
-            surplus = [word for sentence in own[count:] for word in sentence]
-            own = own[:count] + [[]] * (count - len(own))
-            own[-1] = own[-1] + surplus
-        sentences += own
-        scores += _joined(found.sentence_scores, count)
-        tokens += map(int, _joined(found.sentence_tokens, count))
-    free = sum(part.hypothesis.free_tokens for part in parts)
-    return DocumentHypothesis(
-        sentences,
-        scores,
-        tokens,
-        config.normalized(sum(scores), free),
-        miscounted,
-        rank_scores=[part.hypothesis.score for part in parts for _ in range(part.first, part.last)],
+def not_numbers() -> DocmtError:
+    """The error for a model whose scores are no numbers."""
+    return DocmtError(
+        "the model's weights or scores are not numbers: train it again with a lower optimizer.learning_rate, or set "
+        "search.temperature nearer to 1"
     )
 
 
-def _joined(numbers: Sequence[float], count: int) -> list[float]:
+@dataclass(frozen=True)
+class Reached:
+    """How far a document is translated: all that is needed to go on from there."""
+
+    sentences: int
+    """its first ones, all of which are translated"""
+    said: Sequence[Sequence[Sequence[int]]] = ()
+    """of the last of them that are not empty, as many as what follows sees: the translations (word ids, best first)"""
+
+
+@dataclass(frozen=True)
+class TranslatedSpan:
+    """The translations of the sentences first .. last - 1 of a document."""
+
+    document: int
+    first: int
+    last: int
+    ranks: Sequence[Hypothesis] = ()
+    """best first"""
+    reached: Reached = Reached(0)
+    """how far the document is translated with this span"""
+    error: DocmtError | None = None
+    """why there are no translations"""
+
+
+def join_documents(spans: Iterable[TranslatedSpan], documents: int, search: SearchConfig) -> list[list[Hypothesis]]:
+    """Return the hypotheses of each document, best first, joined from its spans."""
+    of_document: list[list[TranslatedSpan]] = [[] for _ in range(documents)]
+    for span in spans:
+        of_document[span.document].append(span)
+    return [join(sorted(each, key=lambda span: span.first), search) for each in of_document]
+
+
+def join(spans: Sequence[TranslatedSpan], search: SearchConfig) -> list[Hypothesis]:
+    """Return the hypotheses of consecutive spans joined, best first: the j-th joins the j-th best of every span.
+
+    Where a span has fewer hypotheses than another one, its last stands in for the missing ranks.
+    """
+    ranks = max((len(span.ranks) for span in spans), default=1)
+    return [
+        _joined([(span, span.ranks[min(rank, len(span.ranks) - 1)]) for span in spans], search) for rank in range(ranks)
+    ]
+
+
+def _joined(parts: Sequence[tuple[TranslatedSpan, Hypothesis]], search: SearchConfig) -> Hypothesis:
+    """One hypothesis with exactly as many target sentences as there are source sentences."""
+    sentences: list[list[int]] = []
+    scores: list[float] = []
+    tokens: list[int] = []
+    for span, part in parts:
+        count = span.last - span.first
+        sentences += part.fitted(count)
+        scores += _fitted(part.sentence_scores, count)
+        tokens += map(int, _fitted(part.sentence_tokens, count))
+    free = sum(part.free_tokens for _, part in parts)
+    return Hypothesis(
+        sentences,
+        scores,
+        tokens,
+        search.normalized(sum(scores), free),
+        free,
+        at_limit=[span.first + number for span, part in parts for number in part.at_limit],
+        miscounted=[(span.first, span.last) for span, part in parts if len(part.sentences) != span.last - span.first],
+        rank_scores=[part.score for span, part in parts for _ in range(span.first, span.last)],
+    )
+
+
+def _fitted(numbers: Sequence[float], count: int) -> list[float]:
     """`count` numbers: surplus ones are added to the last of these, missing ones are 0."""
     return ([*numbers[: count - 1], sum(numbers[count - 1 :])] + [0] * (count - len(numbers)))[:count]
-
-
-def ended_by_limit(parts: Sequence[Part], source: Sequence[int], rules: Rules, config: SearchConfig) -> list[int]:
-    """The sentences of a translated document (source: words of each) that the length limit ended."""
-    found = []
-    for part in parts:
-        limits = [config.sentence_limit(words) for words in source[part.first : part.last]]
-        lengths = [len(sentence) for sentence in part.hypothesis.sentences]
-        ended = rules.ended_by_limit(lengths, limits, part.hypothesis.free_tokens)
-        found += [part.first + number for number in ended]
-    return found
 
 
 @dataclass(frozen=True)
@@ -257,16 +254,6 @@ class Translation:
             for number in numbers:
                 found[number].append(name)
         return found
-
-
-@dataclass(frozen=True)
-class Reached:
-    """How far a document is translated: all that is needed to go on from there."""
-
-    sentences: int
-    """its first ones, all of which are translated"""
-    said: Sequence[Sequence[Sequence[int]]] = ()
-    """of the last of them that are not empty, as many as what follows sees: the translations (word ids, best first)"""
 
 
 @dataclass(frozen=True)

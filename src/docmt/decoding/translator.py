@@ -24,8 +24,8 @@ from docmt.decoding.models import Precision, computing_in, load_members, members
 from docmt.decoding.rules import WordIds
 from docmt.decoding.scheduler import POOL, check_context, filled_places, instance_limit, packed_units
 from docmt.decoding.scoring import score_documents
-from docmt.decoding.stream import Stream, Stretch, translate_documents
-from docmt.decoding.translation import DocumentHypothesis, Piece, Reached, TranslatedSentence, Translation
+from docmt.decoding.stream import Stream, translate_documents
+from docmt.decoding.translation import Hypothesis, Piece, Reached, TranslatedSentence, TranslatedSpan, Translation
 from docmt.documents import Document, one_line
 from docmt.model import TranslationModel
 from docmt.text import Side
@@ -239,7 +239,7 @@ class Translator:
                     for each in found
                 ]
 
-    def _piece(self, document: Document, lengths: Sequence[int], stretch: Stretch) -> Piece:
+    def _piece(self, document: Document, lengths: Sequence[int], stretch: TranslatedSpan) -> Piece:
         source, translation = document.part(stretch.first, stretch.last), None
         if stretch.error is None:
             translation = self._best(source, lengths, stretch.ranks)
@@ -261,12 +261,12 @@ class Translator:
     def score_all(
         self,
         pairs: Sequence[tuple[Document | str, Document | str]],
-        limited: bool = True,
+        limited: bool = False,
         context: bool = True,
     ) -> list[Translation]:
         """Like `score` for many documents. Raises DocmtError where a pair has unequal numbers of sentences.
 
-        limited: as in the search, the end of a sentence just as long as it may be costs nothing; without `context` no
+        limited: as in the search, the end of a sentence at the length limit costs nothing; without `context` no
         sentence sees another of its document, in the source or in the target, while all else (positions) is the same.
         """
         own = [(self._document(source, "source"), self._document(target, "target")) for source, target in pairs]
@@ -342,19 +342,17 @@ class Translator:
         blocks = (sentences[first : first + _BLOCK] for first in range(0, len(sentences), _BLOCK))
         return [ids for block in blocks for ids in self.tokenizer.encode_batch(list(map(one_line, block)), side)]
 
-    def _best(
-        self, document: Document, lengths: Sequence[int], hypotheses: Sequence[DocumentHypothesis]
-    ) -> Translation:
+    def _best(self, document: Document, lengths: Sequence[int], hypotheses: Sequence[Hypothesis]) -> Translation:
         """The best translation, with the others as its alternatives."""
         best, *others = [self._translation(document, lengths, hypothesis) for hypothesis in hypotheses]
         return replace(best, alternatives=tuple(others))
 
-    def _translation(self, document: Document, lengths: Sequence[int], hypothesis: DocumentHypothesis) -> Translation:
+    def _translation(self, document: Document, lengths: Sequence[int], hypothesis: Hypothesis) -> Translation:
         texts = [one_line(text).strip() for text in self.tokenizer.decode_batch(hypothesis.sentences, "target")]
         return self._with_scores(document, document.replace_sentences(texts), lengths, hypothesis)
 
     def _with_scores(
-        self, source: Document, target: Document, lengths: Sequence[int], hypothesis: DocumentHypothesis
+        self, source: Document, target: Document, lengths: Sequence[int], hypothesis: Hypothesis
     ) -> Translation:
         """lengths: words of the source sentences."""
         sentences = tuple(
