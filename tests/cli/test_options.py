@@ -357,10 +357,13 @@ def test_no_memory_is_no_unknown_option(monkeypatch):
 SLOW = ("torch", "lightning_fabric")
 QUICK = [["--help"], ["--version"], ["nonsense"], ["reproduce", "--list"]]
 QUICK += [["completion", "bash"], ["evaluate", "--hypothesis", __file__, "--reference", __file__]]
-QUICK += [[command, argument] for command in COMMANDS for argument in ("--help", "--nonsense")]
+QUICK += [[command, "--help"] for command in COMMANDS] + [["translate", "--nonsense"]]
+MISTAKES = [[command, "--nonsense"] for command in COMMANDS]
 
 
-@pytest.mark.parametrize("arguments", QUICK, ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [*QUICK, *(pytest.param(each, marks=pytest.mark.full) for each in MISTAKES)], ids=" ".join
+)
 def test_help_and_mistakes_do_not_wait_for_torch(arguments):
     script = (
         "import atexit, sys; from docmt.cli.app import main; "

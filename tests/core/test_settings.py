@@ -139,7 +139,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: " + "[" * 100_000, "a.yaml: too many levels in each other"),
+        ("a: 1\nb: " + "[" * 5_000, "a.yaml: too many levels in each other"),
         (BOMB, "a.yaml, line .*aliases .* stand for too many values"),
         ("a: &a [*a]", "a.yaml: too many levels"),
         ("a: 1\nb: {c: 2, c: 3}", "a.yaml, line 2: b.c is there twice; remove one of them"),
