@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -72,20 +71,6 @@ def test_a_plan_depends_on_seed_and_epoch_alone() -> None:
 def test_the_order_of_an_epoch_never_changes() -> None:
     """Written down once: a change here would make every interrupted training go on with other data."""
     assert np.concatenate(plan_of([1] * 10, 3, seed=7).epoch(2)).tolist() == [8, 6, 4, 0, 5, 7, 1, 3, 9, 2]
-
-
-def test_batches_go_on_for_ever_and_from_anywhere() -> None:
-    plan = plan_of([5] * 7, 10)
-    assert len(plan.epoch(0)) == 4
-    steps = [(epoch, number, batch.tolist()) for epoch, number, batch in islice(plan.batches(), 12)]
-    assert [(epoch, number) for epoch, number, _ in steps] == [(e, n) for e in range(3) for n in range(4)]
-    for start in range(12):
-        epoch, number, _ = steps[start]
-        rest = islice(plan_of([5] * 7, 10).batches(epoch, number), 12 - start)
-        assert [(e, n, batch.tolist()) for e, n, batch in rest] == steps[start:]
-    assert next(plan.batches(0, 4))[:2] == (1, 0)
-    with pytest.raises(ValueError, match="4 batches"):
-        next(plan.batches(0, 5))
 
 
 def test_impossible_plans() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -245,6 +246,20 @@ def test_processes_share_an_epoch(change, store, world, accumulate):
         if plans[0].ends_epoch:
             break
     assert sorted(seen) == sorted(indices.tolist() for indices in planned)
+
+
+def test_updates_go_on_for_ever_and_from_anywhere(change, store):
+    corpus = TrainingCorpus(store, change(batches__batch_tokens=40))
+
+    def steps(epoch, position, count):
+        updates = islice(corpus.updates(epoch, position), count)
+        return [(plan.epoch, plan.position, plan.batches[0][0].tolist()) for plan, _ in updates]
+
+    count = corpus.updates_in(0)
+    found = steps(0, 0, 2 * count + 1)
+    assert [step[:2] for step in found[: count + 1]] == [*((0, number + 1) for number in range(count)), (1, 1)]
+    for start in range(count):
+        assert steps(0, start, 3) == found[start : start + 3]
 
 
 def test_the_sentence_system_sees_single_sentences(change, store):

@@ -5,7 +5,7 @@ Notation: I instances, S sentences, T_s and T_t packed source and target tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -218,21 +218,6 @@ class BatchPlan:
     def in_order(self) -> list[Indices]:
         """The batches without shuffling, for validation."""
         return self._cut(np.arange(len(self._lengths)))
-
-    def batches(self, start_epoch: int = 0, start_batch: int = 0) -> Iterator[tuple[int, int, Indices]]:
-        """Yields (epoch, number of the batch in it, indices of its instances) for ever, from the given place on.
-
-        `start_batch` may be the number of batches of the epoch: then the next epoch follows.
-        Raises ValueError if it is larger.
-        """
-        epoch, start = start_epoch, start_batch
-        while True:
-            planned = self.epoch(epoch)
-            if not 0 <= start <= len(planned):
-                raise ValueError(f"epoch {epoch} has {len(planned)} batches, so it cannot go on from batch {start}")
-            for number in range(start, len(planned)):
-                yield epoch, number, planned[number]
-            epoch, start = epoch + 1, 0
 
     def _cut(self, order: Indices) -> list[Indices]:
         reached = np.cumsum(self._lengths[order])  # tokens up to each instance, that included
