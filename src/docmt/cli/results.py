@@ -1,16 +1,26 @@
-"""What commands tell of documents: a record for each sentence, what may be wrong with it, and what failed."""
+"""What commands tell of documents (a record a sentence, warnings, failures), and translations on their way out."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from docmt.core.errors import DocmtError
+from docmt.core.files import cannot_write, utf8_of, write_all
+from docmt.core.partial import Note, PartialFile
+from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_text
+from docmt.decoding.translation import Reached
+from docmt.documents import Document, Input
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
-    from docmt.documents import Document
+    from docmt.decoding.translation import Piece
 
 _log = logging.getLogger(__name__)
 
@@ -120,3 +130,225 @@ def not_a_number(translation: Translation, first: int = 0) -> str:
                 "--search options"
             )
     return ""
+
+
+@dataclass(frozen=True)
+class File:
+    """One input file, its documents, and where its translation goes."""
+
+    path: str
+    output: str
+    format: str
+    """of the output"""
+    input: Input
+
+    @property
+    def documents(self) -> list[Document]:
+        return self.input.documents
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return "standard input" if self.path == STANDARD else self.path
+
+    def name_of(self, document: int) -> str:
+        """Of one of its documents, for messages."""
+        return f"{self.name}, document {self.documents[document].id}" if len(self.documents) > 1 else self.name
+
+    def checksum(self) -> str:
+        """Of all that its translation depends on, the ids that stand in JSONL included."""
+        found = hashlib.sha256()
+        for document in self.documents:
+            id = document.id if self.format == "jsonl" else ""
+            found.update(json.dumps([id, document.sentences, document.gaps]).encode())
+        return found.hexdigest()
+
+
+class StreamOutput:
+    """What goes to standard output, a device or a pipe: at once, and nothing is known of it afterwards."""
+
+    finished = False
+
+    def __init__(self, path: str) -> None:
+        self.notes: list[Note] = []
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def add(self, text: str, note: Note) -> None:
+        """Write text."""
+        self.notes[:] = [note]
+        if self._path == STANDARD:
+            write_text(STANDARD, text)
+            return
+        try:
+            if self._file is None:
+                self._file = Path(self._path).open("wb", buffering=0)  # noqa: SIM115 - stays open for what follows
+            write_all(self._file, utf8_of(text, self._path))
+        except OSError as error:
+            raise cannot_write(self._path, error) from error
+
+    def close(self) -> None:
+        """Let go of the device."""
+        if self._file is not None:
+            self._file.close()
+
+    finish = close
+
+    def hold(self) -> None:
+        """Do nothing: a stream can be held by several processes, and leaves nothing behind."""
+
+    remove = hold
+
+
+@dataclass
+class _State:
+    """What is written of a file so far."""
+
+    documents: int = 0
+    """that are finished"""
+    sentences: int = 0
+    """of the next one"""
+    said: Sequence[Any] = ()
+    """see `Reached`"""
+    source: int = 0
+    """characters of the source so far, where spans are places in a whole file"""
+    target: int = 0
+    """the same of the translation"""
+    failed: int = 0
+    """documents that lack translations"""
+    last_failed: int = -1
+    """the last of them"""
+
+
+class Writer:
+    """The translation of a file on its way to where it goes."""
+
+    def __init__(self, file: File, facts: Mapping[str, Any], resume: bool, report: Report) -> None:
+        """facts: what it depends on besides the file, by names for messages. Raises DocmtError where something would be
+        lost, or where it cannot go on (`resume`)."""
+        self.file, self._report = file, report
+        self._place: PartialFile | StreamOutput = StreamOutput(file.output)
+        if stays(file.output):
+            facts = {**facts, "--format": file.format, "input": file.checksum()}
+            compressed = file.output.endswith(GZIP_SUFFIX)
+            self._place = PartialFile(Path(file.output), facts, resume, compressed)
+        self._state = _State()
+        self._held: list[Piece] = []
+        self._news = Report()  # of what is not written yet
+        self._finished = False
+
+    def begin(self) -> dict[int, Reached]:
+        """Keep the file for this process. Returns how far each of its documents is translated, of those begun."""
+        self._place.hold()
+        for note in self._place.notes:
+            self._state = _State(**note["state"])
+            self._report.add(Report(note["places"], note["failures"]))
+        done = {number: Reached(len(self.file.documents[number])) for number in range(self._state.documents)}
+        if self._state.sentences:
+            done[self._state.documents] = Reached(self._state.sentences, self._state.said)
+        if self._state.documents == len(self.file.documents):
+            self.finish()
+        return done
+
+    @property
+    def begun(self) -> bool:
+        """Whether something of it is written."""
+        return bool(self._place.notes) or self._place.finished
+
+    @property
+    def unfinished(self) -> str:
+        """Where the beginning of the translation is kept, if there is one."""
+        place = self._place
+        return str(place.partial) if isinstance(place, PartialFile) and place.notes and not place.finished else ""
+
+    def add(self, pieces: Sequence[Piece]) -> None:
+        """Writes pieces, in order, whose documents count within the file. Before any is translated, none is written."""
+        self._held += [self._noted(piece) for piece in pieces]
+        if self._place.notes or any(piece.translation is not None for piece in self._held):
+            text = "".join(map(self._text, self._held))
+            self._place.add(text, {"state": asdict(self._state), **asdict(self._news)})
+            self._report.add(self._news)
+            self._held, self._news = [], Report()
+        if self._state.documents == len(self.file.documents):
+            self.finish()
+
+    def finish(self) -> bool:
+        """The last piece is there; returns whether there is a translation."""
+        exists = bool(self._place.notes) or not self.file.documents
+        if not self._finished:
+            self._finished = True
+            self._report.add(self._news)
+            if exists:
+                self._place.finish()
+            if self._place.notes and self._state.failed:
+                self._report.failures.append(self._partly())
+            self._place.close()
+        return exists
+
+    def close(self) -> None:
+        """Lets go of the file, finished or not."""
+        self._place.close()
+
+    def remove(self) -> None:
+        """Removes what tells how far it was."""
+        self._place.remove()
+
+    def _noted(self, piece: Piece) -> Piece:
+        """The piece, without a translation that has no scores; what may be wrong with it is noted."""
+        name, number = self.file.name_of(piece.document), len(piece.source.sentences)
+        if piece.translation is not None and (problem := not_a_number(piece.translation, piece.first)):
+            piece = replace(piece, translation=None, error=DocmtError(problem))
+        if piece.translation is not None:
+            self._news.collect(name, piece.translation, piece.first)
+        if piece.error is not None:
+            whole = number == len(self.file.documents[piece.document].sentences)
+            place = "" if whole else f", sentences {piece.first + 1} to {piece.first + number}"
+            self._news.failures.append(f"{name}{place}: {piece.error}")
+        return piece
+
+    def _text(self, piece: Piece) -> str:
+        """What is written of a piece, which is counted as written."""
+        state, text = self._state, piece.text()
+        if self.file.input.format == "jsonl" and not piece.first:
+            state.source = state.target = 0
+        lines = self._lines(piece) if self.file.format == "jsonl" else ""
+        state.source += len(piece.source.text())
+        state.target += len(text)
+        if piece.error is not None and state.last_failed < piece.document:
+            state.failed, state.last_failed = state.failed + 1, piece.document
+        state.documents, state.sentences, state.said = piece.document, piece.reached.sentences, piece.reached.said
+        if state.sentences == len(self.file.documents[piece.document].sentences):
+            state.documents, state.sentences, state.said = piece.document + 1, 0, ()
+        if self.file.format == "jsonl":
+            return lines
+        # A last line that is empty and has no end would not be there at all.
+        ends = state.documents == len(self.file.documents)
+        target = piece.translation.document if piece.translation is not None else None
+        empty = bool(piece.source.sentences) and not (target and target.sentences[-1]) and not piece.source.gaps[-1]
+        return text + "\n" * (ends and empty)
+
+    def _lines(self, piece: Piece) -> str:
+        """One line of JSON for each sentence.
+
+        Its spans are places in the whole source file and the whole translated file; of JSONL, which has no such text,
+        in the text of the document, a sentence a line.
+        """
+        translation = piece.translation
+        found = records(translation) if translation is not None else error_records(piece.source, str(piece.error))
+        for record in found:
+            record["sentence"] += piece.first
+            for span, start in (("source_span", self._state.source), ("target_span", self._state.target)):
+                if span in record:
+                    record[span] = [start + place for place in record[span]]
+        return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in found)
+
+    def _partly(self) -> str:
+        place = "standard output" if self.file.output == STANDARD else self.file.output
+        instead = "lines with error" if self.file.format == "jsonl" else "empty lines"
+        failed, documents = self._state.failed, len(self.file.documents)
+        return f"{failed} of {documents} documents have {instead} in {place} instead of their translations"
+
+
+def stays(output: str) -> bool:
+    """Whether this output is a file, which a later call finds again."""
+    return output != STANDARD and (Path(output).is_file() or not Path(output).exists())

@@ -24,8 +24,7 @@ from docmt.cli.options import (
     parse,
     translator_of,
 )
-from docmt.cli.results import Report
-from docmt.cli.writing import File, Writer, stays
+from docmt.cli.results import File, Report, Writer, stays
 from docmt.core.errors import DocmtError
 from docmt.core.files import cannot_write
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD
