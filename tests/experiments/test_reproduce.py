@@ -244,9 +244,9 @@ def test_the_unit_instance_is_translated_by_itself(plan_of, tmp_path, store, mon
     seen = []
     original = runs.translate_documents
 
-    def spy(model, documents, *others):
+    def spy(model, documents, *others, **named):
         seen.append(documents)
-        return original(model, documents, *others)
+        return original(model, documents, *others, **named)
 
     monkeypatch.setattr(runs, "translate_documents", spy)
     _, _, whole = finish(plan)
