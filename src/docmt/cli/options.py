@@ -524,8 +524,15 @@ def _as_recipe(parser: Parser, options: SimpleNamespace) -> str:
     written = {}
     for name, value in flat(values).items():
         if name in known and name not in _PRINT and value not in (None, [], ""):
-            written[name] = str(value) if isinstance(value, Path) else value
+            written[name] = _written(value)
     return yaml.safe_dump(nested(written, ""), sort_keys=False, allow_unicode=True)
+
+
+def _written(value: Any) -> Any:
+    """Return a value as YAML can hold it: paths as text."""
+    if isinstance(value, list):
+        return [_written(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def add_model_options(parser: Parser) -> None:

@@ -78,7 +78,7 @@ class PrepareConfig:
                 f"--drafts names {len(self.drafts)} files for {corpora} corpora of --train and --dev: give one for "
                 "each, in this order"
             )
-        if self.ready_tokenizer is not None and self.sentencepiece_model is not None:
+        if self.tokenizer not in LEARNED_KINDS and self.sentencepiece_model is not None:
             raise DocmtError("--tokenizer and --sentencepiece_model both name a tokenizer; give one of them")
         if self.tokenizer == "moses-bpe" and self.sentencepiece_model is None:
             self._check_languages()
