@@ -91,6 +91,11 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ),
         ([*TRAIN, "--model", "big"], r"--model is a group of options, such as --model.preset"),
         ([*TRAIN, "--stop.patience", "0"], r"the training would never end: set one of stop.max_steps"),
+        ([*TRAIN, "--instance_lengths", "64", "x"], r"--batches.instance_lengths is 'x': give a whole number"),
+        (
+            ["convert", "huggingface", "d", "-o", "m", "--keep_vocabulary", "a"],
+            "takes 2 values: give a path",
+        ),
         ([*TRAIN, "--log_every", "0"], r"--log_every is 0: choose a number from 1 to 1,000,000,000"),
         (["train", "--resume"], r"--resume has no value: give a path"),
         (["train", "--config"], r"--config needs the path of a YAML file"),

@@ -349,7 +349,7 @@ class Parser:
             raise DocmtError(f"--config needs the path of a YAML file; see {self.program} --help")
         if not values or (option.count.isdigit() and len(values) < most):
             advice = "give one" if option.value_kind is str else wanted(option.value_kind)
-            raise DocmtError(f"{flag} has no value: {advice}" if not values else f"{flag} takes {most}: {advice}")
+            raise DocmtError(f"{flag} {f'takes {most} values' if values else 'has no value'}: {advice}")
         return values
 
     def _place(self, loose: list[str], typed: dict[str, Any]) -> None:

@@ -175,6 +175,8 @@ def _sequence(origin: Any, members: tuple[Any, ...], value: Any) -> Any:
 
 def convert_or_raise(kind: Any, value: Any, name: str) -> Any:
     """Return a value as its type has it. Raises DocmtError naming the option for a value that does not fit."""
+    if typing.get_origin(kind) is list and isinstance(value, list) and typing.get_args(kind)[0] in _ACCEPTED:
+        return [convert_or_raise(typing.get_args(kind)[0], item, name) for item in value]
     try:
         return convert(kind, value)
     except (ValueError, TypeError, OverflowError) as error:
