@@ -120,7 +120,7 @@ def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_pa
     translator = Translator(tmp_path / "run", device="cpu", search=SEARCH)
     sources, specials = dev.documents("source"), translator.tokenizer.specials
     drafts = translator.drafts(sources)
-    found = translate_ids(translator.model, sources, specials, SEARCH, drafts)
+    found = translate_ids(translator.model, sources, specials, SEARCH, drafts=drafts)
     texts = [
         [translator.tokenizer.decode_batch(own, "target") for own in side] for side in (found, dev.documents("target"))
     ]
