@@ -78,7 +78,7 @@ def test_an_epoch_depends_on_seed_and_number_alone():
     assert epoch(4, 1) == [[(15, 16), (9, 12)], [(0, 3)], [(6, 9)], [(3, 6)], [(12, 15)]]
 
 
-@pytest.mark.parametrize("killed_before", [3, 8, 11])
+@pytest.mark.parametrize("killed_before", [8, *(pytest.param(update, marks=pytest.mark.full) for update in (3, 11))])
 def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_before):
     settings = {"batches__instance_lengths": LIMITS, "batches__batch_tokens": 96}
     config = change(**settings)

@@ -61,6 +61,7 @@ def test_a_store_that_is_gone_is_asked_for(project, capsys):
     assert main(["train", "--resume", "runs/one", "--data", "moved/small"]) == 0
 
 
+@pytest.mark.full
 def test_a_start_is_found_again_though_it_is_given_from_here(project, change, monkeypatch):
     train(change(store=Path("stores/small"), run=Path("runs/first"), model__system="sentence", stop__max_steps=1))
     config = change(store=Path("stores/small"), run=Path("runs/two"), initialize_from=Path("runs/first"))

@@ -52,7 +52,7 @@ def test_a_reversed_store_is_that_of_the_exchanged_corpus(store, exchanged):
     assert back.split("dev").documents("source") == store.split("dev").documents("source")
 
 
-@pytest.mark.parametrize("best_by", ["loss", "d_bleu"])
+@pytest.mark.parametrize("best_by", ["loss", pytest.param("d_bleu", marks=pytest.mark.full)])
 def test_a_reversed_training_is_that_on_the_exchanged_corpus(change, exchanged, tmp_path, best_by):
     settings = {"validation__best_by": best_by, "stop__max_steps": 6}
     train(change(reverse=True, run=tmp_path / "reversed", **settings))

@@ -129,6 +129,7 @@ def test_sigkill_at_any_moment_then_resume(change, tmp_path):
     assert_equal_runs(config.run, tmp_path / "whole")
 
 
+@pytest.mark.full
 def test_sigterm_finishes_the_update_and_saves(change, tmp_path):
     config = change(stop__max_steps=100_000, log_every=1, validation__every=50_000)
     process = run_in_background(config, tmp_path)
@@ -281,6 +282,7 @@ def test_an_epoch_shows_every_instance_once(change, monkeypatch, accumulate):
     assert len(set(seen)) >= 24
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("system", ["sentence", "document"])
 def test_the_other_systems_train_too(change, system):
     config = change(model__system=system, stop__max_steps=2)
@@ -428,6 +430,7 @@ def store_without_dev(store, tmp_path):
     ).directory
 
 
+@pytest.mark.full
 def test_averages_of_the_last_checkpoints_without_a_dev_split(change, store_without_dev, tmp_path, monkeypatch):
     """They were the last weights alone, without a word."""
     settings = {"store": store_without_dev, "checkpoints__average": "last", "checkpoints__average_count": 2}
