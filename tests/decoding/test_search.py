@@ -1,6 +1,7 @@
 """The search against a plain one that recomputes everything; frames, limits, batches, scores, orders of decoding."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from plain_search import (
 
 from docmt.core.errors import DocmtError
 from docmt.data import cut
-from docmt.decoding import SearchConfig
+from docmt.decoding import SearchConfig, beam_search, caches
 from docmt.decoding.incremental import StepView
 from docmt.decoding.rules import Row
 from docmt.decoding.scheduler import Task
@@ -350,6 +351,40 @@ def test_n_best_lists_are_sorted_and_differ():
         assert len(hypotheses) == 4
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
         assert len({str(h.sentences) for h in hypotheses}) == 4
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("system", ["group", "document", "concat, linear, gates", "context"])
+def test_the_same_where_the_host_seldom_asks_the_device(system, beam, monkeypatch):
+    model, config = build(**SYSTEMS[system]), SearchConfig(beam=beam, n_best=beam, **SHORT)
+    wanted = translate_documents(model, DOCUMENTS, SPECIALS, config)
+    for module in (caches, beam_search):
+        monkeypatch.setattr(module, "answers_at_once", lambda device: False)
+    for found, own in zip(translate_documents(model, DOCUMENTS, SPECIALS, config), wanted, strict=True):
+        assert [each.sentences for each in found] == [each.sentences for each in own]
+        assert [each.score for each in found] == pytest.approx([each.score for each in own], abs=1e-5)
+
+
+def test_a_step_asks_a_gpu_for_three_numbers_at_most(monkeypatch):
+    """Each makes the host wait: what has ended, which rows begin another sentence, how many positions there are."""
+    model, asked, steps = build(), [], []
+    document, step = [[5 + n % 20, 6, 7, 8, 9, 10] for n in range(6)], beam_search.Beams.step
+    rows = [Row(range(len(document)), [len(sentence) for sentence in document])]
+    config = SearchConfig(beam=3, min_length=6, max_length_ratio=1.0, max_length_extra=6.0)
+    reading = reading_of(model, [document])
+    search = beam_search.Beams(model, model.memories(reading), rows, SPECIALS, config)
+    for module in (caches, beam_search):
+        monkeypatch.setattr(module, "answers_at_once", lambda device: False)
+    for name in ("nonzero", "tolist", "item", "__bool__", "__int__", "__float__"):
+        real = getattr(torch.Tensor, name)
+        monkeypatch.setattr(torch.Tensor, name, lambda *x, real=real, name=name: asked.append(name) or real(*x))
+    with torch.inference_mode():
+        for _ in range(32):
+            step(search)
+            steps.append(len(asked))
+    assert search.documents
+    assert sorted(later - before for before, later in pairwise(steps))[len(steps) // 2] <= 3
+    assert len(asked) < 4 * len(steps)
 
 
 @pytest.mark.parametrize("system", ONE_OF_EACH_ORDER)

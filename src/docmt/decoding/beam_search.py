@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from docmt.core.errors import DocmtError
+from docmt.decoding.caches import answers_at_once
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.incremental import Steps, can_read_prefixes, likeliest, normalizers, read_prefixes
 from docmt.decoding.models import Memories, Model, members_of, next_logits
@@ -95,10 +96,14 @@ class Beams:
         parents = flat // scores.shape[1]  # [D, 2B] rows
         chosen, worth = tokens.flatten()[flat], scores.flatten()[flat]
         ends = (chosen == self.marks.ends) & self._may_end()[parents]
-        self._collect((ends & best.isfinite())[:, :beam], parents, best, worth, forced)
+        ended = (ends & best.isfinite())[:, :beam]
         # The first B candidates that do not end go on, in order of their totals.
         goes_on = ends.long().argsort(dim=1, stable=True)[:, :beam]
         self.total = best.masked_fill(ends, -torch.inf).gather(1, goes_on)
+        # The one question of a step: each makes the host wait for a GPU.
+        changes = bool(ended.any() | ~self.total.isfinite().any(dim=1).all())
+        if changes:
+            self._collect(ended, parents, best, worth, forced)
         rows, added, worth = (x.gather(1, goes_on).flatten() for x in (parents, chosen, worth))
         before = self.progress.select(rows)
         self.progress = before.advance(added, forced[rows], self.marks)
@@ -115,7 +120,8 @@ class Beams:
             self.decoder.reorder(rows)
         if self.steps % _SHARE_EVERY == 0:
             self._share() if beam > 1 else self._settle(self.said.shape[1])
-        self._drop_finished()
+        if changes:
+            self._drop_finished()
 
     def _may_end(self) -> Tensor:
         """[R] whether the last mark of all, if it is said next, ends the document."""
@@ -147,6 +153,13 @@ class Beams:
         tokens = torch.full_like(scores, self.specials.pad, dtype=torch.int64)
         scores[:, 0] = 0.0
         tokens[:, 0] = forced_token
+        if not answers_at_once(forced.device):
+            logits = next_logits(self.model, states, self.config.temperature)
+            normalizer = normalizers(logits)
+            self.rules.restrict(logits, progress, document)
+            values, places = likeliest(logits, count)
+            fixed = forced[:, None]
+            return torch.where(fixed, scores, values - normalizer), torch.where(fixed, tokens, places), forced
         free = (~forced).nonzero().flatten()
         if len(free):  # forced rows need no projection to the vocabulary
             logits = next_logits(self.model, [own[free] for own in states], self.config.temperature)

@@ -25,6 +25,14 @@ _CHUNK = 16  # caches grow by this many positions
 _STEP = 4  # and are read in whole steps of so many: few different shapes, which have to be prepared once each
 
 
+_CHECK_EVERY = 8  # steps between two times that the host asks a GPU for a number
+
+
+def answers_at_once(device: torch.device) -> bool:
+    """Return whether the host may ask for a number at every step: on a GPU it would wait for all that is queued."""
+    return device.type == "cpu"
+
+
 def bias_of(keep: Tensor, dtype: torch.dtype) -> Tensor:
     """[n, L] bool -> [n, 1, 1, L] with minus infinity where a key must not be seen."""
     return torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill_(~keep, -math.inf)[:, None, None, :]
@@ -75,12 +83,16 @@ class SentenceSelfCache(Cache):
 
     def __init__(self, layers: int, rows: int, like: Tensor, heads: int) -> None:
         self.buffer = like.new_zeros(layers, 2, rows, heads, _CHUNK, like.shape[-1] // heads)
-        self.length = 0
+        self.length = self.steps = 0
+        self.longest = 0  # tokens that the sentence of a row has at most
         self.swapped = _Swapped()
 
     def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """See `Cache`."""
-        self.length = -(-(int(offsets.max()) + 1) // _STEP) * _STEP
+        asks = answers_at_once(offsets.device) or self.steps % _CHECK_EVERY == 0
+        self.longest = int(offsets.max()) + 1 if asks else self.longest + 1
+        self.steps += 1
+        self.length = -(-self.longest // _STEP) * _STEP
         if self.length > self.buffer.shape[4]:
             self.buffer = F.pad(self.buffer, (0, 0, 0, _CHUNK))
         self.rows = torch.arange(len(offsets), device=offsets.device)
@@ -252,14 +264,14 @@ class SentenceCrossCache(Cache):
         self.packed = list(zip(keys, values, strict=True))
         device = keys[0].device
         self.starts = sentences.starts.to(device)
-        self.lengths = sentences.lengths.to(device)
+        self.lengths, self.longest = sentences.lengths.to(device), int(sentences.lengths.max())
         heads, width = keys[0].shape[1:]
         self.buffer = keys[0].new_zeros(len(keys), 2, rows, heads, 0, width)
         self.held = torch.full((rows,), -1, device=device)
 
     def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """See `Cache`."""
-        needed = int(self.lengths[sentences].max())
+        needed = int(self.lengths[sentences].max()) if answers_at_once(sentences.device) else self.longest
         if needed > self.buffer.shape[4]:
             self.buffer = F.pad(self.buffer, (0, 0, 0, -(-needed // _CHUNK) * _CHUNK - self.buffer.shape[4]))
             self.held.fill_(-1)  # shorter rows were cut to the old size
