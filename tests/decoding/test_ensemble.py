@@ -20,7 +20,7 @@ from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
 from docmt.decoding.models import Ensemble, computing_in, lower_precision, mean_probability
 from docmt.model.systems import Concat
-from variants import ONE_OF_EACH_ORDER, SYSTEMS, context, in_tiers
+from variants import ONE_OF_EACH_ORDER, SYSTEMS, context
 
 WIDE = {"width": 24, "decoder_layers": 2}
 # What differs between members, beside their weights.
@@ -47,8 +47,14 @@ def test_the_mean_is_that_of_probabilities():
     torch.testing.assert_close(mean_probability([one.log(), other.log()]).exp(), (one + other) / 2)
 
 
-@pytest.mark.parametrize("name", in_tiers(name for name in FRAMED if name != "thumt"))
-@pytest.mark.parametrize("beam", [1, 3])
+def in_two_tiers(names):
+    """Return test parameters of which four run in the quick tier."""
+    chosen = {"group", "document", "concat, keep prefix", "hierarchical on both sides"}
+    return [name if name in chosen else pytest.param(name, marks=pytest.mark.full) for name in names]
+
+
+@pytest.mark.parametrize("name", in_two_tiers(name for name in FRAMED if name != "thumt"))
+@pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.full), 3])
 def test_translations_are_those_of_a_plain_search_with_mean_probabilities(name, beam):
     model = together(name)
     config = SearchConfig(beam=beam, length_penalty=0.7, **SHORT)
@@ -66,7 +72,7 @@ def test_the_open_search_takes_mean_probabilities_too():
     assert [own.rank_scores[0] for own in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
-@pytest.mark.parametrize("name", in_tiers(ENSEMBLES, [*ENSEMBLES][::2]))
+@pytest.mark.parametrize("name", in_two_tiers(ENSEMBLES))
 def test_documents_together_are_translated_as_each_alone(name):
     model, config = together(name, first_seed=2), SearchConfig(beam=3, n_best=2)
     for document, found in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
@@ -75,7 +81,7 @@ def test_documents_together_are_translated_as_each_alone(name):
         assert [own.score for own in found] == pytest.approx([own.score for own in alone], abs=1e-5)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 1.7])
+@pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.full), 1.7])
 @pytest.mark.parametrize(
     ("name", "compatibility"),
     [*((name, "none") for name in FRAMED), ("sentence and contexts", "thumt"), ("thumt", "thumt")],

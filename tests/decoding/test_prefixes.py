@@ -83,12 +83,8 @@ def opened(model):
 
 QUICK = {
     "one layer over the document",
-    "learned positions",
     "linear, fading",
-    "linear, averaging",
     "relative positions, gated",
-    "mbart50",
-    "windows, distances",
     "linear windows",
     "what was said before",
 }

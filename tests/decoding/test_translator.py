@@ -120,6 +120,12 @@ def test_scores_of_supplied_translations_do_not_depend_on_the_length_limit(direc
     assert tight.score_all([("It is old.", "It is old.")], limited=True)[0].sentences[0].score > other
 
 
+def test_what_is_no_pair_is_refused(translator):
+    for pair in (("a", "b", "c"), "ab"):
+        with pytest.raises(DocmtError, match=r"is no pair: give \(source, target\) for each document$"):
+            translator.score_all([pair])
+
+
 def test_options_of_the_search(directory):
     two = docmt.Translator(directory, search=replace(SHORT, n_best=2))
     assert two.search == replace(SHORT, n_best=2)

@@ -269,6 +269,9 @@ class Translator:
         limited: as in the search, the end of a sentence at the length limit costs nothing; without `context` no
         sentence sees another of its document, in the source or in the target, while all else (positions) is the same.
         """
+        for pair in pairs:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise DocmtError(f"{shown(pair)} is no pair: give (source, target) for each document")
         own = [(self._document(source, "source"), self._document(target, "target")) for source, target in pairs]
         for source, target in own:
             if len(source.sentences) != len(target.sentences):
