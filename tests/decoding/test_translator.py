@@ -126,6 +126,15 @@ def test_what_is_no_pair_is_refused(translator):
             translator.score_all([pair])
 
 
+def test_a_table_of_candidates_that_0_3_0_wrote_is_ignored(directory, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(directory, copy)
+    (copy / "candidates.safetensors").write_bytes(b"anything")
+    one, other = docmt.Translator(directory, search=SHORT), docmt.Translator(copy, search=SHORT)
+    assert one.checksums() == other.checksums()
+    assert one.translate(TEXT) == other.translate(TEXT)
+
+
 def test_options_of_the_search(directory):
     two = docmt.Translator(directory, search=replace(SHORT, n_best=2))
     assert two.search == replace(SHORT, n_best=2)
