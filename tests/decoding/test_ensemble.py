@@ -99,7 +99,7 @@ def test_score_of_a_translation_is_the_ensembles_own(name, temperature, compatib
         assert all(a == pytest.approx(b, abs=1e-4) for i, (a, b) in number_of if i not in wanted.at_limit)
 
 
-@pytest.mark.parametrize("system", ONE_OF_EACH_ORDER)
+@pytest.mark.parametrize("system", in_two_tiers(ONE_OF_EACH_ORDER))
 def test_a_model_with_itself_is_the_model(system):
     model = build(2, **SYSTEMS[system])
     config = SearchConfig(beam=4, n_best=3, temperature=1.3, **SHORT)
@@ -175,7 +175,7 @@ def test_a_member_whose_scores_are_no_numbers_is_told(weight):
         translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(beam=2))
 
 
-@pytest.mark.parametrize("system", [*ONE_OF_EACH_ORDER, "thumt"])
+@pytest.mark.parametrize("system", in_two_tiers([*ONE_OF_EACH_ORDER, "thumt"]))
 def test_alternatives_are_in_the_order_of_their_rank_scores(system):
     """Of every part that is searched; the score of a sentence beside it is its log-probability in its document."""
     compatibility = "thumt" if system == "thumt" else "none"
