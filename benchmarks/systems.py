@@ -20,7 +20,7 @@ from benchmarks.decoding import never_ending
 from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import Sentences, parallel_lengths, random_words
 from docmt.cli.app import keep_freed_memory
-from docmt.data import ParallelStore, Words
+from docmt.data import ParallelStore
 from docmt.data.store import StoreWriter
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.decoding.models import Precision, computing_in
@@ -126,13 +126,12 @@ class _Corpus:
         self.specials = SpecialTokens(settings.model.vocabulary_size)
         count = (settings.rounds + 1) * settings.batch_tokens // settings.document_tokens + 1
         with tempfile.TemporaryDirectory() as folder:
-            with StoreWriter(Path(folder) / "train", settings.model.vocabulary_size) as store:
+            drafts = config.model.chosen.needs().drafts
+            with StoreWriter(Path(folder) / "train", settings.model.vocabulary_size, drafts) as store:
                 for number, (source, target) in enumerate(_documents(settings, count, 1)):
-                    store.add(str(number), source, target)
-            split = ParallelStore.open(Path(folder) / "train")
-            # As long as the target, which they stand for.
-            drafts = Words(split.target_tokens, split.target_offsets) if config.model.chosen.needs().drafts else None
-            self.train = Split(split, config, self.specials, drafts=drafts)
+                    # Drafts are as long as the target, which they stand for.
+                    store.add(str(number), source, target, target if drafts else None)
+            self.train = Split(ParallelStore.open(Path(folder) / "train"), config, self.specials)
 
 
 def _training(settings: Settings, name: str, model_config: ModelConfig, frozen: bool = False) -> Case:

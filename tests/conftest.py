@@ -1,10 +1,14 @@
 """Settings for the whole suite."""
 
+import hypothesis
 import pytest
 import torch
 
 # The tensors of tests are small: a second thread costs more than it brings, and starves other processes.
 torch.set_num_threads(1)
+# A busy machine is no fault of the code.
+hypothesis.settings.register_profile("docmt", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("docmt")
 
 
 def pytest_addoption(parser):

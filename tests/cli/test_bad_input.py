@@ -241,7 +241,7 @@ def remove(path):
             changed('"width"', '"girth"'),
             r"not understood \(the configuration has the unknown setting model\.girth: .*; written by docmt",
         ),
-        ("tokenizer.json", remove, r"cannot read the tokenizer file \S*tokenizer\.json"),
+        ("tokenizer.json", remove, r"cannot read \S*tokenizer\.json: there is no such file; copy the directory again"),
         ("tokenizer.json", keep(3000), r"tokenizer\.json is damaged"),
         ("tokenizer.json", garbage, r"tokenizer\.json is damaged"),
         ("tokenizer_config.json", remove, r"there is no tokenizer in"),

@@ -42,12 +42,13 @@ def test_prepared_ids_are_those_of_each_side(moses_store, corpus):
     store = PreparedStore.open(moses_store)
     dev, tokenizer = store.split("dev"), store.tokenizer
     assert tokenizer.languages == ("en", "de")
-    for side, ids in (("source", dev.source_sentence), ("target", dev.target_sentence)):
+    for side in ("source", "target"):
+        ids = [sentence for document in dev.documents(side) for sentence in document]
         language = {"source": "en", "target": "de"}[side]
         sentences = [sentence for _, document in read_documents(corpus / f"dev.{language}") for sentence in document]
         for number, sentence in enumerate(sentences):
-            assert ids(number).tolist() == tokenizer.encode(sentence, side)
-            assert tokenizer.decode(ids(number).tolist(), side) == sentence
+            assert ids[number] == tokenizer.encode(sentence, side)
+            assert tokenizer.decode(ids[number], side) == sentence
 
 
 def test_translate_score_and_evaluate(moses_run, corpus, tmp_path):

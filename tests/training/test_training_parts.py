@@ -136,7 +136,7 @@ def test_a_configuration_survives_its_dictionary(change):
         TrainConfig.from_dict({"store": "x"})
     with pytest.raises(DocmtError, match=r"r.yaml: optimizer.warmup is 'long': give a whole number"):
         TrainConfig.from_dict({"store": "x", "run": "y", "optimizer": {"warmup": "long"}}, "r.yaml")
-    with pytest.raises(DocmtError, match=r"model.group.self_locality is 0: give true or false"):
+    with pytest.raises(DocmtError, match=r"model.group.self_locality is 0: choose true or false"):
         TrainConfig.from_dict({"store": "x", "run": "y", "model": {"group": {"self_locality": 0}}})
     with pytest.raises(DocmtError, match="model in the recipe is no group"):
         TrainConfig.from_dict({"store": "x", "run": "y", "model": 3})

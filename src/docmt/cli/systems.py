@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -62,7 +63,7 @@ def is_model(path: str) -> bool:
 
 def check_once(paths: Sequence[str], option: str) -> None:
     """Raise DocmtError for a path that is there twice."""
-    resolved = [Path(path).resolve() for path in paths]
+    resolved = [os.path.realpath(path) for path in paths]  # (unlike `Path.resolve`, whatever the links are)
     for number, path in enumerate(paths):
         if resolved[number] in resolved[:number]:
             raise DocmtError(f"{option} has {path} twice: name it once")

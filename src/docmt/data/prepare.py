@@ -40,13 +40,14 @@ def prepare(config: PrepareConfig) -> PreparedStore:
     Raises DocmtError for a store that is there already, and for corpora that are missing, broken or empty.
     """
     _check_store(config)
+    ready = config.ready_tokenizer  # a wrong name shows before any corpus is read
     _warn_of_languages(config)
     for split in SPLITS:
         for corpus in config.corpora(split):
             for path in corpus.paths:
                 check_regular(path, "it is read more than once, but is")
             next(_read(corpus, split, Skipped()))  # a wrong path or an empty file shows now, not after minutes
-    tokenizer = _tokenizer(config)
+    tokenizer = _tokenizer(config, ready)
     with atomic_directory(config.store) as directory:
         tokenizer.save(directory / TOKENIZER_FOLDER)
         splits = {
@@ -82,11 +83,11 @@ def _check_store(config: PrepareConfig) -> None:
                 raise DocmtError(f"{path} lies inside of the store {store} that would replace it; move it elsewhere")
 
 
-def _tokenizer(config: PrepareConfig) -> Tokenizer:
+def _tokenizer(config: PrepareConfig, ready: Path | None) -> Tokenizer:
     if config.source_tokenizer is None:
-        return _usual_tokenizer(config)
+        return _usual_tokenizer(config, ready)
     source = _ready_tokenizer(config, config.source_tokenizer)  # first: learning the other one takes minutes
-    return PairTokenizer(source.of("source"), _usual_tokenizer(config).of("target"))
+    return PairTokenizer(source.of("source"), _usual_tokenizer(config, ready).of("target"))
 
 
 def _ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
@@ -100,11 +101,11 @@ def _ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
     return tokenizer
 
 
-def _usual_tokenizer(config: PrepareConfig) -> Tokenizer:
+def _usual_tokenizer(config: PrepareConfig, ready: Path | None) -> Tokenizer:
     """That of both sides, or of the target where the source has another."""
     languages = (config.source_language, config.target_language)
-    if config.ready_tokenizer is not None:
-        return _ready_tokenizer(config, config.ready_tokenizer)
+    if ready is not None:
+        return _ready_tokenizer(config, ready)
     if config.sentencepiece_model is not None:
         return SentencePieceTokenizer.from_model(config.sentencepiece_model)
     return train_tokenizer(config.tokenizer, _training_sentences(config), config.vocabulary_size or None, languages)
