@@ -69,9 +69,14 @@ SYSTEMS = {
 
 
 @pytest.fixture
-def change(change, drafted):
-    """As elsewhere, but the store has drafts, for the systems that read them."""
-    return lambda **settings: change(**{"store": drafted.directory, **settings})
+def change(change, drafted, sentence_run):
+    """As elsewhere, but the store has drafts, and there is a drafter, for the systems that read them."""
+
+    def changed(**settings):
+        config = change(**{"store": drafted.directory, **settings})
+        return replace(config, drafter=sentence_run) if config.model.chosen.needs().drafts else config
+
+    return changed
 
 
 def in_tiers(names, quick):

@@ -127,8 +127,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def _opened(path: Path) -> Iterator[Any]:
     """The file, opened by the library, whose failures are raised as DocmtError."""
     try:
-        with safe_open(path, framework="pt") as file:
-            yield file
+        with path.open("rb") as opened:
+            name = Path(f"/dev/fd/{opened.fileno()}")  # as the library opens no name that is not UTF-8
+            with safe_open(name if name.exists() else path, framework="pt") as file:
+                yield file
     except FileNotFoundError as error:
         raise DocmtError(f"{path} is missing: copy the directory again, complete") from error
     except (SafetensorError, OSError) as error:
