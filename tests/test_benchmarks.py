@@ -17,6 +17,8 @@ from benchmarks import __main__ as command
 from benchmarks import attention, decoding, sentences, training
 from benchmarks.measure import Case, Finding, interleave, table
 
+pytestmark = pytest.mark.full
+
 TINY = {"width": 8, "feed_forward": 8, "heads": 2, "vocabulary_size": 40, "encoder_layers": 2, "decoder_layers": 2}
 
 

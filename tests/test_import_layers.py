@@ -100,16 +100,16 @@ def test_the_sources_are_found():
     assert SOURCE / "core" / "errors.py" in FILES
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_imports_go_downwards_only(path):
-    assert violations(path.read_text(encoding="utf-8"), module_of(path)) == []
+def test_imports_go_downwards_only():
+    assert [wrong for path in FILES for wrong in violations(path.read_text(encoding="utf-8"), module_of(path))] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_files_are_short_and_name_no_machine(path):
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= LONGEST_FILE, f"{path} has {len(lines)} lines; split it by concept"
-    named = [f"{path}:{number}: {line.strip()}" for number, line in enumerate(lines, 1) if WORKPLACE.search(line)]
+def test_files_are_short_and_name_no_machine():
+    named = []
+    for path in FILES:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert len(lines) <= LONGEST_FILE, f"{path} has {len(lines)} lines; split it by concept"
+        named += [f"{path}:{number}: {line.strip()}" for number, line in enumerate(lines, 1) if WORKPLACE.search(line)]
     assert named == []
 
 
@@ -222,9 +222,11 @@ def questions_about_systems(code, module, classes):
     return found
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.parent != SYSTEMS], ids=module_of)
-def test_nothing_but_the_systems_asks_which_system_it_is(path):
-    assert questions_about_systems(path.read_text(encoding="utf-8"), module_of(path), system_names()) == []
+def test_nothing_but_the_systems_asks_which_system_it_is():
+    names = system_names()
+    others = [path for path in FILES if path.parent != SYSTEMS]
+    questions = [questions_about_systems(path.read_text(encoding="utf-8"), module_of(path), names) for path in others]
+    assert [question for each in questions for question in each] == []
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,11 @@ CASES = {
 }
 
 
+def in_tiers(names, *quick):
+    """The names as parameters; all but the quick ones run in `make test-all`."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.full) for name in names]
+
+
 def pieces(model, settings, **options):
     """All stretches of the texts, in the lists in which they come."""
     config, how = split_settings(settings)
@@ -62,7 +67,9 @@ def flat(lists):
     return [stretch for together in lists for stretch in together]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", in_tiers(CASES, "n best, keep last", "concat, keep prefix", "carried", "sentence", "document")
+)
 def test_the_same_as_all_at_once_and_from_any_piece_on(name, monkeypatch):
     """On from a piece it is the same bit for bit, as the batches are the same."""
     _, settings, search = CASES[name]
@@ -91,7 +98,9 @@ def test_the_same_as_all_at_once_and_from_any_piece_on(name, monkeypatch):
         assert flat(pieces(model, search, done=done)) == flat(lists[number:])
 
 
-@pytest.mark.parametrize("name", ["group", "carried", "concat, keep prefix", "sentence"])
+@pytest.mark.parametrize(
+    "name", in_tiers(["group", "carried", "concat, keep prefix", "sentence"], "carried", "sentence")
+)
 def test_what_cannot_be_translated_stops_nothing_else(name, monkeypatch):
     _, settings, search = CASES[name]
     model, (config, how) = build(3, **settings), split_settings(search)
@@ -144,7 +153,9 @@ def test_a_place_where_nothing_was_interrupted(reached):
         Stream(model, TEXTS, SPECIALS, config, **how, done={3: reached})
 
 
-@pytest.mark.parametrize("name", ["sentence", "concat, keep last", "concat, keep prefix"])
+@pytest.mark.parametrize(
+    "name", in_tiers(["sentence", "concat, keep last", "concat, keep prefix"], "concat, keep prefix")
+)
 def test_drafts_are_made_when_they_are_needed(name):
     drafting, reading = build(1, **{**SIZE, **SYSTEMS[name]}), build(2, **{**SIZE, **SYSTEMS["multihop"]})
     config, how = split_settings(GREEDY)
@@ -183,6 +194,7 @@ def test_instances_of_like_length_are_given_out_batch_by_batch():
     assert batches(alike, replace(search, compatibility="gtransformer")) == [list(range(12))]
 
 
+@pytest.mark.full
 def test_windows_are_translated_as_the_search_says():
     """Whatever the model was made for."""
     for name in ("concat, keep last", "concat, keep prefix"):

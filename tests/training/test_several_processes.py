@@ -57,6 +57,7 @@ def test_the_survivor_of_two_says_how_to_go_on(config, tmp_path):
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two processes need two cores")
+@pytest.mark.full
 def test_two_processes_share_the_translation_of_the_dev_split(change, store, tmp_path):
     """The first one translated all of it, while the others waited, at most until their connection timed out."""
     settings = {"model__dropout": 0.0, "objective": ObjectiveConfig(), "stop__max_steps": 4}

@@ -115,6 +115,7 @@ def wait_for_lines(path, count, process):
         time.sleep(0.005)
 
 
+@pytest.mark.full
 def test_sigkill_at_any_moment_then_resume(change, tmp_path):
     settings = {"stop__max_steps": 40, "checkpoints__every": 1, "validation__every": 20, "log_every": 1}
     config = change(**settings)
