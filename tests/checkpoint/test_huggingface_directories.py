@@ -384,6 +384,16 @@ def test_positions_beside_the_weights_are_left_out(made, tmp_path):
     assert made_model.status == 0, made_model.err
 
 
+@pytest.mark.parametrize("name", ["model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"])
+def test_other_positions_than_those_of_the_family_are_refused(made, tmp_path, name):
+    def change(own):
+        own[name] = torch.ones(20, own["model.shared.weight"].shape[1])
+
+    copy = damaged(made("marian")[0], tmp_path, weights(change))
+    command = ["convert", "huggingface", copy, "-o", tmp_path / "model", "--target_language", "fra"]
+    fails(*command, message=rf"has positions of its own in {name}")
+
+
 def test_a_directory_that_was_not_converted_is_told(made, tmp_path):
     path = made("nllb_json")[0].path
     message = "is a directory of transformers: make a model of it first .docmt convert huggingface"

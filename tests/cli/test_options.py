@@ -376,3 +376,12 @@ def test_help_and_mistakes_do_not_wait_for_torch(arguments):
     )
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=dict(os.environ))
     assert process.stdout.endswith("set()\n"), process
+
+
+def test_recipes_take_hyphens_as_flags_do(tmp_path):
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text("batches: {batch-tokens: 123}\nlog-every: 7\n")
+    printed = call("train", recipe, "--store", "s", "--run", "r", "--print_config")
+    assert printed.status == 0, printed.err
+    values = yaml.safe_load(printed.out)
+    assert (values["batches"]["batch_tokens"], values["log_every"]) == (123, 7)

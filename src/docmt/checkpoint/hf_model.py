@@ -23,10 +23,13 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
 from docmt.core.options import shown
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.embeddings import sinusoids
 from docmt.model.families import FAMILIES
 from docmt.model.families.family import HuggingFace
 from docmt.text import PretrainedTokenizer, SpecialTokens
 from docmt.text.tokenizer import SIDES, Side
+
+_FIRST_POSITION = 2  # row of the first position in tables of M2M100; earlier rows are never read
 
 CONFIG_FILE = "config.json"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
@@ -283,7 +286,10 @@ class Pretrained:
             found[f"{ours}.weight"] = self.weights.rows(theirs, predicted if ours == SOFTMAX else rows[side])
         tables = {f"{name}.weight" for names in about.tables.values() for name in names}
         for name in self.weights.shapes:
-            if name in tables or re.search(about.no_weights, name):
+            if name in tables:
+                continue
+            if re.search(about.no_weights, name):
+                self._check_positions(name)
                 continue
             ours, tensor = renamed(name, about.names), self.weights.tensor(name)
             if ours.endswith("_positions.table.weight"):
@@ -295,6 +301,16 @@ class Pretrained:
         elif bias.any():
             raise DocmtError(f"{self.directory} has a bias of logits, which family {config.family} has not")
         return found
+
+    def _check_positions(self, name: str) -> None:
+        """Raise DocmtError for a table of positions that differs from the one that docmt computes."""
+        table, family = self.weights.tensor(name)[_FIRST_POSITION:], FAMILIES[self.family]
+        computed = sinusoids(*table.shape, _FIRST_POSITION, frequencies=family.frequencies)
+        if not torch.allclose(table, computed, atol=0.01):  # it may have been rounded
+            raise DocmtError(
+                f"{self.directory} has positions of its own in {name}, but models of family {self.family} compute "
+                "them: if docmt exported it, use the model that it was made from"
+            )
 
 
 def _table(tables: Mapping[str, str], side: str) -> str:

@@ -372,8 +372,9 @@ class Parser:
         if not isinstance(values, dict):
             raise DocmtError(f"the recipe {path} does not consist of `option: value` lines; see {see}")
         known = {name: option for name, option in self.names.items() if option.flags and option.name not in _PRINT}
-        for name, value in flat(values).items():
-            place, group = f"{path}, line {lines[name]}", name.rpartition(".")[0]
+        for written, value in flat(values).items():
+            name = written if written in known else written.replace("-", "_")
+            place, group = f"{path}, line {lines[written]}", written.rpartition(".")[0]
             if name in self.groups and name not in known:
                 inner = next(option.name for option in self.options if option.name.startswith(f"{name}."))
                 example = f"put them indented below it, as `{inner.rpartition('.')[2]}: ...`"
@@ -383,7 +384,7 @@ class Parser:
             if name not in known:
                 close = closest(name, [option.name for option in self.options if option.flags])
                 hint = f"did you mean {close}?" if close else f"see {see}"
-                raise DocmtError(f"{place}: {self.program} has no option {name}; {hint}")
+                raise DocmtError(f"{place}: {self.program} has no option {written}; {hint}")
             option = known[name]
             if before := places.get(option.name):  # under two of its names
                 raise DocmtError(f"{place}: {option.name} is set here and in {before}: write it once")

@@ -80,7 +80,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
     return names
 
 
-def check_models(models: Sequence[str], context: ContextConfig) -> dict[str, tuple[str, str]]:
+def check_models(models: Sequence[str], context: ContextConfig, search: SearchConfig) -> dict[str, tuple[str, str]]:
     """Check models before any of them is used, without reading their weights. Return their language codes.
 
     Raises DocmtError for a model that is missing or damaged, or that does not go with the options: now, not after the
@@ -89,6 +89,7 @@ def check_models(models: Sequence[str], context: ContextConfig) -> dict[str, tup
     from docmt.checkpoint.model_directory import find_model, load_model_config
     from docmt.checkpoint.weights import WEIGHTS_FILE, read_shapes
     from docmt.decoding.models import model_paths, read_tokenizer_and_languages
+    from docmt.decoding.rules import check_rounds
     from docmt.decoding.scheduler import check_context
 
     languages = {}
@@ -97,7 +98,8 @@ def check_models(models: Sequence[str], context: ContextConfig) -> dict[str, tup
         for path in paths:
             if path.is_file():
                 raise DocmtError(f"{path} is a file, and files cannot translate: name models alone")
-            check_context(context, load_model_config(path))
+            check_context(context, config := load_model_config(path))
+            check_rounds(search, context, config)
             read_shapes(find_model(path) / WEIGHTS_FILE)
         _, languages[model] = read_tokenizer_and_languages(paths)
     return languages

@@ -18,8 +18,9 @@ from torch import Tensor
 from docmt.core.errors import DocmtError
 from docmt.decoding.config import ContextConfig, SearchConfig
 from docmt.decoding.models import Model, members_of
+from docmt.model import ModelConfig
 from docmt.model.scope import SentenceFrame
-from docmt.model.systems import Order
+from docmt.model.systems import Order, System
 from docmt.text import SpecialTokens
 
 
@@ -367,12 +368,22 @@ def order_of(model: Model, config: SearchConfig, context: ContextConfig) -> Orde
             "search.compatibility rfa is for models that translate after their own earlier translations "
             "(context.window or model.concat.keep prefix): choose none for this one"
         )
-    if config.rounds and (order not in ("documents", "in turn") or model.system.rules != "frame"):
+    check_rounds(config, context, *(member.config for member in members_of(model)))
+    return order
+
+
+def takes_rounds(context: ContextConfig, system: System) -> bool:
+    """Return whether `search.rounds` has an effect: the system sees earlier translations, sentence for sentence."""
+    return system.rules == "frame" and system.orders.get(context.window, system.order) in ("documents", "in turn")
+
+
+def check_rounds(search: SearchConfig, context: ContextConfig, *models: ModelConfig) -> None:
+    """Raise DocmtError where `search.rounds` is set and has no effect with any of these models."""
+    if search.rounds and not any(takes_rounds(context, model.chosen) for model in models):
         raise DocmtError(
             "search.rounds is for systems that see earlier translations (group; concat with context.window prefix; "
             "hierarchical at the target), not for this model: leave it out"
         )
-    return order
 
 
 def rules_of(model: Model, config: SearchConfig) -> Rules:

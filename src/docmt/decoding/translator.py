@@ -21,7 +21,7 @@ from docmt.data.config import MARKS
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.drafting import drafter_of
 from docmt.decoding.models import Precision, computing_in, load_members, members_of, model_paths
-from docmt.decoding.rules import WordIds
+from docmt.decoding.rules import WordIds, check_rounds
 from docmt.decoding.scheduler import POOL, check_context, filled_places, instance_limit, packed_units
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.stream import Stream, translate_documents
@@ -77,6 +77,7 @@ class Translator:
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
         for member in self.models:
             check_context(context, member.config)
+            check_rounds(search, context, member.config)
         self._drafter = drafter_of(self._paths, self._model, self.tokenizer, precision)
         # The languages: codes of those it translates from and to, empty where the model does not say.
         _log.info("%s", self._summary())

@@ -27,6 +27,7 @@ from docmt.core.progress import progress
 from docmt.data import ParallelStore, PreparedStore
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
 from docmt.decoding.models import computing_in
+from docmt.decoding.rules import takes_rounds
 from docmt.decoding.scheduler import packed_units, supported
 from docmt.evaluation import (
     ContrastiveResult,
@@ -289,6 +290,10 @@ class EvaluationConfig:
         """Return the settings that have an effect with the system of a run."""
         return supported(self.context, run.model.chosen)
 
+    def search_of(self, run: TrainConfig) -> SearchConfig:
+        """Return the search, without rounds where they have no effect with the system of a run."""
+        return self.search if takes_rounds(self.context, run.model.chosen) else replace(self.search, rounds=0)
+
 
 def _unusual(settings: Any) -> dict[str, Any]:
     """Return the settings that have not their defaults."""
@@ -435,7 +440,8 @@ def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfi
     """Score a run on the test split and ask it the contrastive test set; what stands there already is left."""
     device = "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
     context = config.context_of(run)
-    translator = Translator(run.run, search=config.search, context=context, device=device, precision=run.products)
+    search = config.search_of(run)
+    translator = Translator(run.run, search=search, context=context, device=device, precision=run.products)
     if stored_scores(run.run, config) is None:
         scores = _scores(translator, run, in_direction(store, run).split("test"), config.metrics)
         write_text(run.run / SCORES_FILE, json.dumps({"config": config.facts, "scores": scores}, indent=2) + "\n")

@@ -214,9 +214,10 @@ class TrainingCorpus:
 
     def batches(self, epoch: int) -> list[NDArray[np.int64]]:
         """The batches of an epoch in order, those of all processes: instance indices of each."""
-        if self._planned[0] != epoch:
-            self._planned = (epoch, self.train.plan.epoch(epoch))
-        return self._planned[1]
+        planned = self._planned  # which another thread may replace
+        if planned[0] != epoch:
+            planned = self._planned = (epoch, self.train.plan.epoch(epoch))
+        return planned[1]
 
     def updates_in(self, epoch: int) -> int:
         """How many updates an epoch has."""

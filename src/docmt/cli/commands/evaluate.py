@@ -198,7 +198,7 @@ def _check(options: EvaluateOptions, systems: Sequence[System]) -> None:
     output = options.output if len(systems) == 1 and models else None
     check_outputs(options.json, options.markdown, output, inputs=[*read, options.source])
     if len(models) > 1:
-        check_models([system.path for system in models], options.context)
+        check_models([system.path for system in models], options.context, options.search)
     if len(systems) > 1 and options.output == STANDARD:
         raise DocmtError("-o - has no room for the translations of several systems: name a directory")
 

@@ -170,7 +170,7 @@ def _read(options: ProbeOptions) -> Run:
             with_other_context(suite.items, options.significance.seed)
     if corpus:
         check_context(max(map(len, corpus)))
-    for model, languages in check_models(options.models, options.context).items():
+    for model, languages in check_models(options.models, options.context, options.search).items():
         for suite in suites:
             suite.check_languages(model, languages)
     for remark in (remark for suite in suites for remark in suite.remarks()):

@@ -122,9 +122,12 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
 
 def _check_asked(plan: Plan, evaluation: experiments.EvaluationConfig) -> None:
     """Raises DocmtError for what this experiment has no use for, or cannot do without."""
-    from docmt.decoding.scheduler import check_context  # torch takes a while to load
+    from docmt.decoding.rules import check_rounds  # torch takes a while to load
+    from docmt.decoding.scheduler import check_context
 
-    check_context(evaluation.context, *[run.config.model for run in plan.runs])
+    models = [run.config.model for run in plan.runs]
+    check_context(evaluation.context, *models)
+    check_rounds(evaluation.search, evaluation.context, *models)
     if evaluation.suite is None and any(variant.line for variant in plan.experiment.variants.values()):
         raise DocmtError(
             f"{plan.experiment.name} shows right candidates over {plan.experiment.over}, and no test set is given: add "
