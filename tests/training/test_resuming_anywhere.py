@@ -1,5 +1,6 @@
 """A run goes on from any folder, as its recipe names store and start from the root on."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,8 @@ import yaml
 from runs import Killed, assert_equal_runs, kill_before
 
 from docmt.cli.app import main
+from docmt.core.errors import DocmtError
+from docmt.data import PrepareConfig, prepare
 from docmt.training import TrainConfig, train
 
 
@@ -70,3 +73,20 @@ def test_a_start_is_found_again_though_it_is_given_from_here(project, change, mo
     monkeypatch.chdir(project / "runs")
     moved = replace(config, store=Path("../stores/small"), run=Path("two"), initialize_from=Path("first"))
     assert train(moved, resume=True).update == 12
+
+
+def test_a_refused_resume_leaves_the_recipe(change, tmp_path):
+    """A store with other text is refused; the run must still go on with its own."""
+    config = change(stop__max_steps=2)
+    train(config)
+    before = (config.run / "recipe.yaml").read_bytes()
+    lines = [{"id": "a", "source": ["bo ka", "lu"], "target": ["BO KA", "LU"]}] * 30
+    (tmp_path / "other.jsonl").write_text(
+        "".join(json.dumps({**line, "id": str(n)}) + "\n" for n, line in enumerate(lines))
+    )
+    corpus = [tmp_path / "other.jsonl"]
+    prepare(PrepareConfig(tmp_path / "other", train=corpus, dev=corpus, tokenizer=str(config.store / "tokenizer")))
+    with pytest.raises(DocmtError, match="training data"):
+        train(change(store=tmp_path / "other", stop__max_steps=4), resume=True)
+    assert (config.run / "recipe.yaml").read_bytes() == before
+    train(change(stop__max_steps=4), resume=True)

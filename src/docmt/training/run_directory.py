@@ -201,6 +201,7 @@ class RunDirectory:
         self.drafter = path / DRAFTER_FOLDER
         self.tensorboard = path / "tensorboard"
         self._created: list[Path] = []  # by this process, in this order
+        self._earlier_recipe: str | None = None
 
     def snapshot(self, update: int) -> Path:
         """Where the weights after `update` are kept for the average."""
@@ -246,12 +247,17 @@ class RunDirectory:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             for folder in (self.checkpoints, self.path):
                 finish_interrupted_swaps(folder)
+            if self.recipe.exists():
+                self._earlier_recipe = self.recipe.read_text(encoding="utf-8")
             self.write_recipe(config)
         except OSError as error:
             raise cannot_write(self.path, error) from error
 
     def discard(self) -> None:
-        """Remove what this process has created, of a run that has not trained yet, as far as that can be done."""
+        """Take back what this process has changed, of a run that has not trained yet, as far as that can be done."""
+        if self._earlier_recipe is not None:
+            with suppress(OSError):
+                write_text(self.recipe, self._earlier_recipe)
         for path in reversed(self._created):
             with suppress(OSError):
                 if path == self.drafter:
