@@ -32,7 +32,9 @@ def folder(store, corpus, tmp_path_factory):
     files = ["--train", *sides["train"], "--dev", *sides["dev"], "--source_language", "en", "--target_language", "de"]
     ready = ["prepare", "--store", folder / "S", "--tokenizer", folder / "sentence" / "model", *files]
     fails(*ready, "--drafts", folder / "train.drafts", message="--drafts names 1 files for 2 corpora of --train and --")
-    fails(*ready, "--drafts", folder / "dev.drafts", folder / "dev.drafts", message=r"dev.drafts ends before line \d+")
+    short = folder / "short.drafts"
+    short.write_text((folder / "train.drafts").read_text().partition("\n")[0])
+    fails(*ready, "--drafts", short, folder / "dev.drafts", message=r"short.drafts ends before line \d+")
     outcome = call(*ready, "--drafts", folder / "train.drafts", folder / "dev.drafts")
     assert outcome.status == 0, outcome.err
     outcome = call("train", "--store", folder / "S", "--run", folder / "hops", *hops)

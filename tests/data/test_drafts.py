@@ -8,6 +8,7 @@ import pytest
 
 from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, PreparedStore, Words, prepare
+from docmt.documents import read_parallel
 
 SOURCE = [["ka bo", "bo"], ["lu", "", "ka lu"]]
 TARGET = [["KA BO", "BO"], ["LU", "NI", "KA LU"]]
@@ -123,6 +124,94 @@ def test_drafts_that_do_not_fit(corpora, form, change, message, tmp_path):
     with pytest.raises(DocmtError, match=message):
         prepare(PrepareConfig(tmp_path / "store", train=train, train_docids=ids, drafts=[drafts], vocabulary_size=263))
     assert not (tmp_path / "store").exists()
+
+
+def read_with_drafts(folder, drafts, *corpus):
+    """Read a corpus with these drafts; each is text, or the records of a JSONL file."""
+    paths = []
+    for number, content in enumerate((*corpus, drafts)):
+        is_text = isinstance(content, str)
+        paths.append(folder / (f"{number}.txt" if is_text else f"{number}.jsonl"))
+        paths[-1].write_text(content if is_text else "".join(json.dumps(record) + "\n" for record in content))
+    return [document.drafts for document in read_parallel(*paths[:-1], drafts=paths[-1])]
+
+
+BORDERS = "a1\na2\n\n\nb1\nb2\n\nc1\n"
+MARKS = "<d>\na1\na2\n<d>\nb1\n<d>\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "drafts", "line"),
+    [
+        (BORDERS, "da1\nda2\ndb1\ndb2\nx\ny\nz\ndc1\n", 3),
+        (BORDERS, "da1\n\nda2\n\ndb1\ndb2\n\ndc1\n", 3),
+        (MARKS, "da1\nda2\ndb1\nx\ny\n<d>\n", 1),
+        (MARKS, "<d>\nda1\n<d>\nda2\ndb1\n<d>\n", 3),
+    ],
+)
+def test_text_drafts_that_are_shifted(source, drafts, line, tmp_path):
+    with pytest.raises(DocmtError, match=rf"2\.txt, line {line}: .*0\.txt.*: translate .* with --layout lines"):
+        read_with_drafts(tmp_path, drafts, source, source.upper().replace("<D>", "<d>"))
+
+
+def test_text_drafts_with_the_borders_of_the_source(tmp_path):
+    drafts = [("da1", "da2"), ("db1", "")]
+    assert read_with_drafts(tmp_path, "da1\nda2\n\n\ndb1\n\n\ndc1\n", BORDERS, BORDERS) == [*drafts, ("dc1",)]
+    assert read_with_drafts(tmp_path, "<d>\nda1\nda2\n<d>\ndb1\n<d>\n", MARKS, MARKS) == [drafts[0], ("db1",)]
+
+
+PAIRS = [{"id": "a", "source": ["s1"], "target": ["t1"]}, {"id": "b", "source": ["s2"], "target": ["t2"]}]
+
+
+@pytest.mark.parametrize(
+    ("drafts", "expected"),
+    [
+        ([{"target": ['say "draft"']}, {"target": ["y"]}], ['say "draft"', "y"]),
+        ([{"note": "draft", "target": ["x"]}, {"target": ["y"]}], ["x", "y"]),
+        ([{"target": ["t"], "draft": ["x"]}, {"draft": ["y"]}], ["x", "y"]),
+        ([{"id": "a", "source": [" s1"], "draft": ["x"]}, {"id": "b", "source": ["s2"], "draft": [""]}], ["x", ""]),
+        (
+            [{"document": "a", "source": "s1", "target": "x"}, {"document": "b", "source": "s2", "target": "y"}],
+            ["x", "y"],
+        ),
+    ],
+)
+def test_the_entries_of_an_object_say_where_its_drafts_are(drafts, expected, tmp_path):
+    assert [draft for (draft,) in read_with_drafts(tmp_path, drafts, PAIRS)] == expected
+
+
+@pytest.mark.parametrize(
+    ("drafts", "message"),
+    [
+        ([{"target": ["x"]}, {"draft": ["y"]}], r"1\.jsonl, line 2: .*`draft`.*`target`.*: give .* in all objects"),
+        ([{"draft": ["x"]}, {"target": ["y"]}], r"1\.jsonl, line 2: .*`target`.*`draft`.*: give .* in all objects"),
+        (
+            [{"id": "b", "draft": ["x"]}, {"id": "a", "draft": ["y"]}],
+            r"document 1 is 'a' in .*0\.jsonl.* 'b' in .*1\.js",
+        ),
+        ([{"id": "a", "draft": ["x"]}, {"document": "c", "draft": "y"}], r"document 2 is 'b' in .*0\.jsonl.* 'c' in "),
+        ([{"source": ["s1"], "draft": ["x"]}, {"source": ["no"], "draft": ["y"]}], r"1\.jsonl: .*document 2 \('b'\)"),
+        ([{"source": ["s1"], "draft": ["x", "y"]}], r"`source` has 1 sentences and `draft` 2"),
+        (
+            [{"document": "a", "target": "x"}, {"document": "b", "sentence": 1, "error": "too long"}],
+            r"1\.jsonl, line 2: .*no draft.*too long",
+        ),
+        ([{"draft": ["x"]}, {"document": "b", "error": "failed"}], r"1\.jsonl, line 2: .*no draft.*failed"),
+    ],
+)
+def test_jsonl_drafts_that_do_not_fit(drafts, message, tmp_path):
+    with pytest.raises(DocmtError, match=message):
+        read_with_drafts(tmp_path, drafts, PAIRS)
+
+
+def test_references_are_no_drafts(tmp_path):
+    corpus, link, text = tmp_path / "corpus.jsonl", tmp_path / "link.jsonl", tmp_path / "target.txt"
+    corpus.write_text("".join(json.dumps(record) + "\n" for record in PAIRS))
+    link.symlink_to(corpus)
+    text.write_text("t1\n\nt2\n")
+    for files in ((corpus, None, corpus), (corpus, None, link), (corpus, text, text), (text, text, text)):
+        with pytest.raises(DocmtError, match=f"{files[2].name} is a file of the corpus.*: give"):
+            list(read_parallel(*files[:2], drafts=files[2]))
 
 
 @pytest.mark.parametrize("name", ["draft_tokens.npy", "draft_offsets.npy"])

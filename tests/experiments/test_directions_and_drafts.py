@@ -35,7 +35,9 @@ def own_store(store, tmp_path):
 def drafted(store, tmp_path):
     """A store of the same corpus with drafts."""
     files = {name: [store.parent / f"{name}.jsonl"] for name in ("train", "dev", "test")}
-    drafts = [*files["train"], *files["dev"]]  # any text does: these are the references
+    drafts = [tmp_path / "train.drafts.jsonl", tmp_path / "dev.drafts.jsonl"]
+    for path, (corpus,) in zip(drafts, (files["train"], files["dev"]), strict=True):
+        shutil.copy(corpus, path)  # any text does: these are the references
     tokenizer = str(store / "tokenizer")
     return prepare(PrepareConfig(tmp_path / "drafted", tokenizer=tokenizer, drafts=drafts, **files)).directory
 

@@ -19,7 +19,15 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_path
 from docmt.core.plain_text import BYTE_ORDER_MARK, decoded_lines, read_text
 from docmt.documents.document import brief
-from docmt.documents.formats import DOCUMENT_MARK, LONE_SURROGATE, check_markup, is_jsonl, json_documents, stray_mark
+from docmt.documents.formats import (
+    DOCUMENT_MARK,
+    LONE_SURROGATE,
+    check_markup,
+    is_jsonl,
+    json_documents,
+    json_records,
+    stray_mark,
+)
 
 _Row = tuple[int, tuple[str, ...]]  # a line number and the sentences in that line, one for each side
 
@@ -86,13 +94,13 @@ def read_parallel(
     the name of a document beside each of its sentences. Sentences are stripped of surrounding white space. Pairs with
     an empty side (where empty lines are no borders) and documents without any pair are left out and counted in
     `skipped`. The file `drafts` has a first translation of every source sentence: a text file whose lines belong to
-    those of the source, or JSONL with the same documents, whose `draft` (or, without one, `target`) is read.
+    those of the source, or JSONL with the same documents, whose `draft` is read, or `target` if none has a `draft`.
     Raises DocmtError, naming the file and line, for sides that do not fit together, bad UTF-8 and bad JSON.
     """
     skipped = Skipped() if skipped is None else skipped
     documents = _parallel(source, target, docids)
     if drafts is not None:
-        documents = _with_drafts(documents, source, drafts)
+        documents = _with_drafts(documents, source, target, drafts)
     for number, (id, place, rows) in enumerate(documents, 1):
         pairs, lines = [], []
         for line, pair in rows:
@@ -229,28 +237,72 @@ def _read_jsonl(path: Path, sides: Sequence[str]) -> Iterator[tuple[str, int, li
 
 
 def _with_drafts(
-    documents: Iterator[tuple[str, int, list[_Row]]], source: Path, drafts: Path
+    documents: Iterator[tuple[str, int, list[_Row]]], source: Path, target: Path | None, drafts: Path
 ) -> Iterator[tuple[str, int, list[_Row]]]:
     """Yields the documents with the draft of each sentence at the end of its row."""
-    if is_jsonl(source) or is_jsonl(drafts):
-        begins = next((line for _, line in decoded_lines(drafts)), "") if is_jsonl(drafts) else ""
-        side = "draft" if '"draft"' in begins else "target"
-        yield from _beside(documents, _side(drafts, side), source, drafts)
+    sides, named = _draft_entries(drafts) if is_jsonl(drafts) else (["target"], False)
+    for path in (source, target or source):
+        if sides[-1] != "draft" and path.exists() and drafts.exists() and path.samefile(drafts):
+            raise DocmtError(f"{drafts} is a file of the corpus, not its drafts: give a translation of {source}")
+    if is_jsonl(drafts):
+        beside = _beside(documents, _read_jsonl(drafts, sides), source, drafts, same_ids=named and is_jsonl(source))
+        for number, (id, place, rows) in enumerate(beside, 1):
+            # A row is source, target, draft; or source, target, source beside the draft, draft.
+            for _, texts in rows:
+                if len(texts) > 3 and texts[0].split() != texts[2].split():
+                    raise DocmtError(
+                        f"{drafts}: the source of document {number} ({id!r}) is {texts[2]!r}, but {texts[0]!r} in "
+                        f"{source}: give the drafts of this corpus, in its order"
+                    )
+            yield id, place, [(line, (*texts[:2], texts[-1])) for line, texts in rows]
+        return
+    if is_jsonl(source):
+        yield from _beside(documents, _read_lines((drafts,)), source, drafts)
         return
     lines = enumerate(_stripped_lines(drafts), 1)
     for id, place, rows in documents:
         drafted: list[_Row] = []
         for number, texts in rows:
-            draft = next((line for at, line in lines if at == number), None)
-            if draft is None:
+            for at, draft in lines:
+                if draft and (at == number) == (draft == DOCUMENT_MARK):
+                    what = "document mark beside a sentence" if at == number else "draft beside the end of a document"
+                    raise DocmtError(
+                        f"{drafts}, line {at}: a {what} of {source}; line n must be the draft of line n: translate "
+                        f"{source} with --layout lines"
+                    )
+                if at == number:
+                    drafted.append((number, (*texts, draft)))
+                    break
+            else:
                 raise DocmtError(
                     f"{drafts} ends before line {number} of {source}: give a file with a draft of each of its lines, "
                     "such as `docmt translate` writes"
                 )
-            drafted.append((number, (*texts, draft)))
         yield id, place, drafted
-    if left := next((number for number, line in lines if line), None):
+    if left := next((number for number, line in lines if line not in ("", DOCUMENT_MARK)), None):
         raise DocmtError(f"{drafts} goes on after the end of {source} (line {left}): give the drafts of this file")
+
+
+def _draft_entries(drafts: Path) -> tuple[list[str], bool]:
+    """Return the entries of a JSONL file of drafts to read, the drafts last, and whether its documents have names.
+
+    Raises DocmtError for a sentence without a translation, and where some objects have a `draft` and others none.
+    """
+    entry, named, with_source = "", False, False
+    for number, record in json_records(decoded_lines(drafts), drafts):
+        where = f"{drafts}, line {number}"
+        if "error" in record and not (record.get("draft") or record.get("target")):
+            raise DocmtError(f"{where}: no draft, but an error ({record['error']}): translate it again")
+        has = "draft" if "draft" in record else "target"
+        entry = entry or has
+        if has != entry:
+            raise DocmtError(
+                f"{where}: its draft is in `{has}`, those before in `{entry}`: give `draft` in all objects, or in none"
+            )
+        named = named or any(record.get(name) is not None for name in ("id", "document"))
+        with_source = with_source or "source" in record
+    entry = entry or "target"
+    return (["source", entry] if with_source else [entry]), named
 
 
 def _beside(
@@ -258,8 +310,12 @@ def _beside(
     theirs: Iterator[tuple[str, int, list[_Row]]],
     source: Path,
     target: Path,
+    same_ids: bool = False,
 ) -> Iterator[tuple[str, int, list[_Row]]]:
-    """Yields (id, line, rows) of documents with the sentences of both files in each row."""
+    """Yields (id, line, rows) of documents with the sentences of both files in each row.
+
+    same_ids: raise DocmtError for documents whose ids differ.
+    """
     for number, (one, other) in enumerate(zip_longest(ours, theirs), 1):
         if one is None or other is None:
             shorter, longer = (source, target) if one is None else (target, source)
@@ -267,7 +323,12 @@ def _beside(
                 f"{shorter} has {number - 1} documents, but {longer} has more; they must be the same documents in the "
                 "same order"
             )
-        (id, line, rows), (_, _, others) = one, other
+        (id, line, rows), (other_id, _, others) = one, other
+        if same_ids and id != other_id:
+            raise DocmtError(
+                f"document {number} is {id!r} in {source}, but {other_id!r} in {target}: give the same documents in "
+                "the same order"
+            )
         if len(rows) != len(others):
             raise DocmtError(
                 f"document {number} ({id!r}) has {len(rows)} sentences in {source} and {len(others)} in {target}; give "

@@ -162,7 +162,7 @@ def begins_as_jsonl(line: str) -> bool:
 def json_documents(
     lines: Iterable[tuple[int, str]], path: Path | str, sides: Sequence[str], running_text: bool = False
 ) -> Iterator[JsonDocument]:
-    """Streams the documents in numbered lines of JSONL; `sides` ("source", "target"): what is read of them.
+    """Streams the documents in numbered lines of JSONL; `sides` ("source", "target", "draft"): what is read of them.
 
     `running_text`: documents of running text are allowed. Sentences are stripped of surrounding white space.
     Raises DocmtError, naming the line of `path`, for what is none of the three forms.
@@ -170,11 +170,8 @@ def json_documents(
     count = 0
     document: JsonDocument | None = None  # the open one, whose sentences stand in lines of their own
     name, place = "", 0  # its `document`, and the `sentence` of its last line
-    for number, line in lines:
-        if not line.strip():
-            continue
+    for number, record in json_records(lines, path, _ONE_A_LINE if running_text else _ONE_A_LINE + _OR_BOTH_FILES):
         where = f"{path}, line {number}"
-        record = _parse(line, where, _ONE_A_LINE if running_text else _ONE_A_LINE + _OR_BOTH_FILES)
         own = _name(record, "document", where)
         alone = "error" in record or any(isinstance(record.get(side), str) for side in sides)
         if own is None or not alone:
@@ -200,6 +197,15 @@ def json_documents(
         yield document
 
 
+def json_records(
+    lines: Iterable[tuple[int, str]], path: Path | str, advice: str = _ONE_A_LINE
+) -> Iterator[tuple[int, Record]]:
+    """Yield (number, object) of the lines that are not empty. Raises DocmtError for a line that is no JSON object."""
+    for number, line in lines:
+        if line.strip():
+            yield number, _parse(line, f"{path}, line {number}", advice)
+
+
 def _parse(line: str, where: str, advice: str) -> Record:
     try:
         record = json.loads(line)
@@ -221,8 +227,8 @@ def _whole_document(
     found = [_sentences(record, side, where) for side in sides]
     if len({len(sentences) for sentences in found}) > 1:
         raise DocmtError(
-            f"{where}: `source` has {len(found[0])} sentences and `target` {len(found[1])}; "
-            "give one target sentence for each source sentence"
+            f"{where}: `source` has {len(found[0])} sentences and `{sides[1]}` {len(found[1])}; "
+            f"give one {sides[1]} sentence for each source sentence"
         )
     return JsonDocument(id, line, found, [line] * len(found[0]))
 
