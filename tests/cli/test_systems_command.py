@@ -268,7 +268,9 @@ def test_more_that_does_not_fit(files):
 def test_options_of_models_are_no_matter_for_files(files):
     """One command line for files and models: what only models need changes nothing for files."""
     plain = call(*SYSTEMS)
-    assert call(*SYSTEMS, "--beam", 2, "--device", "cpu", "--source", "test.en", "-o", "unused") == plain
+    told = call(*SYSTEMS, "--beam", 2, "--device", "cpu", "--source", "test.en", "-o", "unused")
+    assert (told.status, told.out) == (0, plain.out)
+    assert "--output, --device, --source, --search.beam: of no effect here" in told.err
     named = ["evaluate", "--hypothesis", "a.de", "--systems", "b.de", "c.de", "--reference", "test.de"]
     assert call(*named) == plain
     assert not (files / "unused").exists()

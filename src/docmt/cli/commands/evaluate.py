@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
-from docmt.cli.options import Parser, make_parser, parse_command, translator_of
+from docmt.cli.options import Parser, changed, make_parser, parse_command, translator_of
 from docmt.cli.results import Report
 from docmt.cli.systems import (
     ModelOptions,
@@ -174,6 +174,8 @@ def _check(options: EvaluateOptions, systems: Sequence[System]) -> None:
     """Raises DocmtError for inputs that are missing and for outputs that cannot be written."""
     models = [system for system in systems if system.is_model]
     files = [system for system in systems if not system.is_model]
+    if not models and (idle := _idle(options)):
+        _log.warning(f"{', '.join(idle)}: of no effect here, as only files are scored")
     if models and not options.source:
         raise DocmtError(f"{models[0].path} is a model, which needs --source: name the file to translate")
     if files and not options.reference:
@@ -201,6 +203,15 @@ def _check(options: EvaluateOptions, systems: Sequence[System]) -> None:
         check_models([system.path for system in models], options.context, options.search)
     if len(systems) > 1 and options.output == STANDARD:
         raise DocmtError("-o - has no room for the translations of several systems: name a directory")
+
+
+def _idle(options: EvaluateOptions) -> list[str]:
+    """Return the flags that are set and have no effect where no model translates."""
+    usual, names = EvaluateOptions(), ["output", "device", "precision", "batch_tokens"]
+    names += [] if options.external.command else ["source"]
+    idle = [name for name in names if getattr(options, name) != getattr(usual, name)]
+    idle += [*changed(options.search, usual.search, "search"), *changed(options.context, usual.context, "context")]
+    return [f"--{name}" for name in idle]
 
 
 def _read(options: EvaluateOptions, systems: Sequence[System]) -> Run:
