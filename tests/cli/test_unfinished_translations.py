@@ -13,6 +13,7 @@ from commands import call, fails, start, wait_for_lines
 
 import docmt
 from docmt.checkpoint.model_directory import save_model
+from docmt.cli import results
 from docmt.core import partial
 from docmt.decoding import SearchConfig, Translator
 from docmt.model import ModelConfig, TranslationModel
@@ -259,6 +260,38 @@ def test_what_this_command_has_finished_stays(models, tmp_path, stop_after):
     assert (resumed.status, stop_after.count()) == (0, 1)
     assert (tmp_path / "out" / "a.txt").read_text() == "mine\n"
     assert names(tmp_path / "out") == ["a.txt", "b.txt"]
+
+
+@pytest.mark.parametrize("failing", ["a file that cannot be read", "a document that fails"])
+def test_finished_outputs_stay_known_after_failures(models, tmp_path, monkeypatch, failing):
+    """Where another file had failed, --resume translated everything again, over changes by hand."""
+    (tmp_path / "a.txt").write_text(TEXT)
+    (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\xff" if failing == "a file that cannot be read" else b"It is bad.\n")
+    command = [
+        "translate",
+        models["sentence"],
+        tmp_path / "a.txt",
+        tmp_path / "bad.txt",
+        "-o",
+        tmp_path / "th",
+        *SEARCH,
+    ]
+    with monkeypatch.context() as patched:
+        if failing == "a document that fails":
+            patched.setattr(
+                results, "not_a_number", lambda translation, first: "bad" * ("bad" in translation.sentences[0].source)
+            )
+        assert call(*command).status == 2
+        assert names(tmp_path / "th") == ["a.txt", "a.txt.partial"]
+        (tmp_path / "th" / "a.txt").write_text("mine\n")
+        again = call(*command, "--resume")
+        assert again.status == 2
+        assert "translating it again" not in again.err
+        assert (tmp_path / "th" / "a.txt").read_text() == "mine\n"
+    (tmp_path / "bad.txt").write_text("It is good.\n")
+    assert call(*command, "--resume").status == 0
+    assert (tmp_path / "th" / "a.txt").read_text() == "mine\n"
+    assert names(tmp_path / "th") == ["a.txt", "bad.txt"]
 
 
 @pytest.mark.parametrize("changed", ["a bit", "the end", "a line"])

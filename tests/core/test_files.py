@@ -1,5 +1,6 @@
 """Files written at once or not at all: links, modes, names, what a kill leaves behind, and locks."""
 
+import errno
 import fcntl
 import os
 import socket
@@ -12,7 +13,7 @@ from threading import Timer
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import LOCK_FILE, atomic_directory, atomic_path, find_leftovers, lock_directory, write_text
+from docmt.core.files import LOCK_FILE, atomic_directory, atomic_path, find_leftovers, lock, lock_directory, write_text
 
 
 @pytest.fixture
@@ -179,3 +180,23 @@ def test_a_lock_ends_with_its_process(tmp_path):
     assert (Path(tmp_path) / ".lock").exists()
     with lock_directory(tmp_path, "x"):
         pass
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
+@pytest.mark.parametrize("remove", [False, True])
+def test_without_locks_in_the_file_system_the_work_goes_on(tmp_path, monkeypatch, caplog, number, remove):
+    """A lock file whose existence was the lock stayed after a kill, and nobody could go on."""
+
+    def flock(file, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    file = tmp_path / LOCK_FILE
+    file.touch()  # as a killed process leaves it
+    for _ in range(2):
+        with lock(file, "the run r is being trained", remove), lock(file, "the run r is being trained", remove):
+            pass
+    assert file.exists() != remove
+    [message] = caplog.messages
+    assert message == f"files in {tmp_path} cannot be locked ({os.strerror(number)}): let nobody else use the directory"

@@ -24,6 +24,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from io import BufferedReader
 from pathlib import Path
 from threading import Timer
@@ -179,13 +180,13 @@ def lock(file: Path, what: str, remove: bool = False) -> Iterator[None]:
     """Hold a lock on a file while the block runs. The system releases it when the process dies.
 
     what: what is being done, as in "the run r is being trained". remove: whether the file is removed afterwards. Raises
-    DocmtError at once if another process holds the lock. Where the file system knows no locks, a warning is logged and
-    the work goes on.
+    DocmtError at once if another process holds the lock. Where the file system knows no locks, a warning is logged
+    once for each directory, and the work goes on.
     """
     from filelock import FileLock, Timeout  # here, as commands without locks need not wait for it
 
-    # Of this process, whichever of its threads releases it.
-    holder = FileLock(file, mode=0o666, thread_local=False)
+    # Of this process, whichever of its threads releases it. A soft lock would outlive a process that is killed.
+    holder = FileLock(file, mode=0o666, thread_local=False, fallback_to_soft=False)
     try:
         if not file.parent.is_dir():  # which the library would make
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -197,9 +198,9 @@ def lock(file: Path, what: str, remove: bool = False) -> Iterator[None]:
         if remove and holder.is_locked:
             file.unlink(missing_ok=True)
         holder.release()
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL):
             raise cannot_write(file, error) from error
-        _log.warning("%s cannot be locked (%s): let nobody else use the directory", file, error.strerror)
+        _warn_without_locks(file.parent, error.strerror)
     try:
         yield
     finally:
@@ -207,6 +208,12 @@ def lock(file: Path, what: str, remove: bool = False) -> Iterator[None]:
             # Nobody is told of this process while the next one has the lock.
             file.unlink() if remove else os.truncate(file, 0)
         holder.release()
+
+
+@cache
+def _warn_without_locks(directory: Path, reason: str) -> None:
+    """Log, once for each directory, that its files cannot be locked."""
+    _log.warning("files in %s cannot be locked (%s): let nobody else use the directory", directory, reason)
 
 
 def _holder_of(file: Path) -> str:

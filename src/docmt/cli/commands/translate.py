@@ -115,7 +115,8 @@ def parser() -> Parser:
         type=bool,
         default=False,
         help="continue an interrupted translation from OUT.partial. Input, model and options must be the same (except "
-        "--batch_tokens). Outputs that this command has not finished itself are translated again",
+        "--batch_tokens). After failures, outputs that this command has finished stay as they are. Outputs that it has "
+        "not finished itself are translated again",
     )
     add_settings(made, InputConfig, "input", "how the files are read")
     add_settings(made, SearchConfig, "search", SEARCH_TITLE)
@@ -151,7 +152,7 @@ def run(arguments: Sequence[str]) -> int:
             _log.warning(f"{output} is there already, and nothing tells what it was made from: translating it again")
     # Lines that are drawn anew and again would be mixed with the translation.
     with plain_lines() if _on_terminal(files) else nullcontext():
-        written = _write(translator, writers)
+        written = _write(translator, writers, report)
     return report.print(len(outputs), written, "files", "translated")
 
 
@@ -181,16 +182,17 @@ def _on_terminal(files: Sequence[File]) -> bool:
     return any(file.output == STANDARD for file in files) and sys.stdout is not None and sys.stdout.isatty()
 
 
-def _write(translator: Translator, writers: Sequence[Writer]) -> int:
+def _write(translator: Translator, writers: Sequence[Writer], report: Report) -> int:
     """Translates files, and writes what is finished; says how to go on where that ends before its time.
 
-    Returns how many files have a translation.
+    Returns how many files have a translation. Where the report has failures, finished outputs keep their OUT.partial,
+    so that `--resume` leaves them as they are.
     """
     try:
         for group in _groups(writers):
             _translate(translator, group)
         written = sum([writer.finish() for writer in writers])
-        for writer in writers:
+        for writer in writers if not report.failures else ():
             writer.remove()
         return written
     except BaseException:
