@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from docmt import Document, SearchConfig, Translator
+from docmt import ContextConfig, Document, SearchConfig, Translator
 from docmt.core.files import write_text
 from docmt.documents.corpus import read_reference
 from docmt.evaluation.metrics import evaluate_documents
@@ -34,6 +34,7 @@ def main() -> None:
         parser.add_argument(name, type=Path)
     parser.add_argument("--suite", type=Path, help="contrastive items, one for each document, of the synthetic corpus")
     parser.add_argument("--beam", type=int, default=1)
+    parser.add_argument("--window", default="", help="context.window: prefix for a concat model")
     parser.add_argument("--documents", type=int, help="how many are scored (default: all)")
     parser.add_argument("--repeats", type=int, default=3, help="timings, of which the best counts; 0: no times")
     parser.add_argument("--output", type=Path)
@@ -43,8 +44,10 @@ def main() -> None:
         for path in (options.source, options.reference)
     )
     items = [json.loads(line) for line in options.suite.read_text().splitlines()] if options.suite else []
+    context = ContextConfig(window=options.window) if options.window else ContextConfig()
     translators = {
-        rounds: Translator(options.model, search=SearchConfig(beam=options.beam, rounds=rounds)) for rounds in ROUNDS
+        rounds: Translator(options.model, search=SearchConfig(beam=options.beam, rounds=rounds), context=context)
+        for rounds in ROUNDS
     }
     documents = [Document.from_sentences(source) for source in sources]
     rows: list[dict[str, Any]] = []
@@ -56,7 +59,7 @@ def main() -> None:
         sequential = sequential or sentences
         equal = sum(a == b for a, b in zip(sentences, sequential, strict=True)) / len(sentences)
         row = {"rounds": rounds, "beam": options.beam, "equal": 100 * equal}
-        row |= {name: score.value for name, score in evaluation.scores().items() if score is not None}
+        row |= {name: score.score for name, score in evaluation.scores().items() if score is not None}
         rows.append(row | right_items(items[: len(translated)], translated))
         print(row_text(rows[-1]), flush=True)
     for count in (1, 16) if options.repeats else ():
