@@ -1,4 +1,4 @@
-"""Flags, recipes and help of all commands, from dataclasses and single options.
+"""Flags, recipes and help of all commands, from dataclasses.
 
 A field of a dataclass is one flag (`--group.field`) and one line of a recipe (a YAML file). Its help is the string
 below the field, its type and default are the field's.
@@ -12,12 +12,11 @@ import shutil
 import textwrap
 import typing
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 import yaml
 
@@ -38,7 +37,8 @@ from docmt.core.options import (
     wanted,
     without_none,
 )
-from docmt.decoding.config import BATCH_TOKENS
+from docmt.core.options import option as setting
+from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -47,8 +47,6 @@ _log = logging.getLogger(__name__)
 
 Options = TypeVar("Options")
 
-SEARCH_TITLE = "beam search over whole documents"
-CONTEXT_TITLE = "what of a document is read at once"
 # The options that may be written without their group, `--beam` for `--search.beam`: scripts of users depend on each.
 # Two of one command must not share a name: where they do, neither has a short one there.
 SHORT_NAMES = {
@@ -93,29 +91,27 @@ class Option:
     required: bool
     metavar: str
     """what stands for the value in the help; empty: by the type"""
-    text: str
-    """help; empty: the string below the field of `owner`"""
     title: str
     """of its section in the help"""
-    owner: type | None = None
+    owner: type
     """dataclass that it is a field of"""
-    old_name: str = ""
+    old_name: str
 
     @property
     def help(self) -> str:
-        """The help text."""
-        return self.text or (field_docs(self.owner).get(self.name.rpartition(".")[2], "") if self.owner else "")
+        """The string below the field."""
+        return field_docs(self.owner).get(self.name.rpartition(".")[2], "")
 
     @property
     def value_kind(self) -> Any:
         """The type of one value."""
         kind = without_none(self.kind)
-        return typing.get_args(kind)[0] if typing.get_origin(kind) is list else kind
+        return typing.get_args(kind)[0] if typing.get_origin(kind) in (list, tuple) else kind
 
     @property
     def is_switch(self) -> bool:
         """Whether it is true or false."""
-        return self.kind is bool
+        return without_none(self.kind) is bool
 
     @property
     def takes_list(self) -> bool:
@@ -137,79 +133,75 @@ class Option:
         return ", ".join(flag if flag.startswith("--") else f"{flag}{value}" for flag in self.flags) + value
 
 
-class Parser:
+@dataclass(frozen=True)
+class EveryCommand:
+    """The options of all commands."""
+
+    help: bool | None = setting(None, flags=("-h",))
+    """show this help message and exit"""
+    config: str | None = setting(None, metavar="RECIPE.yaml")
+    """YAML file with any of the options here, nested at the dots (a first argument ending in .yaml is one too)"""
+    print_config: bool | None = None
+    """print the options and their values as a recipe, and exit"""
+    quiet: bool = setting(False, flags=("-q",))
+    """no progress and no news, only warnings and errors"""
+
+
+class Parser(Generic[Options]):
     """The options of one command: reads arguments and recipes, and writes the help."""
 
     def __init__(
         self,
         command: str,
+        settings: type[Options],
         description: str,
         usage: str = "",
         examples: Sequence[str] = (),
         common: Sequence[str] = (),
         also: Mapping[str, str] | None = None,
+        title: str = "options",
     ) -> None:
-        """usage: one line for each way to call the command, without its name (default: that of nothing but options).
+        """settings: the dataclass whose fields are the options. title: of their section in the help.
 
+        usage: one line for each way to call the command, without its name (default: that of nothing but options).
         examples: whole commands that work, for the help. common: full names of the options that people use most; the
         help has them first. also: further names of options, and which option each of them is.
         """
-        self.program, self.description, self.usage = f"docmt {command}", description, usage
-        self.examples, self.common, self.also = examples, common, also or {}
+        self.program, self.settings, self.description = f"docmt {command}", settings, description
+        self.usage, self.examples, self.common, self.also = usage, examples, common, also or {}
         self.options: list[Option] = []
-        self.classes: dict[str, type] = {}
-        """dataclasses whose fields are options, by group"""
-        self.add_argument("-h", "--help", type=bool, help="show this help message and exit")
-        self.add_argument(
-            "--config",
-            metavar="RECIPE.yaml",
-            help="YAML file with any of the options here, nested at the dots (a first argument ending in .yaml is one "
-            "too)",
-        )
-        self.add_argument("--print_config", type=bool, help="print the options and their values as a recipe, and exit")
-        self.add_argument(
-            "-q", "--quiet", type=bool, default=False, help="no progress and no news, only warnings and errors"
-        )
+        self.add_settings(EveryCommand, "", "options")
+        self.add_settings(settings, "", title)
 
-    def add_argument(
-        self,
-        *flags: str,
-        type: Any = str,
-        default: Any = None,
-        nargs: str | int = "",
-        required: bool = False,
-        metavar: str = "",
-        help: str = "",
-    ) -> None:
-        """Add a single option, or with a name without dashes a positional argument.
-
-        nargs: "?" one value or none, "*" any number, "+" one or more, or a number; the value is then a list.
-        """
-        name, is_flag, count = flags[-1].lstrip("-"), flags[-1].startswith("-"), str(nargs)
-        kind = type if count in ("", "?") else list[type]
-        needed = required or (not is_flag and count in ("", "+"))
-        title = "options" if is_flag else "positional arguments"
-        flags = flags if is_flag else ()
-        self.options.append(Option(name, kind, flags, default, count, needed, metavar, help, title))
-
-    def add_settings(self, settings: type, group: str, title: str, skip: set[str]) -> None:
-        """Add the fields of a dataclass, and of those in it, as options."""
+    def add_settings(self, settings: type, group: str, title: str, skip: Collection[str] = ()) -> None:
+        """Add the fields of a dataclass, and of those in it, as options `--group.field`."""
         for each in fields(settings):
             name, kind = f"{group}.{each.name}" if group else each.name, kinds_of(settings)[each.name]
             if each.name in skip or not each.init:
                 continue
+            about, positional, needed = each.metadata, each.metadata.get("positional", False), is_required(each)
             if is_dataclass(kind):
-                self.add_settings(typing.cast(type, kind), name, field_docs(settings)[each.name], set())
+                self.add_settings(typing.cast(type, kind), name, field_docs(settings)[each.name], about.get("skip", ()))
                 continue
-            about, positional = each.metadata, each.metadata.get("positional", False)
-            count = "" if typing.get_origin(kind) is not list else "+" if not positional or is_required(each) else "*"
-            count = "?" if positional and not count and not is_required(each) else count
-            flags = () if positional else (*about.get("flags", ()), f"--{name}")
-            default = None if is_required(each) else default_of(each)
-            section = "positional arguments" if positional else title
-            option = Option(name, kind, flags, default, count, is_required(each), about.get("metavar", ""), "", section)
-            option.owner, option.old_name = settings, about.get(OLD_NAME, "")
-            self.options.append(option)
+            count = "?" if positional and not needed else ""
+            if typing.get_origin(kind) is list:
+                count = "*" if count else "+"
+            elif typing.get_origin(pair := without_none(kind)) is tuple and Ellipsis not in typing.get_args(pair):
+                count = str(len(typing.get_args(pair)))
+            self.options.append(
+                Option(
+                    name,
+                    kind,
+                    () if positional else (*about.get("flags", ()), f"--{name}"),
+                    None if needed else default_of(each),
+                    count,
+                    needed,
+                    about.get("metavar", ""),
+                    "positional arguments" if positional else title,
+                    settings,
+                    about.get(OLD_NAME, ""),
+                )
+            )
 
     def named(self, name: str) -> Option:
         """Return the option of this full name."""
@@ -406,6 +398,53 @@ class Parser:
         is_option = any(option.name == name and option.flags for option in self.options)
         return DocmtError(f"--{message}") if is_option else error
 
+    def parse(self, arguments: Sequence[str], recipes: Sequence[Path] = ()) -> Options:
+        """Return the options as the dataclass that declares them.
+
+        recipes: files that are read before those of the arguments.
+        Raises DocmtError for anything that does not fit, naming the flag or the line of the recipe.
+        """
+        values, places = self.read(arguments, recipes)
+        missing = [option for option in self.options if option.required and option.name not in values]
+        if missing:
+            names = [f"--{option.name}" if option.flags else option.metavar for option in missing]
+            verb = "are" if missing[1:] else "is"
+            raise DocmtError(f"{' and '.join(names)} {verb} missing; see {self.program} --help")
+        names_of_fields = {each.name for each in fields(typing.cast(Any, self.settings))}
+        own = {name: value for name, value in values.items() if name.split(".")[0] in names_of_fields}
+        try:
+            prints, quiet = (
+                convert_or_raise(bool, values.get(name, False), name) for name in ("print_config", "quiet")
+            )
+            options = build(self.settings, nested(own, ""), "")
+        except DocmtError as error:
+            raise self.located(error, places) from error
+        if prints:
+            print(self._as_recipe(options), end="")
+            raise SystemExit(0)
+        set_quiet(quiet)
+        return options
+
+    def parse_given(self, arguments: Sequence[str]) -> dict[str, Any]:
+        """Return the options that are set, and no defaults: by full name, checked for their types alone.
+
+        Raises DocmtError as `parse` does.
+        """
+        values, places = self.read(arguments)
+        try:
+            given = {name: convert_or_raise(self.named(name).kind, value, name) for name, value in values.items()}
+        except DocmtError as error:
+            raise self.located(error, places) from error
+        set_quiet(given.pop("quiet", False))
+        return given
+
+    def _as_recipe(self, options: Options) -> str:
+        """Return the options with their values as a YAML file that can be given as a recipe."""
+        known = {option.name for option in self.options if option.flags and option.name not in _PRINT}
+        values = {name: value for name, value in flat(plain(options)).items() if name in known}
+        written = {name: value for name, value in values.items() if value not in (None, [], "")}
+        return yaml.safe_dump(nested(written, ""), sort_keys=False, allow_unicode=True)
+
 
 def _is_flag(token: str) -> bool:
     """Return whether an argument is a flag, and not a value: `-` is standard input, `-4` and `-.5` are numbers."""
@@ -443,120 +482,31 @@ def is_recipe(argument: str) -> bool:
     return argument.endswith((".yaml", ".yml")) and not argument.startswith("-")
 
 
-# What the commands call
+# Options of several commands
 
 
-make_parser = Parser
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Where and how a model runs."""
+
+    device: str = "auto"
+    """where to compute: cpu, cuda, cuda:1 for another GPU, or auto for a GPU if there is one that works"""
+    batch_tokens: int = BATCH_TOKENS
+    """source tokens that are computed together, padding included"""
+    precision: Literal["float32", "bfloat16", "int8"] = "float32"
+    """number format of products; bfloat16 is faster where the processor has it, int8, on CPUs with VNNI, faster yet
+    where matrices are large (1,024 wide, large vocabularies), and less exact; both decide near ties otherwise than
+    float32, and otherwise again in other batches"""
+    context: ContextConfig = ContextConfig()
+    """what of a document is read at once"""
 
 
-def add_settings(parser: Parser, settings: type, group: str | None, title: str, skip: set[str] | None = None) -> None:
-    """Add the fields of a dataclass as options, `--group.field` or `--field`, under `title` in the help."""
-    parser.add_settings(settings, group or "", title, skip or set())
-    if group:
-        parser.classes[group] = settings
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(ModelOptions):
+    """How a model runs and searches."""
 
-
-def parse(parser: Parser, arguments: Sequence[str], settings: type | None = None, recipes: Sequence[Path] = ()) -> Any:
-    """Return the options, those of a group as their dataclass.
-
-    settings: the dataclass whose fields are options without a group; it becomes the attribute `settings`.
-    recipes: files that are read before those of the arguments.
-    Raises DocmtError for anything that does not fit, naming the flag or the line of the recipe.
-    """
-    values, places = parser.read(arguments, recipes)
-    missing = [option for option in parser.options if option.required and option.name not in values]
-    if missing:
-        names = [f"--{option.name}" if option.flags else option.metavar for option in missing]
-        verb = "are" if missing[1:] else "is"
-        raise DocmtError(f"{' and '.join(names)} {verb} missing; see {parser.program} --help")
-    try:
-        options = _built(parser, values, settings)
-    except DocmtError as error:
-        raise parser.located(error, places) from error
-    if options.print_config:
-        print(_as_recipe(parser, options), end="")
-        raise SystemExit(0)
-    set_quiet(options.quiet)
-    return options
-
-
-def parse_command(parser: Parser, arguments: Sequence[str], options: type[Options]) -> Options:
-    """Return the options of a command as the dataclass that declares them. Raises DocmtError as `parse` does."""
-    return typing.cast(Options, parse(parser, arguments, options).settings)
-
-
-def parse_given(parser: Parser, arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the options that are set, and no defaults: by full name, checked for their types alone.
-
-    Raises DocmtError as `parse` does.
-    """
-    values, places = parser.read(arguments)
-    try:
-        given = {name: convert_or_raise(parser.named(name).kind, value, name) for name, value in values.items()}
-    except DocmtError as error:
-        raise parser.located(error, places) from error
-    set_quiet(given.pop("quiet", False))
-    return given
-
-
-def _built(parser: Parser, values: Mapping[str, Any], settings: type | None) -> SimpleNamespace:
-    """Return the options with their values as the types have them."""
-    options: dict[str, Any] = {}
-    for group, cls in parser.classes.items():
-        own = {name: value for name, value in values.items() if name.startswith(f"{group}.")}
-        options[group] = build(cls, nested(own, "").get(group, {}), "", f"{group}.")
-    top = {each.name for each in fields(settings)} if settings is not None else set()
-    for option in parser.options:
-        if option.name.split(".")[0] not in {*top, *parser.classes}:
-            value = values.get(option.name)
-            converted = option.default if value is None else convert_or_raise(option.kind, value, option.name)
-            options[option.name] = converted
-    if settings is not None:
-        own = {name: value for name, value in values.items() if name.split(".")[0] in top}
-        options["settings"] = build(settings, nested(own, ""), "")
-    return SimpleNamespace(**options)
-
-
-def _as_recipe(parser: Parser, options: SimpleNamespace) -> str:
-    """Return the options with their values as a YAML file that can be given as a recipe."""
-    values = {name: plain(value) if is_dataclass(value) else value for name, value in vars(options).items()}
-    values |= values.pop("settings", {})
-    known = {option.name: option for option in parser.options if option.flags}
-    written = {}
-    for name, value in flat(values).items():
-        if name in known and name not in _PRINT and value not in (None, [], ""):
-            written[name] = _written(value)
-    return yaml.safe_dump(nested(written, ""), sort_keys=False, allow_unicode=True)
-
-
-def _written(value: Any) -> Any:
-    """Return a value as YAML can hold it: paths as text."""
-    if isinstance(value, list):
-        return [_written(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def add_model_options(parser: Parser) -> None:
-    """Add the options of where and how a model runs."""
-    parser.add_argument(
-        "--device",
-        default="auto",
-        help="where to compute: cpu, cuda, cuda:1 for another GPU, or auto for a GPU if there is one that works",
-    )
-    parser.add_argument(
-        "--batch_tokens",
-        type=int,
-        default=BATCH_TOKENS,
-        help="source tokens that are computed together, padding included",
-    )
-    parser.add_argument(
-        "--precision",
-        type=Literal["float32", "bfloat16", "int8"],
-        default="float32",
-        help="number format of products; bfloat16 is faster where the processor has it, int8, on CPUs with "
-        "VNNI, faster yet where matrices are large (1,024 wide, large vocabularies), and less exact; both decide near "
-        "ties otherwise than float32, and otherwise again in other batches",
-    )
+    search: SearchConfig = setting(SearchConfig(), skip=("n_best",))
+    """beam search over whole documents"""
 
 
 def translator_of(options: Any, model: str | None = None) -> Translator:
@@ -564,17 +514,12 @@ def translator_of(options: Any, model: str | None = None) -> Translator:
     from docmt.core.progress import on_terminal
     from docmt.decoding import Translator
 
-    name = options.model if model is None else model
-    translator = Translator(name, **translator_options(options))
+    names = ("search", "context", "batch_tokens", "device", "precision")
+    settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
+    translator = Translator(options.model if model is None else model, **settings)
     if on_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")
     return translator
-
-
-def translator_options(options: Any) -> dict[str, Any]:
-    """Return the options of `Translator` among those of a command; of what the command lacks, the defaults hold."""
-    names = ("search", "context", "batch_tokens", "device", "precision")
-    return {name: getattr(options, name) for name in names if hasattr(options, name)}
 
 
 def changed(settings: Any, usual: Any, group: str) -> list[str]:

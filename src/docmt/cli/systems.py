@@ -4,42 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from docmt.cli.corpora import each_alone
-from docmt.cli.options import CONTEXT_TITLE, SEARCH_TITLE, Parser, add_model_options, add_settings
 from docmt.cli.results import Report
 from docmt.core.errors import DocmtError
 from docmt.decoding import ContextConfig, SearchConfig
-from docmt.decoding.config import BATCH_TOKENS
 from docmt.documents import Document, ParallelDocument
 from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, in_units
 from docmt.evaluation.metrics import Documents, Ranges
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """Options of all commands that ask several models: where and how these run, and how they search."""
-
-    search: SearchConfig = field(default_factory=SearchConfig)
-    context: ContextConfig = field(default_factory=ContextConfig)
-    batch_tokens: int = BATCH_TOKENS
-    device: str = "auto"
-    precision: Literal["float32", "bfloat16", "int8"] = "float32"
-
-
-def add_options(parser: Parser, options: type[ModelOptions]) -> None:
-    """Add the options that a dataclass declares, and those of models."""
-    add_settings(parser, options, None, "options", skip={each.name for each in fields(ModelOptions)})
-    add_settings(parser, SearchConfig, "search", SEARCH_TITLE, skip={"n_best"})
-    add_settings(parser, ContextConfig, "context", CONTEXT_TITLE)
-    add_model_options(parser)
 
 
 @dataclass(frozen=True)

@@ -49,12 +49,14 @@ def option(
     flags: tuple[str, ...] = (),
     metavar: str = "",
     positional: bool = False,
+    skip: tuple[str, ...] = (),
 ) -> Any:
     """Return a field of a dataclass of options, with what the command line needs besides type and help.
 
     flags: further ways to write it, such as "-o". metavar: what stands for the value in the help.
+    skip: of a dataclass in this one, the fields that are no options.
     """
-    metadata: dict[str, Any] = {"flags": flags, "metavar": metavar, "positional": positional}
+    metadata: dict[str, Any] = {"flags": flags, "metavar": metavar, "positional": positional, "skip": skip}
     if range is not None:
         metadata["range"] = range
     if isinstance(default, list):

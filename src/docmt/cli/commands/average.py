@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from docmt.cli.options import Parser, add_settings, make_parser, parse_command
+from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
 from docmt.core.options import check_fields, option, ranged
 
@@ -37,22 +37,21 @@ class AverageOptions:
         check_fields(self, "")
 
 
-def parser() -> Parser:
+def parser() -> Parser[AverageOptions]:
     """Return the parser of the command."""
-    made = make_parser(
+    return Parser(
         "average",
+        AverageOptions,
         "Writes a model whose weights are the mean of those of several: of models of one architecture and vocabulary, "
         "or of checkpoints that runs have kept (train them with --checkpoints.keep).",
         USAGE,
         examples=EXAMPLES,
     )
-    add_settings(made, AverageOptions, None, "options")
-    return made
 
 
 def run(arguments: Sequence[str]) -> int:
     """Writes the mean of several models as a model."""
-    options = parse_command(parser(), arguments, AverageOptions)
+    options = parser().parse(arguments)
     if options.last and options.best:
         raise DocmtError("--last and --best are both given: choose one of them")
     # torch takes a while to load

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
 from docmt.cli.corpora import check_outputs
-from docmt.cli.options import Parser, add_settings, changed, make_parser, parse
+from docmt.cli.options import Parser, changed
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
-from docmt.core.options import one_of
+from docmt.core.options import MANY, check_fields, one_of, option
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import progress
 
@@ -23,8 +24,6 @@ _LONGEST = 100
 """Characters of a sentence in the terminal."""
 _PLACES = 3
 """Sentences of a finding in the terminal."""
-_MANY = 10**9
-_SHOWN, _SHOWN_HTML = 5, 1000
 _LIMITS = {
     "length": ("length_factor", "length_deviation"),
     "loop": ("loop_repetitions",),
@@ -38,10 +37,42 @@ _LIMITS = {
 """The kind of finding that each limit is for."""
 
 
-def parser() -> Parser:
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
     """The options of the command."""
-    made = make_parser(
+
+    source: str = option(positional=True, metavar="SOURCE")
+    """source sentences: one a line, an empty line between documents, or the `source` of JSONL; TRANSLATION.jsonl (docmt
+    translate --format jsonl) has both sides"""
+    target: str | None = option(None, positional=True, metavar="TARGET")
+    """what is checked, in the form of SOURCE (of JSONL the `target`); not needed for TRANSLATION.jsonl"""
+    layout: Literal["auto", "lines", "text"] = "auto"
+    """lines: a sentence a line; text: running text, as docmt translate gives it back; auto: text for Markdown, lines
+    for all else"""
+    json: str | None = option(None, metavar="FILE")
+    """where all findings go as JSON (- for only that)"""
+    html: str | None = option(None, metavar="FILE")
+    """where they go as a page to read"""
+    fail_on: list[str] = option([], metavar="KIND")
+    """findings that make the status 1: any, or some kinds of those that --only takes"""
+    only: list[str] = option([], metavar="KIND")
+    """look for these alone (the default is for all): KINDS"""
+    show: int = option(5, range=(0, MANY))
+    """findings of each kind in the terminal"""
+    show_html: int = option(1000, range=(0, MANY))
+    """findings of each kind in the page"""
+    check: CheckConfig = CheckConfig()
+    """from where on something is told"""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "")
+
+
+def parser() -> Parser[CheckOptions]:
+    """Return the parser of the command."""
+    return Parser(
         "check",
+        CheckOptions,
         "Tells what a person can see in a translation without a reference: terms and names translated in several "
         "ways in a document, mixed address, sentences that are missing, untranslated, said twice, too short or too "
         "long, numbers, addresses and placeholders that are lost or new. The status is 0 whatever is found, unless "
@@ -54,53 +85,11 @@ def parser() -> Parser:
         ),
         common=("html", "json", "fail_on", "only", "show", "check.target_language", "check.certainty"),
     )
-    made.add_argument(
-        "source",
-        type=str,
-        metavar="SOURCE",
-        help="source sentences: one a line, an empty line between documents, or the `source` of JSONL; "
-        "TRANSLATION.jsonl (docmt translate --format jsonl) has both sides",
-    )
-    made.add_argument(
-        "target",
-        type=str,
-        nargs="?",
-        metavar="TARGET",
-        help="what is checked, in the form of SOURCE (of JSONL the `target`); not needed for TRANSLATION.jsonl",
-    )
-    made.add_argument(
-        "--layout",
-        type=Literal["auto", "lines", "text"],
-        default="auto",
-        help="lines: a sentence a line; text: running text, as docmt translate gives it back; auto: text for Markdown, "
-        "lines for all else",
-    )
-    made.add_argument("--json", type=str, metavar="FILE", help="where all findings go as JSON (- for only that)")
-    made.add_argument("--html", type=str, metavar="FILE", help="where they go as a page to read")
-    made.add_argument(
-        "--fail_on",
-        type=str,
-        nargs="+",
-        metavar="KIND",
-        default=[],
-        help=f"findings that make the status {FOUND}: any, or some of {', '.join(KINDS)}",
-    )
-    made.add_argument(
-        "--only", type=str, nargs="+", metavar="KIND", default=[], help="look for these alone (the default is for all)"
-    )
-    made.add_argument(
-        "--show", type=int, metavar="N", help=f"findings of each kind in the terminal, from 0 (else {_SHOWN})"
-    )
-    made.add_argument(
-        "--show_html", type=int, metavar="N", help=f"findings of each kind in the page (else {_SHOWN_HTML:,})"
-    )
-    add_settings(made, CheckConfig, "check", "from where on something is told")
-    return made
 
 
 def run(arguments: Sequence[str]) -> int:
     """Prints what was found, and writes it as JSON and HTML."""
-    options = parse(parser(), arguments)
+    options = parser().parse(arguments)
     _check(options)
     report = _report(options)
     named = f"{options.source} and {options.target}" if options.target else options.source
@@ -110,18 +99,15 @@ def run(arguments: Sequence[str]) -> int:
     if options.html:
         from docmt.checking import page
 
-        write_text(
-            options.html,
-            page(report, f"docmt check: {named}", _SHOWN_HTML if options.show_html is None else options.show_html),
-        )
+        write_text(options.html, page(report, f"docmt check: {named}", options.show_html))
     if STANDARD not in (options.json, options.html):
-        _print(report, _SHOWN if options.show is None else options.show)
+        _print(report, options.show)
     counts = report.counts()
     failing = counts if ANY in options.fail_on else options.fail_on
     return FOUND if any(counts[kind] for kind in failing) else 0
 
 
-def _report(options: Any) -> CheckReport:
+def _report(options: CheckOptions) -> CheckReport:
     """What is found."""
     from docmt.checking import check_documents, read_translation
 
@@ -132,19 +118,16 @@ def _report(options: Any) -> CheckReport:
         return check_documents(found.documents, options.check, kinds=kinds, done=bar.advance, before=found.findings)
 
 
-def _check(options: Any) -> None:
+def _check(options: CheckOptions) -> None:
     """Raises DocmtError for unknown kinds, and for outputs that cannot be written."""
     for flag, allowed in (("fail_on", (ANY, *KINDS)), ("only", tuple(KINDS))):
         for kind in getattr(options, flag):
             one_of(f"--{flag}", kind, allowed)
     if options.only and (unseen := sorted({*options.fail_on} - {ANY, *options.only})):
         raise DocmtError(f"--fail_on {unseen[0]} is not looked for: add it to --only")
-    for flag in ("show", "show_html"):
-        if (most := getattr(options, flag)) is not None and not 0 <= most <= _MANY:
-            raise DocmtError(f"--{flag} is {most}: choose a number from 0 to {_MANY:,}")
-    if options.show_html is not None and not options.html:
+    if options.show_html != CheckOptions.show_html and not options.html:
         raise DocmtError("--show_html is for the page: add --html FILE, or leave it out")
-    if options.show is not None and STANDARD in (options.json, options.html):
+    if options.show != CheckOptions.show and STANDARD in (options.json, options.html):
         raise DocmtError("--show is for the terminal, but standard output takes a file: name one, or leave --show out")
     _check_limits(options)
     if options.json == options.html == STANDARD:
@@ -154,7 +137,7 @@ def _check(options: Any) -> None:
         check_regular(path, "it is read more than once, but is")
 
 
-def _check_limits(options: Any) -> None:
+def _check_limits(options: CheckOptions) -> None:
     """Raises DocmtError for a limit of what is not looked for."""
     given = changed(options.check, CheckConfig(), "check")
     for kind, limits in _LIMITS.items():

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
-from docmt.cli.options import Option, Parser, make_parser, parse
+from docmt.cli.options import Option, Parser
+from docmt.core.options import option
 
-SHELLS = Literal["bash", "zsh", "fish"]
 
-
-def parser() -> Parser:
+@dataclass(frozen=True)
+class CompletionOptions:
     """The options of the command."""
-    made = make_parser(
+
+    shell: Literal["bash", "zsh", "fish"] = option(positional=True, metavar="SHELL")
+    """bash, zsh or fish"""
+
+
+def parser() -> Parser[CompletionOptions]:
+    """Return the parser of the command."""
+    return Parser(
         "completion",
+        CompletionOptions,
         "Prints what makes a shell complete commands, options and their values; options also under their short names.",
         "SHELL",
         examples=(
@@ -24,13 +33,11 @@ def parser() -> Parser:
             "docmt completion fish > ~/.config/fish/completions/docmt.fish",
         ),
     )
-    made.add_argument("shell", type=SHELLS, metavar="SHELL", help="bash, zsh or fish")
-    return made
 
 
 def run(arguments: Sequence[str]) -> int:
     """Prints the script for a shell."""
-    shell = parse(parser(), arguments).shell
+    shell = parser().parse(arguments).shell
     from docmt.cli.app import COMMANDS  # which names this module, too
 
     known = {command: _choices(import_module(f"docmt.cli.commands.{command}").parser()) for command in COMMANDS}
@@ -41,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _choices(parser: Parser) -> dict[str, list[str] | None]:
+def _choices(parser: Parser[Any]) -> dict[str, list[str] | None]:
     """Return every flag, short names included, with the values that it can have; None: any, a file perhaps."""
     names = {f"--{name}": option for name, option in parser.names.items() if name != option.old_name}
     names |= {flag: option for option in parser.options for flag in option.flags}

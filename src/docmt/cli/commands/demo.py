@@ -20,7 +20,7 @@ from rich.text import Text
 
 from docmt import data, decoding, evaluation, training
 from docmt.cli.app import keep_freed_memory
-from docmt.cli.options import Parser, add_settings, make_parser, parse_command, parse_given
+from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
 from docmt.core.files import cannot_write, read_json, write_text
 from docmt.core.options import MANY, check_fields, range_of, ranged
@@ -66,18 +66,16 @@ class DemoConfig:
         check_fields(self, "")
 
 
-def parser() -> Parser:
-    """The options of the command."""
-    made = make_parser("demo", "Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.")
-    add_settings(made, DemoConfig, None, "the demonstration")
-    return made
+def parser() -> Parser[DemoConfig]:
+    """Return the parser of the command."""
+    return Parser("demo", DemoConfig, "Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.", title="the demonstration")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Writes the corpus, trains both models, translates unseen documents, and shows the difference."""
-    config = parse_command(parser(), arguments, DemoConfig)
+    config = parser().parse(arguments)
     if config.quick:
-        given = parse_given(parser(), arguments)
+        given = parser().parse_given(arguments)
         smaller: dict[str, Any] = {name: count for name, count in QUICK.items() if name not in given}
         config = replace(config, **smaller)
     _recipe(config, SYSTEMS[0])  # refuses what cannot be trained, before anything is written

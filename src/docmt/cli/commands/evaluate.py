@@ -10,13 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
-from docmt.cli.options import Parser, changed, make_parser, parse_command, translator_of
+from docmt.cli.options import Parser, SearchOptions, changed, translator_of
 from docmt.cli.results import Report
 from docmt.cli.systems import (
-    ModelOptions,
     System,
     Translations,
-    add_options,
     check_models,
     check_once,
     is_model,
@@ -62,7 +60,7 @@ COMMON = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(ModelOptions):
+class EvaluateOptions(SearchOptions):
     """The options of the command."""
 
     hypothesis: list[str] = option([], metavar="FILE")
@@ -104,10 +102,11 @@ class EvaluateOptions(ModelOptions):
         return [replace(system, name=name) for system, name in zip(systems, names, strict=True)]
 
 
-def parser() -> Parser:
-    """The options of the command."""
-    made = make_parser(
+def parser() -> Parser[EvaluateOptions]:
+    """Return the parser of the command."""
+    return Parser(
         "evaluate",
+        EvaluateOptions,
         "Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU "
         "over sentences (s-BLEU) and over whole documents (d-BLEU), chrF of both kinds, and TER. Several systems "
         "are compared with the first. docmt probe measures whether models use their context.",
@@ -115,8 +114,6 @@ def parser() -> Parser:
         examples=EXAMPLES,
         common=COMMON,
     )
-    add_options(made, EvaluateOptions)
-    return made
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ class Run:
 
 def run(arguments: Sequence[str]) -> int:
     """Prints s-BLEU, d-BLEU and chrF with their signatures; of several systems with intervals and p-values."""
-    options = parse_command(parser(), arguments, EvaluateOptions)
+    options = parser().parse(arguments)
     systems = options.named_systems()
     _check(options, systems)
     command = _read(options, systems)

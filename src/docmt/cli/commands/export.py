@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from docmt.cli.options import Parser, add_settings, make_parser, parse_command
+from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
 from docmt.core.options import option
 
@@ -33,7 +33,7 @@ class ExportOptions:
 
 def run(arguments: Sequence[str]) -> int:
     """Writes a model in the format of another toolkit."""
-    options = parse_command(parser(), arguments, ExportOptions)
+    options = parser().parse(arguments)
     # torch loads slowly: not for --help
     from docmt.checkpoint import export_ctranslate2
     from docmt.decoding.models import model_paths
@@ -55,10 +55,11 @@ def _told(given: Mapping[str, Any]) -> str:
     return printable(f"model of CTranslate2, tokenizer {kind}; give it {sentence}{_MARKS.get(kind, '')}{prefix}")
 
 
-def parser() -> Parser:
-    """The options of the command."""
-    made = make_parser(
+def parser() -> Parser[ExportOptions]:
+    """Return the parser of the command."""
+    return Parser(
         "export",
+        ExportOptions,
         "Writes a sentence model for another toolkit. ctranslate2: a directory for ctranslate2.Translator, tokens in "
         "and tokens out. A sentence is given as the tokens of the tokenizer beside it, with the marks that are printed "
         "(encode of its tokenizer.json puts them there). What the toolkit does not have is refused by the name of the "
@@ -67,5 +68,3 @@ def parser() -> Parser:
         examples=EXAMPLES,
         common=("output",),
     )
-    add_settings(made, ExportOptions, None, "options")
-    return made

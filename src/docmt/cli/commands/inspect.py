@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
-from docmt.cli.options import (
-    CONTEXT_TITLE,
-    SEARCH_TITLE,
-    Parser,
-    add_model_options,
-    add_settings,
-    changed,
-    make_parser,
-    parse,
-    translator_of,
-)
+from docmt.cli.options import Parser, SearchOptions, changed, translator_of
 from docmt.cli.results import Report
 from docmt.core.errors import DocmtError, printable
+from docmt.core.options import option
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
@@ -42,10 +33,30 @@ EXAMPLES = (
 )
 
 
-def parser() -> Parser:
+@dataclass(frozen=True, kw_only=True)
+class InspectOptions(SearchOptions):
     """The options of the command."""
-    made = make_parser(
+
+    model: str | None = option(None, positional=True, metavar="MODEL")
+    """model or run directory"""
+    source: str | None = option(None, positional=True, metavar="SOURCE")
+    """source sentences: one a line, an empty line between documents, or the `source` of JSONL"""
+    target: str | None = option(None, positional=True, metavar="TARGET")
+    """their translations in the same form, which the decoder reads; without it, its own (JSONL with both sides is named
+    twice)"""
+    figure: Path | None = option(None, metavar="FILE")
+    """picture of --curves (.png, .svg or .pdf); the numbers go to a file of the same name that ends in .json"""
+    json: str | None = option(None, metavar="FILE")
+    """where all numbers go as JSON (- for only that)"""
+    curves: list[Path] = option([], metavar="RUN")
+    """run directories, or their metrics.jsonl"""
+
+
+def parser() -> Parser[InspectOptions]:
+    """Return the parser of the command."""
+    return Parser(
         "inspect",
+        InspectOptions,
         "Looks into a model. Of a model alone: what it is and how it was trained. With text: over how many tokens its "
         "attentions spread, by layer and head, how far back they look, and how far its gates let context in. With "
         "--curves: how trainings went, side by side.",
@@ -53,41 +64,11 @@ def parser() -> Parser:
         examples=EXAMPLES,
         common=("figure", "json", "curves", "search.beam", "device"),
     )
-    made.add_argument("model", type=str, nargs="?", metavar="MODEL", help="model or run directory")
-    made.add_argument(
-        "source",
-        type=str,
-        nargs="?",
-        metavar="SOURCE",
-        help="source sentences: one a line, an empty line between documents, or the `source` of JSONL",
-    )
-    made.add_argument(
-        "target",
-        type=str,
-        nargs="?",
-        metavar="TARGET",
-        help="their translations in the same form, which the decoder reads; without it, its own (JSONL with both "
-        "sides is named twice)",
-    )
-    made.add_argument(
-        "--figure",
-        type=Path,
-        metavar="FILE",
-        help="picture of --curves (.png, .svg or .pdf); the numbers go to a file of the same name that ends in .json",
-    )
-    made.add_argument("--json", type=str, metavar="FILE", help="where all numbers go as JSON (- for only that)")
-    made.add_argument(
-        "--curves", type=Path, nargs="+", default=[], metavar="RUN", help="run directories, or their metrics.jsonl"
-    )
-    add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, without TARGET", skip={"n_best"})
-    add_settings(made, ContextConfig, "context", CONTEXT_TITLE)
-    add_model_options(made)
-    return made
 
 
 def run(arguments: Sequence[str]) -> int:
     """Says what a model is, what it looks at, or how trainings went."""
-    options = parse(parser(), arguments)
+    options = parser().parse(arguments)
     _check(options)
     if options.curves:
         return _compare_runs(options)

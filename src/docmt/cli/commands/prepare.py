@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docmt import data
-from docmt.cli.options import Parser, add_settings, make_parser, parse_command
+from docmt.cli.options import Parser
 from docmt.core.errors import printable
 from docmt.data import PrepareConfig
 from docmt.data.config import SPLITS
@@ -35,23 +35,23 @@ COMMON = (
 )
 
 
-def parser() -> Parser:
-    """The options of the command."""
-    made = make_parser(
+def parser() -> Parser[PrepareConfig]:
+    """Return the parser of the command."""
+    return Parser(
         "prepare",
+        PrepareConfig,
         "Learns a tokenizer from parallel documents and writes them as a store of token ids, which docmt train reads.",
         USAGE,
         examples=EXAMPLES,
         common=COMMON,
         also={f"{split}.docids": f"{split}_docids" for split in SPLITS},  # as other toolkits have it
+        title="the store",
     )
-    add_settings(made, PrepareConfig, None, "the store")
-    return made
 
 
 def run(arguments: Sequence[str]) -> int:
     """Writes a prepared store and prints its statistics."""
-    settings = parse_command(parser(), arguments, PrepareConfig)
+    settings = parser().parse(arguments)
     store = data.prepare(settings)
     print(printable(data.format_statistics(store.statistics), kept="\n"))
     start = next((path for path in (settings.source_tokenizer, settings.ready_tokenizer) if _is_model(path)), None)

@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import attempt, check_outputs, document_name, each_alone, read_corpus
-from docmt.cli.options import Parser, make_parser, parse_command, translator_of
+from docmt.cli.options import Parser, SearchOptions, translator_of
 from docmt.cli.results import Report
-from docmt.cli.systems import ModelOptions, add_options, check_models, check_once, short_names
+from docmt.cli.systems import check_models, check_once, short_names
 from docmt.core.errors import INTERRUPTED, DocmtError, printable
 from docmt.core.options import option
 from docmt.core.plain_text import STANDARD, write_text
@@ -52,7 +52,7 @@ COMMON = ("suite", "source", "reference", "context_usage", "json", "markdown", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeOptions(ModelOptions):
+class ProbeOptions(SearchOptions):
     """The options of the command."""
 
     models: list[str] = option(positional=True, metavar="MODEL")
@@ -79,10 +79,11 @@ class ProbeOptions(ModelOptions):
     """how intervals are drawn"""
 
 
-def parser() -> Parser:
-    """The options of the command."""
-    made = make_parser(
+def parser() -> Parser[ProbeOptions]:
+    """Return the parser of the command."""
+    return Parser(
         "probe",
+        ProbeOptions,
         "Measures whether models use their context, and where. With --suite it counts how often they find the right "
         "one of several given translations the most probable, or say the form that context requires. With --source "
         "and --reference it measures what context adds to the probability of the reference (CXMI), and what the "
@@ -91,8 +92,6 @@ def parser() -> Parser:
         examples=EXAMPLES,
         common=COMMON,
     )
-    add_options(made, ProbeOptions)
-    return made
 
 
 @dataclass
@@ -129,7 +128,7 @@ class Run:
 
 def run(arguments: Sequence[str]) -> int:
     """Prints how often models answered rightly, and what their context is worth to them."""
-    options = parse_command(parser(), arguments, ProbeOptions)
+    options = parser().parse(arguments)
     command = _read(options)
     found, failures = dict[str, Probe](), list[str]()
     missing: list[str] = []

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
-from docmt.cli.options import CONTEXT_TITLE, Parser, add_model_options, add_settings, make_parser, parse, translator_of
+from docmt.cli.options import ModelOptions, Parser, translator_of
 from docmt.cli.results import Report, error_records, records
-from docmt.core.plain_text import write_text
-from docmt.decoding import ContextConfig
+from docmt.core.options import option
+from docmt.core.plain_text import STANDARD, write_text
 from docmt.documents import Document
 
 if TYPE_CHECKING:
@@ -20,48 +21,41 @@ NO_SCORE = "-"
 """Stands in the text output for a sentence of a document that could not be scored."""
 
 
-def parser() -> Parser:
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions(ModelOptions):
     """The options of the command."""
-    made = make_parser(
+
+    model: str = option(positional=True, metavar="MODEL")
+    """model or run directory; M1,M2 is an ensemble"""
+    source: str = option(positional=True, metavar="SOURCE")
+    """source sentences: one a line, an empty line between documents, or the `source` of JSONL; CORPUS.jsonl has both
+    sides: {"id": "a", "source": ["One.", "Two."], "target": ["Eins.", "Zwei."]}, or what docmt translate --format jsonl
+    writes, {"document": "a", "source": "One.", "target": "Eins."}"""
+    target: str | None = option(None, positional=True, metavar="TARGET")
+    """their translations in the same form (of JSONL the `target`); not needed where SOURCE has both sides"""
+    output: str = option(STANDARD, flags=("-o",), metavar="FILE")
+    """output file; - for the terminal"""
+    format: Literal["text", "jsonl"] = "text"
+    """text: one number a line for each pair of sentences, an empty line between documents, - where a document could not
+    be scored; jsonl: one JSON object per pair, with its score or with error"""
+
+
+def parser() -> Parser[ScoreOptions]:
+    """Return the parser of the command."""
+    return Parser(
         "score",
+        ScoreOptions,
         "Prints the log-probability (nats) that a model gives to each sentence of given translations, in the context "
         "of their document.",
         "MODEL SOURCE TARGET [options]\nMODEL CORPUS.jsonl [options]",
         examples=("docmt score MODEL test.en test.de", "docmt score MODEL test.jsonl --format jsonl -o scores.jsonl"),
         common=("output", "format", "batch_tokens", "device", "precision"),
     )
-    made.add_argument("model", type=str, metavar="MODEL", help="model or run directory; M1,M2 is an ensemble")
-    made.add_argument(
-        "source",
-        type=str,
-        metavar="SOURCE",
-        help="source sentences: one a line, an empty line between documents, or the `source` of JSONL; CORPUS.jsonl "
-        'has both sides: {"id": "a", "source": ["One.", "Two."], "target": ["Eins.", "Zwei."]}, or what docmt '
-        'translate --format jsonl writes, {"document": "a", "source": "One.", "target": "Eins."}',
-    )
-    made.add_argument(
-        "target",
-        type=str,
-        nargs="?",
-        metavar="TARGET",
-        help="their translations in the same form (of JSONL the `target`); not needed where SOURCE has both sides",
-    )
-    made.add_argument("-o", "--output", type=str, default="-", metavar="FILE", help="output file; - for the terminal")
-    made.add_argument(
-        "--format",
-        type=Literal["text", "jsonl"],
-        default="text",
-        help="text: one number a line for each pair of sentences, an empty line between documents, - where a "
-        "document could not be scored; jsonl: one JSON object per pair, with its score or with error",
-    )
-    add_settings(made, ContextConfig, "context", CONTEXT_TITLE)
-    add_model_options(made)
-    return made
 
 
 def run(arguments: Sequence[str]) -> int:
     """Prints the log-probability of every given target sentence in its document."""
-    options = parse(parser(), arguments)
+    options = parser().parse(arguments)
     check_outputs(options.output, inputs=[options.source, options.target])
     corpus = read_corpus(options.source, options.target, "TARGET")
     pairs = [(Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in corpus]

@@ -6,11 +6,13 @@ import logging
 import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from docmt import training
-from docmt.cli.options import Parser, add_settings, make_parser, parse
+from docmt.cli.options import Parser
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
+from docmt.core.options import option
 from docmt.training import TrainConfig
 
 _log = logging.getLogger(__name__)
@@ -39,25 +41,29 @@ COMMON = (
 ALSO = {"data": "store"}  # its name before 0.4
 
 
-def parser() -> Parser:
-    """The options of the command."""
-    made = make_parser(
+@dataclass(frozen=True)
+class ResumeOption:
+    """The option of the command that is no setting of a run."""
+
+    resume: Path | None = option(None, metavar="RUN")
+    """run directory to go on with; its own recipe is used, and only stop limits, device, log_every, tensorboard,
+    checkpoints.keep and the place of the data may be changed"""
+
+
+def parser() -> Parser[TrainConfig]:
+    """Return the parser of the command."""
+    made = Parser(
         "train",
+        TrainConfig,
         "Trains a model on a prepared store (see docmt prepare). A training that was interrupted or killed goes on "
         "with --resume from its last checkpoint.",
         USAGE,
         examples=EXAMPLES,
         common=COMMON,
         also=ALSO,
+        title="the run",
     )
-    made.add_argument(
-        "--resume",
-        type=Path,
-        metavar="RUN",
-        help="run directory to go on with; its own recipe is used, and only stop limits, device, log_every, "
-        "tensorboard, checkpoints.keep and the place of the data may be changed",
-    )
-    add_settings(made, TrainConfig, None, "the run")
+    made.add_settings(ResumeOption, "", "options")
     return made
 
 
@@ -68,9 +74,9 @@ def run(arguments: Sequence[str]) -> int:
     if (run := given.get("resume")) is not None:
         recipes = [_stored_recipe(Path(run), given.get("run"))]
         arguments = [*arguments, *([] if "run" in given else [f"--run={run}"])]
-    options = parse(made, arguments, TrainConfig, recipes)
+    config = made.parse(arguments, recipes)
     try:
-        result = training.train(options.settings, resume=options.resume is not None)
+        result = training.train(config, resume="resume" in given)
     except training.LostProcessError as error:
         _log.error(str(error))
         os._exit(USAGE_ERROR)  # at once: see LostProcessError

@@ -14,22 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.cli.corpora import check_outputs
-from docmt.cli.options import (
-    CONTEXT_TITLE,
-    SEARCH_TITLE,
-    Parser,
-    add_model_options,
-    add_settings,
-    make_parser,
-    parse,
-    translator_of,
-)
+from docmt.cli.options import Parser, SearchOptions, translator_of
 from docmt.cli.results import File, Report, Writer, stays
 from docmt.core.errors import DocmtError
 from docmt.core.files import cannot_write
+from docmt.core.options import option
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD
 from docmt.core.progress import plain_lines
-from docmt.decoding import ContextConfig, SearchConfig
+from docmt.decoding import SearchConfig
 from docmt.documents import read_input
 from docmt.documents.document import Layout
 from docmt.documents.formats import named_jsonl
@@ -82,52 +74,46 @@ class InputConfig:
     """the lines of a paragraph are one text, hard-wrapped (otherwise every line ends a sentence)"""
 
 
-def parser() -> Parser:
+@dataclass(frozen=True, kw_only=True)
+class TranslateOptions(SearchOptions):
     """The options of the command."""
-    made = make_parser(
+
+    model: str = option(positional=True, metavar="MODEL")
+    """model or run directory; M1,M2 is an ensemble"""
+    files: list[str] = option([], positional=True, metavar="FILE")
+    """files; none, or -, is standard input"""
+    output: str = option(STANDARD, flags=("-o",), metavar="PATH")
+    """file (x.gz is compressed), or directory for several files; - for the terminal"""
+    format: Literal["auto", "text", "jsonl"] = "auto"
+    """text; jsonl: one JSON object per sentence with its score, its place in the source and target text, warnings
+    (sentence_count, length_limit, long_source: what is also told at the end), or error; auto: jsonl for JSONL and into
+    x.jsonl, else text"""
+    resume: bool = False
+    """continue an interrupted translation from OUT.partial. Input, model and options must be the same (except
+    --batch_tokens). After failures, outputs that this command has finished stay as they are. Outputs that it has not
+    finished itself are translated again"""
+    input: InputConfig = InputConfig()
+    """how the files are read"""
+    search: SearchConfig = SearchConfig()
+    """beam search over whole documents"""
+
+
+def parser() -> Parser[TranslateOptions]:
+    """Return the parser of the command."""
+    return Parser(
         "translate",
+        TranslateOptions,
         "Translates documents, one target sentence for each source sentence; blank lines and layout are kept.",
         "MODEL [FILE ...] [options]",
         examples=EXAMPLES,
         common=COMMON,
         also={"nbest": "search.n_best"},
     )
-    made.add_argument("model", type=str, metavar="MODEL", help="model or run directory; M1,M2 is an ensemble")
-    made.add_argument("files", nargs="*", type=str, metavar="FILE", help="files; none, or -, is standard input")
-    made.add_argument(
-        "-o",
-        "--output",
-        type=str,
-        default=STANDARD,
-        metavar="PATH",
-        help="file (x.gz is compressed), or directory for several files; - for the terminal",
-    )
-    made.add_argument(
-        "--format",
-        type=Literal["auto", "text", "jsonl"],
-        default="auto",
-        help="text; jsonl: one JSON object per sentence with its score, its place in the source and target text, "
-        "warnings (sentence_count, length_limit, long_source: what is also told at the end), or error; "
-        "auto: jsonl for JSONL and into x.jsonl, else text",
-    )
-    made.add_argument(
-        "--resume",
-        type=bool,
-        default=False,
-        help="continue an interrupted translation from OUT.partial. Input, model and options must be the same (except "
-        "--batch_tokens). After failures, outputs that this command has finished stay as they are. Outputs that it has "
-        "not finished itself are translated again",
-    )
-    add_settings(made, InputConfig, "input", "how the files are read")
-    add_settings(made, SearchConfig, "search", SEARCH_TITLE)
-    add_settings(made, ContextConfig, "context", CONTEXT_TITLE)
-    add_model_options(made)
-    return made
 
 
 def run(arguments: Sequence[str]) -> int:
     """Translates files; returns 2 if any of them could not be."""
-    options = parse(parser(), arguments)
+    options = parser().parse(arguments)
     outputs = _outputs(options.files or [STANDARD], options.output, options.format)
     layout = options.input.layout
     _check_room(options.search, [_chosen(options.format, layout, *names) for names in outputs.items()])
