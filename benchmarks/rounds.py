@@ -60,7 +60,7 @@ def main() -> None:
         equal = sum(a == b for a, b in zip(sentences, sequential, strict=True)) / len(sentences)
         row = {"rounds": rounds, "beam": options.beam, "equal": 100 * equal}
         row |= {name: score.score for name, score in evaluation.scores().items() if score is not None}
-        rows.append(row | right_items(items[: len(translated)], translated))
+        rows.append(row | right_items(items[: len(translated)], translated) if items else row)
         print(row_text(rows[-1]), flush=True)
     for count in (1, 16) if options.repeats else ():
         timed = sorted(documents[:16], key=lambda document: -len(document.sentences))[:count]

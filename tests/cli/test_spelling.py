@@ -1,6 +1,7 @@
 """Options as people write them: shortened, with hyphens, without `true`; arguments by name; paths with dashes."""
 
 import os
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
@@ -8,26 +9,61 @@ import pytest
 from commands import call, fails
 
 from docmt.cli.app import COMMANDS
-from docmt.cli.options import SHORT_NAMES, closest, make_parser
+from docmt.cli.options import SHORT_NAMES, Parser, closest
 from docmt.core.errors import DocmtError
+from docmt.core.options import option
+
+
+@dataclass
+class Group:
+    layers: int = 0
+
+
+@dataclass
+class Sentences:
+    sentences: int = 0
+
+
+@dataclass
+class Model:
+    width: int = 0
+    layers: int = 0
+    group: Group = field(default_factory=Group)
+    """group"""
+    concat: Sentences = field(default_factory=Sentences)
+    """concat"""
+    context: Sentences = field(default_factory=Sentences)
+    """context"""
+
+
+@dataclass
+class Search:
+    beam: int = 0
+    n_best: int = 0
+
+
+@dataclass
+class Text:
+    join_lines: bool = False
+
+
+@dataclass
+class Try:
+    model: str | None = option(None, positional=True, metavar="MODEL")
+    source: str | None = option(None, positional=True, metavar="SOURCE")
+    files: list[str] = option([], positional=True)
+    output: str | None = option(None, flags=("-o",))
+    only: list[str] = option([])
+    input: Text = field(default_factory=Text)
+    """input"""
+    search: Search = field(default_factory=Search)
+    """search"""
 
 
 @pytest.fixture
 def parser():
-    made = make_parser("try", "Tries.", also={"store": "output"})
-    made.add_argument("model", metavar="MODEL")
-    made.add_argument("source", metavar="SOURCE")
-    made.add_argument("files", nargs="*")
-    made.add_argument("-o", "--output")
-    made.add_argument("--input.join_lines", type=bool)
-    made.add_argument("--search.beam", type=int)
-    made.add_argument("--search.n_best", type=int)
-    made.add_argument("--model.width", type=int)
-    made.add_argument("--model.layers", type=int)
-    made.add_argument("--model.group.layers", type=int)
-    made.add_argument("--model.concat.sentences", type=int)
-    made.add_argument("--model.context.sentences", type=int)
-    made.add_argument("--only", nargs="+")
+    made = Parser("try", Try, "Tries.", also={"store": "output"})
+    made.add_settings(Model, "model", "model")
     return made
 
 
@@ -95,12 +131,12 @@ def test_a_short_name_means_one_option():
     used = set()
     for command in COMMANDS:
         parser = import_module(f"docmt.cli.commands.{command}").parser()
-        for option in parser.options:
-            group, _, last = option.name.rpartition(".")
+        for each in parser.options:
+            group, _, last = each.name.rpartition(".")
             if last in SHORT_NAMES.get(group, "").split():
                 used.add((group, last))
                 if (command, last) not in NOT_SHORT:
-                    assert parser.names[last] is option, f"docmt {command} --{last}"
+                    assert parser.names[last] is each, f"docmt {command} --{last}"
     assert used == {(group, name) for group, names in SHORT_NAMES.items() for name in names.split()}
 
 

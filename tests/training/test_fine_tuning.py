@@ -14,7 +14,6 @@ from docmt.checkpoint.averaging import average_models
 from docmt.checkpoint.model_directory import load_model
 from docmt.cli.app import main
 from docmt.cli.commands.train import parser
-from docmt.cli.options import parse
 from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model.config import Linear
@@ -362,7 +361,7 @@ def test_every_kind_of_weight_may_be_in_bfloat16(change, drafted, sentence_run, 
 
 
 def options(*arguments):
-    return parse(parser(), ["--store", "s", "--run", "r", *arguments], TrainConfig).settings
+    return parser().parse(["--store", "s", "--run", "r", *arguments])
 
 
 def test_options_are_flags_and_recipes(tmp_path):

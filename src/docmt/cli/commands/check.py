@@ -56,7 +56,8 @@ class CheckOptions:
     fail_on: list[str] = option([], metavar="KIND")
     """findings that make the status 1: any, or some kinds of those that --only takes"""
     only: list[str] = option([], metavar="KIND")
-    """look for these alone (the default is for all): KINDS"""
+    """look for these alone (the default is for all): sentence_count, empty, untranslated, loop, duplicate,
+    length, number, url, placeholder, bracket, name, term, repetition, formality"""
     show: int = option(5, range=(0, MANY))
     """findings of each kind in the terminal"""
     show_html: int = option(1000, range=(0, MANY))

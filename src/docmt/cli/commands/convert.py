@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from docmt.cli.options import Parser, make_parser, parse
+from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
-from docmt.core.options import check_number, range_of
+from docmt.core.options import check_fields, option, range_of
 from docmt.model.config import Sizes
 from docmt.model.systems import Context
 
@@ -24,20 +25,6 @@ EXAMPLES = (
     "MODEL",
     "docmt convert thumt model.npz --source_vocabulary vocab.zh.txt --target_vocabulary vocab.en.txt -o MODEL",
 )
-DEFAULTS: dict[str, Any] = {
-    "dictionary": None,
-    "sentences": False,
-    "source_dictionary": None,
-    "target_dictionary": None,
-    "source_vocabulary": None,
-    "target_vocabulary": None,
-    "context_sentences": 2,
-    "source_language": "",
-    "target_language": "",
-    "prefix": "",
-    "keep_vocabulary": [],
-    "layout": "own",
-}
 # What each family takes besides the checkpoint, the output and its arguments: needed, then optional.
 OPTIONS = {
     "fairseq-gtransformer": (("dictionary",), ("sentences",)),
@@ -47,14 +34,61 @@ OPTIONS = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions:
+    """The options of the command."""
+
+    family: Literal["huggingface", "fairseq-gtransformer", "fairseq-rfa", "thumt"] = option(
+        positional=True, metavar="FAMILY"
+    )
+    """where the checkpoint comes from: huggingface, fairseq-gtransformer, fairseq-rfa or thumt"""
+    checkpoint: Path = option(positional=True, metavar="CHECKPOINT")
+    """fairseq .pt, or the weights as .safetensors (thumt: or .npz); huggingface: the directory"""
+    dictionary: Path | None = option(None, metavar="FILE")
+    """fairseq-gtransformer: its dict.*.txt"""
+    source_dictionary: Path | None = option(None, metavar="FILE")
+    """fairseq-rfa: its dict.*.txt of the source"""
+    target_dictionary: Path | None = option(None, metavar="FILE")
+    """fairseq-rfa: its dict.*.txt of the target"""
+    source_vocabulary: Path | None = option(None, metavar="FILE")
+    """thumt: a symbol a line, <pad> first"""
+    target_vocabulary: Path | None = option(None, metavar="FILE")
+    """thumt: a symbol a line, <pad> first"""
+    source_language: str = option("", metavar="CODE")
+    """huggingface: the source language, for a model of many by the code that it has for it, such as de, de_DE or
+    deu_Latn"""
+    target_language: str = option("", metavar="CODE")
+    """huggingface: the target language, for a model of many by the code that it has for it, such as de, de_DE or
+    deu_Latn"""
+    prefix: str = option("", metavar="TEXT")
+    """huggingface, T5: what it is told before each sentence, such as 'translate English to German:'"""
+    keep_vocabulary: tuple[Path, Path] | None = option(None, metavar="SOURCE TARGET")
+    """huggingface: keep only the tokens that this text needs, and all single characters: a smaller and faster model
+    with the same translations of such text"""
+    layout: Literal["own", "published"] = "own"
+    """huggingface, mBART: mark sentences as the model does (own), or as the G-Transformer that was trained from it
+    (published)"""
+    output: Path = option(flags=("-o",), metavar="DIRECTORY")
+    """model directory, made new"""
+    arguments: Path | None = option(None, metavar="FILE")
+    """JSON file with its training arguments, where the checkpoint does not hold them (default: args.json beside it)"""
+    sentences: bool = False
+    """fairseq-gtransformer: it was trained on single sentences (doc_mode full), so that it becomes a sentence model"""
+    context_sentences: int = option(2, range=range_of(Context, "sentences"))
+    """thumt: sentences in a context line of its training data"""
+    instance_tokens: int = option(512, range=range_of(Sizes, "instance_tokens"))
+    """documents are translated in pieces of fewer tokens than this, as in its training"""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "")
+
+
 def run(arguments: Sequence[str]) -> int:
     """Writes a model directory from a checkpoint of another toolkit."""
-    options = parse(parser(), arguments)
+    options = parser().parse(arguments)
     # torch loads slowly: not for --help
     from docmt.checkpoint import convert_gtransformer, convert_huggingface, convert_rfa, convert_thumt
 
-    check_number("--context_sentences", options.context_sentences, range_of(Context, "sentences"))
-    check_number("--instance_tokens", options.instance_tokens, range_of(Sizes, "instance_tokens"))
     given = _given(options)
     converters: dict[str, Any] = {
         "fairseq-gtransformer": convert_gtransformer,
@@ -77,10 +111,11 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def parser() -> Parser:
-    """The options of the command."""
-    made = make_parser(
+def parser() -> Parser[ConvertOptions]:
+    """Return the parser of the command."""
+    return Parser(
         "convert",
+        ConvertOptions,
         "Turns a checkpoint of another toolkit into a docmt model directory. huggingface: a pretrained translation "
         "model as transformers has it (OPUS-MT and other Marian models, NLLB-200, M2M100, mBART of 25 and of 50 "
         "languages, T5, mT5, MADLAD-400, BART), which becomes a sentence model to translate with, or to train a "
@@ -102,96 +137,19 @@ def parser() -> Parser:
             "keep_vocabulary",
         ),
     )
-    made.add_argument(
-        "family",
-        type=Literal["huggingface", "fairseq-gtransformer", "fairseq-rfa", "thumt"],
-        metavar="FAMILY",
-        help="where the checkpoint comes from: huggingface, fairseq-gtransformer, fairseq-rfa or thumt",
-    )
-    made.add_argument(
-        "checkpoint",
-        type=Path,
-        metavar="CHECKPOINT",
-        help="fairseq .pt, or the weights as .safetensors (thumt: or .npz); huggingface: the directory",
-    )
-    made.add_argument("--dictionary", type=Path, metavar="FILE", help="fairseq-gtransformer: its dict.*.txt")
-    made.add_argument(
-        "--source_dictionary", type=Path, metavar="FILE", help="fairseq-rfa: its dict.*.txt of the source"
-    )
-    made.add_argument(
-        "--target_dictionary", type=Path, metavar="FILE", help="fairseq-rfa: its dict.*.txt of the target"
-    )
-    made.add_argument("--source_vocabulary", type=Path, metavar="FILE", help="thumt: a symbol a line, <pad> first")
-    made.add_argument("--target_vocabulary", type=Path, metavar="FILE", help="thumt: a symbol a line, <pad> first")
-    _add_options_of_huggingface(made)
-    made.add_argument("-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="model directory, made new")
-    made.add_argument(
-        "--arguments",
-        type=Path,
-        metavar="FILE",
-        help="JSON file with its training arguments, where the checkpoint does not hold them (default: args.json "
-        "beside it)",
-    )
-    made.add_argument(
-        "--sentences",
-        type=bool,
-        default=DEFAULTS["sentences"],
-        help="fairseq-gtransformer: it was trained on single sentences (doc_mode full), so that it becomes a sentence "
-        "model",
-    )
-    made.add_argument(
-        "--context_sentences",
-        type=int,
-        default=DEFAULTS["context_sentences"],
-        help="thumt: sentences in a context line of its training data",
-    )
-    made.add_argument(
-        "--instance_tokens",
-        type=int,
-        default=512,
-        help="documents are translated in pieces of fewer tokens than this, as in its training",
-    )
-    return made
 
 
-def _add_options_of_huggingface(made: Parser) -> None:
-    for side in ("source", "target"):
-        made.add_argument(
-            f"--{side}_language",
-            type=str,
-            default="",
-            metavar="CODE",
-            help=f"huggingface: the {side} language, for a model of many by the code that it has for it, such as de, "
-            "de_DE or deu_Latn",
-        )
-    made.add_argument(
-        "--prefix",
-        type=str,
-        default="",
-        metavar="TEXT",
-        help="huggingface, T5: what it is told before each sentence, such as 'translate English to German:'",
-    )
-    made.add_argument(
-        "--keep_vocabulary",
-        type=Path,
-        nargs=2,
-        default=[],
-        metavar="SOURCE TARGET",
-        help="huggingface: keep only the tokens that this text needs, and all single characters: a smaller and faster "
-        "model with the same translations of such text",
-    )
-    made.add_argument(
-        "--layout",
-        type=Literal["own", "published"],
-        default=DEFAULTS["layout"],
-        help="huggingface, mBART: mark sentences as the model does (own), or as the G-Transformer that was trained "
-        "from it (published)",
-    )
+def _given(options: ConvertOptions) -> dict[str, Any]:
+    """Return the family's own options.
 
-
-def _given(options: Any) -> dict[str, Any]:
-    """The family's own options. Raises DocmtError for one that is missing, and for one of another family."""
-    given = {name: getattr(options, name) for name in DEFAULTS if getattr(options, name) != DEFAULTS[name]}
+    Raises DocmtError for one that is missing, and for one of another family.
+    """
+    own = {name for needed, optional in OPTIONS.values() for name in (*needed, *optional)}
+    given = {
+        each.name: value
+        for each in fields(options)
+        if each.name in own and (value := getattr(options, each.name)) != each.default
+    }
     for family, (always, sometimes) in OPTIONS.items():
         for name in (*always, *sometimes):
             if family != options.family and name in given:

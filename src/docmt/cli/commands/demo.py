@@ -68,7 +68,12 @@ class DemoConfig:
 
 def parser() -> Parser[DemoConfig]:
     """Return the parser of the command."""
-    return Parser("demo", DemoConfig, "Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.", title="the demonstration")
+    return Parser(
+        "demo",
+        DemoConfig,
+        "Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.",
+        title="the demonstration",
+    )
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -37,9 +37,9 @@ EXAMPLES = (
 class InspectOptions(SearchOptions):
     """The options of the command."""
 
-    model: str | None = option(None, positional=True, metavar="MODEL")
+    model: str = option("", positional=True, metavar="MODEL")
     """model or run directory"""
-    source: str | None = option(None, positional=True, metavar="SOURCE")
+    source: str = option("", positional=True, metavar="SOURCE")
     """source sentences: one a line, an empty line between documents, or the `source` of JSONL"""
     target: str | None = option(None, positional=True, metavar="TARGET")
     """their translations in the same form, which the decoder reads; without it, its own (JSONL with both sides is named
@@ -72,12 +72,12 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     if options.curves:
         return _compare_runs(options)
-    if options.source is None:
+    if not options.source:
         return _describe(options)
     return _look_at_text(options)
 
 
-def _check(options: Any) -> None:
+def _check(options: InspectOptions) -> None:
     """Raise DocmtError for options that do not go together and for outputs that cannot be written."""
     if options.curves and options.model:
         raise DocmtError("--curves and MODEL are both given: look at trainings, or at a model")
@@ -94,7 +94,7 @@ def _check(options: Any) -> None:
         check_outputs(str(_beside(options.figure)))
 
 
-def _check_unread(options: Any) -> None:
+def _check_unread(options: InspectOptions) -> None:
     """Raises DocmtError for options of computing where nothing is computed, and of a search where there is none."""
     places = ["device"] * (options.device != "auto") + ["precision"] * (options.precision != "float32")
     if not options.source and places:
@@ -107,7 +107,7 @@ def _check_unread(options: Any) -> None:
         raise DocmtError(f"--{searched[0]} has no meaning {why}: leave it out")
 
 
-def _describe(options: Any) -> int:
+def _describe(options: InspectOptions) -> int:
     """What a model is."""
     from docmt.analysis.facts import ModelFacts
 
@@ -116,7 +116,7 @@ def _describe(options: Any) -> int:
     return 0
 
 
-def _compare_runs(options: Any) -> int:
+def _compare_runs(options: InspectOptions) -> int:
     """How several trainings went."""
     from docmt.analysis.facts import METRICS, best_of, draw_curves, read_curves
 
@@ -138,7 +138,7 @@ def _compare_runs(options: Any) -> int:
     return 0
 
 
-def _look_at_text(options: Any) -> int:
+def _look_at_text(options: InspectOptions) -> int:
     """Print what the model looks at in a corpus. A document that cannot be read does not stop the others."""
     import torch  # takes a while to load
 
@@ -176,7 +176,7 @@ def _look_at_text(options: Any) -> int:
     return failures.print(len(corpus), len(read), "documents", "looked at")
 
 
-def _corpus(options: Any) -> list[ParallelDocument]:
+def _corpus(options: InspectOptions) -> list[ParallelDocument]:
     """Return the documents, with empty translations if there is no TARGET."""
     if options.target:
         return read_corpus(options.source, options.target)
@@ -190,7 +190,7 @@ def _corpus(options: Any) -> list[ParallelDocument]:
 
 
 def _translated(
-    options: Any, corpus: Sequence[ParallelDocument], translator: Translator, failures: Report
+    options: InspectOptions, corpus: Sequence[ParallelDocument], translator: Translator, failures: Report
 ) -> list[ParallelDocument]:
     """Return the documents with the model's own translations, without those that cannot be translated."""
     sources = [Document.from_sentences(document.source, id=document.id) for document in corpus]
@@ -228,7 +228,7 @@ def _beside(figure: Path) -> Path:
     return figure.with_suffix(".json")
 
 
-def _tell_all(options: Any, table: str, numbers: dict[str, Any]) -> None:
+def _tell_all(options: InspectOptions, table: str, numbers: dict[str, Any]) -> None:
     """Prints the table and writes the numbers where they are wanted: beside the picture, and where --json says."""
     text = json.dumps(numbers, ensure_ascii=False) + "\n"
     places = dict.fromkeys([*([str(_beside(options.figure))] if options.figure else []), *([options.json or ""])])

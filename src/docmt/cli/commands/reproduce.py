@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt import experiments
-from docmt.cli.options import CONTEXT_TITLE, SEARCH_TITLE, Parser, add_settings, is_recipe, make_parser, parse_given
+from docmt.cli.options import Parser, is_recipe
 from docmt.core.errors import DocmtError, printable
-from docmt.core.options import shown
+from docmt.core.options import option, shown
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.evaluation import MetricConfig, read_suite
 from docmt.experiments import list_experiments, read_experiment
@@ -32,10 +33,40 @@ EXAMPLES = (
 )
 
 
-def parser() -> Parser:
-    """The options of the command."""
-    made = make_parser(
+@dataclass(frozen=True, kw_only=True)
+class ReproduceOptions:
+    """The options of the command, without those of its trainings."""
+
+    name: str | None = option(None, positional=True, metavar="NAME")
+    """an experiment of --list, or the path of an experiment file"""
+    scale: Literal["cpu", "full"] = "cpu"
+    """cpu: recipes for one small machine; full: as published"""
+    store: Path | None = option(None, metavar="STORE")
+    """prepared store with train, dev and test split"""
+    output: Path | None = option(None, metavar="DIRECTORY")
+    """where the runs, the tables and the figures go; experiments with the same directory share runs"""
+    suite: Path | None = option(None, metavar="NAME")
+    """contrastive test set that every run is asked, a file or a name (phenomena): a table of right answers by
+    phenomenon and distance, and a figure"""
+    seeds: str = option("", metavar="1,2,...")
+    """seeds of the runs, instead of the experiment's"""
+    list: bool = False
+    """show the experiments and what each reproduces, and exit"""
+    dry_run: bool = False
+    """show the runs and which are done, resumable or missing, and exit"""
+    metrics: MetricConfig = MetricConfig()
+    """how text becomes scores"""
+    search: SearchConfig = option(SearchConfig(), skip=("n_best",))
+    """beam search over whole documents, to translate the test split"""
+    context: ContextConfig = ContextConfig()
+    """what of a document is read at once"""
+
+
+def parser() -> Parser[ReproduceOptions]:
+    """Return the parser of the command."""
+    made = Parser(
         "reproduce",
+        ReproduceOptions,
         "Trains and evaluates everything that a published table or figure shows, and writes the table and the figure. "
         "What is done already is skipped, what was interrupted goes on: give the same command again.",
         USAGE,
@@ -43,36 +74,7 @@ def parser() -> Parser:
         common=("list", "store", "output", "scale", "seeds", "dry_run"),
         also={"data": "store"},
     )
-    made.add_argument(
-        "name", nargs="?", type=str, metavar="NAME", help="an experiment of --list, or the path of an experiment file"
-    )
-    made.add_argument(
-        "--scale",
-        type=Literal["cpu", "full"],
-        default="cpu",
-        help="cpu: recipes for one small machine; full: as published",
-    )
-    made.add_argument("--store", type=Path, metavar="STORE", help="prepared store with train, dev and test split")
-    made.add_argument(
-        "--output",
-        type=Path,
-        metavar="DIRECTORY",
-        help="where the runs, the tables and the figures go; experiments with the same directory share runs",
-    )
-    made.add_argument(
-        "--suite",
-        type=Path,
-        metavar="NAME",
-        help="contrastive test set that every run is asked, a file or a name (phenomena): a table of right answers by "
-        "phenomenon and distance, and a figure",
-    )
-    made.add_argument("--seeds", type=str, metavar="1,2,...", help="seeds of the runs, instead of the experiment's")
-    made.add_argument("--list", type=bool, help="show the experiments and what each reproduces, and exit")
-    made.add_argument("--dry_run", type=bool, help="show the runs and which are done, resumable or missing, and exit")
-    add_settings(made, MetricConfig, "metrics", "how text becomes scores")
-    add_settings(made, SearchConfig, "search", f"{SEARCH_TITLE}, to translate the test split", skip={"n_best"})
-    add_settings(made, ContextConfig, "context", CONTEXT_TITLE)
-    add_settings(made, TrainConfig, None, "settings of all runs, instead of those of their recipes", skip=PLANNED)
+    made.add_settings(TrainConfig, "", "settings of all runs, instead of those of their recipes", PLANNED)
     return made
 
 
@@ -81,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
     given = list(arguments)
     # A first argument ending in .yaml is an experiment here, no recipe with options.
     file = given.pop(0) if given and is_recipe(given[0]) else None
-    options = parse_given(parser(), given)
+    options = parser().parse_given(given)
     if options.get("list"):
         titles = {name: experiment.title for name, experiment in list_experiments().items()}
         width = max(map(len, titles), default=0)
