@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from docmt.analysis import KINDS, Point, draw_accuracies, draw_curves, draw_points, facts, read_curves
+from docmt.analysis import KINDS, Point, draw_curves, draw_points, facts, read_curves
 from docmt.core.errors import DocmtError
 
 FULL = pytest.mark.full
@@ -118,12 +118,12 @@ def test_names_are_shown_as_they_are(tmp_path, drawings, kind, suffix):
         elif kind == "points":
             draw_points(dict.fromkeys(NAMES, lines), "d-BLEU", figure)
         else:
-            draw_accuracies(dict.fromkeys(NAMES, lines), dict.fromkeys(NAMES, 50.0), figure)
+            draw_points(dict.fromkeys(NAMES, lines), "%", figure, "distance", dict.fromkeys(NAMES, 50.0))
     if suffix == "svg":
         ElementTree.parse(figure)
     (drawing,) = drawings
     texts = [text.get_text() for text in drawing.findobj(Text) if text.get_visible()]
-    times = {"curves": 1, "points": 7 * 2 + 1, "accuracies": 7 + 1 + 1}[kind]  # in legends, as settings, as titles
+    times = {"curves": 1, "points": 7 + 1 + 1, "accuracies": 7 + 1 + 1}[kind]  # in legends, as settings, as titles
     assert {shown: texts.count(shown) for shown in SHOWN} == dict.fromkeys(SHOWN, times)
 
 

@@ -90,7 +90,7 @@ def test_items_that_fail_are_wrong_and_told(run, with_bad, failing, tmp_path):
     outcome = call("probe", run, "--suite", suite, "--json", found)
     lines = [f"error: {suite}, item 2 ('b'): BAD is too long", "1 of 6 items could not be answered"]
     assert (outcome.status, outcome.err.splitlines()) == (2, [f"docmt: {line}" for line in lines])
-    assert "1 of 6 items are wrong as the model could not score or translate them" in outcome.out
+    assert "\nunanswered: wrong, as the model could not score or translate them" in outcome.out
     written = json.loads(found.read_text())
     assert (written["unanswered"], written["total"], written["answers"][1]) == (1, 6, "!")
     assert written["answers"].count("!") == 1

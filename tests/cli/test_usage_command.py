@@ -245,7 +245,7 @@ def test_a_test_set_and_a_corpus_at_once(run, asked, suite, corpus, tmp_path):
     assert both.status == 0, both.err
     usage, answers = (call("probe", run, *which, "--json", "-") for which in (asked, ("--suite", suite)))
     assert json.loads(found.read_text()) == {**json.loads(answers.out), "context_usage": json.loads(usage.out)}
-    assert both.out.startswith("CXMI") and "\nodd " in both.out
+    assert both.out.startswith("CXMI") and "\n  odd " in both.out
     assert page.read_text().startswith("|  | items | chance | run |")
     suite.write_text("".join((corpus / "test.contrastive.jsonl").read_text().splitlines(keepends=True)[:12]))
     hidden = call("probe", run, *asked, "--suite", suite, "--context_usage", "--json", found, "--markdown", page)

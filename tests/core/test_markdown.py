@@ -2,7 +2,7 @@
 
 import pytest
 
-from docmt.core.markdown import code_cell, escaped, table
+from docmt.core.plain_text import code_cell, escaped, table
 
 
 @pytest.mark.parametrize(

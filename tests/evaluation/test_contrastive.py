@@ -10,7 +10,15 @@ import pytest
 
 from docmt.core.errors import DocmtError
 from docmt.evaluation import contrastive, evaluate_items, read_items
-from docmt.evaluation.contrastive import ContrastiveResult, Count, SuiteConfig, count_right
+from docmt.evaluation.contrastive import (
+    ContrastiveResult,
+    Count,
+    SuiteConfig,
+    answer_of,
+    result_of,
+    rows_of,
+    suite_text,
+)
 from docmt.evaluation.suites import Item
 from docmt.synthetic import write_corpus
 
@@ -28,6 +36,15 @@ RECORD = {
 def item(phenomenon="pronoun", distance=1, correct=0, candidates=2, label=""):
     texts = tuple(("x", f"y {number}") for number in range(candidates))
     return Item("i", phenomenon, distance, ("a", "b"), texts, correct, 1, label)
+
+
+def count_right(items, totals):
+    return result_of(items, "".join(map(answer_of, items, totals)))
+
+
+def table_of(items, found):
+    """The lines of the table, without the notes below."""
+    return suite_text(rows_of("set", items, [found]), ["model"]).partition("\n\n")[0].splitlines()
 
 
 @pytest.fixture
@@ -160,22 +177,28 @@ def test_counts_by_phenomenon_and_distance():
     }
     assert (found.of("pronoun").accuracy, found.of("pronoun").chance) == (1 / 3, pytest.approx(1 / 3))
     assert (found.all.accuracy, found.all.chance) == (0.4, pytest.approx(2 / 5))
-    assert [line.split() for line in found.format().splitlines()] == [
-        ["chance", "distance", "1", "distance", "2", "distance", "10", "all", "ties"],
-        ["pronoun", "33.3", "0.0", "(1)", "50.0", "(2)", "-", "33.3", "(3)", "[6.1,", "79.2]", "0"],
-        ["sense", "50.0", "0.0", "(1)", "-", "100.0", "(1)", "50.0", "(2)", "[9.5,", "90.5]", "0"],
-        ["all", "40.0", "0.0", "(2)", "50.0", "(2)", "100.0", "(1)", "40.0", "(5)", "[11.8,", "76.9]", "0"],
+    assert [line.split() for line in table_of(items, found)] == [
+        ["items", "chance", "model"],
+        ["set", "5", "40.0", "40.0", "[11.8,", "76.9]"],
+        ["pronoun", "3", "33.3", "33.3", "[6.1,", "79.2]"],
+        ["distance", "1", "1", "33.3", "0.0", "[0.0,", "79.3]"],
+        ["distance", "2", "2", "33.3", "50.0", "[9.5,", "90.5]"],
+        ["sense", "2", "50.0", "50.0", "[9.5,", "90.5]"],
+        ["distance", "1", "1", "50.0", "0.0", "[0.0,", "79.3]"],
+        ["distance", "10", "1", "50.0", "100.0", "[20.7,", "100.0]"],
+        ["ties", "0"],
     ]
-    assert len({len(line) for line in found.format().splitlines()}) == 1
+    assert len({len(line) for line in table_of(items, found)}) == 1
     written = json.loads(json.dumps(found.to_json()))
     assert written["phenomena"]["pronoun"]["distances"]["2"]["accuracy"] == 0.5
     assert (written["correct"], written["total"]) == (2, 5)
     assert ContrastiveResult.from_json(written) == found
 
 
-def test_a_file_without_phenomena_has_one_row():
-    lines = count_right([item(""), item("", 2)], [[-1.0, -2], [-2.0, -1]]).format().splitlines()
-    assert [line.split()[0] for line in lines] == ["chance", "(no"]
+def test_a_file_without_phenomena_has_rows_by_distance():
+    items = [item(""), item("", 2)]
+    lines = table_of(items, count_right(items, [[-1.0, -2], [-2.0, -1]]))
+    assert [line.split()[0] for line in lines] == ["items", "set", "distance", "distance", "ties"]
 
 
 class Counting:
@@ -226,7 +249,7 @@ def test_items_that_cannot_be_scored_are_wrong(monkeypatch):
     assert (found.answers, found.all) == ("+!+!", Count(2, 4, 2.0, unanswered=2))
     assert [number for number, _ in heard] == [0, 1, 2, 3]
     assert [str(own) for _, own in heard[1::2]] == ["b is too long", "d is too long"]
-    assert "2 of 4 items are wrong as the model could not score or translate them" in found.format()
+    assert table_of(items, found)[-1].split() == ["unanswered", "2"]
     written = json.loads(json.dumps(found.to_json()))
     assert (written["unanswered"], ContrastiveResult.from_json(written)) == (2, found)
     with pytest.raises(DocmtError, match="b is too long"):
@@ -289,6 +312,11 @@ def test_labels_and_unknown_distances():
     written = json.loads(json.dumps(found.to_json()))
     assert set(written["phenomena"][""]["distances"]) == {"2", "unknown"}
     assert ContrastiveResult.from_json(written) == found
-    rows = [line.split() for line in found.format().splitlines()]
-    assert rows[0] == ["chance", "distance", "2", "all", "ties"]
-    assert rows[2][:5] == ["(er)", "50.0", "-", "50.0", "(2)"]
+    rows = [line.split()[:4] for line in table_of(items, found)]
+    assert rows[2:] == [
+        ["distance", "2", "1", "50.0"],
+        ["distance", "unknown", "2", "50.0"],
+        ["(er)", "2", "50.0", "50.0"],
+        ["(sie)", "1", "50.0", "0.0"],
+        ["ties", "1"],
+    ]

@@ -7,7 +7,7 @@ import pytest
 
 from docmt.core.errors import DocmtError
 from docmt.evaluation import contrastive, evaluate_translations
-from docmt.evaluation.contrastive import ContrastiveResult, Count, Said, has_form
+from docmt.evaluation.contrastive import ContrastiveResult, Count, Said, has_form, rows_of, suite_text
 from docmt.evaluation.suites import Item
 
 
@@ -66,7 +66,7 @@ def test_only_the_last_sentence_is_looked_at(monkeypatch):
     assert written["items"][0] == {"id": "0", "expected": "vous", "translation": "toi", "answer": "-"}
     assert (written["chance"], written["guessed"], written["labels"]["r1"]["chance"]) == (None, None, None)
     assert ContrastiveResult.from_json(written) == found
-    assert found.format().splitlines()[1].split()[:4] == ["p", "-", "66.7", "(3)"]
+    assert suite_text(rows_of("set", items, [found]), ["m"]).splitlines()[1].split()[:4] == ["set", "3", "-", "66.7"]
 
 
 def test_where_sentences_are_miscounted_nobody_knows_the_answer():
@@ -81,13 +81,12 @@ def test_where_sentences_are_miscounted_nobody_knows_the_answer():
     assert found.answers == "++?++"
     assert found.all == Count(4, 5, 0.0, miscounted=1)
     assert heard == list(enumerate(made))
-    assert "1 of 5 items are wrong as the model gave another number of sentences" in found.format()
+    text = suite_text(rows_of("set", items, [found]), ["m"])
+    assert "\nmiscounted: wrong, as the model gave another number of sentences" in text
     written = json.loads(json.dumps(found.to_json()))
     assert (written["miscounted"], ContrastiveResult.from_json(written)) == (1, found)
-    assert (
-        "another number"
-        not in evaluate_translations(SimpleNamespace(translate_all=lambda documents: made[:1]), items[:1]).format()
-    )
+    found = evaluate_translations(SimpleNamespace(translate_all=lambda documents: made[:1]), items[:1])
+    assert "another number" not in suite_text(rows_of("set", items[:1], [found]), ["m"])
 
 
 def test_items_that_cannot_be_translated_are_wrong():

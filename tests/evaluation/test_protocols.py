@@ -157,8 +157,8 @@ def test_a_setting_may_be_repeated_but_not_contradicted():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"protocol": "han"}, r"protocol is 'han'; choose one of gtransformer, zhang2018, multihop, rfa$"),
-        ({"text": "bpe"}, r"text is 'bpe'; choose one of plain, detokenized, tokenized, tokenized-hyphens$"),
+        ({"protocol": "han"}, r"protocol is 'han': choose one of gtransformer, zhang2018, multihop, rfa$"),
+        ({"text": "bpe"}, r"text is 'bpe': choose one of plain, detokenized, tokenized, tokenized-hyphens$"),
         ({"protocol": "rfa"}, r"^metrics.protocol rfa needs the language of the translations; set metrics.language"),
         ({"text": "tokenized"}, r"^metrics.text tokenized needs the language of the translations"),
         ({"text": "tokenized", "language": "german"}, r"^metrics.language 'german' is not the code of a language"),

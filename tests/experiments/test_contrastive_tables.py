@@ -6,7 +6,7 @@ import re
 import pytest
 
 import docmt
-from docmt.analysis import Point, draw_accuracies
+from docmt.analysis import Point, draw_points
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
 from docmt.evaluation import evaluate_items, read_suite
@@ -195,7 +195,7 @@ def test_the_figure(answered, suite, tmp_path):
     path = write_contrastive_figure(answered, evaluation_of(suite))
     assert path.name == "small-cpu-suite.png"
     assert path.read_bytes().startswith(b"\x89PNG")
-    draw_accuracies({"a": {"x": [Point("1", 50.0)]}}, {"a": 50.0}, tmp_path / "one.svg")
+    draw_points({"a": {"x": [Point("1", 50.0)]}}, "", tmp_path / "one.svg", "distance (sentences)", {"a": 50.0})
     assert (tmp_path / "one.svg").read_text().count("distance (sentences)") == 1
-    with pytest.raises(DocmtError, match="no run has answered the contrastive test set yet"):
-        draw_accuracies({}, {}, tmp_path / "none.png")
+    with pytest.raises(DocmtError, match="no run has a score yet"):
+        draw_points({}, "", tmp_path / "none.png", chances={})

@@ -198,15 +198,6 @@ BOMB = "\n".join(["a: &a [x, x, x, x, x, x, x, x, x]", *LEVELS, "variants: {}", 
         ("title: x\nseeds: 3\nvariants: {}", "seeds is '3': give"),
         ("title: x\nvariants: {a: {recipe: r, scale: huge}}", "variant a: scale is 'huge': choose one of cpu, full"),
         (
-            "title: x\nover: L\nvariants: {a: {recipe: r, line: b}}",
-            "variant a lies on a line of a figure: give it both",
-        ),
-        (
-            "title: x\nover: L\nvariants: {a: {recipe: r, line: b, at: 1}}\naxes: [{name: n, points: {cpu: {b: {}}}}]",
-            "variant a lies on a line .* and no axes$",
-        ),
-        ("title: x\nvariants: {a: {recipe: r, line: b, at: 1}}", "variant a lies on a line .* the file `over`"),
-        (
             "title: x\nvariants: {a: {recipe: r, start_from: b}}",
             "variant a cannot start from 'b': name another variant",
         ),

@@ -1,27 +1,21 @@
-"""The experiments of Wu et al. (2022), and what they need beyond a grid: lines, two ways to translate, speed."""
-
-import json
-import math
+"""The experiments of Wu et al. (2022), and what they need beyond a grid: two ways to translate."""
 
 import pytest
 
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.decoding.rules import order_of
-from docmt.evaluation import read_suite
+from docmt.decoding.scheduler import supported
 from docmt.experiments import (
     EvaluationConfig,
     list_experiments,
     make_plan,
     read_experiment,
-    report,
     reproduce,
     runs,
     state_of,
-    write_contrastive_figure,
     write_report,
 )
 from docmt.experiments.grid import Reach
-from docmt.experiments.report import collect_contrastive
 
 SYSTEMS = {
     "Transformer": ("softmax", "none", 2.0),
@@ -83,24 +77,21 @@ def test_what_was_published():
     found = list_experiments()
     variants = found["rfa-table1"].variants.items()
     assert {name: tuple(variant.published.values()) for name, variant in variants if variant.published} == PUBLISHED
-    assert {(v.line, v.at) for v in found["rfa-figure3"].variants.values() if v.line} == {
-        tuple(name.split(", L = ")) for name in found["rfa-table1"].variants if name != "start"
-    }
-    for variant in found["rfa-figure3"].variants.values():
-        seen = int(variant.at or 1) - 1
+    assert found["rfa-figure3"].variants.keys() == found["rfa-table1"].variants.keys()
+    for name, variant in found["rfa-figure3"].variants.items():
+        seen = int(name.partition(", L = ")[2] or 1) - 1
         assert variant.sees == Reach(seen, seen)
 
 
 TEXT = """
 title: Windows
-over: sentences of a window
 variants:
   start: {recipe: "group-{scale}.yaml", scale: cpu, settings: {model.system: sentence}, sees: {}}
-  one: {recipe: "group-{scale}.yaml", start_from: start, line: softmax, at: 1,
+  one: {recipe: "group-{scale}.yaml", start_from: start,
     settings: {model.system: concat, model.concat.sentences: 1}}
-  two: {recipe: "group-{scale}.yaml", start_from: start, line: softmax, at: 2,
+  two: {recipe: "group-{scale}.yaml", start_from: start,
     settings: {model.system: concat, model.concat.sentences: 2}}
-  linear: {recipe: "group-{scale}.yaml", start_from: start, line: linear, at: 2,
+  linear: {recipe: "group-{scale}.yaml", start_from: start,
     settings: {model.system: concat, model.concat.sentences: 2, model.concat.attention: linear}}
 """
 
@@ -109,40 +100,6 @@ variants:
 def plan(write_experiment, store, tmp_path):
     overrides = {"stop.max_steps": 2, "validation.every": 2}
     return make_plan(read_experiment(str(write_experiment(TEXT))), "cpu", store, tmp_path / "out", overrides=overrides)
-
-
-def suite_of(tmp_path):
-    path = tmp_path / "suite.jsonl"
-    with path.open("w") as file:
-        for number in range(6):
-            record = {"id": f"{number}", "phenomenon": "pronoun", "distance": number % 2 + 1, "source": ["bo ka", "lu"]}
-            candidates = [["BO KA", "NI"], ["BO KA", "LU"]]
-            file.write(json.dumps({**record, "candidates": candidates, "correct": 1, "sentence": 1}) + "\n")
-    return read_suite(path)
-
-
-@pytest.mark.full
-def test_lines_of_a_figure(plan, tmp_path):
-    evaluation = EvaluationConfig(GREEDY, suite=suite_of(tmp_path))
-    assert reproduce(plan, evaluation) == {}
-    page = write_report(plan, evaluation, {})
-    title, _, heads, _, *rows = page.split("## Right candidates over ")[1].splitlines()[:7]
-    assert title == "sentences of a window"
-    assert heads == "|  | sentences of a window | pronoun (50) | all (50) |"
-    counts = {row["variant"]: row["cells"]["pronoun"] for row in collect_contrastive(plan, evaluation)}
-    for row, name in zip(rows, ("one", "two", "linear"), strict=True):
-        line, at, *shown = [cell.strip() for cell in row.split("|")[1:-1]]
-        assert (line, at) == (plan.experiment.variants[name].line, plan.experiment.variants[name].at)
-        share = 100 * sum(cell["correct"] for cell in counts[name].values()) / 6
-        assert [cell.split()[0] for cell in shown] == [f"{share:.1f}"] * 2
-        low, high = (float(end) for end in shown[0].partition("[")[2][:-1].split(","))
-        assert low <= share <= high
-    assert write_contrastive_figure(plan, evaluation).stat().st_size > 10_000
-    (plan.runs[1].config.run / "suite.json").unlink()
-    first, second = report._over_lines(plan, collect_contrastive(plan, evaluation), "pronoun")["softmax"]
-    assert (first.label, second.label) == ("1", "2"), "what is not measured keeps its place"
-    assert math.isnan(first.mean)
-    assert second.mean == 100 * sum(cell["correct"] for cell in counts["two"].values()) / 6
 
 
 @pytest.mark.full
@@ -171,6 +128,6 @@ def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
 
 def test_options_that_not_all_runs_have(plan):
     asked = ContextConfig(window="prefix", overlap=2, instance_tokens=99)
-    found = {run.variant: EvaluationConfig(GREEDY, context=asked).context_of(run.config) for run in plan.runs}
+    found = {run.variant: supported(asked, run.config.model.chosen) for run in plan.runs}
     assert found.pop("start") == ContextConfig()
     assert set(found.values()) == {ContextConfig(window="prefix", instance_tokens=99)}

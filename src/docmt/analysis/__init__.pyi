@@ -23,9 +23,6 @@ from .facts import (
     Point as Point,
 )
 from .facts import (
-    draw_accuracies as draw_accuracies,
-)
-from .facts import (
     draw_curves as draw_curves,
 )
 from .facts import (

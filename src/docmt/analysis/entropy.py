@@ -9,7 +9,7 @@ Notation as in `model/` (T packed tokens, H heads, k = d / H).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,16 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from docmt.analysis.looks import (
-    Block,
-    GateLook,
-    Look,
-    Site,
-    TokenLook,
-    attention_sites,
-    bits,
-    watching,
-)
+from docmt.analysis.looks import Block, GateLook, Look, Site, TokenLook, attention_sites, bits, watching
+from docmt.core.plain_text import aligned
 from docmt.data import Batch
 from docmt.model import Reading, Spans, TranslationModel
 from docmt.model.linear_attention import LinearAttention
@@ -54,7 +46,7 @@ class EntropyMeter:
         """how many entropies each sum is made of"""
 
     def add(self, kind: str, entropies: Tensor) -> None:
-        """Adds the entropies [T] of one layer."""
+        """Adds the entropies [n] of some queries of one layer."""
         self.bits[kind] += entropies.sum(dtype=torch.float64).item()
         self.queries[kind] += entropies.numel()
 
@@ -96,7 +88,8 @@ def measuring_entropy(model: TranslationModel) -> Iterator[EntropyMeter]:
     meter = EntropyMeter(site.kind for site in attention_sites(model))
 
     def measure(look: Look) -> None:
-        meter.add(look.site.kind, _in_order([(block, mean_bits_of(block)) for block in look.blocks()]))
+        for block in look.blocks():
+            meter.add(look.site.kind, mean_bits_of(block)[block.real])
 
     with watching(model, measure):
         yield meter
@@ -105,14 +98,6 @@ def measuring_entropy(model: TranslationModel) -> Iterator[EntropyMeter]:
 def mean_bits_of(block: Block) -> Tensor:
     """Entropy in bits [n, q] of the weights of each query, averaged over the heads first."""
     return bits(block.shares().mean(1))
-
-
-def _in_order(found: Sequence[tuple[Block, Tensor]]) -> Tensor:
-    """[T] what was found [n, q] for the queries of every block, in the order of the queries."""
-    if not found:
-        return torch.empty(0)
-    positions = torch.cat([block.queries[block.real] for block, _ in found])
-    return torch.cat([own[block.real] for block, own in found])[positions.argsort()]
 
 
 FAR_BACK = 4
@@ -131,7 +116,7 @@ class AttentionSums:
     queries: int = 0
     bits: float = 0.0
     """entropies of the weights that are averaged over the heads first"""
-    head_bits: Tensor = field(default_factory=lambda: torch.zeros(0))
+    head_bits: Tensor | float = 0.0
     """[H] entropies of each head's own weights"""
     distances: dict[int, Tensor] = field(default_factory=dict)
     """weights [H + 1] (the last: of even attention) by how many sentences before the one that asks those are that are
@@ -159,7 +144,7 @@ class AttentionSums:
 
     def head_entropies(self) -> list[float]:
         """Of each head, in bits."""
-        return [float(total) / self.queries for total in self.head_bits]
+        return (torch.as_tensor(self.head_bits) / self.queries).tolist()
 
     def shares(self) -> dict[int, list[float]]:
         """By distance, of each head, and last of even attention: how much of its weight is there."""
@@ -224,8 +209,8 @@ class AttentionReport:
             sums = self.attentions.setdefault(look.site, AttentionSums(block.weights.shape[1]))
             sums.queries += int(block.real.sum())
             sums.bits += mean_bits_of(block)[block.real].sum(dtype=torch.float64).item()
-            by_head = bits(block.shares()).transpose(1, 2)[block.real].sum(0, dtype=torch.float64).cpu()  # [H]
-            sums.head_bits = by_head + (sums.head_bits if len(sums.head_bits) else 0)
+            by_head = bits(block.shares()).transpose(1, 2)[block.real]  # [n, H]
+            sums.head_bits = sums.head_bits + by_head.sum(0, dtype=torch.float64).cpu()
             if look.chooses:
                 asking = look.query_sentences()[block.queries.cpu()]  # [n, q]
                 seen = look.key_sentences(source)[block.keys.cpu()]  # [n, l]
@@ -260,42 +245,30 @@ class AttentionReport:
                 for site, sums in self.attentions.items()
             ],
             "linear": [
-                {
-                    **_place(site),
-                    "temperatures": _rounded(sums.temperatures),
-                    "sentence_gates": _rounded(sums.means()),
-                }
+                {**_place(site), "temperatures": _rounded(sums.temperatures), "sentence_gates": _rounded(sums.means())}
                 for site, sums in self.linear.items()
             ],
             "gates": [
-                {
-                    **_place(site),
-                    "context_share": round(sums.mean(), 6),
-                    "deviation": round(sums.deviation(), 6),
-                }
+                {**_place(site), "context_share": round(sums.mean(), 6), "deviation": round(sums.deviation(), 6)}
                 for site, sums in self.gates.items()
             ],
         }
 
     def format(self) -> str:
         """Tables for people."""
-        parts = [f"{ENTROPIES}\n{_table(self._entropies())}"]
-        if any(sums.distances for sums in self.attentions.values()):
-            parts.append(f"{DISTANCES}\n{_table(self._distances())}")
-        if any(sums.temperatures for sums in self.linear.values()):
-            parts.append(f"{TEMPERATURES}\n{_table(self._by_head(lambda sums: sums.temperatures))}")
-        if any(sums.sentences for sums in self.linear.values()):
-            parts.append(f"{SENTENCE_GATES}\n{_table(self._by_head(LinearSums.means))}")
-        if self.gates:
-            parts.append(f"{GATES}\n{_table(self._gates())}")
-        return "\n\n".join(parts)
-
-    def _entropies(self) -> list[list[str]]:
-        heads = max((sums.heads for sums in self.attentions.values()), default=0)
-        rows = [["", "layer", "mean", *(f"head {number}" for number in range(1, heads + 1))]]
-        for site, sums in self.attentions.items():
-            rows.append([*_named(site), *(f"{value:.2f}" for value in (sums.entropy(), *sums.head_entropies()))])
-        return rows
+        entropies = {site: [sums.entropy(), *sums.head_entropies()] for site, sums in self.attentions.items()}
+        linear = self.linear.items()
+        temperatures = {site: _mean_and_all(sums.temperatures) for site, sums in linear if sums.temperatures}
+        sentence_gates = {site: _mean_and_all(sums.means()) for site, sums in linear if sums.sentences}
+        gates = {site: [sums.mean(), sums.deviation()] for site, sums in self.gates.items()}
+        tables = {
+            ENTROPIES: _by_head(entropies, 2),
+            DISTANCES: self._distances(),
+            TEMPERATURES: _by_head(temperatures, 3),
+            SENTENCE_GATES: _by_head(sentence_gates, 3),
+            GATES: [["", "layer", "mean", "deviation"], *_numbers(gates, 3)],
+        }
+        return "\n\n".join("\n".join([title, *aligned(rows)]) for title, rows in tables.items() if rows[1:])
 
     def _distances(self) -> list[list[str]]:
         nearer = [f"{distance} before" for distance in range(FAR_BACK - 1, 0, -1)]
@@ -312,20 +285,19 @@ class AttentionReport:
             rows.append(["  if it were even", "", *_by_distance(even)])
         return rows
 
-    def _by_head(self, values: Callable[[LinearSums], Sequence[float]]) -> list[list[str]]:
-        """A row for each linear attention that has such values, one for each head."""
-        found = {site: values(sums) for site, sums in self.linear.items() if values(sums)}
-        heads = max(map(len, found.values()))
-        rows = [["", "layer", "mean", *(f"head {number}" for number in range(1, heads + 1))]]
-        for site, own in found.items():
-            rows.append([*_named(site), *(f"{value:.3f}" for value in (sum(own) / len(own), *own))])
-        return rows
 
-    def _gates(self) -> list[list[str]]:
-        rows = [["", "layer", "mean", "deviation"]]
-        for site, sums in self.gates.items():
-            rows.append([*_named(site), f"{sums.mean():.3f}", f"{sums.deviation():.3f}"])
-        return rows
+def _by_head(values: Mapping[Site, Sequence[float]], digits: int) -> list[list[str]]:
+    """Return a table of the mean and of each head."""
+    columns = max(map(len, values.values()), default=0)
+    return [["", "layer", "mean", *(f"head {number}" for number in range(1, columns))], *_numbers(values, digits)]
+
+
+def _numbers(values: Mapping[Site, Sequence[float]], digits: int) -> list[list[str]]:
+    return [[*_named(site), *(f"{value:.{digits}f}" for value in row)] for site, row in values.items()]
+
+
+def _mean_and_all(values: Sequence[float]) -> list[float]:
+    return [sum(values) / len(values), *values]
 
 
 def _by_distance(shares: Mapping[int, float]) -> list[str]:
@@ -349,13 +321,6 @@ def _rounded(values: Iterable[float]) -> list[float]:
     return [round(value, 6) for value in values]
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns of the same width, the first to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = [[cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
-    return "\n".join("  ".join([row[0].ljust(widths[0]), *cells[1:]]) for row, cells in zip(rows, aligned, strict=True))
-
-
 def look_at_corpus(
     model: TranslationModel, passes: Iterable[tuple[Reading, Tensor]], report: AttentionReport | None = None
 ) -> AttentionReport:
@@ -371,10 +336,8 @@ def look_at_corpus(
     try:
         for reading, translated in passes:
             source = reading.source.sentences
-            looking, gating = (
-                partial(report.look, source=source, translated=translated),
-                partial(report.gate, source=source),
-            )
+            looking = partial(report.look, source=source, translated=translated)
+            gating = partial(report.gate, source=source)
             with torch.no_grad(), watching(model, looking, gating):
                 model(reading)
     finally:

@@ -106,58 +106,42 @@ class Point:
     """standard deviation over seeds, 0 for a single one"""
 
 
-def draw_points(panels: Mapping[str, Mapping[str, Sequence[Point]]], unit: str, figure: Path) -> None:
+def draw_points(
+    panels: Mapping[str, Mapping[str, Sequence[Point]]],
+    unit: str,
+    figure: Path,
+    over: str = "",
+    chances: Mapping[str, float] | None = None,
+) -> None:
     """Draws values over settings (input length, data scale, ...): a panel for each title, in it a line for each name.
 
-    Settings stand side by side in the order in which they first come. Raises DocmtError as `draw_curves` does.
+    Settings stand side by side in the order in which they first come. over: what they are. chances: of percentages,
+    what guessing gives in each panel (dotted). Raises DocmtError as `draw_curves` does.
     """
     file_format = format_of(figure)
     if all(math.isnan(point.mean) for lines in panels.values() for points in lines.values() for point in points):
         raise DocmtError("there is nothing to draw: no run has a score yet; let one finish")
     drawing = _new_drawing(len(panels))
-    for axes, (title, lines) in zip(drawing.axes, panels.items(), strict=False):
-        shown = _draw_lines(axes, lines)
-        axes.set(title=printable(title), ylabel=unit)
-        _draw_legend(axes, list(shown.values()), list(shown))
-    _save_figure(drawing, figure, file_format)
-
-
-def draw_accuracies(
-    panels: Mapping[str, Mapping[str, Sequence[Point]]],
-    chances: Mapping[str, float],
-    figure: Path,
-    over: str = "distance (sentences)",
-) -> None:
-    """Draws percent right over distance, or something else: a small panel for each phenomenon, a line for each system.
-
-    chances: percent right by guessing, of each phenomenon (dotted). Raises DocmtError as `draw_curves` does.
-    """
-    file_format = format_of(figure)
-    if not panels:
-        raise DocmtError("there is nothing to draw: no run has answered the contrastive test set yet; let one finish")
-    drawing = _new_drawing(len(panels))
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     handles: dict[str, Any] = {}
     for axes, (title, lines) in zip(drawing.axes, panels.items(), strict=False):
-        axes.axhline(chances[title], color="grey", linestyle=":", linewidth=1.2)
-        # A little beside each other, as lines of systems that see the same lie upon each other.
-        for name, line in _draw_lines(axes, lines, apart=0.03).items():
-            handles.setdefault(name, line)
-        axes.set(title=printable(title), xlabel=printable(over), ylabel="right (%)", ylim=(0, 103))
+        labels = list(dict.fromkeys(point.label for points in lines.values() for point in points))
+        for name, points in lines.items():
+            number = names.index(name)
+            # Accuracies a little beside each other, as lines of systems that see the same lie upon each other.
+            apart = 0.03 * (number - len(names) / 2) if chances else 0.0
+            places = [labels.index(point.label) + apart for point in points]
+            means, spreads = [point.mean for point in points], [point.spread for point in points]
+            style = {"color": f"C{number}", "marker": "o", "capsize": 3, "linewidth": 1.2}
+            handles[name] = axes.errorbar(places, means, yerr=spreads, **style)
+        axes.set_xticks(range(len(labels)), list(map(printable, labels)))
+        axes.grid(alpha=0.3)
+        axes.set(title=printable(title), xlabel=over, ylabel=unit)
+        if chances:
+            axes.axhline(chances[title], color="grey", linestyle=":", linewidth=1.2)
+            axes.set_ylim(0, 103)
     _draw_legend(drawing, list(handles.values()), list(handles), loc="outside lower center", ncols=min(len(handles), 4))
     _save_figure(drawing, figure, file_format)
-
-
-def _draw_lines(axes: Any, lines: Mapping[str, Sequence[Point]], apart: float = 0.0) -> dict[str, Any]:
-    """Draw a line for each name over the settings, and return what a legend shows of each."""
-    labels = list(dict.fromkeys(point.label for points in lines.values() for point in points))
-    handles = {}
-    for number, (name, points) in enumerate(lines.items()):
-        places = [labels.index(point.label) + apart * (number - len(lines) / 2) for point in points]
-        means, spreads = [point.mean for point in points], [point.spread for point in points]
-        handles[name] = axes.errorbar(places, means, yerr=spreads, marker="o", capsize=3, linewidth=1.2)
-    axes.set_xticks(range(len(labels)), list(map(printable, labels)))
-    axes.grid(alpha=0.3)
-    return handles
 
 
 def _draw_legend(where: Any, handles: Sequence[Any], names: Sequence[str], **place: Any) -> None:
@@ -287,10 +271,6 @@ class ModelFacts:
                 values = json.loads(recipe[1]) if recipe else {}
                 self.recipe = values if isinstance(values, dict) else {}
 
-    def progress(self) -> dict[str, float]:
-        """How far its run has come: updates, the best dev loss and when that was."""
-        return best_of(self.curves)
-
     def to_json(self) -> dict[str, Any]:
         """All of it."""
         return {
@@ -305,7 +285,7 @@ class ModelFacts:
             "config": plain(self.config),
             **{heading.lower(): facts for heading, facts in self.card.items()},
             "scores": self.scores,
-            "run": self.progress(),
+            "run": best_of(self.curves),
             "drafter": str(self.drafter or ""),
             "recipe": self.recipe,
         }
@@ -345,7 +325,7 @@ class ModelFacts:
             blocks["Drafts"] = {"by": str(self.drafter)}
         if started := {name: str(self.recipe[name]) for name in _STARTS if self.recipe.get(name)}:
             blocks["Started from"] = started
-        if run := self.progress():
+        if run := best_of(self.curves):
             blocks["Run"] = {name.replace("_", " "): f"{value:,.5g}" for name, value in run.items()}
         if self.scores:
             blocks["Scores"] = {row["metric"]: f"{row['score']} ({row['signature']})" for row in self.scores}

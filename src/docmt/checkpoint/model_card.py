@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from docmt.core.markdown import code_cell, escaped, table
+from docmt.core.plain_text import code_cell, escaped, table
 from docmt.model import ModelConfig
 
 

@@ -1,19 +1,22 @@
 """Plain text in and out: UTF-8, byte for byte, with errors that say where the bytes are bad and what to do.
 
 What is compressed by gzip is read as what it holds, whatever its name; what is written to a name in .gz is compressed.
+
+Tables, plain and in Markdown: names that strangers wrote become no marks, links, tags or cells of a table.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
+import re
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, printable
 from docmt.core.files import atomic_path, cannot_read, cannot_write, open_for_reading, utf8_of, write_all
 from docmt.core.logging import silence
 
@@ -24,6 +27,8 @@ STANDARD = "-"
 BYTE_ORDER_MARK = "\ufeff"
 GZIP_SUFFIX = ".gz"
 _GZIP_START = b"\x1f\x8b"
+# What is a mark, and what begins a tag (`<b`), a link (`](`) or a character by its name (`&lt;`).
+_MARKS = re.compile(r"[\\`*_|~]|<(?=[a-zA-Z/!?])|\](?=\()|&(?=#?\w+;)")
 
 
 def decoded_lines(path: Path | str) -> Iterator[tuple[int, str]]:
@@ -155,3 +160,33 @@ def _write_standard_output(data: bytes) -> None:
         raise DocmtError(
             f"cannot write to standard output: {error.strerror or error}; send it to another place"
         ) from error
+
+
+def escaped(text: str) -> str:
+    """A text as a line or a cell of a table shows it, character by character, with the indent that would be dropped."""
+    shown = printable(text)
+    inner = shown.lstrip(" ")
+    return "&nbsp;" * (len(shown) - len(inner)) + _MARKS.sub(r"\\\g<0>", inner.rstrip(" "))
+
+
+def code_cell(text: str) -> str:
+    """A text without backticks as code in a cell of a table, which a bar would end even there."""
+    return f"`{printable(text)}`".replace("|", "\\|")
+
+
+def table(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """The lines of a table, whose first row is its head; cells are Markdown: what is none must be `escaped` before.
+
+    left: how many columns begin at the left; the others, numbers, end at the right.
+    """
+    head, *others = rows
+    rule = ["---"] * left + ["--:"] * (len(head) - left)
+    return [f"| {' | '.join(cells)} |" for cells in (head, rule, *others)]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Return the lines of a table in plain text: the first column at the left, all others at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        yield "  ".join([first.ljust(widths[0]), *cells])

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from docmt.core.errors import DocmtError
-from docmt.core.markdown import aligned, escaped, table
+from docmt.core.plain_text import aligned, escaped, table
 from docmt.core.progress import progress
 from docmt.evaluation.metrics import NAMES, OF_SENTENCES, Evaluation, count
 from docmt.evaluation.scores import MetricScore
@@ -75,30 +74,26 @@ class Comparison:
         if protocol := first.config.describe_protocol():
             notes.append(protocol)
         if self.config.test != "bootstrap":
-            notes += self._too_few(first.documents, first.sentences)
+            notes += self._too_few()
         for name, evaluation in self.systems.items():
             if evaluation.undefined is not None:
                 notes.append(f"{name}: {evaluation.undefined_names()} are not defined: {evaluation.undefined}")
         return notes
 
-    def _too_few(self, documents: int, sentences: int) -> list[str]:
-        """A sentence on metrics with so few segments that no difference is significant, however large, if any has."""
-        over_sentences = self.config.resample == "sentences"
-        in_documents = [NAMES[key] for key in self.outcomes if not _over_sentences(key, self.config)]
-        if over_sentences and sentences < FEWEST:
-            return [f"with fewer than {FEWEST} sentences no difference can be significant: take more of them"]
-        if documents >= FEWEST or not in_documents:
-            return []
-        which = f" of {' and '.join(in_documents)}, which are over documents in any case," if over_sentences else ""
-        more = "" if over_sentences else ", or, if their sentences may count as independent, resample sentences"
-        return [f"with fewer than {FEWEST} documents no difference{which} can be significant: take more of them{more}"]
+    def _too_few(self) -> Iterator[str]:
+        """Yield which metrics have so few segments that no difference is significant, however large."""
+        first = next(iter(self.systems.values()))
+        for kind, number in (("document", first.documents), ("sentence", first.sentences)):
+            keys = [key for key in self.outcomes if _segment(key, self.config) == kind]
+            if keys and number < FEWEST:
+                which = f" of {' and '.join(NAMES[key] for key in keys)}" if len(keys) < len(self.outcomes) else ""
+                yield f"with fewer than {FEWEST} {kind}s no difference{which} can be significant: take more of them"
 
     def segments(self, metric: str) -> str:
         """What is resampled in a metric, counted: `200 documents`."""
         first = next(iter(self.systems.values()))
-        if _over_sentences(metric, self.config):
-            return count(first.sentences, "sentence")
-        return count(first.documents, "document")
+        kind = _segment(metric, self.config)
+        return count(getattr(first, f"{kind}s"), kind)
 
     def signatures(self) -> dict[str, str]:
         """The signature of each metric, which is that of all systems."""
@@ -174,11 +169,9 @@ def _outcomes(key: str, evaluations: Sequence[Evaluation], config: SignificanceC
     """What resampling says of each system in a metric; without the baseline's score it is the intervals alone."""
     scores = [evaluation.scores()[key] for evaluation in evaluations]
     defined = {number: score for number, score in enumerate(scores) if score is not None}
-    over_sentences = _over_sentences(key, config)
-    statistics = [
-        score.statistics if over_sentences else score.by_document(evaluations[0].documents)
-        for score in defined.values()
-    ]
+    alone = _segment(key, config) == "sentence"
+    documents = evaluations[0].documents
+    statistics = [score.statistics if alone else score.by_document(documents) for score in defined.values()]
     found: list[Outcome | None] = [None] * len(scores)
     if not statistics or len(statistics[0]) < 2:
         return found
@@ -188,8 +181,9 @@ def _outcomes(key: str, evaluations: Sequence[Evaluation], config: SignificanceC
     return found
 
 
-def _over_sentences(metric: str, config: SignificanceConfig) -> bool:
-    return config.resample == "sentences" and metric in OF_SENTENCES
+def _segment(metric: str, config: SignificanceConfig) -> str:
+    """Return what is resampled in a metric."""
+    return "sentence" if config.resample == "sentences" and metric in OF_SENTENCES else "document"
 
 
 def _cell(score: MetricScore | None, outcome: Outcome | None) -> str:
@@ -206,21 +200,9 @@ def _cell(score: MetricScore | None, outcome: Outcome | None) -> str:
     return text
 
 
-def bucket(place: int) -> int:
-    """The number of the bucket that a sentence lies in; place: in its document, from 1."""
-    return bisect_right(STARTS, place) - 1
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The scores of one system on the sentences of one bucket."""
-
-    bleu: Estimate
-    chrf: Estimate
-
-    def to_json(self) -> dict[str, Any]:
-        """Both with their intervals."""
-        return {"s_bleu": self.bleu.to_json(), "chrf": self.chrf.to_json()}
+def buckets(places: ArrayLike) -> NDArray[np.int64]:
+    """The numbers of the buckets that sentences lie in; places: in their documents, from 1."""
+    return np.searchsorted(STARTS, places, side="right") - 1
 
 
 @dataclass(frozen=True)
@@ -234,16 +216,16 @@ class PositionScores:
     """how many there are, by bucket"""
     documents: Mapping[str, int]
     """that have any of these"""
-    systems: Mapping[str, Mapping[str, Cell]]
-    """by name and bucket"""
+    systems: Mapping[str, Mapping[str, Mapping[str, Estimate]]]
+    """by name, bucket and metric"""
 
     def format(self) -> str:
         """A table for people: a row for each bucket and metric, a column for each system."""
         rows = [["sentence", "metric", "count", *self.systems]]
         for name, number in self.sentences.items():
             cells = [own[name] for own in self.systems.values()]
-            rows.append([name, "s-BLEU", f"{number:,}", *(cell.bleu.format(2) for cell in cells)])
-            rows.append(["", "chrF", "", *(cell.chrf.format(2) for cell in cells)])
+            rows.append([name, "s-BLEU", f"{number:,}", *(cell["s_bleu"].format(2) for cell in cells)])
+            rows.append(["", "chrF", "", *(cell["chrf"].format(2) for cell in cells)])
         return "\n".join([*aligned(rows), *too_few(max(self.documents.values(), default=0), self.documents)])
 
     def to_json(self) -> dict[str, Any]:
@@ -252,7 +234,10 @@ class PositionScores:
             name: {
                 "sentences": number,
                 "documents": self.documents[name],
-                "systems": {system: cells[name].to_json() for system, cells in self.systems.items()},
+                "systems": {
+                    system: {metric: asdict(estimated) for metric, estimated in cells[name].items()}
+                    for system, cells in self.systems.items()
+                },
             }
             for name, number in self.sentences.items()
         }
@@ -267,24 +252,20 @@ def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceCo
     config = config or SignificanceConfig()
     sentences: dict[str, int] = {}
     documents: dict[str, int] = {}
-    found: dict[str, dict[str, Cell]] = {}
+    found: dict[str, dict[str, dict[str, Estimate]]] = {}
     for system, evaluation in systems.items():
         if evaluation.s_bleu is None or evaluation.chrf is None:
             raise DocmtError(f"{system} has no scores of sentences, so none by position: {evaluation.undefined}")
-        metrics = evaluation.s_bleu, evaluation.chrf
-        buckets = _buckets(evaluation.s_bleu.documents)
-        for number in np.unique(buckets).tolist():
-            chosen, name = buckets == number, BUCKETS[number]
-            found.setdefault(system, {})[name] = Cell(*(_estimate(metric, chosen, config) for metric in metrics))
+        metrics = {"s_bleu": evaluation.s_bleu, "chrf": evaluation.chrf}
+        numbers = evaluation.s_bleu.documents
+        lies_in = buckets(np.arange(len(numbers)) - np.searchsorted(numbers, numbers) + 1)
+        for number in np.unique(lies_in).tolist():
+            chosen, name = lies_in == number, BUCKETS[number]
+            cell = {key: _estimate(metric, chosen, config) for key, metric in metrics.items()}
+            found.setdefault(system, {})[name] = cell
             sentences[name] = int(chosen.sum())
-            documents[name] = len(np.unique(metrics[0].documents[chosen]))
+            documents[name] = len(np.unique(numbers[chosen]))
     return PositionScores(sentences, documents, found)
-
-
-def _buckets(documents: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[G] the bucket of each sentence; documents [G]: that of each, in order."""
-    places = np.arange(len(documents)) - np.searchsorted(documents, documents) + 1
-    return np.searchsorted(STARTS, places, side="right") - 1
 
 
 def _estimate(metric: MetricScore, chosen: NDArray[np.bool_], config: SignificanceConfig) -> Estimate:

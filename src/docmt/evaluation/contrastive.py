@@ -13,20 +13,19 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import asdict, astuple, dataclass, field, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.core.errors import DocmtError, map_or_error, printable
-from docmt.core.markdown import aligned, escaped, table
 from docmt.core.options import check_fields
+from docmt.core.plain_text import aligned, escaped, table
 from docmt.documents import Document
 from docmt.evaluation.significance import LEVEL, sign_p_value
 from docmt.evaluation.suites import Item
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
-
-Result = TypeVar("Result")
 
 GROUP = 512
 """Items that are scored or translated together."""
@@ -40,10 +39,6 @@ the source has, so that nobody knows which of them is the answer; unanswered: it
 """
 NORMAL = 1.959964
 """Standard deviations on each side of the mean of a normal distribution between which 95 % of it lie."""
-BY_MISCOUNTING = (
-    "the model gave another number of sentences than the source has, so that nobody knows which one is the answer"
-)
-BY_FAILING = "the model could not score or translate them"
 UNKNOWN = "unknown"
 """Stands for a distance that the test set does not say."""
 INDENT = "  "
@@ -53,7 +48,10 @@ NOTES = (
     "narrow and the latter too small",
 )
 COMPARED = f"p < {LEVEL:g} (paired exact sign test over items, McNemar); of many rows some are so by chance"
-ALSO_WRONG = {"miscounted": BY_MISCOUNTING, "unanswered": BY_FAILING}
+ALSO_WRONG = {
+    "miscounted": "the model gave another number of sentences than the source has, so that nobody knows the answer",
+    "unanswered": "the model could not score or translate them",
+}
 """Fields of `Count` that have a line of their own where there are such items, and why these are wrong."""
 By = Literal["suite", "phenomenon", "distance", "label"]
 Selection = tuple[By, str | None, int | None, str | None, list[int]]
@@ -126,10 +124,8 @@ class Count:
     @classmethod
     def sum(cls, counts: Iterable[Count]) -> Count:
         """The counts of all of them together."""
-        own = list(counts)
-        names = ("correct", "total", "ties", "miscounted", "unanswered")
-        correct, total, *others = (sum(getattr(count, name) for count in own) for name in names)
-        return cls(correct, total, math.fsum(count.guessed for count in own), *others)
+        columns = zip(*map(astuple, counts), strict=True)
+        return cls(*map(sum, columns))
 
     @classmethod
     def of(cls, items: Iterable[Item], answers: Iterable[str]) -> Count:
@@ -175,10 +171,6 @@ class ContrastiveResult:
         """All items of a phenomenon."""
         return Count.sum(self.cells[phenomenon].values())
 
-    def distances(self) -> list[int | None]:
-        """All distances, from the nearest on."""
-        return sorted({distance for row in self.cells.values() for distance in row}, key=nearest_first)
-
     def to_json(self) -> dict[str, Any]:
         """Counts and shares in types that JSON has; of generative items also what was said, as `items`."""
         phenomena = {
@@ -209,53 +201,10 @@ class ContrastiveResult:
             tuple(Said(item["id"], item["expected"], item["translation"]) for item in values.get("items", ())),
         )
 
-    def format(self) -> str:
-        """A table for people: percent right (of how many items) by phenomenon and distance, and what guessing gives.
-
-        Of all items of a phenomenon the confidence interval and the number of ties as well.
-        """
-        distances = [distance for distance in self.distances() if distance is not None]
-        rows = [["", "chance", *(f"distance {distance}" for distance in distances), "all", "", "ties"]]
-        for name, row in self.cells.items():
-            cells = [_cell(row[distance]) if distance in row else "-" for distance in distances]
-            rows.append([name or "(no name)", *_whole(self.of(name), cells)])
-        if len(self.cells) > 1:
-            columns = [
-                Count.sum(row[distance] for row in self.cells.values() if distance in row) for distance in distances
-            ]
-            rows.append(["all", *_whole(self.all, map(_cell, columns))])
-        blank = ["-"] * len(distances)
-        rows += [[f"({label})", *_whole(count, blank)] for label, count in self.labels.items()]
-        lines = list(aligned(rows))
-        for count, reason in ((self.all.miscounted, BY_MISCOUNTING), (self.all.unanswered, BY_FAILING)):
-            if count:
-                lines.append(f"{count:,} of {self.all.total:,} items are wrong as {reason}")
-        return "\n".join(lines)
-
-
-def _cell(count: Count) -> str:
-    return f"{100 * count.accuracy:.1f} ({count.total:,})"
-
-
-def _whole(count: Count, cells: Iterable[str]) -> list[str]:
-    """The cells of a row after its name, with those of a count of all in the row."""
-    chance = f"{100 * count.chance:.1f}" if count.guessed else "-"
-    return [chance, *cells, _cell(count), in_brackets(count.interval), f"{count.ties:,}"]
-
-
-def in_brackets(interval: tuple[float, float]) -> str:
-    """An interval of shares, in percent."""
-    return "[{:.1f}, {:.1f}]".format(*(100 * share for share in interval))
-
 
 def distance_name(distance: int | None) -> str:
     """A distance in words."""
     return UNKNOWN if distance is None else str(distance)
-
-
-def nearest_first(distance: int | None) -> float:
-    """A key to sort distances by: those that are not known stand last."""
-    return math.inf if distance is None else distance
 
 
 def evaluate_items(
@@ -273,7 +222,7 @@ def evaluate_items(
     """
     config = config or SuiteConfig()
 
-    def scored(group: Sequence[Item]) -> list[list[Translation]]:
+    def scores(group: Sequence[Item]) -> list[list[Translation]]:
         pairs: list[tuple[Document | str, Document | str]] = []
         for item in group:
             source = Document.from_sentences(item.source, id=item.id)
@@ -281,19 +230,15 @@ def evaluate_items(
         results = iter(translator.score_all(pairs, limited=False, context=context))
         return [[next(results) for _ in item.candidates] for item in group]
 
-    totals: list[list[float] | None] = []
-    lengths: list[int] = []
-    for number, (item, result) in enumerate(_results(items, scored, on_item is not None)):
-        if on_item is not None:
-            on_item(number, result if isinstance(result, DocmtError) else result[0])
+    answers = ""
+    for item, result in _results(items, scores, on_item):
         if isinstance(result, DocmtError):
-            totals.append(None)
-            lengths.append(1)
+            answers += UNANSWERED
             continue
         worths = [_worth(candidate, item, config) for candidate in result]
-        totals.append([score / length for score, length in worths])
-        lengths.append(max(length for _, length in worths))
-    return count_right(items, totals, lengths)
+        tie = TIE / max(length for _, length in worths)
+        answers += answer_of(item, [score / length for score, length in worths], tie)
+    return result_of(items, answers)
 
 
 def evaluate_translations(
@@ -304,32 +249,33 @@ def evaluate_translations(
     on_item: as `evaluate_items` has it.
     """
 
-    def translations(group: Sequence[Item]) -> Sequence[Translation]:
-        return translator.translate_all([Document.from_sentences(item.source, id=item.id) for item in group])
+    def translations(group: Sequence[Item]) -> list[list[Translation]]:
+        documents = [Document.from_sentences(item.source, id=item.id) for item in group]
+        return [[translation] for translation in translator.translate_all(documents)]
 
     answers, said = "", []
-    for number, (item, result) in enumerate(_results(items, translations, on_item is not None)):
-        if on_item is not None:
-            on_item(number, result)
-        answers += _form_answer(item, result)
-        text = None if isinstance(result, DocmtError) else result.sentences[item.sentence].target
+    for item, result in _results(items, translations, on_item):
+        answers += UNANSWERED if isinstance(result, DocmtError) else _form_answer(item, result[0])
+        text = None if isinstance(result, DocmtError) else result[0].sentences[item.sentence].target
         said.append(Said(item.id, item.expected, text))
     return replace(result_of(items, answers), said=tuple(said))
 
 
 def _results(
-    items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Result]], go_on: bool
-) -> Iterator[tuple[Item, Result | DocmtError]]:
-    """Yield every item with its result, some at a time; go_on: whether an item that fails yields its error."""
+    items: Sequence[Item], work: Callable[[Sequence[Item]], list[list[Translation]]], on_item: OnItem | None
+) -> Iterator[tuple[Item, list[Translation] | DocmtError]]:
+    """Yield every item with its translations or, where `on_item` is told, its error; some are computed at a time."""
     for first in range(0, len(items), GROUP):
         group = items[first : first + GROUP]
-        yield from zip(group, map_or_error(group, work) if go_on else work(group), strict=True)
+        results = work(group) if on_item is None else map_or_error(group, work)
+        for number, (item, result) in enumerate(zip(group, results, strict=True), first):
+            if on_item is not None:
+                on_item(number, result if isinstance(result, DocmtError) else result[0])
+            yield item, result
 
 
-def _form_answer(item: Item, translation: Translation | DocmtError) -> str:
+def _form_answer(item: Item, translation: Translation) -> str:
     """Where the model gave another number of sentences for several, nobody knows which of them is the one asked for."""
-    if isinstance(translation, DocmtError):
-        return UNANSWERED
     if any(first <= item.sentence < last and last - first > 1 for first, last in translation.miscounted):
         return MISCOUNTED
     return RIGHT if has_form(translation.sentences[item.sentence].target, item.expected) else WRONG
@@ -354,24 +300,12 @@ def _worth(scored: Translation, item: Item, config: SuiteConfig) -> tuple[float,
     return math.fsum(sentence.score for sentence in counted), max(length, 1)
 
 
-def count_right(
-    items: Sequence[Item], totals: Sequence[Sequence[float] | None], lengths: Sequence[int] | None = None
-) -> ContrastiveResult:
-    """Compares the candidates of each item by their worth: log-probabilities (nats), or these divided by `lengths`.
+def answer_of(item: Item, totals: Sequence[float], tie: float = TIE) -> str:
+    """Compare the candidates of an item by their worth, such as log-probabilities (nats).
 
-    Of an item that the model could not score there is None.
-
-    An item is right where its right candidate is more probable than every other one: a tie is wrong, as a model that
-    gives two answers the same probability does not know the right one, and so is a number that is none.
+    It is right where its right candidate is more probable than every other one: a tie is wrong, as a model that gives
+    two answers the same probability does not know the right one, and so is a number that is none.
     """
-    divided = lengths or [1] * len(items)
-    answers = [_answer(item, own, TIE / length) for item, own, length in zip(items, totals, divided, strict=True)]
-    return result_of(items, "".join(answers))
-
-
-def _answer(item: Item, totals: Sequence[float] | None, tie: float) -> str:
-    if totals is None:
-        return UNANSWERED
     ahead = [totals[item.correct] - totals[number] for number in item.wrong]
     if ahead and all(margin > tie for margin in ahead):
         return RIGHT
@@ -384,17 +318,27 @@ def result_of(items: Sequence[Item], answers: str) -> ContrastiveResult:
     def counted(numbers: Sequence[int]) -> Count:
         return Count.of((items[number] for number in numbers), (answers[number] for number in numbers))
 
-    places: dict[str, dict[int | None, list[int]]] = {}
+    by_phenomenon, by_label = _grouped(items)
+    cells = {
+        phenomenon: {distance: counted(numbers) for distance, numbers in row.items()}
+        for phenomenon, row in by_phenomenon.items()
+    }
+    return ContrastiveResult(cells, {label: counted(numbers) for label, numbers in by_label.items()}, answers)
+
+
+def _grouped(items: Sequence[Item]) -> tuple[dict[str, dict[int | None, list[int]]], dict[str, list[int]]]:
+    """Return the numbers of the items by phenomenon and distance (nearest first, unknown last), and by label."""
+    cells: dict[str, dict[int | None, list[int]]] = {}
     labels: dict[str, list[int]] = {}
     for number, item in enumerate(items):
-        places.setdefault(item.phenomenon, {}).setdefault(item.distance, []).append(number)
+        cells.setdefault(item.phenomenon, {}).setdefault(item.distance, []).append(number)
         if item.label:
             labels.setdefault(item.label, []).append(number)
-    cells = {
-        name: {distance: counted(row[distance]) for distance in sorted(row, key=nearest_first)}
-        for name, row in places.items()
+    ordered = {
+        phenomenon: {distance: row[distance] for distance in sorted(row, key=lambda d: math.inf if d is None else d)}
+        for phenomenon, row in cells.items()
     }
-    return ContrastiveResult(cells, {label: counted(labels[label]) for label in sorted(labels)}, answers)
+    return ordered, dict(sorted(labels.items()))
 
 
 @dataclass(frozen=True)
@@ -429,7 +373,8 @@ class Row:
         """The cells of a table after the name: items, chance, and the systems."""
         first, found = self.counts[0], []
         for count, p in zip(self.counts, self.p_values, strict=True):
-            cell = f"{100 * count.accuracy:.1f} {in_brackets(count.interval)}"
+            low, high = count.interval
+            cell = f"{100 * count.accuracy:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
             if count is not first:
                 cell += f" {100 * (count.accuracy - first.accuracy):+.1f}{'*' if p < LEVEL else ' '}"
             found.append(cell)
@@ -463,20 +408,15 @@ def rows_of(suite: str, items: Sequence[Item], results: Sequence[ContrastiveResu
 
 def _selections(items: Sequence[Item]) -> Iterator[Selection]:
     """The items of each row; what has but one kind has no rows for it."""
-    everything = list(range(len(items)))
-    yield "suite", None, None, None, everything
-    phenomena = list(dict.fromkeys(item.phenomenon for item in items))
-    for phenomenon in phenomena:
-        own = [number for number in everything if items[number].phenomenon == phenomenon]
-        distances = sorted({items[number].distance for number in own}, key=nearest_first)
-        if len(phenomena) > 1 or (phenomenon and len(distances) > 1):
-            yield "phenomenon", phenomenon, None, None, own
-        for distance in distances if len(distances) > 1 else ():
-            chosen = [number for number in own if items[number].distance == distance]
-            yield "distance", phenomenon, distance, None, chosen
-    labels = sorted({item.label for item in items} - {""})
-    for label in labels if len(labels) > 1 else ():
-        yield "label", None, None, label, [number for number in everything if items[number].label == label]
+    yield "suite", None, None, None, list(range(len(items)))
+    by_phenomenon, by_label = _grouped(items)
+    for phenomenon, row in by_phenomenon.items():
+        if len(by_phenomenon) > 1 or (phenomenon and len(row) > 1):
+            yield "phenomenon", phenomenon, None, None, sorted(chain.from_iterable(row.values()))
+        for distance, numbers in row.items() if len(row) > 1 else ():
+            yield "distance", phenomenon, distance, None, numbers
+    for label, numbers in by_label.items() if len(by_label) > 1 else ():
+        yield "label", None, None, label, numbers
 
 
 def sign_test(first: str, other: str) -> float:

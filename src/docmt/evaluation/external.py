@@ -56,11 +56,6 @@ class ExternalConfig:
         check_fields(self, "external.")
         if not self.command and self.context:
             raise DocmtError("external.context has no meaning without external.command: name a metric, or leave it out")
-        if self.command and not self.context and self.hypothesis_context != "reference":
-            raise DocmtError(
-                "external.hypothesis_context has no meaning without external.context: say how many sentences stand "
-                "before, or leave it out"
-            )
 
     def words(self) -> list[str]:
         """The command and its arguments. Raises DocmtError if there is none, or for quotes that do not end."""
@@ -185,16 +180,10 @@ def _answer(config: ExternalConfig, text: str, count: int) -> dict[str, Any]:
     words = config.words()
     name = words[0]
     try:
-        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = subprocess.run(words, input=text.encode("utf-8", errors="replace"), stdout=subprocess.PIPE)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DocmtError(f"the metric {name} cannot be started: {reason}; check external.command") from error
-    try:
-        output, _ = process.communicate(text.encode("utf-8", errors="replace"))
-    finally:
-        if process.poll() is None:  # interrupted
-            process.kill()
-            process.wait()
     if process.returncode < 0:
         number = -process.returncode
         how = next((each.name for each in signal.Signals if each == number), f"signal {number}")  # real-time: no name
@@ -203,7 +192,7 @@ def _answer(config: ExternalConfig, text: str, count: int) -> dict[str, Any]:
         raise DocmtError(
             f"the metric {name} ended with status {process.returncode}; what it said stands above: mend that first"
         )
-    return _checked(output, name, count)
+    return _checked(process.stdout, name, count)
 
 
 def _is_number(value: Any, kind: Any) -> bool:

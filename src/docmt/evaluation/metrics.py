@@ -240,13 +240,8 @@ def _unit_ranges(references: Documents, config: MetricConfig, instances: Ranges 
     """The checked instances of every document for the unit instance, None for whole documents."""
     if config.unit == "document":
         return None
-    if instances is None:
+    if instances is None or len(instances) != len(references):
         raise DocmtError("d-BLEU over instances needs the instances of every document; give them or use unit document")
-    if len(instances) != len(references):
-        raise DocmtError(
-            f"instances are given for {count(len(instances), 'document')} and the corpus has "
-            f"{len(references)}; give the instances of the same documents in the same order"
-        )
     for number, (ranges, reference) in enumerate(zip(instances, references, strict=True), 1):
         borders = [0, *(end for _, end in ranges)]
         starts = [start for start, _ in ranges]

@@ -18,6 +18,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from docmt.core.errors import DocmtError
+from docmt.core.options import one_of
 from docmt.core.progress import progress
 from docmt.text.moses import moses, moses_language
 
@@ -102,8 +103,8 @@ class MetricConfig:
     """compute TER, too: slow, about 25 ms a sentence"""
 
     def __post_init__(self) -> None:
-        if self.protocol and self.protocol not in PROTOCOLS:
-            raise DocmtError(f"metrics.protocol is {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}")
+        if self.protocol:
+            one_of("metrics.protocol", self.protocol, tuple(PROTOCOLS))
         settings = PROTOCOLS[self.protocol].settings if self.protocol else DEFAULTS
         for name, value in settings.items():
             given = getattr(self, name)
@@ -114,15 +115,9 @@ class MetricConfig:
                     f"metrics.{name} is {_written(given)}, but the protocol {self.protocol} has {_written(value)}; "
                     "leave one of the two out"
                 )
-        if self.unit not in UNITS:
-            raise DocmtError(f"metrics.unit is {self.unit!r}; choose {' or '.join(UNITS)}")
-        if self.text not in TEXTS:
-            raise DocmtError(f"metrics.text is {self.text!r}; choose one of {', '.join(TEXTS)}")
-        if self.tokenize not in BLEU.TOKENIZERS:
-            raise DocmtError(f"metrics.tokenize is {self.tokenize!r}; choose one of {', '.join(BLEU.TOKENIZERS)}")
-        self._check_language()
-
-    def _check_language(self) -> None:
+        one_of("metrics.unit", self.unit, UNITS)
+        one_of("metrics.text", self.text, TEXTS)
+        one_of("metrics.tokenize", self.tokenize, tuple(BLEU.TOKENIZERS))
         if self.text != "plain":
             if not self.language:
                 name = f"protocol {self.protocol}" if self.protocol else f"text {self.text}"
@@ -188,12 +183,7 @@ class MetricScore:
         return summed
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "score": self.score,
-            "signature": self.signature,
-            "segments": self.segments,
-        }
+        return {name: getattr(self, name) for name in ("name", "score", "signature", "segments")}
 
 
 @dataclass(frozen=True)

@@ -214,29 +214,18 @@ class Estimate:
         value = f"{self.value:{'+' if signed else ''}z.{digits}f}"
         return value if self.low is None else f"{value} [{self.low:z.{digits}f}, {self.high:z.{digits}f}]"
 
-    def to_json(self) -> dict[str, Any]:
-        """Value and ends of the interval, null where there is none."""
-        return asdict(self)
 
-
-def estimate(
-    rows: Statistics, formula: Formula, config: SignificanceConfig, minus: Statistics | None = None
-) -> Estimate:
+def estimate(rows: Statistics, formula: Formula, config: SignificanceConfig) -> Estimate:
     """What `formula` makes of the sum of rows [D, K], one a document, with its interval (bootstrap over documents).
 
-    config: its samples and seed; minus: rows of the same documents, what is made of which is subtracted.
+    config: its samples and seed.
     """
-    both = np.stack([rows] if minus is None else [rows, minus]).astype(np.float64)  # [1 or 2, D, K]
-    value = float(_first_minus_second(formula(both.sum(axis=1))))
+    statistics = rows.astype(np.float64)
+    value = float(formula(statistics.sum(axis=0)))
     if len(rows) < 2:
         return Estimate(value)
-    interval = Interval.of_samples(_first_minus_second(bootstrap(both, formula, config.samples, config.seed)))
+    interval = Interval.of_samples(bootstrap(statistics[None], formula, config.samples, config.seed)[0])
     return Estimate(value, interval.low, interval.high)
-
-
-def _first_minus_second(scores: Scores) -> Scores:
-    """[1 or 2, *] -> [*]"""
-    return scores[0] if len(scores) == 1 else scores[0] - scores[1]
 
 
 def ratio(sums: Statistics) -> Scores:

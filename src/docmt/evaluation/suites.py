@@ -25,8 +25,8 @@ MOST = 1_000_000
 """Sentences that nothing decides over."""
 JOINT = "_eos"
 """What stands between the sentences of an item of the consistency sets."""
-Place = tuple[Path, int, str]
-"""The file, the number of the item in it (from 0), and both in words."""
+Question = tuple[Sequence[str], Sequence[Sequence[str]], int, int]
+"""The source, the candidates, which of them is right, and the sentence that is decided (both from 0)."""
 SHIPPED = ("pronouns", "phenomena")
 """Names of the English-German test sets that come with docmt, in the synthetic language of `docmt demo`."""
 _FOLDER = Path(__file__).with_name("test_sets")
@@ -123,9 +123,8 @@ def read_suite(given: Path | str) -> Suite:
     return Suite(path.name, tuple(read_items(path)), (found[1], found[2]) if found else None)
 
 
-def own(record: Record, place: Place) -> Item:
+def own(record: Record, where: str) -> Question:
     """docmt's: `source`, `candidates` (target documents), `correct`, `sentence`, `distance`."""
-    where = place[-1]
     source = sentences(record.get("source"), where, "source")
     found = [sentences(each, where, f"candidate {number}") for number, each in enumerate(_candidates(record, where), 1)]
     if len(set(found)) == 1 < len(found):
@@ -136,27 +135,17 @@ def own(record: Record, place: Place) -> Item:
             f"{where}: the `candidates` differ elsewhere than in sentence {sentence} (from 0): name the one in which "
             "they differ in `sentence`, and let the others be equal"
         )
-    return contrastive(
-        where,
-        source,
-        found,
-        index(record, "correct", len(found), where),
-        sentence,
-        id=text(record, "id", where),
-        phenomenon=text(record, "phenomenon", where),
-        distance=distance(record, "distance", where),
-        label=text(record, "label", where),
-    )
+    text(record, "id", where)
+    return source, found, index(record, "correct", len(found), where), sentence
 
 
-def with_context(record: Record, place: Place) -> Item:
+def with_context(record: Record, where: str) -> Question:
     """`src_context`, `src`, `tgt_context`, `candidates` (the last sentence), `correct_index`, `ctx_dist`.
 
     Where the candidates have different contexts, `candidate_contexts` has one for each. `type` is what DiscEvalMT says
     of the right pronoun (m.sg).
     """
-    where = place[-1]
-    source = (*sentences(record.get("src_context"), where, "src_context", empty=True), text(record, "src", where, True))
+    source = _after_context(record, where)
     variants = sentences(_candidates(record, where), where, "`candidates`")
     contexts = record.get("candidate_contexts")
     if contexts is None:
@@ -166,54 +155,33 @@ def with_context(record: Record, place: Place) -> Item:
             f"{where}: `candidate_contexts` is no list of one context for each candidate: give such a list"
         )
     before = [sentences(context, where, "the target context", empty=True) for context in contexts]
-    return contrastive(
-        where,
-        source,
-        [(*context, variant) for context, variant in zip(before, variants, strict=True)],
-        index(record, "correct_index", len(variants), where),
-        id=str(place[1] + 1),
-        phenomenon=text(record, "phenomenon", where),
-        distance=distance(record, "ctx_dist", where),
-        label=text(record, "type", where),
-    )
+    found = [(*context, variant) for context, variant in zip(before, variants, strict=True)]
+    return source, found, index(record, "correct_index", len(variants), where), len(source) - 1
 
 
-def ctxpro(record: Record, place: Place) -> Item:
+def ctxpro(record: Record, where: str) -> Question:
     """ctxPro (Wicks and Post 2023): `src_context`, `src`, and the form that is `expected` in its translation."""
-    where = place[-1]
+    source = _after_context(record, where)
+    return source, [], 0, len(source) - 1
+
+
+def _after_context(record: Record, where: str) -> tuple[str, ...]:
     context = sentences(record.get("src_context"), where, "src_context", empty=True)
-    return Item(
-        id=str(place[1] + 1),
-        phenomenon=text(record, "phenomenon", where),
-        distance=distance(record, "ctx_dist", where),
-        source=(*context, text(record, "src", where, True)),
-        candidates=(),
-        correct=0,
-        sentence=len(context),
-        label=text(record, "rule", where),
-        expected=text(record, "expected", where, True),
-    )
+    return (*context, text(record, "src", where, True))
 
 
-def consistency(record: Record, place: Place) -> Item:
+def consistency(record: Record, where: str) -> Question:
     """The consistency sets (Voita et al. 2019), objects with `src`, `dst`, `true_ind` and `ctx_dist`.
 
     `src` and each variant of `dst` are four sentences with ` _eos ` between them, or lists. The name of the file says
     which phenomenon it is: deixis, lex_cohesion, ellipsis_infl, ellipsis_vp.
     """
-    path, number, where = place
     variants = record.get("dst")
     if not isinstance(variants, list):
         raise DocmtError(f"{where}: `dst` is no list of variants: give such a list")
-    return contrastive(
-        where,
-        _parted(record.get("src"), where, "src"),
-        [_parted(each, where, f"variant {count}") for count, each in enumerate(variants, 1)],
-        index(record, "true_ind", len(variants), where),
-        id=str(number + 1),
-        phenomenon=next((name for name in CONSISTENCY if name in path.name), path.stem),
-        distance=distance(record, "ctx_dist", where),
-    )
+    source = _parted(record.get("src"), where, "src")
+    found = [_parted(each, where, f"variant {count}") for count, each in enumerate(variants, 1)]
+    return source, found, index(record, "true_ind", len(variants), where), len(source) - 1
 
 
 CONSISTENCY = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
@@ -225,51 +193,31 @@ def _parted(value: object, where: str, what: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in sentences(parts, where, what))
 
 
-def contrapro(record: Record, place: Place) -> Item:
+def contrapro(record: Record, where: str) -> Question:
     """ContraPro (Müller et al. 2018): `src segment`, `ref segment` and `errors`, each with its `contrastive` segment.
 
     The sentences before stand in other files, which its scripts extract from OpenSubtitles: X.text.en, X.context.en
     and X.text.de, X.context.de beside X.json, a line of text for each candidate in order, the reference first, and the
     same number of lines of context for each. Without them items have no context.
     """
-    _, number, where = place
     source, reference = text(record, "src segment", where, True), text(record, "ref segment", where, True)
     errors = record.get("errors")
     if not isinstance(errors, list) or not all(isinstance(each, dict) for each in errors):
         raise DocmtError(f"{where}: `errors` is no list of objects: give such a list")
     variants = [reference, *(text(each, "contrastive", where, True) for each in errors)]
-    away = 0 if record.get("intrasegmental") is True else distance(record, "ante distance", where)
-    return contrastive(
-        where,
-        [source],
-        [[variant] for variant in variants],
-        0,
-        id=str(record.get("segment id", number + 1)),
-        phenomenon="pronoun",
-        distance=away,
-        label=text(record, "ref pronoun", where),
-    )
+    return [source], [[variant] for variant in variants], 0, 0
 
 
-def discevalmt(record: Record, place: Place) -> Item:
+def discevalmt(record: Record, where: str) -> Question:
     """DiscEvalMT (Bawden et al. 2018), an example of a block: `src` (two sentences) and `trg`, with one translation
     that is `correct` or `semi-correct` and one that is `incorrect`; `type` says of which form the pronoun is."""
-    path, number, where = place
     sides = record.get("trg")
     if not isinstance(sides, dict):
         raise DocmtError(f"{where}: `trg` is no object with a correct and an incorrect translation: give one")
     right = next((sides[name] for name in ("correct", "semi-correct") if name in sides), None)
     found = [sentences(each, where, what) for each, what in ((right, "correct"), (sides.get("incorrect"), "incorrect"))]
-    return contrastive(
-        where,
-        sentences(record.get("src"), where, "src"),
-        found,
-        0,
-        id=str(number + 1),
-        phenomenon=path.stem.split(".")[0],
-        distance=1,
-        label=text(record, "type", where),
-    )
+    source = sentences(record.get("src"), where, "src")
+    return source, found, 0, len(source) - 1
 
 
 def _candidates(record: Record, where: str) -> list[object]:
@@ -279,15 +227,43 @@ def _candidates(record: Record, where: str) -> list[object]:
     return candidates
 
 
-FORMATS: Mapping[tuple[str, ...], Callable[[Record, Place], Item]] = {
-    ("source", "candidates"): own,
-    ("src_context", "candidates"): with_context,
-    ("src_context", "expected"): ctxpro,
-    ("dst", "true_ind"): consistency,
-    ("ref segment", "errors"): contrapro,
-    ("src", "trg"): discevalmt,
-}
-"""What reads an item, by the entries that tell its layout from the others."""
+@dataclass(frozen=True)
+class Format:
+    """How the items of a test set are laid out."""
+
+    entries: tuple[str, ...]
+    """that tell it from the others"""
+    read: Callable[[Record, str], Question]
+    label: str = ""
+    """the entry of it, if there is one"""
+    distance: str = "ctx_dist"
+    id: str = ""
+    """the entry of it; without, items have their numbers"""
+    nearest: int | None = None
+    """the distance of all items that do not say one"""
+    phenomenon: Callable[[Path], str] = lambda path: ""
+    """what the file asks for where items do not say it"""
+
+
+FORMATS = (
+    Format(("source", "candidates"), own, "label", "distance", "id"),
+    Format(("src_context", "candidates"), with_context, "type"),
+    Format(("src_context", "expected"), ctxpro, "rule"),
+    Format(
+        ("dst", "true_ind"),
+        consistency,
+        phenomenon=lambda path: next((name for name in CONSISTENCY if name in path.name), path.stem),
+    ),
+    Format(
+        ("ref segment", "errors"),
+        contrapro,
+        "ref pronoun",
+        "ante distance",
+        "segment id",
+        phenomenon=lambda path: "pronoun",
+    ),
+    Format(("src", "trg"), discevalmt, "type", nearest=1, phenomenon=lambda path: path.stem.split(".")[0]),
+)
 DEEPEST = 4
 """Brackets around the items of a file: a list, blocks, examples."""
 
@@ -297,19 +273,47 @@ def read_items(path: Path) -> list[Item]:
     records = list(_records(path))
     if not records:
         raise DocmtError(f"{path} is empty: give a contrastive test set, one JSON object a line")
-    read = _format_of(records[0][0])
-    if read is None:
-        raise _no_item(records[0][1][-1])
-    if read is consistency:
+    layout = _format_of(records[0][0])
+    if layout is None:
+        raise _no_item(records[0][1])
+    if layout.read is consistency:
         records = _with_extracted_sources(records, path)
-    items = [read(record, place) for record, place in records]
+    items = [_item(record, layout, path, number, where) for number, (record, where) in enumerate(records, 1)]
     if not any(item.expected or item.wrong for item in items):
-        raise DocmtError(f"{records[0][1][-1]}: all candidates are equal, as in all other items: give different ones")
-    return _with_extracted_context(items, path) if read is contrapro else items
+        raise DocmtError(f"{records[0][1]}: all candidates are equal, as in all other items: give different ones")
+    return _with_extracted_context(items, path) if layout.read is contrapro else items
 
 
-def _format_of(record: Record) -> Callable[[Record, Place], Item] | None:
-    return next((read for entries, read in FORMATS.items() if record.keys() >= set(entries)), None)
+def _item(record: Record, layout: Format, path: Path, number: int, where: str) -> Item:
+    """Return the item of a record. Raises DocmtError, saying where, for candidates that ask nothing."""
+    source, candidates, correct, sentence = layout.read(record, where)
+    generative = layout.read is ctxpro
+    if len(candidates) < 2 and not generative:
+        raise DocmtError(f"{where}: one candidate only, so that it is right whatever a model says: give two or more")
+    for count, candidate in enumerate(candidates, 1):
+        if len(candidate) != len(source):
+            raise DocmtError(
+                f"{where}: candidate {count} has {len(candidate)} sentences and the source {len(source)}: give one "
+                "for each"
+            )
+        if not candidate[sentence].strip():
+            raise DocmtError(f"{where}: candidate {count} is empty: give every candidate a text, or leave it out")
+    within = record.get("intrasegmental") is True  # of ContraPro
+    return Item(
+        id=str(record.get(layout.id, "" if layout.read is own else number)),
+        phenomenon=text(record, "phenomenon", where) or layout.phenomenon(path),
+        distance=0 if within else distance(record, layout.distance, where, layout.nearest),
+        source=tuple(source),
+        candidates=tuple(map(tuple, candidates)),
+        correct=correct,
+        sentence=sentence,
+        label=text(record, layout.label, where) if layout.label else "",
+        expected=text(record, "expected", where, True) if generative else "",
+    )
+
+
+def _format_of(record: Record) -> Format | None:
+    return next((each for each in FORMATS if record.keys() >= set(each.entries)), None)
 
 
 def _no_item(where: str) -> DocmtError:
@@ -319,21 +323,21 @@ def _no_item(where: str) -> DocmtError:
     )
 
 
-def _records(path: Path) -> Iterator[tuple[Record, Place]]:
-    """The objects of a file: of JSON Lines, or of one list, or those within blocks."""
+def _records(path: Path) -> Iterator[tuple[Record, str]]:
+    """The objects of a file, and where they stand: of JSON Lines, or of one list, or those within blocks."""
     lines = [(number, line) for number, line in decoded_lines(path) if line.strip()]
     whole = _parsed("".join(line for _, line in lines)) if lines and not _is_line(lines[0][1]) else None
     if whole is not None:
-        for number, record in enumerate(_within(whole, {}, str(path))):
-            yield record, (path, number, f"{path}, item {number + 1}")
+        for number, record in enumerate(_within(whole, {}, str(path)), 1):
+            yield record, f"{path}, item {number}"
         return
-    for number, (line_number, line) in enumerate(lines):
-        where, record = f"{path}, line {line_number}", _parsed(line)
+    for number, line in lines:
+        where, record = f"{path}, line {number}", _parsed(line)
         if record is None:
             raise DocmtError(f"{where}: not valid JSON: a contrastive test set has one object a line")
         if not isinstance(record, dict):
             raise DocmtError(f"{where}: not a JSON object: a contrastive test set has one a line")
-        yield record, (path, number, where)
+        yield record, where
 
 
 def _is_line(line: str) -> bool:
@@ -364,7 +368,7 @@ def _within(value: object, around: Mapping[str, object], where: str, depth: int 
         yield from _within(each, around, where, depth + 1)
 
 
-def _with_extracted_sources(records: list[tuple[Record, Place]], path: Path) -> list[tuple[Record, Place]]:
+def _with_extracted_sources(records: list[tuple[Record, str]], path: Path) -> list[tuple[Record, str]]:
     """The consistency sets' objects with `src`; where they have none it stands in X.src, a line for each variant."""
     if all("src" in record for record, _ in records):
         return records
@@ -376,9 +380,9 @@ def _with_extracted_sources(records: list[tuple[Record, Place]], path: Path) -> 
             f"{path.with_suffix('.src')} has {len(lines)} lines for {sum(counts)} variants: fetch it again"
         )
     if 0 in counts:
-        raise DocmtError(f"{records[counts.index(0)][1][-1]}: `dst` is no list of variants: give such a list")
+        raise DocmtError(f"{records[counts.index(0)][1]}: `dst` is no list of variants: give such a list")
     ends = accumulate(counts)
-    return [({**record, "src": lines[end - 1]}, place) for (record, place), end in zip(records, ends, strict=True)]
+    return [({**record, "src": lines[end - 1]}, where) for (record, where), end in zip(records, ends, strict=True)]
 
 
 def _with_extracted_context(items: list[Item], path: Path) -> list[Item]:
@@ -422,42 +426,6 @@ def _lines(path: Path) -> list[str]:
     return [line.strip() for _, line in decoded_lines(path)]
 
 
-def contrastive(
-    where: str,
-    source: Sequence[str],
-    candidates: Sequence[Sequence[str]],
-    correct: int,
-    sentence: int | None = None,
-    *,
-    id: str = "",
-    phenomenon: str = "",
-    distance: int | None = None,
-    label: str = "",
-) -> Item:
-    """An item whose candidates are checked; sentence: which one is decided (None: the last).
-
-    Raises DocmtError, saying where, for candidates that ask nothing.
-    """
-    place = len(source) - 1 if sentence is None else sentence
-    found = tuple(map(tuple, candidates))
-    if len(found) < 2:
-        raise DocmtError(f"{where}: one candidate only, so that it is right whatever a model says: give two or more")
-    for number, candidate in enumerate(found, 1):
-        if len(candidate) != len(source):
-            raise DocmtError(
-                f"{where}: candidate {number} has {len(candidate)} sentences and the source {len(source)}: give one "
-                "for each"
-            )
-        if not candidate[place].strip():
-            raise DocmtError(f"{where}: candidate {number} is empty: give every candidate a text, or leave it out")
-    if not 0 <= correct < len(found):
-        raise DocmtError(
-            f"{where}: the right candidate is {correct}, but there are {len(found)}: give a number from 0 to "
-            f"{len(found) - 1}"
-        )
-    return Item(id, phenomenon, distance, tuple(source), found, correct, place, label)
-
-
 def sentences(values: object, where: str, what: str, empty: bool = False) -> tuple[str, ...]:
     """A list of texts. Raises DocmtError for anything else, and for an empty one unless that is allowed."""
     if not isinstance(values, list) or not (values or empty) or not all(isinstance(value, str) for value in values):
@@ -486,6 +454,6 @@ def index(record: Record, entry: str, end: int, where: str) -> int:
     return value
 
 
-def distance(record: Record, entry: str, where: str) -> int | None:
+def distance(record: Record, entry: str, where: str, usual: int | None) -> int | None:
     """How far back what decides stands, if the file says so."""
-    return None if record.get(entry) is None else index(record, entry, MOST, where)
+    return usual if record.get(entry) is None else index(record, entry, MOST, where)

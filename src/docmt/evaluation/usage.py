@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
-from docmt.core.markdown import aligned
 from docmt.core.options import check_fields, ranged
+from docmt.core.plain_text import aligned
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
-from docmt.evaluation.comparison import BUCKETS, bucket
+from docmt.evaluation.comparison import BUCKETS, buckets
 from docmt.evaluation.contrastive import (
     ContrastiveResult,
     Row,
@@ -80,10 +80,6 @@ class SentenceGain:
     def gain(self) -> float:
         """What the context adds to the log-probability (nats)."""
         return self.with_context - self.without
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it, with the gain."""
-        return {**asdict(self), "gain": self.gain}
 
 
 def sentence_gains(translator: Translator, documents: Sequence[ParallelDocument]) -> list[list[SentenceGain]]:
@@ -138,10 +134,6 @@ class Gain:
         """For a table."""
         return [self.per_sentence.format(4, signed=True), self.per_token.format(4, signed=True), f"{self.sentences:,}"]
 
-    def to_json(self) -> dict[str, Any]:
-        """Both means with their intervals, and of how many sentences, tokens and documents."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class ContextGain:
@@ -175,10 +167,10 @@ class ContextGain:
     def to_json(self) -> dict[str, Any]:
         """All of it."""
         return {
-            **self.all.to_json(),
+            **asdict(self.all),
             "documents": self.documents,
-            "by_position": {name: gain.to_json() for name, gain in self.by_position.items()},
-            "examples": [own.to_json() for own in self.examples],
+            "by_position": {name: asdict(gain) for name, gain in self.by_position.items()},
+            "examples": [{**asdict(own), "gain": own.gain} for own in self.examples],
         }
 
 
@@ -197,8 +189,10 @@ def context_gain(
     check_context(max(map(len, documents), default=0))
     by_bucket: dict[int, list[list[SentenceGain]]] = {}
     for own in documents:
-        for number in sorted({bucket(sentence.number) for sentence in own}):
-            by_bucket.setdefault(number, []).append([s for s in own if bucket(s.number) == number])
+        lies_in = buckets([sentence.number for sentence in own]).tolist()
+        for number in sorted(set(lies_in)):
+            chosen = [sentence for sentence, place in zip(own, lies_in, strict=True) if place == number]
+            by_bucket.setdefault(number, []).append(chosen)
     ranked = sorted((sentence for own in documents for sentence in own), key=lambda sentence: -sentence.gain)
     return ContextGain(
         Gain.of(_rows(documents), significance),
@@ -399,7 +393,12 @@ def with_other_context(items: Sequence[Item], seed: int) -> dict[int, Item]:
     """
     if not any(item.has_context for item in items):
         raise DocmtError("no item has a context, so there is none to measure: give items with other sentences around")
-    comparable = [number for number, item in enumerate(items) if _differs_at_its_sentence_alone(item)]
+    # All candidates have one context, so that another one leaves what they differ in.
+    comparable = [
+        number
+        for number, item in enumerate(items)
+        if len({_around(candidate, item.sentence) for candidate in item.candidates}) <= 1
+    ]
     others = shuffled_items([items[number] for number in comparable], seed)
     found = {number: other for number, other in zip(comparable, others, strict=True) if other}
     if not found:
@@ -408,11 +407,6 @@ def with_other_context(items: Sequence[Item], seed: int) -> dict[int, Item]:
             "and the same for all candidates, so none can have the context of another one: give a larger test set"
         )
     return found
-
-
-def _differs_at_its_sentence_alone(item: Item) -> bool:
-    """Whether all candidates have one context, so that another one leaves what they differ in."""
-    return len({_around(candidate, item.sentence) for candidate in item.candidates}) <= 1
 
 
 def shuffled_items(items: Sequence[Item], seed: int) -> list[Item | None]:

@@ -15,9 +15,6 @@ variants:                              # the rows of the table
     published: {s-BLEU: 25.12}         # shown beside our scores
     sees: {source: 3, target: 0}       # how many sentences before its own, as far as that is known
     scale: cpu                         # at this scale alone; at the other, what starts from it has random weights
-    line: finetune                     # of a figure of right candidates, a line of several variants,
-    at: 4                              # and where on it this one lies
-over: sentences of a window            # what `at` counts
 axes:                                  # each variant is trained at every point of every axis
   - name: model size
     cpu: {small: {model.width: 128}, large: {model.width: 256}}
@@ -68,10 +65,6 @@ class Variant:
     """None: not known"""
     scale: str = ""
     """the only scale at which it is trained, or nothing"""
-    line: str = ""
-    """of a figure of right candidates: the line that it belongs to, or nothing"""
-    at: str = ""
-    """where on the line"""
 
     def __post_init__(self) -> None:
         if self.scale:
@@ -107,8 +100,6 @@ class Experiment:
     source: str = ""
     seeds: tuple[int, ...] = (1,)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    over: str = ""
-    """what `Variant.at` counts, or nothing"""
 
     @property
     def name(self) -> str:
@@ -179,14 +170,7 @@ def _read(path: Path) -> Experiment:
     if not isinstance(axes, list):
         raise DocmtError(f"{path}: axes is no list: begin each axis with `- name: ...`")
     made = {"path": path, "variants": variants, "axes": tuple(_axis(axis, path) for axis in axes)}
-    experiment = build(Experiment, {**values, **made}, str(path))
-    for variant in variants.values():
-        if bool(variant.line) != bool(variant.at) or (variant.line and (not experiment.over or "axes" in values)):
-            raise DocmtError(
-                f"{path}: variant {variant.name} lies on a line of a figure: give it both line and at, and the file "
-                "`over`, which says what `at` counts, and no axes"
-            )
-    return experiment
+    return build(Experiment, {**values, **made}, str(path))
 
 
 def _variant(name: str, values: Any, path: Path) -> Variant:

@@ -10,9 +10,9 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from docmt.analysis import Point, draw_accuracies, draw_curves, draw_points, read_curves
+from docmt.analysis import Point, draw_curves, draw_points, read_curves
 from docmt.core.files import write_text
-from docmt.core.markdown import escaped, table
+from docmt.core.plain_text import escaped, table
 from docmt.evaluation.contrastive import ContrastiveResult, Count, distance_name
 from docmt.experiments.grid import Variant
 from docmt.experiments.runs import EvaluationConfig, Plan, PlannedRun, state_of, stored_contrastive, stored_scores
@@ -22,8 +22,6 @@ from docmt.training.run_directory import RunDirectory
 MEASURES = {"s_bleu": "s-BLEU", "d_bleu": "d-BLEU", "chrf": "chrF", "dev_loss": "dev loss"}
 MARGIN = 3.0
 """Standard errors of guessing: what is so far above chance is not guessed."""
-ALL = "all"
-"""Phenomena together."""
 Row = dict[str, Any]
 """What the JSON file has for a variant at a point: means and spreads over its runs, the published, and the runs."""
 
@@ -88,7 +86,7 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     lines += [f"- {MEASURES[name]}: `{signature}`" for name, signature in signatures.items()]
     lines += _notes(plan, evaluation, rows, runs)
     if evaluation.suite is not None:
-        lines += ["", *contrastive_lines(contrastive, evaluation.suite.name), *lines_of(contrastive, experiment.over)]
+        lines += ["", *contrastive_lines(contrastive, evaluation.suite.name)]
         content["suite"] = {**(evaluation.suite_facts or {}), "rows": contrastive}
     text = "\n".join(lines).rstrip() + "\n"
     write_text(plan.place(evaluation.context, ".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
@@ -176,8 +174,7 @@ def collect_contrastive(plan: Plan, evaluation: EvaluationConfig) -> list[Row]:
         results = [result for run in runs if (result := stored_contrastive(run.config.run, evaluation)) is not None]
         if results:
             names = {name: row[name] for name in ("variant", "axis", "point")}
-            names |= {"line": variant.line, "at": variant.at, "runs": len(results)}
-            rows.append({**names, "cells": _cells(variant, results)})
+            rows.append({**names, "runs": len(results), "cells": _cells(variant, results)})
     return rows
 
 
@@ -254,38 +251,6 @@ def contrastive_lines(rows: Sequence[Row], suite: str) -> list[str]:
     return [*lines, ""]
 
 
-def lines_of(rows: Sequence[Row], over: str) -> list[str]:
-    """Return where variants lie on lines: a table in Markdown of each phenomenon, all distances together."""
-    placed = [row for row in rows if row["line"]]
-    if not placed:
-        return []
-    names = [*placed[0]["cells"], ALL]
-    heads = [f"{escaped(name)} ({100 * _together(placed[0], name).chance:.0f})" for name in names]
-    body = [
-        [escaped(row["line"]), escaped(row["at"]), *(_with_interval(_together(row, name)) for name in names)]
-        for row in placed
-    ]
-    return [
-        f"## Right candidates over {escaped(over)}",
-        "",
-        *table([["", escaped(over), *heads], *body], 2),
-        "",
-        "- percent right at all distances together, with the interval of 95 % for so many items (Wilson 1927)",
-        "",
-    ]
-
-
-def _together(row: Row, name: str) -> Count:
-    """Return, of a phenomenon or of all, the counts of all distances."""
-    chosen = row["cells"].values() if name == ALL else [row["cells"][name]]
-    return Count.sum(Count.from_json(cell) for cells in chosen for cell in cells.values())
-
-
-def _with_interval(count: Count) -> str:
-    low, high = count.interval
-    return f"{100 * count.accuracy:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-
-
 def _name(row: Row) -> str:
     return f"{row['variant']}, {row['axis']} {row['point']}" if row["axis"] else str(row["variant"])
 
@@ -302,37 +267,19 @@ def _share(cell: Mapping[str, Any]) -> str:
 
 
 def write_contrastive_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
-    """Draw a panel for each phenomenon; return the file.
+    """Draw accuracy over distance, a panel for each phenomenon, a line for each variant; return the file.
 
-    Accuracy over distance, a line for each variant; or, where variants lie on lines, over what these count. Raises
-    DocmtError when nothing is there to draw or matplotlib is missing.
+    Raises DocmtError when nothing is there to draw or matplotlib is missing.
     """
     rows = collect_contrastive(plan, evaluation)
-    first = rows[0]["cells"] if rows else {}
-    chances = {phenomenon: 100 * next(iter(cells.values()))["chance"] for phenomenon, cells in first.items()}
+    panels: dict[str, dict[str, list[Point]]] = {}
+    chances: dict[str, float] = {}
+    for row in rows:
+        for phenomenon, cells in row["cells"].items():
+            chances[phenomenon] = 100 * next(iter(cells.values()))["chance"]
+            panels.setdefault(phenomenon, {})[_name(row)] = [
+                Point(distance, 100 * cell["accuracy"], cell["spread"] or 0.0) for distance, cell in cells.items()
+            ]
     figure = plan.place(evaluation.context, "-suite.png")
-    if any(row["line"] for row in rows):
-        draw_accuracies({name: _over_lines(plan, rows, name) for name in first}, chances, figure, plan.experiment.over)
-    else:
-        draw_accuracies({name: _over_distance(rows, name) for name in first}, chances, figure)
+    draw_points(panels, "right (%)", figure, "distance (sentences)", chances)
     return figure
-
-
-def _over_distance(rows: Sequence[Row], phenomenon: str) -> dict[str, list[Point]]:
-    return {
-        _name(row): [
-            Point(distance, 100 * cell["accuracy"], cell["spread"] or 0.0)
-            for distance, cell in row["cells"][phenomenon].items()
-        ]
-        for row in rows
-    }
-
-
-def _over_lines(plan: Plan, rows: Sequence[Row], phenomenon: str) -> dict[str, list[Point]]:
-    """All distances together; what is not measured yet keeps its place."""
-    shares = {row["variant"]: 100 * _together(row, phenomenon).accuracy for row in rows}
-    lines: dict[str, list[Point]] = {}
-    for variant in plan.experiment.variants_at(plan.scale).values():
-        if variant.line:
-            lines.setdefault(variant.line, []).append(Point(variant.at, shares.get(variant.name, math.nan)))
-    return lines

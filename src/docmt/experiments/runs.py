@@ -29,14 +29,7 @@ from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_do
 from docmt.decoding.models import computing_in
 from docmt.decoding.rules import takes_rounds
 from docmt.decoding.scheduler import packed_units, supported
-from docmt.evaluation import (
-    ContrastiveResult,
-    MetricConfig,
-    evaluate_documents,
-    evaluate_items,
-    in_documents,
-    in_units,
-)
+from docmt.evaluation import ContrastiveResult, MetricConfig, evaluate_documents, evaluate_items, in_documents, in_units
 from docmt.evaluation.suites import Suite
 from docmt.experiments.grid import Experiment, Variant
 from docmt.model import ModelConfig
@@ -233,12 +226,7 @@ def _identity(config: TrainConfig, names: Mapping[str, Any], store: PreparedStor
         },
         "starts": [_start(getattr(config, setting), output) for setting in STARTS],
         "data": {
-            name: [
-                split.sentences,
-                split.source_tokens,
-                split.target_tokens,
-                *(split.crc32[file] for file in read[name]),
-            ]
+            name: [split.sentences, split.source_tokens, split.target_tokens, *map(split.crc32.get, read[name])]
             for name, split in splits
         },
         "vocabulary": store.statistics.vocabulary_size,
@@ -285,14 +273,6 @@ class EvaluationConfig:
         items = checksum_of(list(map(asdict, self.suite.items)))
         scoring = {name: getattr(self.search, name) for name in ("temperature", "compatibility")}
         return {"name": self.suite.name, "crc32": items, **scoring, "context": _unusual(self.context)}
-
-    def context_of(self, run: TrainConfig) -> ContextConfig:
-        """Return the settings that have an effect with the system of a run."""
-        return supported(self.context, run.model.chosen)
-
-    def search_of(self, run: TrainConfig) -> SearchConfig:
-        """Return the search, without rounds where they have no effect with the system of a run."""
-        return self.search if takes_rounds(self.context, run.model.chosen) else replace(self.search, rounds=0)
 
 
 def _unusual(settings: Any) -> dict[str, Any]:
@@ -439,8 +419,9 @@ def stored_contrastive(run: Path, config: EvaluationConfig) -> ContrastiveResult
 def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfig) -> None:
     """Score a run on the test split and ask it the contrastive test set; what stands there already is left."""
     device = "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
-    context = config.context_of(run)
-    search = config.search_of(run)
+    # The settings that have an effect with the system of the run.
+    context = supported(config.context, run.model.chosen)
+    search = config.search if takes_rounds(config.context, run.model.chosen) else replace(config.search, rounds=0)
     translator = Translator(run.run, search=search, context=context, device=device, precision=run.products)
     if stored_scores(run.run, config) is None:
         scores = _scores(translator, run, in_direction(store, run).split("test"), config.metrics)
@@ -468,14 +449,9 @@ def _scores(translator: Translator, run: TrainConfig, test: ParallelStore, metri
     units = in_units(sources, instances)
     drafts, specials = translator.drafts(units), tokenizer.specials
     with computing_in(model, run.products), progress("translating (sentences)", len(test.source_lengths)) as bar:
+        search, context = translator.search, translator.context
         translated = translate_documents(
-            model,
-            units,
-            specials,
-            translator.search,
-            context=translator.context,
-            on_sentences=bar.advance,
-            drafts=drafts,
+            model, units, specials, search, context=context, on_sentences=bar.advance, drafts=drafts
         )
     best = [ranks[0] for ranks in translated]
     hypotheses = in_documents([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)

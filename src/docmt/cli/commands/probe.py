@@ -330,7 +330,7 @@ def _answers(command: Run, found: Mapping[str, Probe]) -> tuple[dict[str, Any], 
     if len(options.models) == len(paths) == 1:
         (model,), (path,) = models, paths
         content |= {"model": model, "suite": path, **results[path][model], "warnings": found[model].warnings}
-        return content, found[model].answers[0].format(), page
+        return content, text, page
     content |= {"systems": models, "suites": paths}
     content["rows"] = [replace(row, suite=short[row.suite]).to_json(models) for row in rows]
     for kind in ("answers", "items"):  # what was said to every item, of the test sets that have such

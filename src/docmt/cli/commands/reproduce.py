@@ -118,23 +118,13 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
     seeds = _seeds(options.get("seeds") or "")
     scale = options.get("scale", "cpu")
     plan = experiments.make_plan(experiment, scale, options["store"], options["output"], seeds, overrides)
-    _check_asked(plan, evaluation)
-    return plan, evaluation
-
-
-def _check_asked(plan: Plan, evaluation: experiments.EvaluationConfig) -> None:
-    """Raises DocmtError for what this experiment has no use for, or cannot do without."""
     from docmt.decoding.rules import check_rounds  # torch takes a while to load
     from docmt.decoding.scheduler import check_context
 
     models = [run.config.model for run in plan.runs]
     check_context(evaluation.context, *models)
     check_rounds(evaluation.search, evaluation.context, *models)
-    if evaluation.suite is None and any(variant.line for variant in plan.experiment.variants.values()):
-        raise DocmtError(
-            f"{plan.experiment.name} shows right candidates over {plan.experiment.over}, and no test set is given: add "
-            "--suite FILE"
-        )
+    return plan, evaluation
 
 
 def _below(options: dict[str, Any], prefix: str) -> dict[str, Any]:
