@@ -335,7 +335,7 @@ def test_too_few_sentences_where_these_are_resampled():
             for name, texts in (("a", references), ("b", [["one two four"] for _ in references]))
         }
         comparison = compare(systems, SignificanceConfig(resample="sentences"))
-        told = "with fewer than 6 sentences no difference can be significant: take more of them" in comparison.notes()
+        told = any(note.startswith("with fewer than 6 sentences no difference of ") for note in comparison.notes())
         assert told == (not any(own[1].difference.is_significant for own in comparison.outcomes.values()))
         assert told == (count == 5)
 
