@@ -239,10 +239,10 @@ class Format:
     distance: str = "ctx_dist"
     id: str = ""
     """the entry of it; without, items have their numbers"""
-    nearest: int | None = None
-    """the distance of all items that do not say one"""
     phenomenon: Callable[[Path], str] = lambda path: ""
     """what the file asks for where items do not say it"""
+    nearest: int | None = None
+    """the distance of all items that do not say one"""
 
 
 FORMATS = (
@@ -254,15 +254,8 @@ FORMATS = (
         consistency,
         phenomenon=lambda path: next((name for name in CONSISTENCY if name in path.name), path.stem),
     ),
-    Format(
-        ("ref segment", "errors"),
-        contrapro,
-        "ref pronoun",
-        "ante distance",
-        "segment id",
-        phenomenon=lambda path: "pronoun",
-    ),
-    Format(("src", "trg"), discevalmt, "type", nearest=1, phenomenon=lambda path: path.stem.split(".")[0]),
+    Format(("ref segment", "errors"), contrapro, "ref pronoun", "ante distance", "segment id", lambda path: "pronoun"),
+    Format(("src", "trg"), discevalmt, "type", phenomenon=lambda path: path.stem.split(".")[0], nearest=1),
 )
 DEEPEST = 4
 """Brackets around the items of a file: a list, blocks, examples."""
