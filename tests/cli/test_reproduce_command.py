@@ -139,7 +139,7 @@ def test_a_failed_run_is_told_at_the_end(experiment, tested, tmp_path):
     assert_one_sentence(outcome.err.splitlines(keepends=True)[-1], "1 of 3 runs failed, as the table says; the same")
 
 
-def test_what_an_experiment_has_no_use_for_or_cannot_do_without(experiment, tested, tmp_path):
+def test_what_an_experiment_has_no_use_for(experiment, tested, tmp_path):
     command = ["reproduce", experiment, "--data", tested, "--output", tmp_path / "out", "--dry_run"]
     fails(
         *command,
@@ -147,8 +147,6 @@ def test_what_an_experiment_has_no_use_for_or_cannot_do_without(experiment, test
         "prefix",
         message=r"context.window is for systems that translate windows \(concat\), not for (this|models of) ",
     )
-    experiment.write_text(EXPERIMENT.replace("variants:", "over: words\nvariants:") + "    line: a\n    at: 1\n")
-    fails(*command, message="small shows right candidates over words, and no test set is given: add --suite FILE")
     assert not (tmp_path / "out").exists()
 
 
