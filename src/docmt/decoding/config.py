@@ -48,8 +48,8 @@ class SearchConfig:
     rules described here"""
     rounds: int = ranged(0, 0, 1000)
     """not 0: decode all sentences of a document at once, so many times, each time after the drafts of the time before
-    (the first time without earlier target sentences). A document then costs so many sentence batches; 3 come close to
-    sequential search (0). For systems that see earlier translations (group; concat with prefixes, hierarchical at the
+    (the first time without earlier target sentences). 3 come close to sequential search (0). On a CPU that is slower
+    than sequential search. For systems that see earlier translations (group; concat with prefixes, hierarchical at the
     target). Beams are inside of sentences"""
     n_best: int = ranged(1, 1, 10_000)
     """translations returned for each part that is searched (instance, window or sentence), in the order of the search,
