@@ -7,6 +7,9 @@ import sys
 import pytest
 from commands import QUICK, call, fails
 
+from docmt.core.errors import DocmtError
+from docmt.evaluation import ExternalConfig
+
 STUB = """
 import json, sys
 rows = [json.loads(line) for line in sys.stdin]
@@ -68,3 +71,9 @@ def test_other_scores_stay_when_the_metric_fails(files, tmp_path):
 def test_options_that_do_not_go_together(files, command, chosen, options, message):
     given = options if "--external.command" in options else (*options, "--external.command", command)
     fails("evaluate", *files[chosen], *given, message=message)
+
+
+def test_context_of_hypotheses_without_context():
+    with pytest.raises(DocmtError, match=r"external.hypothesis_context has no meaning without external.context"):
+        ExternalConfig(command="metric", hypothesis_context="hypothesis")
+    assert ExternalConfig(command="metric", context=1, hypothesis_context="hypothesis").context == 1

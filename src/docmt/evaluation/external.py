@@ -54,6 +54,11 @@ class ExternalConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "external.")
+        if self.command and not self.context and self.hypothesis_context != "reference":
+            raise DocmtError(
+                "external.hypothesis_context has no meaning without external.context: say how many sentences stand "
+                "before, or leave it out"
+            )
         if not self.command and self.context:
             raise DocmtError("external.context has no meaning without external.command: name a metric, or leave it out")
 
