@@ -10,8 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from docmt.checkpoint.model_card import ModelCard
-from docmt.checkpoint.model_directory import load_languages, load_model, load_model_tokenizer, save_model
+from docmt.checkpoint.model_directory import ModelCard, load_languages, load_model, load_model_tokenizer, save_model
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Concat, Context, Group

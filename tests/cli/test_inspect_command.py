@@ -8,8 +8,7 @@ from commands import QUICK, call, fails
 
 import docmt
 from docmt.analysis.facts import ModelFacts
-from docmt.checkpoint.model_card import ModelCard
-from docmt.checkpoint.model_directory import load_model, load_model_tokenizer, save_model
+from docmt.checkpoint.model_directory import ModelCard, load_model, load_model_tokenizer, save_model
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from docmt.core.plain_text import aligned
 from docmt.data import Batch
 from docmt.model import Reading, Spans, TranslationModel
 from docmt.model.linear_attention import LinearAttention
+from docmt.model.transformer import evaluating
 
 KINDS = tuple(
     f"{site}_{scope}" for site in ("encoder_self", "decoder_self", "decoder_cross") for scope in ("local", "global")
@@ -66,14 +67,9 @@ def attention_entropy(model: TranslationModel, batches: Iterable[Batch]) -> dict
     The mean is over all query tokens of all batches (decoder: the decoder input) and over the layers that have this
     kind of attention. Dropout is off; the model's mode is left as it was.
     """
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad(), measuring_entropy(model) as meter:
-            for batch in batches:
-                model(batch.reading.to(model.device))
-    finally:
-        model.train(was_training)
+    with evaluating(model), torch.no_grad(), measuring_entropy(model) as meter:
+        for batch in batches:
+            model(batch.reading.to(model.device))
     return meter.means()
 
 
@@ -331,15 +327,11 @@ def look_at_corpus(
     translated. Dropout is off; the model's mode is left as it was.
     """
     report = AttentionReport() if report is None else report
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         for reading, translated in passes:
             source = reading.source.sentences
             looking = partial(report.look, source=source, translated=translated)
             gating = partial(report.gate, source=source)
             with torch.no_grad(), watching(model, looking, gating):
                 model(reading)
-    finally:
-        model.train(was_training)
     return report

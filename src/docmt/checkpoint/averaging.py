@@ -8,8 +8,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from docmt.checkpoint.model_card import ModelCard
 from docmt.checkpoint.model_directory import (
+    ModelCard,
     find_drafter,
     load_languages,
     load_model,

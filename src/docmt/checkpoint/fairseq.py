@@ -17,8 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.model_card import ModelCard
-from docmt.checkpoint.model_directory import check_new, save_model
+from docmt.checkpoint.model_directory import ModelCard, check_new, save_model
 from docmt.checkpoint.weights import load_renamed, read_symbols, read_tensors, renamed
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json

@@ -21,8 +21,7 @@ from docmt.checkpoint.hf_model import (
     read_config,
 )
 from docmt.checkpoint.hf_tokenizer import read_tokenizer
-from docmt.checkpoint.model_card import ModelCard
-from docmt.checkpoint.model_directory import check_new, save_model
+from docmt.checkpoint.model_directory import ModelCard, check_new, save_model
 from docmt.core.errors import DocmtError
 from docmt.core.options import shown
 from docmt.documents.corpus import read_documents

@@ -16,8 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from docmt.checkpoint.model_card import ModelCard
-from docmt.checkpoint.model_directory import save_encoder
+from docmt.checkpoint.model_directory import ModelCard, save_encoder
 from docmt.checkpoint.weights import WEIGHTS_FILE, check_renamed, load_renamed, model_on_meta, read_shapes, renamed
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.model_card import ModelCard
 from docmt.checkpoint.weights import (
     CONFIG_FILE,
     STATE_FILE,
@@ -38,6 +37,7 @@ from docmt.core.files import (
     refuse_unconverted,
 )
 from docmt.core.options import MANY, check_number
+from docmt.core.plain_text import code_cell, escaped, table
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import Tokenizer, load_tokenizer
 from docmt.text.tokenizer import SpecialTokens
@@ -61,6 +61,56 @@ _ARCHITECTURE = "architecture"  # the name of that checksum
 _STANDS_FOR = {"best": "its best model so far", "last": "its last checkpoint"}
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What people should know about a model before they use it; becomes the README.md of its directory."""
+
+    title: str = "A docmt translation model"
+    source_language: str = ""
+    """language code, empty if not known"""
+    target_language: str = ""
+    """language code, empty if not known"""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """what it was trained on: names, sizes"""
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    """the full training configuration"""
+    training: Mapping[str, Any] = field(default_factory=dict)
+    """facts of the run: updates, epochs, time, losses"""
+    scores: Sequence[Mapping[str, Any]] = ()
+    """one mapping for each score: name, score, and the signature that makes it comparable"""
+
+    def markdown(self, config: ModelConfig, parameters: int) -> str:
+        """The card as a page, with the front matter that model hubs read."""
+        languages = [code for code in (self.source_language, self.target_language) if code]
+        front = ["---", "library_name: docmt", "pipeline_tag: translation"]
+        if languages:
+            front += ["language:", *(f"- {code}" for code in dict.fromkeys(languages))]
+        pair = " to ".join(languages) if len(languages) == 2 else "languages not recorded"
+        size = f"{parameters / 1e6:.1f} million parameters"
+        what, use = f"System `{config.system}`", "Use it with `docmt translate DIRECTORY FILE`."
+        if config.is_encoder:
+            what, use = "An encoder", "Start a training from it with `docmt train --initialize_from DIRECTORY`."
+        lines = [*front, "---", "", f"# {self.title}", "", f"{what}, {size}, {pair}.", "", use, ""]
+        for heading, facts in (("Data", self.data), ("Training", self.training)):
+            if facts:
+                lines += [
+                    f"## {heading}",
+                    "",
+                    *(f"- {key.replace('_', ' ')}: {value}" for key, value in facts.items()),
+                    "",
+                ]
+        if self.scores:
+            rows = [
+                [escaped(str(score["name"])), f"{score['score']:.2f}", code_cell(str(score.get("signature", "")))]
+                for score in self.scores
+            ]
+            lines += ["## Scores", "", *table([["metric", "score", "signature"], *rows], left=3), ""]
+        if self.recipe:
+            recipe = json.dumps(self.recipe, indent=2, ensure_ascii=False)
+            lines += ["## Recipe", "", "```json", recipe, "```", ""]
+        return "\n".join(lines)
 
 
 def save_model(

@@ -5,7 +5,8 @@ A family of checkpoints has its own bricks; a system says which of them it takes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -241,6 +242,17 @@ class Parts:
         return Distances(sizes.relative_buckets, sizes.relative_distance, sizes.heads, causal=causal)
 
 
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Turn dropout off while the block runs. The model's mode is then as it was."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
 class TranslationModel(Embeddings):
     """A Transformer over packed documents, made of the parts of its family in the way of its system.
 
@@ -356,14 +368,10 @@ class TranslationModel(Embeddings):
         ValueError where a document has unequal numbers of them, but for the plain document system.
         """
         self.system.check_counts(pairs)
-        was_training = self.training
-        self.eval()
-        try:
+        with evaluating(self):
             source, target = (pack([pair[side] for pair in pairs]) for side in (0, 1))
             # Where counts differ no attention asks which sentences belong together.
             aligned = torch.arange(len(target.sentences))
             reading = Reading(source, aligned, target, drafts=pack(drafts) if drafts else None)
             logits = self.project(self(reading.to(self.device)))
-        finally:
-            self.train(was_training)
         return list(logits.split(target.documents.lengths.tolist()))

@@ -14,8 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from docmt.checkpoint.model_card import ModelCard
-from docmt.checkpoint.model_directory import DRAFTER_FOLDER, load_languages
+from docmt.checkpoint.model_directory import DRAFTER_FOLDER, ModelCard, load_languages
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.linear_attention import DIRECTIONS

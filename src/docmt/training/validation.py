@@ -13,6 +13,7 @@ from docmt.analysis.entropy import EntropyMeter, mean_bits, measuring_entropy
 from docmt.decoding import SearchConfig, translate_ids
 from docmt.evaluation import document_bleu
 from docmt.model import TranslationModel
+from docmt.model.transformer import evaluating
 from docmt.text import Tokenizer
 from docmt.training.corpus import Split
 from docmt.training.distributed import gather_shares, sum_over_processes
@@ -38,18 +39,13 @@ def validation_loss(
 
     With `entropy`, attention entropies are measured in the same pass.
     """
-    was_training = model.training
-    model.eval()
     sums = np.zeros(3)
-    try:
-        with measuring_entropy(model) if entropy else nullcontext(EntropyMeter(())) as meter:
-            for indices in dev.plan.in_order()[fabric.global_rank :: fabric.world_size]:
-                batch = dev.batch(indices).to(fabric.device)
-                with fabric.autocast():
-                    loss, nll = batch_loss(model, model(batch.reading), batch.labels, smoothing)
-                sums += (loss.item(), nll.item(), batch.tokens)
-    finally:
-        model.train(was_training)
+    with evaluating(model), measuring_entropy(model) if entropy else nullcontext(EntropyMeter(())) as meter:
+        for indices in dev.plan.in_order()[fabric.global_rank :: fabric.world_size]:
+            batch = dev.batch(indices).to(fabric.device)
+            with fabric.autocast():
+                loss, nll = batch_loss(model, model(batch.reading), batch.labels, smoothing)
+            sums += (loss.item(), nll.item(), batch.tokens)
     kinds = list(meter.bits)
     found = [*sums.tolist(), *meter.bits.values(), *map(float, meter.queries.values())]
     loss_sum, nll_sum, tokens, *rest = sum_over_processes(fabric, found)
@@ -75,15 +71,10 @@ class DevBleu:
 
     def __call__(self, model: TranslationModel) -> float:
         """Return the score of `model`, the same on all processes; its mode is left as it was."""
-        was_training = model.training
-        model.eval()
-        try:
-            with self._fabric.autocast():
-                translations = translate_ids(
-                    model, self._sources, self._tokenizer.specials, self._search, drafts=self._drafts
-                )
-        finally:
-            model.train(was_training)
+        with evaluating(model), self._fabric.autocast():
+            translations = translate_ids(
+                model, self._sources, self._tokenizer.specials, self._search, drafts=self._drafts
+            )
         hypotheses = [self._tokenizer.decode_batch(sentences, "target") for sentences in translations]
         score = document_bleu(gather_shares(self._fabric, hypotheses), self._references)
         self.signature = score.signature

@@ -2,9 +2,8 @@
 
 from docmt.model.scope import Needs
 from docmt.model.systems.base import Order, System
-from docmt.model.systems.concat import Concat
+from docmt.model.systems.concat import Concat, Document
 from docmt.model.systems.context import Context
-from docmt.model.systems.document import Document
 from docmt.model.systems.group import Group
 from docmt.model.systems.hierarchical import Hierarchical
 from docmt.model.systems.multihop import MultiHop
