@@ -23,8 +23,10 @@ import yaml
 from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
 from docmt.core.options import (
+    MANY,
     OLD_NAME,
     build,
+    check_fields,
     convert_or_raise,
     default_of,
     field_docs,
@@ -491,7 +493,7 @@ class ModelOptions:
 
     device: str = "auto"
     """where to compute: cpu, cuda, cuda:1 for another GPU, or auto for a GPU if there is one that works"""
-    batch_tokens: int = BATCH_TOKENS
+    batch_tokens: int = setting(BATCH_TOKENS, range=(1, MANY))
     """source tokens that are computed together, padding included"""
     precision: Literal["float32", "bfloat16", "int8"] = "float32"
     """number format of products; bfloat16 is faster where the processor has it, int8, on CPUs with VNNI, faster yet
@@ -499,6 +501,9 @@ class ModelOptions:
     float32, and otherwise again in other batches"""
     context: ContextConfig = ContextConfig()
     """what of a document is read at once"""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "")
 
 
 @dataclass(frozen=True, kw_only=True)
