@@ -9,23 +9,19 @@ from typing import Any, ClassVar, Self
 import tokenizers
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
-from docmt.core.files import read_bytes, write_text
+from docmt.core.files import read_bytes
 from docmt.text.tokenizer import (
     Languages,
     Sentences,
     Side,
     SpecialTokens,
     Tokenizer,
-    check_text,
     check_vocabulary_size,
     checked,
-    make_directory,
     too_large,
-    write_config,
 )
 
 MODEL_FILE = "tokenizer.json"
-BYTES = 256
 
 # Merges never cross these pieces. A piece takes one space before it along, so that a word has the same tokens
 # wherever it stands; digits stand alone, so that any number is copied or reformatted digit by digit;
@@ -45,33 +41,25 @@ class BpeTokenizer(Tokenizer):
     def __init__(self, library: Any) -> None:
         """`library`: a `tokenizers.Tokenizer` as `train` makes it, without added tokens."""
         self._library = library
-        self._word_count: int = library.get_vocab_size()
-
-    @property
-    def word_count(self) -> int:
-        return self._word_count
+        self.word_count = library.get_vocab_size()
 
     def to_json(self) -> str:
         """What the library writes of it; words are counted from 0."""
         found: str = self._library.to_str()
         return found
 
-    def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
-        check_text(sentences)
+    def files(self) -> dict[str, bytes]:
+        return {MODEL_FILE: self.to_json().encode()}
+
+    def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
         spaced = [" " + sentence if sentence else "" for sentence in sentences]
         first = SpecialTokens.first_word
         encodings = self._library.encode_batch_fast(spaced, add_special_tokens=False)
         return [[token + first for token in encoding.ids] for encoding in encodings]
 
-    def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
-        words = [self.words(ids) for ids in batch]
-        texts = self._library.decode_batch(words, skip_special_tokens=False)
+    def _decode(self, batch: list[list[int]], side: Side) -> list[str]:
+        texts = self._library.decode_batch(batch, skip_special_tokens=False)
         return [text.removeprefix(" ") for text in texts]
-
-    def save(self, directory: Path) -> None:
-        make_directory(directory)
-        write_text(directory / MODEL_FILE, self._library.to_str())
-        write_config(directory, self.kind, [MODEL_FILE])
 
     @classmethod
     def load(cls, directory: Path) -> Self:
@@ -79,7 +67,7 @@ class BpeTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, sentences: Sentences, vocabulary_size: int, languages: Languages | None = None) -> Self:
-        check_vocabulary_size(vocabulary_size, BYTES + SpecialTokens.count)
+        check_vocabulary_size(vocabulary_size)
         library = _without_words()
         trainer = trainers.BpeTrainer(
             vocab_size=vocabulary_size - SpecialTokens.count,

@@ -8,23 +8,12 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import changed, matches, parse_json, read_bytes, recorded, refuse_unconverted, write_text
+from docmt.core.files import changed, matches, parse_json, read_bytes, recorded, refuse_unconverted
 from docmt.text.bpe import BpeTokenizer
 from docmt.text.moses import MosesBpeTokenizer
 from docmt.text.pretrained import PretrainedTokenizer
 from docmt.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from docmt.text.tokenizer import (
-    CONFIG_FILE,
-    SIDES,
-    Languages,
-    Sentences,
-    Side,
-    SpecialTokens,
-    Tokenizer,
-    check_text,
-    make_directory,
-    write_config,
-)
+from docmt.text.tokenizer import CONFIG_FILE, SIDES, Languages, Sentences, Side, SpecialTokens, Tokenizer, known_side
 
 SYMBOLS_FILE = "dictionary.txt"
 SOURCE_SYMBOLS_FILE = "source_dictionary.txt"
@@ -46,26 +35,25 @@ class DictionaryTokenizer(Tokenizer):
         source, where that has a dictionary of its own (then a side must always be given)."""
         self.symbols = tuple(symbols)
         self.source_symbols = self.symbols if source_symbols is None else tuple(source_symbols)
+        self.word_count = len(self.symbols)
+        self.shares_vocabulary = self.sides_alike = self.symbols == self.source_symbols
         self._ids = {
             side: {symbol: number + SpecialTokens.first_word for number, symbol in enumerate(own)}
             for side, own in (("source", self.source_symbols), ("target", self.symbols))
         }
 
     @property
-    def word_count(self) -> int:
-        return len(self.symbols)
-
-    @property
     def source_vocabulary_size(self) -> int:
         return len(self.source_symbols) + SpecialTokens.count
 
-    @property
-    def shares_vocabulary(self) -> bool:
-        return self.symbols == self.source_symbols
+    def files(self) -> dict[str, bytes]:
+        symbols = {SYMBOLS_FILE: self.symbols}
+        if not self.sides_alike:
+            symbols[SOURCE_SYMBOLS_FILE] = self.source_symbols
+        return {name: "".join(f"{symbol}\n" for symbol in own).encode() for name, own in symbols.items()}
 
-    def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
-        check_text(sentences)
-        known = self._ids[self._side(side)]
+    def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
+        known = self._ids[side]
         batch = [[known.get(symbol, SpecialTokens.unk) for symbol in sentence.split()] for sentence in sentences]
         unknown = [symbol for sentence in sentences for symbol in sentence.split() if symbol not in known]
         if unknown:
@@ -77,31 +65,13 @@ class DictionaryTokenizer(Tokenizer):
             )
         return batch
 
-    def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
-        symbols = self.source_symbols if self._side(side) == "source" else self.symbols
-        texts = [" ".join(symbols[word] for word in self.words(ids, side)) for ids in batch]
+    def _decode(self, batch: list[list[int]], side: Side) -> list[str]:
+        symbols = self.source_symbols if side == "source" else self.symbols
+        texts = [" ".join(symbols[word] for word in words) for words in batch]
         return [text.replace(f"{CONTINUES} ", "").removesuffix(CONTINUES) for text in texts]
 
     def same_words(self, other: Tokenizer) -> bool:
-        return (
-            isinstance(other, DictionaryTokenizer)
-            and self.symbols == other.symbols
-            and self.source_symbols == other.source_symbols
-        )
-
-    def _side(self, side: Side | None) -> Side:
-        if side is None and self.symbols != self.source_symbols:
-            raise ValueError("this tokenizer has a dictionary for each side: say which side the sentence is on")
-        return side or "target"
-
-    def save(self, directory: Path) -> None:
-        make_directory(directory)
-        files = {SYMBOLS_FILE: self.symbols}
-        if self.source_symbols != self.symbols:
-            files[SOURCE_SYMBOLS_FILE] = self.source_symbols
-        for name, symbols in files.items():
-            write_text(directory / name, "".join(f"{symbol}\n" for symbol in symbols))
-        write_config(directory, self.kind, list(files))
+        return isinstance(other, DictionaryTokenizer) and self.files() == other.files()
 
     @classmethod
     def load(cls, directory: Path) -> Self:
@@ -121,45 +91,36 @@ class PairTokenizer(Tokenizer):
     """Two tokenizers of any kinds as one: that of an encoder for the source, another for the target."""
 
     kind: ClassVar[str] = "pair"
+    shares_vocabulary = sides_alike = False
 
     def __init__(self, source: Tokenizer, target: Tokenizer) -> None:
         self._sides: dict[Side, Tokenizer] = {"source": source, "target": target}
+        self.word_count = target.word_count
+        self.languages = target.languages or source.languages
 
     def of(self, side: Side | None) -> Tokenizer:
-        if side is None:
-            raise ValueError("this is a tokenizer for each side: say which side the sentence is on")
-        return self._sides[side]
-
-    @property
-    def word_count(self) -> int:
-        return self.of("target").word_count
+        return self._sides[known_side(side)]
 
     @property
     def source_vocabulary_size(self) -> int:
         return self.of("source").source_vocabulary_size
 
-    @property
-    def shares_vocabulary(self) -> bool:
-        return False
+    def files(self) -> dict[str, bytes]:
+        return {}
 
-    @property
-    def languages(self) -> Languages | None:
-        return self.of("target").languages or self.of("source").languages
+    def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
+        return self.of(side)._encode(sentences, side)
 
-    def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
-        return self.of(side).encode_batch(sentences, side)
-
-    def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
-        return self.of(side).decode_batch(batch, side)
+    def _decode(self, batch: list[list[int]], side: Side) -> list[str]:
+        return self.of(side)._decode(batch, side)
 
     def same_words(self, other: Tokenizer) -> bool:
         return isinstance(other, PairTokenizer) and all(self.of(side).same_words(other.of(side)) for side in SIDES)
 
     def save(self, directory: Path) -> None:
-        make_directory(directory)
         for side, tokenizer in self._sides.items():
             tokenizer.save(directory / side)
-        write_config(directory, self.kind, [])
+        super().save(directory)
 
     @classmethod
     def load(cls, directory: Path) -> Self:

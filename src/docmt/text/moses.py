@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import parse_json, read_bytes, write_text
+from docmt.core.files import parse_json, read_bytes
 from docmt.text.bpe import parse_library
 from docmt.text.tokenizer import (
     SIDES,
@@ -24,13 +24,11 @@ from docmt.text.tokenizer import (
     Side,
     SpecialTokens,
     Tokenizer,
-    check_text,
     check_vocabulary_size,
     checked_sides,
-    make_directory,
+    known_side,
     too_large,
     too_small,
-    write_config,
 )
 
 MODEL_FILE = "tokenizer.json"
@@ -57,48 +55,37 @@ class MosesBpeTokenizer(Tokenizer):
 
     kind: ClassVar[str] = "moses-bpe"
     usual_size: ClassVar[int] = 30_000
+    languages: Languages
+    sides_alike = False
 
-    def __init__(self, library: Any, languages: tuple[str, str], truecasers: Mapping[Side, Truecaser]) -> None:
+    def __init__(self, library: Any, languages: Languages, truecasers: Mapping[Side, Truecaser]) -> None:
         """`library`: a `tokenizers.Tokenizer` as `train` makes it. Raises DocmtError for no codes of languages."""
         self._library = library
-        self._word_count: int = library.get_vocab_size()
-        self._languages = languages
+        self.word_count = library.get_vocab_size()
+        self.languages = languages
         self._truecasers = dict(truecasers)
         for code in languages:
             moses_language(code)
 
-    @property
-    def word_count(self) -> int:
-        return self._word_count
+    def files(self) -> dict[str, bytes]:
+        """The library's file, and that of languages and truecasers: for each word its forms by frequency."""
+        sides = {side: truecaser.forms for side, truecaser in self._truecasers.items()}
+        values = json.dumps({"languages": self.languages, **sides}, ensure_ascii=False)
+        return {MODEL_FILE: self._library.to_str().encode(), MOSES_FILE: f"{values}\n".encode()}
 
-    @property
-    def languages(self) -> tuple[str, str]:
-        return self._languages
-
-    def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
-        check_text(sentences)
-        scripts, truecaser = moses(self._language(side)), self._truecasers[_known(side)]
+    def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
+        scripts, truecaser = self._scripts(side), self._truecasers[side]
         lines = [_line(truecaser.truecase(scripts.tokenize(sentence))) for sentence in sentences]
         first = SpecialTokens.first_word
         encodings = self._library.encode_batch_fast(lines, add_special_tokens=False)
         return [[token + first for token in encoding.ids] for encoding in encodings]
 
-    def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
-        scripts = moses(self._language(side))
-        lines = self._library.decode_batch([self.words(ids) for ids in batch], skip_special_tokens=False)
+    def _decode(self, batch: list[list[int]], side: Side) -> list[str]:
+        scripts, lines = self._scripts(side), self._library.decode_batch(batch, skip_special_tokens=False)
         return [scripts.detokenize(detruecase(line.split())) for line in lines]
 
     def same_words(self, other: Tokenizer) -> bool:
-        return isinstance(other, MosesBpeTokenizer) and (self._library.to_str(), self._moses_json()) == (
-            other._library.to_str(),
-            other._moses_json(),
-        )
-
-    def save(self, directory: Path) -> None:
-        make_directory(directory)
-        write_text(directory / MODEL_FILE, self._library.to_str())
-        write_text(directory / MOSES_FILE, self._moses_json())
-        write_config(directory, self.kind, [MODEL_FILE, MOSES_FILE])
+        return isinstance(other, MosesBpeTokenizer) and self.files() == other.files()
 
     @classmethod
     def load(cls, directory: Path) -> Self:
@@ -109,13 +96,14 @@ class MosesBpeTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, sentences: Sentences, vocabulary_size: int, languages: Languages | None = None) -> Self:
-        check_vocabulary_size(vocabulary_size, len(BYTES) + SpecialTokens.count)
+        check_vocabulary_size(vocabulary_size)
         if languages is None:
             raise ValueError("moses-bpe needs the codes of both languages")
         scripts = {side: moses(code) for side, code in zip(SIDES, languages, strict=True)}
         counters = {side: CaseCounter() for side in SIDES}
         for side, sentence in checked_sides(sentences):
-            counters[_known(side)].add(scripts[_known(side)].tokenize(sentence))
+            side = known_side(side)
+            counters[side].add(scripts[side].tokenize(sentence))
         truecasers = {side: counter.truecaser() for side, counter in counters.items()}
         words: Counter[str] = Counter()
         for side, counter in counters.items():
@@ -123,19 +111,8 @@ class MosesBpeTokenizer(Tokenizer):
                 words[truecasers[side].word(token, begins)] += count
         return cls(_learn_merges(words, vocabulary_size), languages, truecasers)
 
-    def _language(self, side: Side | None) -> str:
-        return self._languages[SIDES.index(_known(side))]
-
-    def _moses_json(self) -> str:
-        """Languages and truecasers: for each word its forms by frequency."""
-        sides = {side: truecaser.forms for side, truecaser in self._truecasers.items()}
-        return json.dumps({"languages": self._languages, **sides}, ensure_ascii=False) + "\n"
-
-
-def _known(side: Side | None) -> Side:
-    if side not in SIDES:
-        raise ValueError(f"moses-bpe depends on the language: the side must be source or target, not {side!r}")
-    return side
+    def _scripts(self, side: Side) -> Moses:
+        return moses(self.languages[SIDES.index(side)])
 
 
 def _line(tokens: Sequence[str]) -> str:

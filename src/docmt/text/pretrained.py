@@ -10,18 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import atomic_path, read_bytes, read_json, write_text
+from docmt.core.files import read_bytes, read_json
 from docmt.text.pieces import JsonPieces, Pieces, SpmPieces
-from docmt.text.tokenizer import (
-    SIDES,
-    Side,
-    SideSentence,
-    SpecialTokens,
-    Tokenizer,
-    check_text,
-    make_directory,
-    write_config,
-)
+from docmt.text.tokenizer import SIDES, Side, SideSentence, SpecialTokens, Tokenizer, check_text
 
 VOCABULARY_FILE = "vocabulary.json"
 # What some tokenizers do with their text at the end, in this order.
@@ -97,20 +88,13 @@ class PretrainedTokenizer(Tokenizer):
             side: {symbol: token for token, symbol in enumerate(vocabulary.symbols) if symbol is not None}
             for side, vocabulary in vocabularies.items()
         }
-        self._shares = self.vocabularies["source"] == self.vocabularies["target"]
-        self.sides_alike = self._shares and self.pieces["source"].data == self.pieces["target"].data
-
-    @property
-    def word_count(self) -> int:
-        return len(self.vocabularies["target"].symbols) - SpecialTokens.count
+        self.word_count = len(self.vocabularies["target"].symbols) - SpecialTokens.count
+        self.shares_vocabulary = self.vocabularies["source"] == self.vocabularies["target"]
+        self.sides_alike = self.shares_vocabulary and self.pieces["source"].data == self.pieces["target"].data
 
     @property
     def source_vocabulary_size(self) -> int:
         return len(self.vocabularies["source"].symbols)
-
-    @property
-    def shares_vocabulary(self) -> bool:
-        return self._shares
 
     def rows(self, side: Side) -> list[int]:
         """For each id the row of the embeddings of the model that was converted; -1 where it has none."""
@@ -131,15 +115,13 @@ class PretrainedTokenizer(Tokenizer):
         """Codes of languages as users write them, and the symbols that stand for them: "de" and "__de__"."""
         return dict(self._language_marks)
 
-    def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
-        check_text(sentences)
-        batch = self.pieces[self._side(side)].encode(sentences)
+    def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
+        batch = self.pieces[side].encode(sentences)
         return [ids if sentence else [] for sentence, ids in zip(sentences, batch, strict=True)]
 
-    def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
-        side = self._side(side)
+    def _decode(self, batch: list[list[int]], side: Side) -> list[str]:
         first = SpecialTokens.first_word
-        texts = self.pieces[side].decode([[word + first for word in self.words(ids, side)] for ids in batch])
+        texts = self.pieces[side].decode([[word + first for word in words] for words in batch])
         return [_clean(text) for text in texts] if self.clean_up else texts
 
     def same_words(self, other: Tokenizer) -> bool:
@@ -148,25 +130,19 @@ class PretrainedTokenizer(Tokenizer):
             for side in SIDES
         )
 
-    def save(self, directory: Path) -> None:
-        make_directory(directory)
-        files = []
-        for side in SIDES[-1:] if self.sides_alike else SIDES:
-            pieces = self.pieces[side]
-            files.append(f"{'tokenizer' if self.sides_alike else side}{pieces.suffix}")
-            with atomic_path(directory / files[-1]) as temporary:
-                temporary.write_bytes(pieces.data)
+    def files(self) -> dict[str, bytes]:
+        names = {side: "tokenizer" if self.sides_alike else side for side in SIDES}
+        pieces = {f"{name}{self.pieces[side].suffix}": self.pieces[side].data for side, name in names.items()}
         values = {
-            "pieces": files,
+            "pieces": list(pieces),
             "language_marks": self._language_marks,
             "clean_up": self.clean_up,
             "vocabularies": [
                 {"symbols": vocabulary.symbols, "marks": sorted(vocabulary.marks), "rows": vocabulary.rows}
-                for vocabulary in (self.vocabularies[side] for side in (SIDES[-1:] if self._shares else SIDES))
+                for vocabulary in (self.vocabularies[side] for side in SIDES[self.shares_vocabulary :])
             ],
         }
-        write_text(directory / VOCABULARY_FILE, json.dumps(values, ensure_ascii=False) + "\n")
-        write_config(directory, self.kind, [*files, VOCABULARY_FILE])
+        return {**pieces, VOCABULARY_FILE: f"{json.dumps(values, ensure_ascii=False)}\n".encode()}
 
     @classmethod
     def load(cls, directory: Path) -> Self:
@@ -177,11 +153,6 @@ class PretrainedTokenizer(Tokenizer):
         same = names["source"] == names["target"] and vocabularies["source"] is vocabularies["target"]
         pieces = {side: open_pieces(directory / names[side], vocabularies[side].words()) for side in SIDES[same:]}
         return cls(vocabularies, {"source": pieces["target"], **pieces}, marks, bool(values["clean_up"]))
-
-    def _side(self, side: Side | None) -> Side:
-        if side is None and not self.sides_alike:
-            raise ValueError("this tokenizer has pieces for each side: say which side the sentence is on")
-        return side or "target"
 
 
 def open_pieces(path: Path, ids: Mapping[str, int]) -> Pieces:

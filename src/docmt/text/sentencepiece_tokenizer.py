@@ -15,24 +15,20 @@ from typing import Any, ClassVar, Self
 import sentencepiece
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import atomic_path, read_bytes
+from docmt.core.files import read_bytes
 from docmt.text.tokenizer import (
     Languages,
     Sentences,
     Side,
     SpecialTokens,
     Tokenizer,
-    check_text,
     check_vocabulary_size,
     checked,
-    make_directory,
     too_large,
     too_small,
-    write_config,
 )
 
 MODEL_FILE = "tokenizer.model"
-BYTES = 256
 TRAINING_SENTENCES = 1_000_000
 """At most this many sentences, drawn evenly, are used to learn a model: the trainer holds all in memory."""
 LONGEST_TRAINING_SENTENCE = 1 << 16
@@ -65,6 +61,7 @@ class SentencePieceTokenizer(Tokenizer):
             for piece in range(size)
             if not (library.is_control(piece) or library.is_unknown(piece) or library.is_unused(piece))
         ]
+        self.word_count = len(self._pieces)
         self._ids = [SpecialTokens.unk] * size
         for word, piece in enumerate(self._pieces):
             self._ids[piece] = word + SpecialTokens.first_word
@@ -78,32 +75,24 @@ class SentencePieceTokenizer(Tokenizer):
         except (RuntimeError, ValueError) as error:  # ValueError: a piece, or what the library says, is no UTF-8
             raise DocmtError(f"{path} is damaged or not a SentencePiece model; give another .model file") from error
 
-    @property
-    def word_count(self) -> int:
-        return len(self._pieces)
-
     def pieces(self) -> list[str]:
         """The text of every word."""
         return [self._library.id_to_piece(piece) for piece in self._pieces]
 
-    def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
-        check_text(sentences)
+    def files(self) -> dict[str, bytes]:
+        return {MODEL_FILE: self.model}
+
+    def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
         ids = self._ids
         batch = self._library.encode(list(sentences), out_type=int, num_threads=-1)
         return [[ids[piece] for piece in pieces] for pieces in batch]
 
-    def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
-        pieces = [[self._pieces[word] for word in self.words(ids)] for ids in batch]
-        if not pieces:
+    def _decode(self, batch: list[list[int]], side: Side) -> list[str]:
+        if not batch:
             return []  # the library takes [] for one sequence
+        pieces = [[self._pieces[word] for word in words] for words in batch]
         texts: list[str] = self._library.decode(pieces, num_threads=-1)
         return texts
-
-    def save(self, directory: Path) -> None:
-        make_directory(directory)
-        with atomic_path(directory / MODEL_FILE) as temporary:
-            temporary.write_bytes(self.model)
-        write_config(directory, self.kind, [MODEL_FILE])
 
     @classmethod
     def load(cls, directory: Path) -> Self:
@@ -111,7 +100,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, sentences: Sentences, vocabulary_size: int, languages: Languages | None = None) -> Self:
-        check_vocabulary_size(vocabulary_size, BYTES + SpecialTokens.count)
+        check_vocabulary_size(vocabulary_size)
         unknown = 1  # the library insists on a piece for it, which has no id of ours
         reader = _Reader(checked(sentences))
         model = io.BytesIO()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeAlias, get_args
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import ENTRY, checksums, write_text
+from docmt.core.files import ENTRY, atomic_path, cannot_write, checksums, write_text
 from docmt.core.progress import progress
 
 CONFIG_FILE = "tokenizer_config.json"
@@ -23,6 +23,8 @@ Sentences: TypeAlias = Iterable[str | SideSentence]
 """Of a training corpus; a kind that depends on the languages needs their sides."""
 Languages: TypeAlias = tuple[str, str]
 """Codes of the source and the target language."""
+BYTES = 256
+"""Units for bytes, which every kind that is trained here begins with."""
 
 
 @dataclass(frozen=True)
@@ -55,20 +57,24 @@ class Tokenizer(ABC):
     """Turns sentences into ids of words (or <unk>) and back; whoever packs sentences adds marks such as <s>.
 
     Text that looks like a mark ("<s>", "</s>", "<mask>") is ordinary text and becomes ordinary words.
-    A kind implements the abstract methods below, and `train` where it can be learned. Ids inside the libraries never
-    leave their modules.
-    Callers always say which side a sentence is on. Kinds that treat all languages alike ignore that; one that does
-    not (`languages` is not None) raises ValueError where it is left out.
+    A kind sets `word_count`, implements the abstract methods below, and `train` where it can be learned. Ids inside the
+    libraries never leave their modules.
+    Callers always say which side a sentence is on. Kinds that treat both sides alike ignore that; one that does not
+    raises ValueError where it is left out.
     """
 
     kind: ClassVar[str]
     usual_size: ClassVar[int] = 16_000
     """The size of a vocabulary where nobody asks for another."""
 
-    @property
-    @abstractmethod
-    def word_count(self) -> int:
-        """How many ids are words."""
+    word_count: int
+    """How many ids are words."""
+    languages: Languages | None = None
+    """Codes of the source and the target language, for a kind that depends on them."""
+    shares_vocabulary: bool = True
+    """Whether an id means the same on both sides."""
+    sides_alike: bool = True
+    """Whether a sentence has the same ids on both sides, so that its side may be left out."""
 
     @property
     def vocabulary_size(self) -> int:
@@ -81,18 +87,8 @@ class Tokenizer(ABC):
         return self.vocabulary_size
 
     @property
-    def shares_vocabulary(self) -> bool:
-        """Whether an id means the same on both sides."""
-        return True
-
-    @property
     def specials(self) -> SpecialTokens:
         return SpecialTokens(self.vocabulary_size)
-
-    @property
-    def languages(self) -> Languages | None:
-        """Codes of the source and the target language, for a kind that depends on them."""
-        return None
 
     def of(self, side: Side | None) -> Tokenizer:
         """The tokenizer of one side alone, where there are two in one."""
@@ -102,27 +98,53 @@ class Tokenizer(ABC):
         """Ids of the words of one sentence; the empty sentence has none. See `encode_batch`."""
         return self.encode_batch([sentence], side)[0]
 
-    @abstractmethod
     def encode_batch(self, sentences: Sequence[str], side: Side | None = None) -> list[list[int]]:
         """Ids of the words of every sentence, using all processor cores where the kind's library can.
 
         Raises DocmtError for text that is not Unicode (lone surrogates).
         """
+        check_text(sentences)
+        return self._encode(sentences, known_side(side, self.sides_alike))
 
     def decode(self, ids: Sequence[int], side: Side | None = None) -> str:
         """The text of the words among `ids`; special tokens are left out. See `decode_batch`."""
         return self.decode_batch([ids], side)[0]
 
-    @abstractmethod
     def decode_batch(self, batch: Sequence[Sequence[int]], side: Side | None = None) -> list[str]:
         """The text of every sequence. Bytes that are not UTF-8 (a model may write such) become U+FFFD.
 
         Raises ValueError for ids outside of the vocabulary.
         """
+        side = known_side(side, self.sides_alike)
+        return self._decode([self.words(ids, side) for ids in batch], side)
 
     @abstractmethod
+    def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
+        """Ids of the words of every sentence, all of which are Unicode."""
+
+    @abstractmethod
+    def _decode(self, batch: list[list[int]], side: Side) -> list[str]:
+        """The text of words, counted from 0."""
+
+    @abstractmethod
+    def files(self) -> Mapping[str, bytes]:
+        """The contents of the kind's files, by their names."""
+
     def save(self, directory: Path) -> None:
-        """Writes the tokenizer's files into `directory`, which may hold others; it is created if missing."""
+        """Write the tokenizer's files into `directory`, which may hold others; it is created if missing.
+
+        The one that says which kind of tokenizer it is, in which files, is written last.
+        """
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(directory, error) from error
+        files = self.files()
+        for name, data in files.items():
+            with atomic_path(directory / name) as temporary:
+                temporary.write_bytes(data)
+        values = {"kind": self.kind, ENTRY: checksums(directory, files)}
+        write_text(directory / CONFIG_FILE, json.dumps(values) + "\n")
 
     @classmethod
     @abstractmethod
@@ -160,10 +182,13 @@ class Tokenizer(ABC):
         return kept
 
 
-def write_config(directory: Path, kind: str, files: Sequence[str]) -> None:
-    """Writes the file that says which kind of tokenizer a directory holds, in which files; to be written last."""
-    values = {"kind": kind, ENTRY: checksums(directory, files)}
-    write_text(directory / CONFIG_FILE, json.dumps(values) + "\n")
+def known_side(side: Side | None, sides_alike: bool = False) -> Side:
+    """Return the side of a sentence. Raises ValueError for what is none, unless the sides are alike."""
+    if side not in SIDES and not sides_alike:
+        raise ValueError(
+            f"the tokenizer has two sides: say which side the sentence is on, source or target, not {side!r}"
+        )
+    return side or "target"
 
 
 def too_large(vocabulary_size: int, largest: int) -> DocmtError:
@@ -180,14 +205,6 @@ def too_small(vocabulary_size: int, smallest: int) -> DocmtError:
         f"a vocabulary of {vocabulary_size} is too small for the characters of the training text; "
         f"the smallest possible here is {smallest}"
     )
-
-
-def make_directory(directory: Path) -> None:
-    """Creates `directory` if it is missing. Raises DocmtError if that fails."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DocmtError(f"cannot create {directory}: {error.strerror or error}; choose another place") from error
 
 
 def check_text(sentences: Sequence[str]) -> None:
@@ -226,10 +243,10 @@ def checked_sides(sentences: Sentences) -> Iterator[tuple[Side | None, str]]:
         raise DocmtError("there is no text to learn a tokenizer from; give a training corpus with sentences in it")
 
 
-def check_vocabulary_size(vocabulary_size: int, smallest: int) -> None:
+def check_vocabulary_size(vocabulary_size: int) -> None:
     """Raises DocmtError if a vocabulary cannot even hold the special tokens and the bytes."""
-    if vocabulary_size < smallest:
+    if vocabulary_size < BYTES + SpecialTokens.count:
         raise DocmtError(
-            f"a vocabulary of {vocabulary_size} is too small; it must be at least {smallest} "
-            f"({smallest - SpecialTokens.count} bytes and {SpecialTokens.count} special tokens)"
+            f"a vocabulary of {vocabulary_size} is too small; it must be at least {BYTES + SpecialTokens.count} "
+            f"({BYTES} bytes and {SpecialTokens.count} special tokens)"
         )
