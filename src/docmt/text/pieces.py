@@ -14,7 +14,7 @@ import sentencepiece
 from docmt.core.errors import DocmtError
 from docmt.core.files import parse_json
 from docmt.text.bpe import is_panic, parse_library
-from docmt.text.sentencepiece_tokenizer import OF_TEXT, SPACE, Kind, read_pieces, read_settings, restrict_spm
+from docmt.text.sentencepiece_tokenizer import OF_TEXT, SPACE, Kind, is_bpe, read_pieces, restrict_spm
 from docmt.text.tokenizer import SpecialTokens
 
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -147,18 +147,11 @@ def restrict_json(values: Mapping[str, Any], pieces: Collection[str]) -> bytes:
     """A tokenizer.json that has only these pieces: text that looks like another is split into smaller ones.
 
     values: as the library itself writes them. What it does besides splitting (marks around a sentence, cutting,
-    padding) is left out. Raises ValueError for models of other types than these.
+    padding) is left out. Its model is of type Unigram, BPE or WordPiece.
     """
     kept = frozenset(pieces)
     model = dict(values["model"])
-    if model["type"] == "Unigram":
-        _restrict_unigram(model, kept)
-    elif model["type"] == "BPE":
-        _restrict_bpe(model, kept)
-    elif model["type"] == "WordPiece":
-        _restrict_wordpiece(model, kept)
-    else:
-        raise ValueError(f"its model is of type {model['type']}, where docmt knows Unigram, BPE and WordPiece")
+    {"Unigram": _restrict_unigram, "BPE": _restrict_bpe, "WordPiece": _restrict_wordpiece}[model["type"]](model, kept)
     vocabulary = {piece for piece, _ in model["vocab"]} if model["type"] == "Unigram" else model["vocab"]
     added = [dict(token) for token in values.get("added_tokens") or () if token["content"] in kept]
     for number, token in enumerate(token for token in added if token["content"] not in vocabulary):
@@ -234,7 +227,7 @@ class SpmPieces(Pieces):
         extreme = [find(normal, key=lambda piece: piece.score).text for find in (min, max) if normal]
         smallest = (piece.text for piece in pieces if len(piece.text) == 1 or piece.kind == Kind.BYTE)
         needed = {*used, *extreme, *smallest}
-        if read_settings(self.data).is_bpe:
+        if is_bpe(self.data):
             ranks = {piece.text: -piece.score for piece in pieces if piece.kind in OF_TEXT}
             needed |= merges_of(ranks.keys() & used, lambda left, right: ranks.get(left + right))
         return needed

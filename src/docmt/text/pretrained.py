@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -33,9 +33,15 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         known = [symbol for symbol in self.symbols if symbol is not None]
-        sound = len(self.symbols) == len(self.rows) >= SpecialTokens.count and len(set(known)) == len(known)
-        if not sound or not self.marks <= set(range(len(self.symbols))):
-            raise ValueError("a symbol is there twice, or rows or marks are not those of its symbols")
+        sound = (
+            len(self.symbols) == len(self.rows) >= SpecialTokens.count
+            and all(isinstance(symbol, str) for symbol in known)
+            and len(set(known)) == len(known)
+            and all(type(number) is int for number in (*self.rows, *self.marks))
+            and self.marks <= set(range(len(self.symbols)))
+        )
+        if not sound:
+            raise ValueError("a symbol is there twice, or symbols, marks and rows do not belong together")
         "".join(known).encode()  # raises ValueError for lone surrogates
 
     def ordered(self, order: Sequence[int]) -> Vocabulary:
@@ -147,7 +153,12 @@ class PretrainedTokenizer(Tokenizer):
     @classmethod
     def load(cls, directory: Path) -> Self:
         values = read_json(directory / VOCABULARY_FILE)
-        vocabularies = _by_side([_vocabulary(entry) for entry in values["vocabularies"]])
+        vocabularies = _by_side(
+            [
+                Vocabulary(tuple(entry["symbols"]), frozenset(entry["marks"]), tuple(entry["rows"]))
+                for entry in values["vocabularies"]
+            ]
+        )
         names = _by_side([Path(str(name)).name for name in values["pieces"]])
         marks = {str(code): str(mark) for code, mark in values["language_marks"].items()}
         same = names["source"] == names["target"] and vocabularies["source"] is vocabularies["target"]
@@ -159,17 +170,6 @@ def open_pieces(path: Path, ids: Mapping[str, int]) -> Pieces:
     """The model of pieces in a file that `save` wrote. Raises ValueError if it is damaged."""
     kind = JsonPieces if path.suffix == JsonPieces.suffix else SpmPieces
     return kind(read_bytes(path, "the model of pieces", regular=True), ids)
-
-
-def _vocabulary(values: Any) -> Vocabulary:
-    symbols, marks, rows = (tuple(values[name]) for name in ("symbols", "marks", "rows"))
-    if not all(isinstance(symbol, str | None) for symbol in symbols) or not all(map(_is_int, (*marks, *rows))):
-        raise ValueError("it does not hold symbols, marks and rows")
-    return Vocabulary(symbols, frozenset(marks), rows)
-
-
-def _is_int(value: object) -> bool:
-    return type(value) is int
 
 
 def _by_side(values: Sequence[Any]) -> dict[Side, Any]:
@@ -216,7 +216,8 @@ def kept(
 def _used(tokenizer: PretrainedTokenizer, sentences: Iterable[SideSentence]) -> dict[Side, set[str]]:
     """The pieces of each side's sentences; those of both where the sides are alike."""
     used: dict[Side, set[str]] = {side: set() for side in SIDES}
-    for batch in _batches(sentences):
+    iterator = iter(sentences)
+    while batch := list(islice(iterator, _TOGETHER)):
         for side in SIDES:
             own = [sentence for of, sentence in batch if of == side]
             check_text(own)
@@ -224,12 +225,6 @@ def _used(tokenizer: PretrainedTokenizer, sentences: Iterable[SideSentence]) -> 
     if tokenizer.sides_alike:
         used["source"] = used["target"] = used["source"] | used["target"]
     return used
-
-
-def _batches(sentences: Iterable[SideSentence]) -> Iterator[list[SideSentence]]:
-    iterator = iter(sentences)
-    while batch := list(islice(iterator, _TOGETHER)):
-        yield batch
 
 
 def _without(vocabulary: Vocabulary, needed: Collection[str]) -> Vocabulary:

@@ -7,10 +7,9 @@ import io
 import re
 import struct
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import sentencepiece
 
@@ -102,12 +101,12 @@ class SentencePieceTokenizer(Tokenizer):
     def train(cls, sentences: Sentences, vocabulary_size: int, languages: Languages | None = None) -> Self:
         check_vocabulary_size(vocabulary_size)
         unknown = 1  # the library insists on a piece for it, which has no id of ours
-        reader = _Reader(checked(sentences))
+        failures: list[BaseException] = []
         model = io.BytesIO()
         sentencepiece.set_random_generator_seed(1)  # of the draw of TRAINING_SENTENCES
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=reader,
+                sentence_iterator=_remembering(checked(sentences), failures),
                 model_writer=model,
                 model_type="unigram",
                 vocab_size=vocabulary_size - SpecialTokens.count + unknown,
@@ -123,27 +122,19 @@ class SentencePieceTokenizer(Tokenizer):
                 minloglevel=3,
             )
         except RuntimeError as error:
-            if reader.failure is not None:
-                raise reader.failure from None
+            if failures:
+                raise failures[0] from None
             raise _training_error(str(error), vocabulary_size, SpecialTokens.count - unknown) from error
         return cls(model.getvalue())
 
 
-class _Reader(Iterator[str]):
-    """Remembers what went wrong while reading: the library makes of it a RuntimeError without a cause."""
-
-    def __init__(self, sentences: Iterator[str]) -> None:
-        self._sentences = sentences
-        self.failure: BaseException | None = None
-
-    def __next__(self) -> str:
-        try:
-            return next(self._sentences)
-        except StopIteration:
-            raise
-        except BaseException as error:
-            self.failure = error
-            raise
+def _remembering(sentences: Iterator[str], failures: list[BaseException]) -> Iterator[str]:
+    """Remember what went wrong while reading: the library makes of it a RuntimeError without a cause."""
+    try:
+        yield from sentences
+    except BaseException as error:
+        failures.append(error)
+        raise
 
 
 def _training_error(message: str, vocabulary_size: int, more: int) -> DocmtError:
@@ -182,8 +173,7 @@ class Kind(IntEnum):
 OF_TEXT = (Kind.NORMAL, Kind.USER_DEFINED)
 
 
-@dataclass(frozen=True)
-class SpmPiece:
+class SpmPiece(NamedTuple):
     """An entry of a model."""
 
     text: str
@@ -191,41 +181,15 @@ class SpmPiece:
     kind: Kind
 
 
-@dataclass(frozen=True)
-class SpmSettings:
-    """What a model does with text besides splitting it."""
-
-    is_bpe: bool
-    byte_fallback: bool
-    """what has no piece becomes its bytes"""
-    charsmap: bytes
-    """compiled rules that normalise characters; empty: none"""
-    dummy_prefix: bool
-    """a blank is put before every sentence"""
-    remove_extra: bool
-    """blanks at the ends are removed, and of several in a row all but one"""
-    odd: bool
-    """something else, which hardly any model has"""
+def _settings(data: bytes, part: int) -> dict[int, bytes]:
+    """The fields of the model's settings of its trainer, normalizer or denormalizer, as far as they are written."""
+    message = next((value for field, value, _ in _fields(data) if field == part), b"")
+    return {field: value for field, value, _ in _fields(message)}
 
 
-def read_settings(data: bytes) -> SpmSettings:
-    """What a model does with text. Raises ValueError if it is damaged or none."""
-    messages = {field: value for field, value, _ in _fields(data) if field != _PIECE}
-    trainer, normalizer, denormalizer = (
-        {field: value for field, value, _ in _fields(messages.get(part, b""))}
-        for part in (_TRAINER, _NORMALIZER, _DENORMALIZER)
-    )
-    return SpmSettings(
-        is_bpe=trainer.get(_MODEL_TYPE) == _BPE,
-        byte_fallback=trainer.get(_BYTE_FALLBACK) == _YES,
-        charsmap=normalizer.get(_CHARSMAP, b""),
-        dummy_prefix=normalizer.get(_DUMMY_PREFIX) != _NO,
-        remove_extra=normalizer.get(_REMOVE_EXTRA) != _NO,
-        odd=trainer.get(_MODEL_TYPE, _UNIGRAM) not in (_UNIGRAM, _BPE)
-        or trainer.get(_SUFFIX) == _YES
-        or normalizer.get(_ESCAPE) == _NO
-        or bool(denormalizer.get(_CHARSMAP)),
-    )
+def is_bpe(data: bytes) -> bool:
+    """Whether a model splits text by merges. Raises ValueError if it is damaged or none."""
+    return _settings(data, _TRAINER).get(_MODEL_TYPE) == _BPE
 
 
 def read_pieces(data: bytes) -> list[SpmPiece]:
@@ -285,37 +249,45 @@ def _number(message: bytes, place: int) -> tuple[int, int]:
     raise ValueError("it is cut off")
 
 
-_READ = (Kind.NORMAL, Kind.BYTE)
-_ONLY_MARKS = (Kind.UNKNOWN, Kind.CONTROL)
-
-
 def spm_to_json(data: bytes, *, strip: bool = False) -> dict[str, Any]:
     """A tokenizer.json that splits text as this model does, and joins pieces; its marks are left out.
 
     It does so on the whole sentence, as SentencePiece does, without splitting it at blanks before. strip: decoded text
     has no blanks at its ends. Raises ValueError for a model that does what that format cannot say.
     """
-    settings, pieces = read_settings(data), read_pieces(data)
-    if settings.odd or any(piece.kind not in (*_READ, *_ONLY_MARKS) for piece in pieces):
+    trainer, normalizer, denormalizer = (_settings(data, part) for part in (_TRAINER, _NORMALIZER, _DENORMALIZER))
+    pieces = read_pieces(data)
+    unusual = (
+        any(piece.kind in (Kind.USER_DEFINED, Kind.UNUSED) for piece in pieces)
+        or trainer.get(_MODEL_TYPE, _UNIGRAM) not in (_UNIGRAM, _BPE)
+        or trainer.get(_SUFFIX) == _YES
+        or normalizer.get(_ESCAPE) == _NO
+        or denormalizer.get(_CHARSMAP)
+    )
+    if unusual:
         raise ValueError("its SentencePiece model has symbols that its user defined, or settings that are rarely used")
-    pieces = [piece for piece in pieces if piece.kind in _READ]
-    blanks = r"\A +| +\z" if strip else r"\A +" if settings.remove_extra else r"\A " if settings.dummy_prefix else ""
+    pieces = [piece for piece in pieces if piece.kind in (Kind.NORMAL, Kind.BYTE)]
+    blank_before = normalizer.get(_DUMMY_PREFIX) != _NO
+    single_blanks = normalizer.get(_REMOVE_EXTRA) != _NO  # and none at the ends
+    blanks = r"\A +| +\z" if strip else r"\A +" if single_blanks else r"\A " if blank_before else ""
     steps = [_replace(SPACE, " "), {"type": "ByteFallback"}, {"type": "Fuse"}]
     steps += [_replace(blanks, "", regex=True)] if blanks else []
     normalizers: list[dict[str, Any]] = []
-    if settings.charsmap:
-        charsmap = base64.b64encode(settings.charsmap).decode()
-        normalizers.append({"type": "Precompiled", "precompiled_charsmap": charsmap})
-    if settings.remove_extra:
+    if charsmap := normalizer.get(_CHARSMAP):
+        normalizers.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()})
+    if single_blanks:
         normalizers += [_replace(r"\A +| +\z", "", regex=True), _replace(" {2,}", " ", regex=True)]
-    if settings.dummy_prefix:
+    if blank_before:
         normalizers.append({"type": "Prepend", "prepend": SPACE})
     return {
         "version": "1.0",
         "normalizer": {"type": "Sequence", "normalizers": [*normalizers, _replace(" ", SPACE)]},
         "pre_tokenizer": None,
         "decoder": {"type": "Sequence", "decoders": steps},
-        "model": {**(_bpe(pieces) if settings.is_bpe else _unigram(pieces)), "byte_fallback": settings.byte_fallback},
+        "model": {
+            **(_bpe(pieces) if trainer.get(_MODEL_TYPE) == _BPE else _unigram(pieces)),
+            "byte_fallback": trainer.get(_BYTE_FALLBACK) == _YES,
+        },
         "added_tokens": [],
     }
 
