@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_text, write_text
 from docmt.documents import Document, read_documents, read_input, read_parallel
-from docmt.documents.layout import fenced, has_letters, markdown_blocks
+from docmt.documents.layout import has_letters, verbatim_lines
 from docmt.documents.segmentation import knows_language
 
 LIST = {"id": "a", "source": ["One.", " Two. "]}
@@ -251,8 +251,8 @@ def test_markdown_keeps_what_is_no_text(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_code_in_plain_text(text: str) -> None:
-    assert fenced(text) == []
-    assert fenced("~~~ sh\nls\n~~~\n")[0].lines == 3
+    assert verbatim_lines(text, markdown=False) == []
+    assert verbatim_lines("~~~ sh\nls\n~~~\n", markdown=False)[0].lines == 3
 
 
 @given(
@@ -268,7 +268,7 @@ def test_what_is_no_code_in_plain_text(text: str) -> None:
 @example(["|a|", "|-|"])
 def test_verbatim_lines_are_whole_lines_in_order(lines: list[str]) -> None:
     text = "\n".join(lines)
-    for found in (fenced(text), markdown_blocks(text)):
+    for found in (verbatim_lines(text, markdown=False), verbatim_lines(text, markdown=True)):
         position = 0
         for stretch in found:
             assert position <= stretch.start < stretch.end <= len(text)
@@ -284,7 +284,7 @@ def test_verbatim_lines_are_whole_lines_in_order(lines: list[str]) -> None:
 
 
 def test_many_open_fences_take_linear_time() -> None:
-    assert fenced("".join(f"```{number}\n" for number in range(50_000))) == []
+    assert verbatim_lines("".join(f"```{number}\n" for number in range(50_000)), markdown=False) == []
 
 
 @pytest.mark.parametrize("join_lines", [False, True])

@@ -17,19 +17,19 @@ from pathlib import Path
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_path
-from docmt.core.plain_text import BYTE_ORDER_MARK, decoded_lines, read_text
+from docmt.core.plain_text import BYTE_ORDER_MARK, decoded_lines
 from docmt.documents.document import brief
 from docmt.documents.formats import (
     DOCUMENT_MARK,
     LONE_SURROGATE,
+    Row,
+    WrittenDocument,
     check_markup,
     is_jsonl,
     json_documents,
     json_records,
-    stray_mark,
+    text_documents,
 )
-
-_Row = tuple[int, tuple[str, ...]]  # a line number and the sentences in that line, one for each side
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ def read_parallel(
     documents = _parallel(source, target, docids)
     if drafts is not None:
         documents = _with_drafts(documents, source, target, drafts)
-    for number, (id, place, rows) in enumerate(documents, 1):
+    for number, document in enumerate(documents, 1):
         pairs, lines = [], []
-        for line, pair in rows:
+        for line, pair in document.rows:
             if all(pair[:2]):
                 pairs.append(pair)
                 lines.append(line)
@@ -111,22 +111,22 @@ def read_parallel(
                 skipped.add("pair with an empty side", f"{source}, line {line}")
         if pairs:
             ours, theirs, *drafted = zip(*pairs, strict=True)
-            yield ParallelDocument(id, ours, theirs, number, tuple(lines), *drafted)
+            yield ParallelDocument(document.id, ours, theirs, number, tuple(lines), *drafted)
         else:
-            skipped.add("document without sentences", f"{source}, line {place}")
+            skipped.add("document without sentences", f"{source}, line {document.line}")
 
 
-def _parallel(source: Path, target: Path | None, docids: Path | None) -> Iterator[tuple[str, int, list[_Row]]]:
-    """Yields (id, line, rows) of every document of a corpus, in whatever form it is."""
+def _parallel(source: Path, target: Path | None, docids: Path | None) -> Iterator[WrittenDocument]:
+    """Yields every document of a corpus, in whatever form it is."""
     if docids is not None and (target is None or is_jsonl(source) or is_jsonl(target)):
         raise DocmtError(f"{source} is JSONL, which has its ids itself: give - instead of {docids}")
     if target is None:
-        return _read_jsonl(source, ["source", "target"])
+        return json_documents(decoded_lines(source), source, ["source", "target"])
     if docids is not None:
         return _read_with_ids(source, target, docids)
     if is_jsonl(source) or is_jsonl(target):
         return _beside(_side(source, "source"), _side(target, "target"), source, target)
-    return _read_lines((source, target))
+    return _text_files(source, target)
 
 
 def read_documents(path: Path | str, side: str = "source") -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -136,17 +136,17 @@ def read_documents(path: Path | str, side: str = "source") -> Iterator[tuple[str
     so that line numbers can be matched with those of another file; documents without any line are left out.
     Raises DocmtError as `read_parallel` does.
     """
-    for id, _, rows in _side(Path(path), side):
-        if rows:
-            yield id, tuple(sentences[0] for _, sentences in rows)
+    for document in _side(Path(path), side):
+        if document.rows:
+            yield document.id, tuple(sentences[0] for _, sentences in document.rows)
 
 
-def _read_with_ids(source: Path, target: Path, docids: Path) -> Iterator[tuple[str, int, list[_Row]]]:
-    """Yields (id, first line, rows) of the documents of two text files with a third that names them line by line.
+def _read_with_ids(source: Path, target: Path, docids: Path) -> Iterator[WrittenDocument]:
+    """Yields the documents of two text files with a third that names them line by line.
 
     Lines that follow each other with the same id are one document. Lines that are empty in all files are passed over.
     """
-    open_id, opened, rows = "", 0, list[_Row]()
+    document: WrittenDocument | None = None
     for number, (ours, theirs, id) in _lockstep((source, target, docids)):
         for path, line in ((source, ours), (target, theirs)):
             if line == DOCUMENT_MARK:
@@ -156,41 +156,23 @@ def _read_with_ids(source: Path, target: Path, docids: Path) -> Iterator[tuple[s
                 )
         if not id and (ours or theirs):
             raise DocmtError(f"{docids}, line {number}: there is no id beside the sentence; give one on every line")
-        if rows and id and id != open_id:
-            yield open_id, opened, rows
-            rows = []
-        if id:
-            opened = opened if rows else number
-            open_id = id
-            rows.append((number, (ours, theirs)))
-    if rows:
-        yield open_id, opened, rows
-
-
-def _read_lines(paths: Sequence[Path]) -> Iterator[tuple[str, int, list[_Row]]]:
-    """Yields (ordinal, first line, rows) of every document of one file, or of several read in lockstep."""
-    count, opened, rows = 0, 0, list[_Row]()
-    marked: bool | None = None  # unknown before the first line that is not empty
-    for number, row in _lockstep(paths):
-        if marked is None and any(row):
-            marked = DOCUMENT_MARK in row
-        border = DOCUMENT_MARK if marked else ""
-        if not marked and DOCUMENT_MARK in row:
-            raise stray_mark(paths[row.index(DOCUMENT_MARK)], number)
-        if border not in row:
-            opened = opened or number
-            rows.append((number, row))
+        if not id:
             continue
-        _check_border(paths, number, row, border)
-        if opened:
-            count += 1
-            yield str(count), opened, rows
-        opened, rows = (number if marked else 0), []
-    if opened:
-        yield str(count + 1), opened, rows
+        if document is None or id != document.id:
+            if document is not None:
+                yield document
+            document = WrittenDocument(id, number, [])
+        document.rows.append((number, (ours, theirs)))
+    if document is not None:
+        yield document
 
 
-def _lockstep(paths: Sequence[Path]) -> Iterator[_Row]:
+def _text_files(*paths: Path) -> Iterator[WrittenDocument]:
+    """Yields the documents of one text file, or of several read in lockstep."""
+    return text_documents(_lockstep(paths), paths)
+
+
+def _lockstep(paths: Sequence[Path]) -> Iterator[Row]:
     """Yields the stripped lines of all files side by side. Empty lines after the end of a shorter file are allowed."""
     last = 0  # the last line that all files have
     for number, row in enumerate(zip_longest(*map(_stripped_lines, paths)), 1):
@@ -207,18 +189,6 @@ def _lockstep(paths: Sequence[Path]) -> Iterator[_Row]:
             )
 
 
-def _check_border(paths: Sequence[Path], number: int, row: tuple[str, ...], border: str) -> None:
-    if all(line == border for line in row):
-        return
-    with_border = paths[row.index(border)]
-    without = next(path for path, line in zip(paths, row, strict=True) if line != border)
-    name = f"a document mark {border}" if border else "an empty line (the end of a document)"
-    raise DocmtError(
-        f"line {number}: {with_border} has {name} where {without} has none; "
-        "the files part here or in the document before: align them again"
-    )
-
-
 def _stripped_lines(path: Path) -> Iterator[str]:
     begins = False
     for _, raw in decoded_lines(path):
@@ -229,40 +199,34 @@ def _stripped_lines(path: Path) -> Iterator[str]:
         yield line
 
 
-def _read_jsonl(path: Path, sides: Sequence[str]) -> Iterator[tuple[str, int, list[_Row]]]:
-    """Yields (id, line, rows) of every document of a JSONL file, with these sides of it."""
-    for document in json_documents(decoded_lines(path), path, sides):
-        rows = zip(document.lines, zip(*document.sides, strict=True), strict=True)
-        yield document.id, document.line, list(rows)
-
-
 def _with_drafts(
-    documents: Iterator[tuple[str, int, list[_Row]]], source: Path, target: Path | None, drafts: Path
-) -> Iterator[tuple[str, int, list[_Row]]]:
+    documents: Iterator[WrittenDocument], source: Path, target: Path | None, drafts: Path
+) -> Iterator[WrittenDocument]:
     """Yields the documents with the draft of each sentence at the end of its row."""
     sides, named = _draft_entries(drafts) if is_jsonl(drafts) else (["target"], False)
     for path in (source, target or source):
         if sides[-1] != "draft" and path.exists() and drafts.exists() and path.samefile(drafts):
             raise DocmtError(f"{drafts} is a file of the corpus, not its drafts: give a translation of {source}")
     if is_jsonl(drafts):
-        beside = _beside(documents, _read_jsonl(drafts, sides), source, drafts, same_ids=named and is_jsonl(source))
-        for number, (id, place, rows) in enumerate(beside, 1):
+        drafted = json_documents(decoded_lines(drafts), drafts, sides)
+        beside = _beside(documents, drafted, source, drafts, same_ids=named and is_jsonl(source))
+        for number, document in enumerate(beside, 1):
             # A row is source, target, draft; or source, target, source beside the draft, draft.
-            for _, texts in rows:
+            for _, texts in document.rows:
                 if len(texts) > 3 and texts[0].split() != texts[2].split():
                     raise DocmtError(
-                        f"{drafts}: the source of document {number} ({id!r}) is {texts[2]!r}, but {texts[0]!r} in "
-                        f"{source}: give the drafts of this corpus, in its order"
+                        f"{drafts}: the source of document {number} ({document.id!r}) is {texts[2]!r}, but "
+                        f"{texts[0]!r} in {source}: give the drafts of this corpus, in its order"
                     )
-            yield id, place, [(line, (*texts[:2], texts[-1])) for line, texts in rows]
+            yield document._replace(rows=[(line, (*texts[:2], texts[-1])) for line, texts in document.rows])
         return
     if is_jsonl(source):
-        yield from _beside(documents, _read_lines((drafts,)), source, drafts)
+        yield from _beside(documents, _text_files(drafts), source, drafts)
         return
     lines = enumerate(_stripped_lines(drafts), 1)
-    for id, place, rows in documents:
-        drafted: list[_Row] = []
-        for number, texts in rows:
+    for document in documents:
+        rows: list[Row] = []
+        for number, texts in document.rows:
             for at, draft in lines:
                 if draft and (at == number) == (draft == DOCUMENT_MARK):
                     what = "document mark beside a sentence" if at == number else "draft beside the end of a document"
@@ -271,14 +235,14 @@ def _with_drafts(
                         f"{source} with --layout lines"
                     )
                 if at == number:
-                    drafted.append((number, (*texts, draft)))
+                    rows.append((number, (*texts, draft)))
                     break
             else:
                 raise DocmtError(
                     f"{drafts} ends before line {number} of {source}: give a file with a draft of each of its lines, "
                     "such as `docmt translate` writes"
                 )
-        yield id, place, drafted
+        yield document._replace(rows=rows)
     if left := next((number for number, line in lines if line not in ("", DOCUMENT_MARK)), None):
         raise DocmtError(f"{drafts} goes on after the end of {source} (line {left}): give the drafts of this file")
 
@@ -306,13 +270,13 @@ def _draft_entries(drafts: Path) -> tuple[list[str], bool]:
 
 
 def _beside(
-    ours: Iterator[tuple[str, int, list[_Row]]],
-    theirs: Iterator[tuple[str, int, list[_Row]]],
+    ours: Iterator[WrittenDocument],
+    theirs: Iterator[WrittenDocument],
     source: Path,
     target: Path,
     same_ids: bool = False,
-) -> Iterator[tuple[str, int, list[_Row]]]:
-    """Yields (id, line, rows) of documents with the sentences of both files in each row.
+) -> Iterator[WrittenDocument]:
+    """Yields documents with the sentences of both files in each row.
 
     same_ids: raise DocmtError for documents whose ids differ.
     """
@@ -323,23 +287,23 @@ def _beside(
                 f"{shorter} has {number - 1} documents, but {longer} has more; they must be the same documents in the "
                 "same order"
             )
-        (id, line, rows), (other_id, _, others) = one, other
-        if same_ids and id != other_id:
+        if same_ids and one.id != other.id:
             raise DocmtError(
-                f"document {number} is {id!r} in {source}, but {other_id!r} in {target}: give the same documents in "
-                "the same order"
+                f"document {number} is {one.id!r} in {source}, but {other.id!r} in {target}: give the same documents "
+                "in the same order"
             )
-        if len(rows) != len(others):
+        if len(one.rows) != len(other.rows):
             raise DocmtError(
-                f"document {number} ({id!r}) has {len(rows)} sentences in {source} and {len(others)} in {target}; give "
-                "one target sentence for each source sentence"
+                f"document {number} ({one.id!r}) has {len(one.rows)} sentences in {source} and {len(other.rows)} in "
+                f"{target}; give one target sentence for each source sentence"
             )
-        yield id, line, [(row[0], row[1] + other[1]) for row, other in zip(rows, others, strict=True)]
+        pairs = zip(one.rows, other.rows, strict=True)
+        yield one._replace(rows=[(line, (*left, *right)) for (line, left), (_, right) in pairs])
 
 
-def _side(path: Path, side: str) -> Iterator[tuple[str, int, list[_Row]]]:
+def _side(path: Path, side: str) -> Iterator[WrittenDocument]:
     """One side alone, of a JSONL file or of a text file."""
-    return _read_jsonl(path, [side]) if is_jsonl(path) else _read_lines((path,))
+    return json_documents(decoded_lines(path), path, [side]) if is_jsonl(path) else _text_files(path)
 
 
 def write_parallel(documents: Iterable[ParallelDocument], source_path: Path, target_path: Path) -> None:
@@ -418,8 +382,11 @@ def read_hypothesis(path: Path, reference_path: Path, references: Corpus) -> Cor
     """
     if is_jsonl(path):
         return read_reference(path)
-    reference = _lines_of(references) if is_jsonl(reference_path) else _lines(reference_path)
-    aligned = align_lines(_lines(path), reference, references)
+    if is_jsonl(reference_path):  # as a text file has them, an empty line after each document
+        reference = [line for document in references for line in (*document, "")]
+    else:
+        reference = [line for _, line in decoded_lines(reference_path)]
+    aligned = align_lines([line for _, line in decoded_lines(path)], reference, references)
     return aligned if aligned is not None else read_reference(path)
 
 
@@ -448,14 +415,3 @@ def align_lines(hypothesis: list[str], reference: list[str], references: Corpus)
         return None
     remaining = iter(found)
     return [tuple(next(remaining) for _ in document) for document in references]
-
-
-def _lines_of(documents: Corpus) -> list[str]:
-    """The lines of a text file with these documents, parted by empty lines."""
-    lines = [line for document in documents for line in (*document, "")]
-    return lines[:-1]
-
-
-def _lines(path: Path) -> list[str]:
-    lines = read_text(path).removeprefix(BYTE_ORDER_MARK).split("\n")
-    return lines[:-1] if lines[-1] == "" else lines

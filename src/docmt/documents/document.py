@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import BYTE_ORDER_MARK, read_text, write_text
-from docmt.documents.formats import DOCUMENT_MARK, Format, check_name, format_of, json_documents, stray_mark
-from docmt.documents.layout import fenced, looks_wrapped, markdown_blocks
+from docmt.documents.formats import Format, check_name, format_of, json_documents, text_documents
+from docmt.documents.layout import looks_wrapped, verbatim_lines
 from docmt.documents.segmentation import sentence_spans
 
 Layout = Literal["auto", "text", "lines", "markdown", "jsonl"]
 _SHOWN = 40
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 def between(stretches: Iterable[tuple[int, int]], end: int) -> list[tuple[int, int]]:
@@ -61,10 +60,7 @@ class Document:
 
     def text(self) -> str:
         """The whole text."""
-        parts = [self.gaps[0]]
-        for sentence, gap in zip(self.sentences, self.gaps[1:], strict=True):
-            parts += (sentence, gap)
-        return "".join(parts)
+        return "".join(gap + sentence for gap, sentence in zip(self.gaps, (*self.sentences, ""), strict=True))
 
     def spans(self) -> list[tuple[int, int]]:
         """The (start, end) of every sentence in `text()`, in characters (code points)."""
@@ -194,7 +190,8 @@ def read_input(path: Path | str, *, layout: Layout = "auto", language: str = "en
         return Input("lines", _of_lines(text, path))
     if kind == "jsonl":
         return Input("jsonl", list(_of_jsonl(text, path, language, join_lines)))
-    verbatim = markdown_blocks(text) if kind == "markdown" else fenced(text) if layout == "auto" else []
+    is_markdown = kind == "markdown"
+    verbatim = verbatim_lines(text, is_markdown) if is_markdown or layout == "auto" else []
     stretches = [(stretch.start, stretch.end) for stretch in verbatim]
     id = os.fsencode(path).decode(errors="backslashreplace")  # of a name that is no UTF-8, too, so that JSON holds it
     document = Document.from_text(text, language=language, join_lines=join_lines, id=id, verbatim=stretches)
@@ -210,7 +207,7 @@ def _of_jsonl(text: str, path: Path | str, language: str, join_lines: bool) -> I
     found = list(json_documents(lines, path, ["source"], running_text=True))
     for number, one in enumerate(found, 1):
         if one.text is None:
-            document = Document.from_sentences(one.sides[0], id=one.id)
+            document = Document.from_sentences([sentence for _, (sentence,) in one.rows], id=one.id)
         else:
             document = Document.from_text(one.text, language=language, join_lines=join_lines, id=one.id)
         last = document.gaps[-1]
@@ -225,41 +222,22 @@ def _of_lines(text: str, path: Path | str) -> list[Document]:
     Empty lines, document marks and white space around sentences are in the gaps. At least one document, though it may
     have no sentences. Raises DocmtError for a document mark in a file that does not begin with one.
     """
+    bare = text.removeprefix(BYTE_ORDER_MARK)
+    lines = bare.split("\n")
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=len(text) - len(bare)))
     documents: list[Document] = []
-    sentences: list[str] = []
-    gaps: list[str] = []
-    marked: bool | None = None
-    count = 0
     position = 0  # where the open gap begins
-
-    def close(end: int) -> None:
-        nonlocal position
-        documents.append(Document(tuple(sentences), (*gaps, text[position:end]), str(count)))
-        sentences.clear()
-        gaps.clear()
-        position = end
-
-    for number, line in enumerate(_LINE.finditer(text), 1):
-        raw = line[0].removeprefix(BYTE_ORDER_MARK) if number == 1 else line[0]
-        sentence = raw.strip()
-        if marked is None and sentence:
-            marked = sentence == DOCUMENT_MARK
-        if sentence == DOCUMENT_MARK and not marked:
-            raise stray_mark(path, number)
-        if sentence == (DOCUMENT_MARK if marked else ""):
-            if sentences:
-                close(line.start())
-            count += bool(marked)
-        elif sentence:
-            if not sentences and not marked:
-                count += 1
-            start = line.end() - len(raw.lstrip())
-            gaps.append(text[position:start])
-            sentences.append(sentence)
-            position = start + len(sentence)
-    if sentences or not documents:
-        close(len(text))
-    elif position < len(text):
-        last = documents.pop()
-        documents.append(Document(last.sentences, (*last.gaps[:-1], last.gaps[-1] + text[position:]), last.id))
-    return documents
+    for found in text_documents(((number, (line.strip(),)) for number, line in enumerate(lines, 1)), [path]):
+        gaps, sentences = [], []
+        for number, (sentence,) in found.rows:
+            if sentence:
+                start = text.index(sentence, starts[number - 1])
+                gaps.append(text[position:start])
+                sentences.append(sentence)
+                position = start + len(sentence)
+        if sentences:
+            end = starts[found.rows[-1][0]]
+            documents.append(Document(tuple(sentences), (*gaps, text[position:end]), found.id))
+            position = end
+    last = documents.pop() if documents else Document((), ("",))
+    return [*documents, replace(last, gaps=(*last.gaps[:-1], last.gaps[-1] + text[position:]))]

@@ -1,4 +1,4 @@
-"""What kind of file a text is (by its name, then by how it begins), and JSON Lines. The one place that says so.
+"""What kind of file a text is (by its name, then by how it begins), and the documents of text and of JSON Lines.
 
     jsonl      x.jsonl, x.ndjson, or a first line that is a JSON object with `source`, `target` or `text`
     markdown   x.md, x.markdown
@@ -26,10 +26,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import BYTE_ORDER_MARK, GZIP_SUFFIX, STANDARD, decoded_lines
@@ -39,16 +38,12 @@ DOCUMENT_MARK = "<d>"
 Format = Literal["text", "markdown", "jsonl"]
 
 _EXTRACT = "extract the text (pandoc FILE -t plain does for most), and translate that"
-_SUBTITLES = (
-    "subtitles",
-    "put their text into a file of one sentence a line, and translate that with --layout lines",
-)
+_AS_LINES = "into a file of one sentence a line, and translate that with --layout lines"
+_SUBTITLES = "subtitles", f"put their text {_AS_LINES}"
 _PAGE = "a web page", _EXTRACT
 _XML = "XML", _EXTRACT
 _OFFICE = "an office document", _EXTRACT
-_SENTENCES = (
-    "put the sentences of one language into a file of one sentence a line, and translate that with --layout lines"
-)
+_SENTENCES = f"put the sentences of one language {_AS_LINES}"
 _REFUSED = {
     **dict.fromkeys((".srt", ".vtt", ".sub", ".ass"), _SUBTITLES),
     **dict.fromkeys((".html", ".htm", ".xhtml"), _PAGE),
@@ -114,11 +109,65 @@ def _suffix(path: Path | str) -> str:
     return Path(str(path).removesuffix(GZIP_SUFFIX)).suffix.lower()
 
 
-def stray_mark(path: Path | str, line: int) -> DocmtError:
-    """The error for a document mark in a file whose documents are not opened by marks."""
-    return DocmtError(
-        f"{path}, line {line}: a document mark {DOCUMENT_MARK} in a file that "
-        f"does not begin with one; open every document with {DOCUMENT_MARK}, or use empty lines only"
+Row = tuple[int, tuple[str, ...]]
+"""The number of a line, and the sentences in that line, one for each side."""
+
+
+class WrittenDocument(NamedTuple):
+    """A document as its file has it, with the sides that were asked for."""
+
+    id: str
+    line: int
+    """where it begins"""
+    rows: list[Row]
+    """its sentences, stripped of surrounding white space"""
+    text: str | None = None
+    """running text in place of sentences"""
+
+
+def text_documents(rows: Iterable[Row], paths: Sequence[Path | str]) -> Iterator[WrittenDocument]:
+    """Stream the documents of a text file, or of several read in lockstep; their ids are their ordinal numbers.
+
+    rows: all lines, stripped. Empty lines part documents, or marks open them: see `docmt.documents.corpus`.
+    Raises DocmtError for a border that is not in all files, and for a mark in a file that does not begin with one.
+    """
+    count = 0
+    document: WrittenDocument | None = None
+    marked: bool | None = None  # unknown before the first line that is not empty
+    for number, row in rows:
+        if marked is None and any(row):
+            marked = DOCUMENT_MARK in row
+        if not marked and DOCUMENT_MARK in row:
+            raise DocmtError(
+                f"{paths[row.index(DOCUMENT_MARK)]}, line {number}: a document mark {DOCUMENT_MARK} in a file that "
+                f"does not begin with one; open every document with {DOCUMENT_MARK}, or use empty lines only"
+            )
+        border = DOCUMENT_MARK if marked else ""
+        is_border = border in row
+        if is_border:
+            _check_border(paths, number, row, border)
+            if document is not None:
+                yield document
+            document = None
+        # A mark opens a document; where there are none, a line that is no border does.
+        if document is None and is_border == bool(marked):
+            count += 1
+            document = WrittenDocument(str(count), number, [])
+        if document is not None and not is_border:
+            document.rows.append((number, row))
+    if document is not None:
+        yield document
+
+
+def _check_border(paths: Sequence[Path | str], number: int, row: tuple[str, ...], border: str) -> None:
+    if all(line == border for line in row):
+        return
+    with_border = paths[row.index(border)]
+    without = next(path for path, line in zip(paths, row, strict=True) if line != border)
+    name = f"a document mark {border}" if border else "an empty line (the end of a document)"
+    raise DocmtError(
+        f"line {number}: {with_border} has {name} where {without} has none; "
+        "the files part here or in the document before: align them again"
     )
 
 
@@ -128,19 +177,6 @@ _ONE_A_LINE = "JSONL has one object a line"
 _OR_BOTH_FILES = ", and a text corpus needs both its files named"
 _SIDES = ("source", "target")
 Record = dict[str, object]
-
-
-@dataclass
-class JsonDocument:
-    """The sides of a document that were asked for: lists of sentences, equally long, or running text."""
-
-    id: str
-    line: int
-    """where it begins"""
-    sides: list[list[str]]
-    lines: list[int] = field(default_factory=list)
-    """where each sentence stands"""
-    text: str | None = None
 
 
 def named_jsonl(path: Path | str) -> bool:
@@ -161,14 +197,14 @@ def begins_as_jsonl(line: str) -> bool:
 
 def json_documents(
     lines: Iterable[tuple[int, str]], path: Path | str, sides: Sequence[str], running_text: bool = False
-) -> Iterator[JsonDocument]:
+) -> Iterator[WrittenDocument]:
     """Streams the documents in numbered lines of JSONL; `sides` ("source", "target", "draft"): what is read of them.
 
     `running_text`: documents of running text are allowed. Sentences are stripped of surrounding white space.
     Raises DocmtError, naming the line of `path`, for what is none of the three forms.
     """
     count = 0
-    document: JsonDocument | None = None  # the open one, whose sentences stand in lines of their own
+    document: WrittenDocument | None = None  # the open one, whose sentences stand in lines of their own
     name, place = "", 0  # its `document`, and the `sentence` of its last line
     for number, record in json_records(lines, path, _ONE_A_LINE if running_text else _ONE_A_LINE + _OR_BOTH_FILES):
         where = f"{path}, line {number}"
@@ -181,18 +217,16 @@ def json_documents(
             count += 1
             yield _whole_document(record, number, str(count), sides, running_text, where)
             continue
-        sentences = [_sentence(record, side, where) for side in sides]
+        row = number, tuple(_sentence(record, side, where) for side in sides)
         following = record.get("sentence")
         after = following if isinstance(following, int) else place + 1
         if document is None or own != name or after <= place:
             if document is not None:
                 yield document
             count += 1
-            document = JsonDocument(own or str(count), number, [[] for _ in sides])
+            document = WrittenDocument(own or str(count), number, [])
         name, place = own, after
-        document.lines.append(number)
-        for found, sentence in zip(document.sides, sentences, strict=True):
-            found.append(sentence)
+        document.rows.append(row)
     if document is not None:
         yield document
 
@@ -202,40 +236,34 @@ def json_records(
 ) -> Iterator[tuple[int, Record]]:
     """Yield (number, object) of the lines that are not empty. Raises DocmtError for a line that is no JSON object."""
     for number, line in lines:
-        if line.strip():
-            yield number, _parse(line, f"{path}, line {number}", advice)
-
-
-def _parse(line: str, where: str, advice: str) -> Record:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        reason = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
-        raise DocmtError(f"{where}: not valid JSON ({reason}); {advice}") from error
-    if not isinstance(record, dict):
-        raise DocmtError(f"{where}: not a JSON object; give one with `source` and `target`, lists of sentences")
-    return record
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            reason = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
+            raise DocmtError(f"{where}: not valid JSON ({reason}); {advice}") from error
+        if not isinstance(record, dict):
+            raise DocmtError(f"{where}: not a JSON object; give one with `source` and `target`, lists of sentences")
+        yield number, record
 
 
 def _whole_document(
     record: Record, line: int, ordinal: str, sides: Sequence[str], running_text: bool, where: str
-) -> JsonDocument:
+) -> WrittenDocument:
     """A document that is one line of the file."""
     id = _name(record, "id", where) or _name(record, "document", where) or ordinal
-    if running_text and (text := _running_text(record)) is not None:
-        return JsonDocument(id, line, [[] for _ in sides], text=_proper(text, where))
+    text = record.get("source", record.get("text"))
+    if running_text and isinstance(text, str):
+        return WrittenDocument(id, line, [], _proper(text, where))
     found = [_sentences(record, side, where) for side in sides]
     if len({len(sentences) for sentences in found}) > 1:
         raise DocmtError(
             f"{where}: `source` has {len(found[0])} sentences and `{sides[1]}` {len(found[1])}; "
             f"give one {sides[1]} sentence for each source sentence"
         )
-    return JsonDocument(id, line, found, [line] * len(found[0]))
-
-
-def _running_text(record: Record) -> str | None:
-    text = record.get("source", record.get("text"))
-    return text if isinstance(text, str) else None
+    return WrittenDocument(id, line, [(line, row) for row in zip(*found, strict=True)])
 
 
 def _name(record: Record, entry: str, where: str) -> str | None:
@@ -265,13 +293,9 @@ def _sentences(record: Record, side: str, where: str) -> list[str]:
         more = "; running text (`text`) can only be translated" if "text" in record else ""
         raise DocmtError(f"{where}: `{side}` is missing; give a list of sentences{more}")
     sentences = record[side]
-    if isinstance(sentences, str):
-        raise DocmtError(
-            f"{where}: `{side}` is a string; give a list of sentences, or with each sentence the `document` that it "
-            "belongs to"
-        )
     if not isinstance(sentences, list):
-        raise DocmtError(f"{where}: `{side}` is {_json_type(sentences)}; give a list of sentences")
+        more = ", or with each sentence the `document` that it belongs to" if isinstance(sentences, str) else ""
+        raise DocmtError(f"{where}: `{side}` is {_json_type(sentences)}; give a list of sentences{more}")
     for index, sentence in enumerate(sentences, 1):
         if not isinstance(sentence, str):
             raise DocmtError(f"{where}: sentence {index} of `{side}` is {_json_type(sentence)}; give a string")

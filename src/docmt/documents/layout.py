@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from docmt.core.plain_text import BYTE_ORDER_MARK
 
@@ -77,7 +78,7 @@ def blocks(text: str, language: str = "en", join_lines: bool = False) -> Iterato
     the line breaks; blank lines, headings, list items and quoted lines (each line that starts with `>`) end it.
     What has no letter (numbers, times, rows of marks) is no block.
     """
-    lines = _lines(text, _GERMAN_MARKS if language == "de" else _MARKS)
+    lines = _lines(text, language)
     if join_lines:
         found = _paragraphs(text, list(lines))
     else:
@@ -91,7 +92,7 @@ def looks_wrapped(text: str, language: str = "en") -> bool:
     They are where, of the lines that another one of their paragraph follows, at least half (and three) are broken off:
     they end without the end of a sentence, the next one goes on in lower case, and they are about equally wide.
     """
-    lines = list(_lines(text, _GERMAN_MARKS if language == "de" else _MARKS))
+    lines = _lines(text, language)
     followed = [
         (line, below) for line, below in pairwise(lines) if not line.empty and not below.empty and below.kind == "text"
     ]
@@ -106,7 +107,8 @@ def looks_wrapped(text: str, language: str = "en") -> bool:
     return widest >= _NARROWEST_PAGE and sum(3 * width >= 2 * widest for width in widths) >= 0.8 * len(widths)
 
 
-def _lines(text: str, marks: re.Pattern[str]) -> Iterator[_Line]:
+def _lines(text: str, language: str) -> Iterator[_Line]:
+    marks = _GERMAN_MARKS if language == "de" else _MARKS
     start = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
     while start < len(text):
         line_break = LINE_BREAK.search(text, start)
@@ -175,7 +177,7 @@ def _is_title(text: str, first: _Line, second: _Line) -> bool:
 
 _WHOLE_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE = re.compile(r"(?P<marks>`{3,}|~{3,})(?P<info>[^`]*)$")
-_ITEM = re.compile(r"(?:>\s?|[-*+]\s+|\d{1,9}[.)]\s+)+")  # what a fence may stand behind: marks of lists and quotes
+_ITEM = re.compile(r"^(?:>\s?|[-*+]\s+|\d{1,9}[.)]\s+)+")  # what a fence may stand behind: marks of lists and quotes
 _TABLE_RULE = re.compile(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$")
 _DEFINITION = re.compile(r"\[(?!\^)[^\]]+\]:\s*\S")
 _FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}
@@ -195,8 +197,7 @@ _HTML: tuple[tuple[re.Pattern[str], re.Pattern[str] | None], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Verbatim:
+class Verbatim(NamedTuple):
     """Lines that follow each other and stay as they are."""
 
     start: int
@@ -206,20 +207,12 @@ class Verbatim:
     """what they are, as a message says it: "code", "tables", ..."""
 
 
-def fenced(text: str) -> list[Verbatim]:
-    """The code in plain text: what stands between fences, which must be closed.
+def verbatim_lines(text: str, markdown: bool) -> list[Verbatim]:
+    """The code, tables, HTML, front matter and link definitions of Markdown; of plain text the code between fences.
 
-    Rows of ~ underline headings in plain text, and open code only where they name its language (`~~~ python`).
+    In plain text fences must be closed, and rows of ~, which underline headings there, open code only where they name
+    its language (`~~~ python`).
     """
-    return _found(text, markdown=False)
-
-
-def markdown_blocks(text: str) -> list[Verbatim]:
-    """The code, tables, HTML, front matter and link definitions of Markdown."""
-    return _found(text, markdown=True)
-
-
-def _found(text: str, markdown: bool) -> list[Verbatim]:
     lines = list(_WHOLE_LINE.finditer(text))
     bare = [line[0].removeprefix(BYTE_ORDER_MARK).strip() for line in lines]
     found = []
@@ -248,17 +241,14 @@ def _blocks(lines: list[str], number: int, markdown: bool, unclosed: dict[str, i
         yield "tables", after
     if after := _html(lines, number):
         yield "HTML", after
-    if _DEFINITION.match(lines[number]) and (number == 0 or not lines[number - 1] or _is_definition(lines[number - 1])):
+    before = lines[number - 1] if number else ""
+    if _DEFINITION.match(lines[number]) and (not before or _DEFINITION.match(before)):
         yield "link definitions", number + 1
-
-
-def _is_definition(line: str) -> bool:
-    return _DEFINITION.match(line) is not None
 
 
 def _fence(lines: list[str], number: int, markdown: bool, unclosed: dict[str, int]) -> int:
     """The line after the code that a fence opens here, or 0. In Markdown an open fence lasts to the end."""
-    opening = _FENCE.match(_without_marks(lines[number]))
+    opening = _FENCE.match(_ITEM.sub("", lines[number]))
     if opening is None or (not markdown and opening["marks"][0] == "~" and not opening["info"].strip()):
         return 0
     marks = opening["marks"]
@@ -270,11 +260,6 @@ def _fence(lines: list[str], number: int, markdown: bool, unclosed: dict[str, in
             return place + 1
     unclosed[marks[0]] = len(marks)
     return len(lines) if markdown else 0
-
-
-def _without_marks(line: str) -> str:
-    item = _ITEM.match(line)
-    return line[item.end() :] if item else line
 
 
 def _front_matter(lines: list[str]) -> int:

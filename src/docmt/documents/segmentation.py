@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import accumulate
 
 import sentencex
 
@@ -144,11 +145,7 @@ def _sentencex_ends(text: str, language: str) -> list[int]:
         return [len(text)]
     if "".join(pieces) != text:
         return [len(text)]
-    ends, end = [], 0
-    for piece in pieces:
-        end += len(piece)
-        ends.append(end)
-    return ends
+    return list(accumulate(map(len, pieces)))
 
 
 def _must_join(text: str, boundary: int, language: str) -> bool:
