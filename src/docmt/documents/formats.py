@@ -186,8 +186,6 @@ def named_jsonl(path: Path | str) -> bool:
 
 def begins_as_jsonl(line: str) -> bool:
     """Whether the first line of a text is an object with sentences."""
-    if not line.lstrip().startswith("{"):
-        return False
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -45,8 +44,7 @@ _NARROWEST_PAGE = 30
 _OPEN_END = re.compile(r"[^.!?…:;,。！？：；，、)\]\-–—]$")
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(NamedTuple):
     """One line of text without its white space and marks; start == end for a line with nothing to translate."""
 
     start: int
@@ -78,11 +76,8 @@ def blocks(text: str, language: str = "en", join_lines: bool = False) -> Iterato
     the line breaks; blank lines, headings, list items and quoted lines (each line that starts with `>`) end it.
     What has no letter (numbers, times, rows of marks) is no block.
     """
-    lines = _lines(text, language)
-    if join_lines:
-        found = _paragraphs(text, list(lines))
-    else:
-        found = ((line.start, line.end) for line in lines if not line.empty)
+    lines = list(_lines(text, language))
+    found = _paragraphs(text, lines) if join_lines else [(line.start, line.end) for line in lines]
     yield from ((start, end) for start, end in found if has_letters(text[start:end]))
 
 
@@ -131,30 +126,26 @@ def _line(raw: str, offset: int, marks: re.Pattern[str], ends_paragraph: bool) -
     return _Line(bare + position, end, kind, opens, bare, ends_paragraph)
 
 
-def _paragraphs(text: str, lines: list[_Line]) -> Iterator[tuple[int, int]]:
+def _paragraphs(text: str, lines: list[_Line]) -> list[tuple[int, int]]:
     """Joins lines into paragraphs."""
-    block: list[_Line] = []  # the lines of the open paragraph
-
-    def close() -> Iterator[tuple[int, int]]:
-        if block:
-            yield block[0].start, block[-1].end
-            block.clear()
-
+    paragraphs: list[list[_Line]] = []
+    block: list[_Line] = []  # the open paragraph
     for index, line in enumerate(lines):
         # As in Markdown, a number in the middle of a paragraph starts a list only if it is the first: a sentence may
         # well be wrapped just before "12. Then ...". Inside a list any number does.
         if block and not line.opens and block[0].kind not in ("number", "bullet"):
             line = _Line(line.bare_start, line.end, ends_paragraph=line.ends_paragraph)
         if line.empty:
-            yield from close()
+            block = []
             continue
         underlined = index + 1 < len(lines) and _is_underline(text, line, lines[index + 1])
-        if line.kind != "text" or underlined or (len(block) == 1 and _is_title(text, block[0], line)):
-            yield from close()
+        if not block or line.kind != "text" or underlined or (len(block) == 1 and _is_title(text, block[0], line)):
+            block = []
+            paragraphs.append(block)
         block.append(line)
         if line.kind == "heading" or underlined or line.ends_paragraph:
-            yield from close()
-    yield from close()
+            block = []
+    return [(block[0].start, block[-1].end) for block in paragraphs]
 
 
 def _is_underline(text: str, line: _Line, below: _Line) -> bool:

@@ -45,8 +45,7 @@ class BpeTokenizer(Tokenizer):
 
     def to_json(self) -> str:
         """What the library writes of it; words are counted from 0."""
-        found: str = self._library.to_str()
-        return found
+        return self._library.to_str()
 
     def files(self) -> dict[str, bytes]:
         return {MODEL_FILE: self.to_json().encode()}

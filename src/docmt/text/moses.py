@@ -209,13 +209,11 @@ class Moses:
         split_hyphens: write hyphens inside of words as tokens `@-@` (the script's option -a).
         """
         text = self._normalizer.normalize(unicodedata.normalize("NFC", text))
-        tokens: list[str] = self._tokenizer.tokenize(text, aggressive_dash_splits=split_hyphens)
-        return tokens
+        return self._tokenizer.tokenize(text, aggressive_dash_splits=split_hyphens)
 
     def detokenize(self, tokens: Sequence[str]) -> str:
         """The text of one sentence."""
-        text: str = self._detokenizer.detokenize(tokens)
-        return text
+        return self._detokenizer.detokenize(tokens)
 
 
 @cache

@@ -101,10 +101,8 @@ class JsonPieces(Pieces):
 
     def decode(self, batch: Sequence[Sequence[int]]) -> list[str]:
         theirs = self._theirs
-        texts: list[str] = self._library.decode_batch(
-            [[theirs[token] for token in ids if token in theirs] for ids in batch], skip_special_tokens=False
-        )
-        return texts
+        pieces = [[theirs[token] for token in ids if token in theirs] for ids in batch]
+        return self._library.decode_batch(pieces, skip_special_tokens=False)
 
     def used(self, sentences: Sequence[str]) -> set[str]:
         return {self._library.id_to_token(piece) for piece in set().union(*self._encode(sentences))}
@@ -237,5 +235,4 @@ class SpmPieces(Pieces):
         return restrict_spm(self.data, {piece.text for piece in read_pieces(self.data) if piece.text not in kept})
 
     def _encode(self, sentences: Sequence[str]) -> list[list[str]]:
-        pieces: list[list[str]] = self._library.encode(list(sentences), out_type=str, num_threads=-1)
-        return pieces
+        return self._library.encode(list(sentences), out_type=str, num_threads=-1)

@@ -162,14 +162,12 @@ class PretrainedTokenizer(Tokenizer):
         names = _by_side([Path(str(name)).name for name in values["pieces"]])
         marks = {str(code): str(mark) for code, mark in values["language_marks"].items()}
         same = names["source"] == names["target"] and vocabularies["source"] is vocabularies["target"]
-        pieces = {side: open_pieces(directory / names[side], vocabularies[side].words()) for side in SIDES[same:]}
+        pieces: dict[Side, Pieces] = {}
+        for side in SIDES[same:]:
+            data = read_bytes(directory / names[side], "the model of pieces", regular=True)
+            kind = JsonPieces if names[side].endswith(JsonPieces.suffix) else SpmPieces
+            pieces[side] = kind(data, vocabularies[side].words())
         return cls(vocabularies, {"source": pieces["target"], **pieces}, marks, bool(values["clean_up"]))
-
-
-def open_pieces(path: Path, ids: Mapping[str, int]) -> Pieces:
-    """The model of pieces in a file that `save` wrote. Raises ValueError if it is damaged."""
-    kind = JsonPieces if path.suffix == JsonPieces.suffix else SpmPieces
-    return kind(read_bytes(path, "the model of pieces", regular=True), ids)
 
 
 def _by_side(values: Sequence[Any]) -> dict[Side, Any]:

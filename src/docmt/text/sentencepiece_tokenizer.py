@@ -90,8 +90,7 @@ class SentencePieceTokenizer(Tokenizer):
         if not batch:
             return []  # the library takes [] for one sequence
         pieces = [[self._pieces[word] for word in words] for words in batch]
-        texts: list[str] = self._library.decode(pieces, num_threads=-1)
-        return texts
+        return self._library.decode(pieces, num_threads=-1)
 
     @classmethod
     def load(cls, directory: Path) -> Self:
