@@ -330,9 +330,15 @@ def write_parallel(documents: Iterable[ParallelDocument], source_path: Path, tar
 
 def _text_lines(sentences: Sequence[str], where: str, is_first: bool) -> bytes:
     for number, sentence in enumerate(sentences, 1):
-        if problem := _unwritable(sentence):
+        problems = {
+            "is empty": not sentence.strip(),
+            "holds a line break": "\n" in sentence or "\r" in sentence,
+            f"is the document mark {DOCUMENT_MARK}": sentence.strip() == DOCUMENT_MARK,
+            "holds a lone surrogate": LONE_SURROGATE.search(sentence),
+        }
+        if found := [problem for problem, applies in problems.items() if applies]:
             raise DocmtError(
-                f"{where}: sentence {number} {problem}, which a text corpus cannot show; mend it or write JSONL"
+                f"{where}: sentence {number} {found[0]}, which a text corpus cannot show; mend it or write JSONL"
             )
     text = "".join(f"{sentence}\n" for sentence in sentences)
     if not is_first:
@@ -340,17 +346,6 @@ def _text_lines(sentences: Sequence[str], where: str, is_first: bool) -> bytes:
     elif text.startswith(BYTE_ORDER_MARK):
         text = BYTE_ORDER_MARK + text  # readers drop one at the start of a file
     return text.encode("utf-8")
-
-
-def _unwritable(sentence: str) -> str:
-    """Return what keeps a sentence out of a text corpus; empty if nothing does."""
-    problems = {
-        "is empty": not sentence.strip(),
-        "holds a line break": "\n" in sentence or "\r" in sentence,
-        f"is the document mark {DOCUMENT_MARK}": sentence.strip() == DOCUMENT_MARK,
-        "holds a lone surrogate": LONE_SURROGATE.search(sentence) is not None,
-    }
-    return next((problem for problem, applies in problems.items() if applies), "")
 
 
 def write_jsonl(documents: Iterable[ParallelDocument], path: Path) -> None:

@@ -146,7 +146,8 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     path = directory / CONFIG_FILE
     refuse_unconverted(directory)
     try:
-        data = read_bytes(path, regular=True)
+        values = dict(parse_json(read_bytes(path, regular=True)))
+        kind = values["kind"]
     except DocmtError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
@@ -154,9 +155,6 @@ def load_tokenizer(directory: Path) -> Tokenizer:
             f"there is no tokenizer in {directory} ({CONFIG_FILE} is missing); give a model directory or the "
             "folder 'tokenizer' of a prepared store"
         ) from error
-    try:
-        values = dict(parse_json(data))
-        kind = values["kind"]
     except (ValueError, KeyError, TypeError) as error:
         raise DocmtError(
             f'{path} does not describe a docmt tokenizer (no "kind" in it); copy the tokenizer\'s files again'
