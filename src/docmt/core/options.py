@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, asdict, field, fields, is_dataclass
 from functools import cache
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -380,6 +381,12 @@ def read_yaml_lines(path: Path | str) -> tuple[Any, dict[str, int]]:
         raise DocmtError(f"{place}: not valid YAML ({problem}); mend the line, or the one above it") from error
     except RecursionError as error:
         raise DocmtError(f"{path}: too many levels in each other; write it with fewer") from error
+
+
+def read_data(package: str | None, name: str) -> Any:
+    """Return what a YAML file beside the modules of a package of ours holds, all scalars as text."""
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    return yaml.load(resources.files(package).joinpath(name).read_text(encoding="utf-8"), loader)
 
 
 def _value(node: yaml.Node, name: str, path: Path | str, lines: dict[str, int]) -> Any:

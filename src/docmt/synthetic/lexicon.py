@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import yaml
+from docmt.core.options import read_data
 
 
 class Gender(StrEnum):
@@ -129,18 +128,12 @@ class Line(NamedTuple):
     target: str
 
 
-def read_data(name: str) -> Any:
-    """Return the content of a YAML file beside this module, all scalars as text."""
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    return yaml.load(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"), loader)
-
-
 def _pattern(row: list[str], case: Case | None = None) -> Pattern:
     english, german, *settles = row
     return Pattern(english, german, case, tuple(each for each in settles if each != "last"), "last" in settles)
 
 
-_LEXICON, _STORIES = read_data("lexicon.yaml"), read_data("stories.yaml")
+_LEXICON, _STORIES = read_data(__package__, "lexicon.yaml"), read_data(__package__, "stories.yaml")
 
 NOUNS = tuple(
     Noun(english, german, gender) for gender in Gender for english, german in _LEXICON["nouns"][gender].items()

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Literal
 
 from docmt.core.errors import DocmtError
+from docmt.core.options import read_data
 from docmt.documents.corpus import ParallelDocument
 from docmt.synthetic.grammar import NounPhrase, capitalised, noun_phrase, slot_names
 from docmt.synthetic.lexicon import (
@@ -30,7 +31,6 @@ from docmt.synthetic.lexicon import (
     Noun,
     Person,
     Word,
-    read_data,
 )
 
 DISTANCES = range(1, 5)
@@ -104,7 +104,7 @@ def _name(english: str, *german: str) -> Name:
     return Name(_declined(english, translated_as, german[0], german[-1]), _declined(english, kept_as, kept, kept))
 
 
-_DATA = read_data("phenomena.yaml")
+_DATA = read_data(__package__, "phenomena.yaml")
 FILLERS, ACQUISITIONS, MENTIONS, REMARKS, ARRIVALS, ADDRESSES = (
     _lines(_DATA[name]) for name in ("fillers", "acquisitions", "mentions", "remarks", "arrivals", "addresses")
 )
