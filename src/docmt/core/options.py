@@ -383,7 +383,7 @@ def read_yaml_lines(path: Path | str) -> tuple[Any, dict[str, int]]:
         raise DocmtError(f"{path}: too many levels in each other; write it with fewer") from error
 
 
-def read_data(package: str | None, name: str) -> Any:
+def read_data(package: str, name: str) -> Any:
     """Return what a YAML file beside the modules of a package of ours holds, all scalars as text."""
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     return yaml.load(resources.files(package).joinpath(name).read_text(encoding="utf-8"), loader)
