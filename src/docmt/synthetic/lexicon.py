@@ -49,17 +49,23 @@ class Noun:
 
 
 @dataclass(frozen=True)
-class Person:
-    """Somebody, in English and in the German cases; `possessive` is the English word (his, her)."""
+class NounPhrase:
+    """Somebody or something in English and in the German cases: a noun with its article and adjective, a name."""
 
     english: str
     nominative: str
     accusative: str
     dative: str
-    possessive: str
 
     def __str__(self) -> str:
         return self.nominative
+
+
+@dataclass(frozen=True)
+class Person(NounPhrase):
+    """Somebody; `possessive` is the English word (his, her)."""
+
+    possessive: str
 
 
 @dataclass(frozen=True)
@@ -83,17 +89,12 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Trait:
+class Trait(Word):
     """What can be said of a thing. Two traits of one `aspect` are never said of the same thing."""
 
-    english: str
-    german: str
     aspect: str
     good: bool
     gradable: bool
-
-    def __str__(self) -> str:
-        return self.german
 
 
 @dataclass(frozen=True)
