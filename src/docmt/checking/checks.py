@@ -185,8 +185,10 @@ def check_documents(
     `before`: findings that there already are (documents that cannot be paired).
     """
     config = config or CheckConfig()
-    source, target = _languages(documents, config)
-    unspaced = any(is_unspaced(_first_sentences(documents, side)) for side in (0, 1))
+    texts = _first_sentences(documents)
+    codes = config.source_language, config.target_language
+    source, target = (base_language(code or language_of(text)) for code, text in zip(codes, texts, strict=True))
+    unspaced = any(map(is_unspaced, texts))
     wanted = set(kinds)
     if unspaced:
         wanted -= {"name", "term"}
@@ -194,7 +196,14 @@ def check_documents(
         wanted -= {"formality"}
     found = list(before)
     for portion in _portions(documents, config.portion):
-        found += _check(portion, config, (source, target), wanted, done)
+        checks = _checks(portion, config, (source, target), wanted)
+        first = 0
+        for document in portion:
+            for check in checks:
+                found += check(first, document)
+            first += len(document)
+            if done is not None:
+                done(len(document))
     found = [finding for finding in found if finding.kind in kinds]
     order = list(KINDS)
     shown = sorted((each for each in found if is_certain(each, config.certainty)), key=lambda f: order.index(f.kind))
@@ -211,17 +220,13 @@ def check_documents(
     )
 
 
-def _languages(documents: Sequence[ParallelDocument], config: CheckConfig) -> tuple[str, str]:
-    """The codes of both languages, without their countries, given or found; empty where they are not known."""
-    source = config.source_language or language_of(_first_sentences(documents, 0))
-    target = config.target_language or language_of(_first_sentences(documents, 1))
-    return base_language(source), base_language(target)
-
-
-def _first_sentences(documents: Sequence[ParallelDocument], side: int) -> list[str]:
-    """What the language of a side is found by."""
-    sentences = (text for document in documents for text in (document.source, document.target)[side])
-    return list(islice(sentences, _LOOKED_AT))
+def _first_sentences(documents: Sequence[ParallelDocument]) -> list[list[str]]:
+    """Return the first sentences of both sides, by which their languages are found."""
+    sides = (
+        (sentence for document in documents for sentence in document.source),
+        (sentence for document in documents for sentence in document.target),
+    )
+    return [list(islice(side, _LOOKED_AT)) for side in sides]
 
 
 def _portions(documents: Sequence[ParallelDocument], most: int) -> Iterator[list[ParallelDocument]]:
@@ -236,24 +241,6 @@ def _portions(documents: Sequence[ParallelDocument], most: int) -> Iterator[list
         size += len(document)
     if portion:
         yield portion
-
-
-def _check(
-    documents: Sequence[ParallelDocument],
-    config: CheckConfig,
-    languages: tuple[str, str],
-    wanted: Set[str],
-    done: Done | None,
-) -> Iterator[Finding]:
-    """The findings of documents that are checked together."""
-    checks = _checks(documents, config, languages, wanted)
-    first = 0
-    for document in documents:
-        for check in checks:
-            yield from check(first, document)
-        first += len(document)
-        if done is not None:
-            done(len(document))
 
 
 def _checks(
