@@ -61,9 +61,8 @@ def read_translation(
         config = config or CheckConfig()
         return _running_text(source, target, (config.source_language or "en", config.target_language or "en"))
     check_name(source)
-    ids = list(read_documents(source, "source"))
-    ours = [sentences for _, sentences in ids]
-    lines = _line_numbers(source, ours)
+    named = list(read_documents(source, "source"))
+    ours = [sentences for _, sentences in named]
     if target is None:
         theirs = [sentences for _, sentences in read_documents(source, "target")]
     else:
@@ -76,18 +75,13 @@ def read_translation(
             f"{source} has {len(ours)} documents and {target} {len(theirs)}: give the same documents in the same order "
             "(--layout text takes both for running text)"
         )
-    return _paired([id for id, _ in ids], ours, theirs, lines)
-
-
-def _paired(
-    ids: Sequence[str], ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]], lines: Sequence[Sequence[int]]
-) -> Translated:
     documents, findings = [], []
-    for number, (id, source, target, own) in enumerate(zip(ids, ours, theirs, lines, strict=True), 1):
-        if len(source) == len(target):
-            documents.append(ParallelDocument(id, tuple(source), tuple(target), number, tuple(own)))
+    paired = zip(named, theirs, _line_numbers(source, ours), strict=True)
+    for number, ((id, sentences), translated, lines) in enumerate(paired, 1):
+        if len(sentences) == len(translated):
+            documents.append(ParallelDocument(id, tuple(sentences), tuple(translated), number, lines))
         else:
-            findings.append(_miscounted(id, source, target))
+            findings.append(_miscounted(id, sentences, translated))
     return Translated(documents, findings)
 
 
@@ -101,7 +95,7 @@ def _miscounted(id: str, source: Sequence[str], target: Sequence[str]) -> Findin
     return Finding("sentence_count", what, places, "sure")
 
 
-def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[Sequence[int]]:
+def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[tuple[int, ...]]:
     """Where the sentences stand in a text file; of JSONL nothing is told."""
     if is_jsonl(path):
         return [() for _ in documents]

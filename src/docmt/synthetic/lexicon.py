@@ -40,11 +40,20 @@ DEFINITE_ENDINGS = _table("e e e", "en e e", "en en en")
 
 
 @dataclass(frozen=True)
-class Noun:
-    """A topic noun: its English word, its German word and the gender that decides the pronoun."""
+class Word:
+    """A word or phrase that looks the same wherever it stands."""
 
     english: str
     german: str
+
+    def __str__(self) -> str:
+        return self.german
+
+
+@dataclass(frozen=True)
+class Noun(Word):
+    """A topic noun: its English word, its German word and the gender that decides the pronoun."""
+
     gender: Gender
 
 
@@ -66,17 +75,6 @@ class Person(NounPhrase):
     """Somebody; `possessive` is the English word (his, her)."""
 
     possessive: str
-
-
-@dataclass(frozen=True)
-class Word:
-    """A word or phrase that looks the same wherever it stands."""
-
-    english: str
-    german: str
-
-    def __str__(self) -> str:
-        return self.german
 
 
 @dataclass(frozen=True)
