@@ -32,6 +32,7 @@ def test_the_wheel_has_what_commands_read(built, tmp_path):
     recipes = {f"docmt/{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("recipes/**/*.yaml")}
     assert len(recipes) > 50 and recipes <= names
     assert {"docmt/evaluation/test_sets/phenomena.en-de.jsonl.gz", "docmt/synthetic/lexicon.yaml"} <= names
+    assert "docmt/checking/languages.yaml" in names
     assert not [name for name in names if name.startswith(("docs/", "tests/", ".ci/"))]
     (tmp_path / "empty").mkdir()
     program = """

@@ -73,6 +73,12 @@ def test_names_that_cannot_be(tmp_path):
         write_text(tmp_path / "loop", "text")
 
 
+def test_text_that_utf8_cannot_hold(tmp_path):
+    with pytest.raises(DocmtError, match=r"cannot write \S+out: character 2 is a lone surrogate \(U\+DC80\)"):
+        write_text(tmp_path / "out", "a\udc80")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_links_go_on_pointing(tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "old").touch()

@@ -61,9 +61,8 @@ def read_translation(
         config = config or CheckConfig()
         return _running_text(source, target, (config.source_language or "en", config.target_language or "en"))
     check_name(source)
-    ids = list(read_documents(source, "source"))
-    ours = [sentences for _, sentences in ids]
-    lines = _line_numbers(source, ours)
+    named = list(read_documents(source, "source"))
+    ours = [sentences for _, sentences in named]
     if target is None:
         theirs = [sentences for _, sentences in read_documents(source, "target")]
     else:
@@ -76,18 +75,13 @@ def read_translation(
             f"{source} has {len(ours)} documents and {target} {len(theirs)}: give the same documents in the same order "
             "(--layout text takes both for running text)"
         )
-    return _paired([id for id, _ in ids], ours, theirs, lines)
-
-
-def _paired(
-    ids: Sequence[str], ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]], lines: Sequence[Sequence[int]]
-) -> Translated:
     documents, findings = [], []
-    for number, (id, source, target, own) in enumerate(zip(ids, ours, theirs, lines, strict=True), 1):
-        if len(source) == len(target):
-            documents.append(ParallelDocument(id, tuple(source), tuple(target), number, tuple(own)))
+    paired = zip(named, theirs, _line_numbers(source, ours), strict=True)
+    for number, ((id, sentences), translated, lines) in enumerate(paired, 1):
+        if len(sentences) == len(translated):
+            documents.append(ParallelDocument(id, tuple(sentences), tuple(translated), number, lines))
         else:
-            findings.append(_miscounted(id, source, target))
+            findings.append(_miscounted(id, sentences, translated))
     return Translated(documents, findings)
 
 
@@ -101,7 +95,7 @@ def _miscounted(id: str, source: Sequence[str], target: Sequence[str]) -> Findin
     return Finding("sentence_count", what, places, "sure")
 
 
-def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[Sequence[int]]:
+def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[tuple[int, ...]]:
     """Where the sentences stand in a text file; of JSONL nothing is told."""
     if is_jsonl(path):
         return [() for _ in documents]
@@ -185,8 +179,10 @@ def check_documents(
     `before`: findings that there already are (documents that cannot be paired).
     """
     config = config or CheckConfig()
-    source, target = _languages(documents, config)
-    unspaced = any(is_unspaced(_first_sentences(documents, side)) for side in (0, 1))
+    texts = _first_sentences(documents)
+    codes = config.source_language, config.target_language
+    source, target = (base_language(code or language_of(text)) for code, text in zip(codes, texts, strict=True))
+    unspaced = any(map(is_unspaced, texts))
     wanted = set(kinds)
     if unspaced:
         wanted -= {"name", "term"}
@@ -194,7 +190,14 @@ def check_documents(
         wanted -= {"formality"}
     found = list(before)
     for portion in _portions(documents, config.portion):
-        found += _check(portion, config, (source, target), wanted, done)
+        checks = _checks(portion, config, (source, target), wanted)
+        first = 0
+        for document in portion:
+            for check in checks:
+                found += check(first, document)
+            first += len(document)
+            if done is not None:
+                done(len(document))
     found = [finding for finding in found if finding.kind in kinds]
     order = list(KINDS)
     shown = sorted((each for each in found if is_certain(each, config.certainty)), key=lambda f: order.index(f.kind))
@@ -211,17 +214,13 @@ def check_documents(
     )
 
 
-def _languages(documents: Sequence[ParallelDocument], config: CheckConfig) -> tuple[str, str]:
-    """The codes of both languages, without their countries, given or found; empty where they are not known."""
-    source = config.source_language or language_of(_first_sentences(documents, 0))
-    target = config.target_language or language_of(_first_sentences(documents, 1))
-    return base_language(source), base_language(target)
-
-
-def _first_sentences(documents: Sequence[ParallelDocument], side: int) -> list[str]:
-    """What the language of a side is found by."""
-    sentences = (text for document in documents for text in (document.source, document.target)[side])
-    return list(islice(sentences, _LOOKED_AT))
+def _first_sentences(documents: Sequence[ParallelDocument]) -> list[list[str]]:
+    """Return the first sentences of both sides, by which their languages are found."""
+    sides = (
+        (sentence for document in documents for sentence in document.source),
+        (sentence for document in documents for sentence in document.target),
+    )
+    return [list(islice(side, _LOOKED_AT)) for side in sides]
 
 
 def _portions(documents: Sequence[ParallelDocument], most: int) -> Iterator[list[ParallelDocument]]:
@@ -236,24 +235,6 @@ def _portions(documents: Sequence[ParallelDocument], most: int) -> Iterator[list
         size += len(document)
     if portion:
         yield portion
-
-
-def _check(
-    documents: Sequence[ParallelDocument],
-    config: CheckConfig,
-    languages: tuple[str, str],
-    wanted: Set[str],
-    done: Done | None,
-) -> Iterator[Finding]:
-    """The findings of documents that are checked together."""
-    checks = _checks(documents, config, languages, wanted)
-    first = 0
-    for document in documents:
-        for check in checks:
-            yield from check(first, document)
-        first += len(document)
-        if done is not None:
-            done(len(document))
 
 
 def _checks(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from docmt.core.errors import printable
 from docmt.core.options import MANY, check_fields, ranged
@@ -30,7 +30,8 @@ KINDS: Mapping[str, str] = {
     "formality": "formal and informal address in a document",
 }
 """What is looked for, by the names that options and JSON have for it, in the order of reports."""
-CERTAINTIES = ("sure", "likely", "possible")
+Certainty = Literal["sure", "likely", "possible"]
+CERTAINTIES = get_args(Certainty)
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class CheckConfig:
     """code of the language of the source, such as en; found by its commonest words if left out"""
     target_language: str = ""
     """code of the language of the translation, as source_language. Formality needs it, numbers in words do too"""
-    certainty: Literal["sure", "likely", "possible"] = "likely"
+    certainty: Certainty = "likely"
     """the least certain findings that are shown; less certain ones are counted"""
     length_factor: float = ranged(2.0, 1, 1000)
     """a translation is too short or too long by this factor, against the ratio of characters in the whole file"""
@@ -78,7 +79,6 @@ class CheckConfig:
         check_fields(self, "check.")
 
 
-Certainty = Literal["sure", "likely", "possible"]
 Spans = tuple[tuple[int, int], ...]
 
 
@@ -152,10 +152,8 @@ class CheckReport:
 def place(document: ParallelDocument, number: int, source: Iterable[Any] = (), target: Iterable[Any] = ()) -> Place:
     """The place of a sentence (from 0) of a document, with what is marked in it."""
     line = document.lines[number] if document.lines else 0
-    return Place(
-        *(document.id, number + 1, line, document.source[number], document.target[number]),
-        *(tuple(source), tuple(target)),
-    )
+    texts = document.source[number], document.target[number]
+    return Place(document.id, number + 1, line, *texts, tuple(source), tuple(target))
 
 
 def is_certain(finding: Finding, least: str) -> bool:

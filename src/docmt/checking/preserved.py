@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from docmt.checking.findings import Certainty, CheckConfig, Finding, place
 from docmt.checking.languages import HALF, NUMBER_WORDS, folded, quoted, words
@@ -28,15 +29,28 @@ _SCALES = ("mil", "bil", "bn", "mrd", "mio", "tril", "thousand", "tausend", "cen
 _LAST_MONTH = 12
 _MOST = 100
 """Numbers of a sentence without equals that are looked for in other ways. Of more, which are no prose, all are told."""
-_HUNDRED, _THOUSAND = 100, 1000
 
 
 @dataclass(frozen=True)
-class Number:
-    """A number as it is written."""
+class Piece:
+    """A part of a text that its translation must have, too, and where it stands."""
 
     text: str
     span: tuple[int, int]
+
+    @property
+    def key(self) -> str:
+        """What it is compared by."""
+        return self.text
+
+
+class Number(Piece):
+    """A number as it is written."""
+
+    @property
+    def key(self) -> str:
+        """The digits, whatever parts them."""
+        return self.digits
 
     @property
     def digits(self) -> str:
@@ -64,67 +78,69 @@ def numbers(text: str) -> list[Number]:
     return [Number(found[0], found.span()) for found in _NUMBER.finditer(text)]
 
 
-def unmatched_numbers(
-    source: str, target: str, languages: tuple[str, str], in_words: int
-) -> tuple[list[Number], list[Number]]:
-    """The numbers of the source that the target lacks, and those of the target that the source lacks.
+Unmatched = tuple[Sequence[Piece], Sequence[Piece], Certainty]
+"""Pieces of the source that the target lacks, and those of the target that the source lacks"""
+
+
+def unmatched_numbers(source: str, target: str, languages: tuple[str, str], in_words: int) -> Unmatched:
+    """Return the numbers that one side lacks.
 
     Numbers may be written in the way of either language: with other separators, in words (up to `in_words` where the
     words of the language are not known), in Roman digits, times with p.m., years of two digits, months by name.
     """
     ours, theirs = numbers(source), numbers(target)
-    if not ours and not theirs:
-        return [], []
     lost, new = _beyond(ours, theirs), _beyond(theirs, ours)
-    if max(len(lost), len(new)) > _MOST:
-        return lost, new
-    return (
-        [each for each in lost if not _is_said(each, source, target, theirs, languages[1], in_words)],
-        [each for each in new if not _is_said(each, target, source, ours, languages[0], in_words)],
-    )
+    if max(len(lost), len(new)) <= _MOST:
+        lost = [each for each in lost if not _is_said(each, source, target, theirs, languages[1], in_words)]
+        new = [each for each in new if not _is_said(each, target, source, ours, languages[0], in_words)]
+    # Units of measurement that other languages do not use may be converted.
+    if (lost or new) and _IMPERIAL.search(source.lower()):
+        return lost, new, "possible"
+    return lost, new, "sure" if lost and new else "likely"
 
 
-def may_be_converted(source: str) -> bool:
-    """Whether a sentence has units of measurement that other languages do not use."""
-    return _IMPERIAL.search(source.lower()) is not None
+PieceKind = TypeVar("PieceKind", bound=Piece)
 
 
-def _beyond(numbers: list[Number], others: list[Number]) -> list[Number]:
-    """The numbers that the others have not as often, whatever parts their digits."""
-    left = Counter(other.digits for other in others)
+def _beyond(pieces: Sequence[PieceKind], others: Sequence[PieceKind]) -> list[PieceKind]:
+    """Return the pieces that the others do not have as often."""
+    if not pieces:
+        return []
+    left = Counter(other.key for other in others)
     missing = []
-    for number in numbers:
-        if left[number.digits]:
-            left[number.digits] -= 1
+    for piece in pieces:
+        if left[piece.key]:
+            left[piece.key] -= 1
         else:
-            missing.append(number)
+            missing.append(piece)
     return missing
 
 
 def _is_said(number: Number, own: str, text: str, others: list[Number], language: str, in_words: int) -> bool:
     """Whether a number stands in the text in another way, or can be missing there."""
     digits = [other.digits for other in others]
-    if number.digits in digits:  # said once less
-        return True
-    if not number.is_plain and all(part in digits for part in number.parts):
-        return True
-    if any(number.digits in other.parts for other in others if not other.is_plain):
-        return True
-    if _is_scaled(number, own, text, others) or _is_of_date(number, own) or _is_of_date(number, text):
-        return True
-    afternoon = _AFTERNOON.search(f"{own} {text}") is not None
-    if any(_is_same_time(number, other, afternoon) for other in others):
-        return True
-    if number.digits.endswith("5") and not number.is_plain and HALF.intersection(words(text)):
-        return True
     value = int(number.digits[:9])
-    if number.is_plain and not _RANGE.search(own) and _is_in_range(value, text):
-        return True
-    if number.is_plain and any(_is_short_year(value, other) or _is_century(value, other) for other in digits):
-        return True
-    if number.is_plain and (value in _roman(text) or (value == 1 and language != "en" and _ONE.search(text))):
-        return True
-    return _in_words(value, text, language, in_words)
+    afternoon = _AFTERNOON.search(f"{own} {text}") is not None
+    if number.is_plain:
+        is_said = (
+            (not _RANGE.search(own) and _is_in_range(value, text))
+            or any(_is_short_year(value, other) or _is_century(value, other) for other in digits)
+            or value in _roman(text)
+            or (value == 1 and language != "en" and _ONE.search(text) is not None)
+        )
+    else:
+        is_half = number.digits.endswith("5") and not HALF.isdisjoint(words(text))
+        is_said = is_half or all(part in digits for part in number.parts)
+    return (
+        is_said
+        or number.digits in digits  # said once less
+        or any(number.digits in other.parts for other in others if not other.is_plain)
+        or _is_scaled(number, own, text, others)
+        or _is_of_date(number, own)
+        or _is_of_date(number, text)
+        or any(_is_same_time(number, other, afternoon) for other in others)
+        or _in_words(value, text, language, in_words)
+    )
 
 
 def _is_in_range(value: int, text: str) -> bool:
@@ -188,7 +204,7 @@ def _in_words(value: int, text: str, language: str, in_words: int) -> bool:
     if 1800 < value < 2100 and value % 10 == 0 and _is_spoken(value % 100, spoken, known):  # the thirties
         return True
     first = str(value).rstrip("0")  # two thousand, a billion
-    if value < _THOUSAND or value % _THOUSAND or not any(scale in text.lower() for scale in _SCALES):
+    if value < 1000 or value % 1000 or not any(scale in text.lower() for scale in _SCALES):
         return False
     return _is_spoken(int(first), spoken, known) or first in text
 
@@ -197,16 +213,14 @@ def _is_spoken(value: int, spoken: Sequence[str], known: Mapping[int, tuple[str,
     """Whether the words of a number below a thousand, or their beginnings, are among those that are spoken."""
     if any(_begins(beginning, spoken) for beginning in known.get(value, ())):
         return True
-    if value < 20 or value >= _THOUSAND:
+    if value < 20 or value >= 1000:
         return False
-    unit = _HUNDRED if value > _HUNDRED else 10
-    many, rest = divmod(value, unit)
-    if unit == _HUNDRED:
-        parts = [_HUNDRED] + [many] * (many > 1) + [rest] * (rest > 0)
-        return all(_is_spoken(part, spoken, known) for part in parts)
-    # Ninety-five may be quatre-vingt-quinze: eighty and fifteen.
-    pairs = ((10 * many, rest), (10 * many - 10, rest + 10))
-    return rest > 0 and any(all(_is_spoken(part, spoken, known) for part in pair) for pair in pairs)
+    many, rest = divmod(value, 100 if value > 100 else 10)
+    if value > 100:
+        ways = [[100, *[many] * (many > 1), *[rest] * (rest > 0)]]
+    else:  # Ninety-five may be quatre-vingt-quinze: eighty and fifteen.
+        ways = [[10 * many, rest], [10 * many - 10, rest + 10]] if rest else []
+    return any(all(_is_spoken(part, spoken, known) for part in parts) for parts in ways)
 
 
 def _begins(beginning: str, spoken: Sequence[str]) -> bool:
@@ -241,47 +255,42 @@ def carried(document: ParallelDocument, config: CheckConfig, languages: tuple[st
     for number, (source, target) in enumerate(document):
         if not source or not target:
             continue
-        found = [
-            _compared("url", _addresses(source), _addresses(target), source, target),
-            _compared("placeholder", _placeholders(source), _placeholders(target), source, target),
-            _numbers(_without_marks(source), _without_marks(target), config, languages),
-            _brackets(source, target),
-        ]
-        for kind, what, certainty, ours, theirs in filter(None, found):
-            yield Finding(kind, what, (place(document, number, ours, theirs),), certainty)
+        bare_source, bare_target = _without_marks(source), _without_marks(target)
+        found = {
+            "url": _unmatched(_addresses(source), _addresses(target), source, target),
+            "placeholder": _unmatched(_placeholders(source), _placeholders(target), source, target),
+            "number": unmatched_numbers(bare_source, bare_target, languages, config.number_words),
+        }
+        for kind, (lost, new, certainty) in found.items():
+            if lost or new:
+                where = place(document, number, (each.span for each in lost), (each.span for each in new))
+                yield Finding(kind, _told(lost, new), (where,), certainty)
+        if (wrong := _bracket_alone(source, target)) is not None:
+            how = f"{'not closed' if target[wrong] in '([{' else 'closed, but not opened'} in the translation"
+            where = place(document, number, (), [(wrong, wrong + 1)])
+            yield Finding("bracket", f"{quoted([target[wrong]])} is {how}", (where,))
 
 
-_Marks = list[tuple[int, int]]
-_Found = tuple[str, str, Certainty, _Marks, _Marks]
-_Things = list[tuple[str, tuple[int, int]]]
-
-
-def _addresses(text: str) -> _Things:
+def _addresses(text: str) -> list[Piece]:
     if "://" not in text and "@" not in text and "www." not in text:
         return []
     found = [(each[0].rstrip(_URL_END), each.start()) for each in _URL.finditer(text)]
-    return [(address, (start, start + len(address))) for address, start in found]
+    return [Piece(address, (start, start + len(address))) for address, start in found]
 
 
-def _placeholders(text: str) -> _Things:
-    return [(_SPACES.sub(" ", found[0]), found.span()) for found in _PLACEHOLDER.finditer(text)]
+def _placeholders(text: str) -> list[Piece]:
+    return [Piece(_SPACES.sub(" ", found[0]), found.span()) for found in _PLACEHOLDER.finditer(text)]
 
 
-def _compared(kind: str, ours: _Things, theirs: _Things, source: str, target: str) -> _Found | None:
-    """The finding for things of the source that the target lacks, or the other way round; None if there are none."""
-    if not ours and not theirs:
-        return None
-    lost = _without(ours, [thing for thing, _ in theirs], target)
-    new = _without(theirs, [thing for thing, _ in ours], source)
-    if not lost and not new:
-        return None
-    certainty: Certainty = "possible" if _are_localised(ours, theirs) else "sure"
-    return kind, _told(lost, new), certainty, [span for _, span in lost], [span for _, span in new]
+def _unmatched(ours: list[Piece], theirs: list[Piece], source: str, target: str) -> Unmatched:
+    """Return the pieces that one side lacks, in whatever way."""
+    lost, new = _without(ours, theirs, target), _without(theirs, ours, source)
+    return lost, new, "possible" if _are_localised(ours, theirs) else "sure"
 
 
-def _are_localised(ours: _Things, theirs: _Things) -> bool:
+def _are_localised(ours: list[Piece], theirs: list[Piece]) -> bool:
     """Whether both sides have addresses at the same places of the web, which may have a page in each language."""
-    places = [{found[1] for thing, _ in side if (found := _SITE.search(thing))} for side in (ours, theirs)]
+    places = [{found[1] for each in side if (found := _SITE.search(each.text))} for side in (ours, theirs)]
     return bool(places[0]) and places[0] == places[1]
 
 
@@ -292,49 +301,24 @@ def _without_marks(text: str) -> str:
     return text
 
 
-def _without(things: _Things, others: list[str], text: str) -> _Things:
-    """The things that the others have not as often; what stands in the text in another way is there."""
-    left = Counter(others)
-    missing = []
-    for thing, span in things:
-        if left[thing]:
-            left[thing] -= 1
-        elif thing not in text or thing in others:
-            missing.append((thing, span))
-    return missing
+def _without(pieces: list[Piece], others: list[Piece], text: str) -> list[Piece]:
+    """The pieces that the others have not as often; what stands in the text in another way is there."""
+    known = {other.text for other in others}
+    return [each for each in _beyond(pieces, others) if each.text in known or each.text not in text]
 
 
-def _told(lost: _Things, new: _Things) -> str:
+def _told(lost: Sequence[Piece], new: Sequence[Piece]) -> str:
     """What is lost and what is new, in words."""
-    parts = [f"{quoted(thing for thing, _ in lost)} not in the translation"] if lost else []
-    parts += [f"{quoted(thing for thing, _ in new)} not in the source"] if new else []
-    return "; ".join(parts)
+    sides = ((lost, "the translation"), (new, "the source"))
+    return "; ".join(f"{quoted(piece.text for piece in pieces)} not in {side}" for pieces, side in sides if pieces)
 
 
-def _numbers(source: str, target: str, config: CheckConfig, languages: tuple[str, str]) -> _Found | None:
-    lost, new = unmatched_numbers(source, target, languages, config.number_words)
-    if not lost and not new:
-        return None
-    certainty: Certainty = "sure" if lost and new else "likely"
-    if may_be_converted(source):
-        certainty = "possible"
-    lost_things, new_things = ([(each.text, each.span) for each in side] for side in (lost, new))
-    return "number", _told(lost_things, new_things), certainty, [s for _, s in lost_things], [s for _, s in new_things]
-
-
-def _brackets(source: str, target: str) -> _Found | None:
-    """The first bracket without its partner in the target, of a kind of which all have theirs in the source."""
+def _bracket_alone(source: str, target: str) -> int | None:
+    """Where the target has a bracket without its partner, of a kind of which all have theirs in the source."""
     for opening, closing in _BRACKETS:
-        if opening not in target and closing not in target:
-            continue
         alone = _alone(target, opening, closing)
-        if alone is None or _alone(source, opening, closing) is not None:
-            continue
-        wrong = target[alone]
-        what = (
-            f"{quoted([wrong])} is {'not closed' if wrong == opening else 'closed, but not opened'} in the translation"
-        )
-        return "bracket", what, "likely", [], [(alone, alone + 1)]
+        if alone is not None and _alone(source, opening, closing) is None:
+            return alone
     return None
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from statistics import median
 
-from docmt.checking.findings import Certainty, CheckConfig, Finding, Spans, place
+from docmt.checking.findings import CheckConfig, Finding, Spans, place
 from docmt.checking.languages import FORMAL, FUNCTION_WORDS, INFORMAL, PLURAL_IS_FORMAL, overlap, quoted, tokens, words
 from docmt.documents import ParallelDocument
 from docmt.documents.layout import has_letters
@@ -258,14 +258,9 @@ def formality(document: ParallelDocument, language: str) -> Iterator[Finding]:
     if language in PLURAL_IS_FORMAL:
         what += "; formal words may also address several people"
     places = tuple(place(document, number, (), spans) for number, spans in sorted(shown))
-    yield Finding("formality", what, places, _certainty_of_address(language, len(rarer), len(other)))
-
-
-def _certainty_of_address(language: str, rarer: int, other: int) -> Certainty:
-    """People who talk with each other differ in how they do: only a few sentences out of many are likely mistakes."""
-    if language in PLURAL_IS_FORMAL or 4 * rarer > other:
-        return "possible"
-    return "likely"
+    # People who talk with each other differ in how they do: only a few sentences out of many are likely mistakes.
+    is_usual = language in PLURAL_IS_FORMAL or 4 * len(rarer) > len(other)
+    yield Finding("formality", what, places, "possible" if is_usual else "likely")
 
 
 def _with_address(document: ParallelDocument, pattern: str) -> dict[int, Spans]:

@@ -259,14 +259,8 @@ class Rendering:
     """One way in which a word is translated in a document."""
 
     word: str
-    sentences: list[int] = field(default_factory=list)
-    spans: list[Spans] = field(default_factory=list)
-    """of the word, in each of these sentences"""
-
-    def add(self, number: int, spans: Spans) -> None:
-        """Counts a sentence."""
-        self.sentences.append(number)
-        self.spans.append(spans)
+    sentences: dict[int, Spans] = field(default_factory=dict)
+    """where the word stands, by the numbers of its sentences"""
 
 
 def rendered(
@@ -281,13 +275,13 @@ def rendered(
     firsts: list[Place] = []
     others: list[Place] = []
     for each in found:
-        for at, (number, spans) in enumerate(zip(each.sentences, each.spans, strict=True)):
+        for at, (number, spans) in enumerate(each.sentences.items()):
             source = [(start, end) for start, end, said in tokens(document.source[number]) if is_form(said)]
             (others if at else firsts).append(place(document, number, source, spans))
     return Finding(kind, f"{quoted([word])} translated as {ways}", (*firsts, *others))
 
 
-def _numbers(numbers: Sequence[int]) -> str:
+def _numbers(numbers: Collection[int]) -> str:
     """Sentences by number from 1, in words."""
     shown = ", ".join(str(number + 1) for number in numbers)
     return f"sentence{'s' * (len(numbers) > 1)} {shown}"
@@ -335,6 +329,7 @@ class _Pair:
         """known: names, folded, which are no spellings of other names."""
         self.ours = [word for _, _, word in tokens(source)]
         self.said = tokens(target)
+        self.theirs = [word for _, _, word in self.said]
         self.places = {word: place for place, word in reversed([*enumerate(self.ours)])}
         """the first place of each word of the source"""
         self.edges: dict[str, dict[str, int]] = {}
@@ -375,11 +370,9 @@ class _Pair:
     def _is_part(self, name: str, place: int) -> bool:
         """Whether the name is a part of a longer one that was copied, which need not be translated as the part is."""
         at = self.places[name]
-        said = [word for _, _, word in self.said[max(0, place - 1) : place + 2]]
-        before, after = said[: place > 0], said[1 + (place > 0) :]
-        return bool(before and before == self.ours[max(0, at - 1) : at]) or bool(
-            after and after == self.ours[at + 1 : at + 2]
-        )
+        before, after = self.theirs[max(0, place - 1) : place], self.theirs[place + 1 : place + 2]
+        same_before = before == self.ours[max(0, at - 1) : at]
+        return bool(before and same_before) or bool(after and after == self.ours[at + 1 : at + 2])
 
 
 class _Spellings:
@@ -407,7 +400,7 @@ class _Spellings:
             if not self._copy and _holds(word, self.name):
                 self._copy = [len(self.renderings)]
             self.renderings.append(same)
-        same.add(number, ((start, end),))
+        same.sentences[number] = ((start, end),)
 
     def _is_form(self, one: str, other: str) -> bool:
         """Whether two spellings of the name are one, with the endings that their places in sentences ask for.
@@ -465,9 +458,7 @@ def terms(
             yield rendered("term", document, form, found, partial(_is_inflected, form))
 
 
-def _established(
-    source: str, targets: Sequence[str] | dict[str, list[int]], config: CheckConfig, words: WordKinds, links: Links
-) -> list[str]:
+def _established(source: str, targets: Iterable[str], config: CheckConfig, words: WordKinds, links: Links) -> list[str]:
     """The translations of a stem in a document that it has in other places too, if one of them is the usual one.
 
     Of two that may be forms of one word the commoner one is taken.
@@ -496,7 +487,7 @@ def _renderings(form: str, targets: dict[str, list[int]], document: ParallelDocu
                 continue
             if any(_is_inflected(form, word) for _, _, word in tokens(document.source[number])):
                 own = [token for token in said if stem(token[2]) == target]
-                rendering.add(number, tuple((start, end) for start, end, _ in own))
+                rendering.sentences[number] = tuple((start, end) for start, end, _ in own)
                 words.update(word for _, _, word in own)
         if rendering.sentences:
             rendering.word = words.most_common(1)[0][0]

@@ -52,10 +52,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Raises DocmtError for operating system errors (full disk, no permission, missing folder).
     """
     path = target_of(path)  # a link goes on pointing to the file, now with its new content
-    temporary: Path | None = None
-    try:
-        remove_leftovers(path)
-        temporary = _new_name(path)
+    with _temporary_beside(path) as temporary:
         # Made here and never opened through a link, so that nobody can plant one where the file will be.
         descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
@@ -65,23 +62,14 @@ def atomic_path(path: Path) -> Iterator[Path]:
         _sync(temporary)
         temporary.replace(path)
         _sync(path.parent)
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Like `atomic_path` for a whole directory: `path` appears complete or not at all; an old one is replaced."""
     path = target_of(path)
-    temporary: Path | None = None
-    aside: Path | None = None
-    try:
+    with _temporary_beside(path) as temporary:
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(path)
-        temporary = _new_name(path)
         temporary.mkdir()
         mode = stat.S_IMODE(temporary.stat().st_mode)
         yield temporary
@@ -93,19 +81,41 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         if path.exists():
             # A directory cannot be replaced in one step: the old one steps aside, so one of the two always stands.
             aside = temporary.with_suffix(".old")
-            path.replace(aside)
-            temporary.replace(path)
+            try:
+                path.replace(aside)
+                temporary.replace(path)
+            finally:
+                if not path.exists():
+                    aside.replace(path)
             shutil.rmtree(aside)
         else:
             temporary.replace(path)
         _sync(path.parent)
+
+
+@contextmanager
+def _temporary_beside(path: Path) -> Iterator[Path]:
+    """Yield a name beside `path` that nobody can guess; what stands there in the end is removed.
+
+    What killed processes left of earlier writings is removed first. Raises DocmtError for what the system refuses.
+    """
+    remove_leftovers(path)
+    temporary = path.with_name(f".{short_name(path.name)}.{os.getpid()}-{_host()}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-        if aside is not None and aside.exists() and not path.exists():
-            aside.replace(path)
+        with suppress(OSError):
+            _remove(temporary)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a directory, if there is one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -136,10 +146,8 @@ class Leftover:
         place = self.path.with_name(self.target)
         if self.aside and len(os.fsencode(self.target)) <= _LONGEST_STEM and not place.exists():
             self.path.rename(place)
-        elif self.path.is_dir() and not self.path.is_symlink():
-            shutil.rmtree(self.path)
         else:
-            self.path.unlink(missing_ok=True)
+            _remove(self.path)
 
 
 # .NAME.PID-HOST.RANDOM.tmp; earlier versions wrote no process into the name.
@@ -250,7 +258,7 @@ def write_all(file: BinaryIO, data: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Writes UTF-8 text atomically, newlines exactly as given."""
     with atomic_path(path) as temporary:
-        temporary.write_bytes(text.encode("utf-8"))
+        temporary.write_bytes(utf8_of(text, path))
 
 
 def check_writable(path: Path) -> None:
@@ -294,11 +302,6 @@ def short_name(name: str) -> str:
     if len(data) <= _LONGEST_STEM:
         return name
     return f"{data[: _LONGEST_STEM // 2].decode('utf-8', 'ignore')}~{hashlib.sha256(data).hexdigest()[:16]}"
-
-
-def _new_name(path: Path) -> Path:
-    """A temporary name beside `path` that nobody can guess."""
-    return path.with_name(f".{short_name(path.name)}.{os.getpid()}-{_host()}.{secrets.token_hex(4)}.tmp")
 
 
 def _host() -> str:
@@ -458,11 +461,6 @@ def check_beside(path: Path, *descriptions: str) -> None:
     for description, one in wanted.items():
         if one is not None and one != found:
             raise changed(path, description)
-
-
-def matches(path: Path, wanted: str) -> bool:
-    """Whether a file has this checksum. Raises DocmtError if it cannot be read."""
-    return checksum_of_file(path) == wanted
 
 
 def checksum_of_file(path: Path) -> str:

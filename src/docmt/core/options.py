@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, asdict, field, fields, is_dataclass
 from functools import cache
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -66,8 +67,8 @@ def option(
 
 def range_of(settings: type, name: str) -> tuple[float, float]:
     """Return the least and the most that a field made with `ranged` may be."""
-    limits: tuple[float, float] = {each.name: each for each in fields(settings)}[name].metadata["range"]
-    return limits
+    least, most = {each.name: each for each in fields(settings)}[name].metadata["range"]
+    return least, most
 
 
 @cache
@@ -187,10 +188,9 @@ def convert_or_raise(kind: Any, value: Any, name: str) -> Any:
 
 def wanted(kind: Any) -> str:
     """Return how to ask for a value of this type."""
+    kind = without_none(kind)
     if typing.get_origin(kind) is Literal:
         return f"choose one of {', '.join(map(str, typing.get_args(kind)))}"
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        return wanted(without_none(kind))
     known = {int: "give a whole number", float: "give a number", bool: "choose true or false"}
     return (known | {str: "give text", Path: "give a path"}).get(kind, "give a list")
 
@@ -252,8 +252,7 @@ def default_of(each: Field[Any]) -> Any:
 
 def plain(settings: Any) -> dict[str, Any]:
     """Return a dataclass as nested mappings of what JSON and YAML have: the inverse of `build`."""
-    values: dict[str, Any] = _plain(asdict(settings))
-    return values
+    return dict(_plain(asdict(settings)))
 
 
 def _plain(value: Any) -> Any:
@@ -317,11 +316,10 @@ def is_among(name: str, names: Sequence[str]) -> bool:
 
 def brief(settings: Any) -> str:
     """Return a repr of settings that has only what differs from the defaults."""
-    values = {each.name: getattr(settings, each.name) for each in fields(settings)}
     parts = [
         f"{each.name}={brief(value) if is_dataclass(value) else repr(value)}"
         for each in fields(settings)
-        if (value := values[each.name]) != default_of(each)
+        if (value := getattr(settings, each.name)) != default_of(each)
     ]
     return f"{type(settings).__name__}({', '.join(parts)})"
 
@@ -380,6 +378,12 @@ def read_yaml_lines(path: Path | str) -> tuple[Any, dict[str, int]]:
         raise DocmtError(f"{place}: not valid YAML ({problem}); mend the line, or the one above it") from error
     except RecursionError as error:
         raise DocmtError(f"{path}: too many levels in each other; write it with fewer") from error
+
+
+def read_data(package: str, name: str) -> Any:
+    """Return what a YAML file beside the modules of a package of ours holds, all scalars as text."""
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    return yaml.load(resources.files(package).joinpath(name).read_text(encoding="utf-8"), loader)
 
 
 def _value(node: yaml.Node, name: str, path: Path | str, lines: dict[str, int]) -> Any:

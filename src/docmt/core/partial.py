@@ -16,7 +16,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -168,14 +168,13 @@ class PartialFile:
         return file
 
     def _render(self) -> None:
-        with atomic_path(self.path) as temporary, temporary.open("wb") as file, ExitStack() as compressing:
-            target: Any = file
-            if self._compressed:  # without name and time: equal texts are equal files
-                gzipped = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
-                target = compressing.enter_context(gzipped)
-            lines = self._lines()
-            next(lines)
-            target.writelines(line["text"].encode() for line in lines)
+        with atomic_path(self.path) as temporary, temporary.open("wb") as file:
+            # Without name and time: equal texts are equal files.
+            gzipped = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if self._compressed else None
+            with gzipped or nullcontext(file) as target:
+                lines = self._lines()
+                next(lines)
+                target.writelines(line["text"].encode() for line in lines)
 
     def _first(self, finished: bool) -> dict[str, Any]:
         return {"docmt": "partial", "version": _VERSION, "finished": finished, "facts": self._facts}

@@ -36,9 +36,9 @@ def decoded_lines(path: Path | str) -> Iterator[tuple[int, str]]:
 
     Raises DocmtError, naming the line, as `read_text` does.
     """
-    with _opened(path) as file:
+    with _opened(path) as (file, name):
         for number, raw in enumerate(file, 1):
-            line = decode_utf8(raw, path, number)
+            line = decode_utf8(raw, name, number)
             yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
 
 
@@ -48,24 +48,23 @@ def read_text(path: Path | str) -> str:
     What is compressed by gzip is decompressed.
     Raises DocmtError for a file that cannot be read and for bytes that are not UTF-8.
     """
-    name = "standard input" if str(path) == STANDARD else path
-    with _opened(path) as file:
+    with _opened(path) as (file, name):
         return decode_utf8(file.read(), name)
 
 
 @contextmanager
-def _opened(path: Path | str) -> Iterator[io.BufferedReader]:
-    """Open a file, or standard input, for its bytes, decompressed. What fails then is a DocmtError."""
+def _opened(path: Path | str) -> Iterator[tuple[io.BufferedReader, Path | str]]:
+    """Open a file, or standard input, for its bytes, decompressed, with its name. What fails then is a DocmtError."""
     name = "standard input" if str(path) == STANDARD else path
     try:
         with _standard_input() if str(path) == STANDARD else open_for_reading(path) as file:
             start = file.peek(len(_GZIP_START))
             if start.startswith(_GZIP_START):
-                yield io.BufferedReader(gzip.GzipFile(fileobj=file))
+                yield io.BufferedReader(gzip.GzipFile(fileobj=file)), name
             elif str(path).endswith(GZIP_SUFFIX):
                 raise gzip.BadGzipFile
             else:
-                yield file
+                yield file, name
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DocmtError(
             f"{name} is damaged or cut off, or was not compressed by gzip: copy or compress it again"
@@ -153,13 +152,11 @@ def _write_standard_output(data: bytes) -> None:
         sys.stdout.flush()
         write_all(sys.stdout.buffer, data)  # unbuffered output (PYTHONUNBUFFERED) may take less than it is given
         sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        silence(sys.stdout)
     except OSError as error:
         silence(sys.stdout)
-        raise DocmtError(
-            f"cannot write to standard output: {error.strerror or error}; send it to another place"
-        ) from error
+        if not isinstance(error, BrokenPipeError):
+            reason = error.strerror or error
+            raise DocmtError(f"cannot write to standard output: {reason}; send it to another place") from error
 
 
 def escaped(text: str) -> str:

@@ -38,7 +38,6 @@ class Bar:
         self._task = None
         if display is not None:
             self._task = display.add_task(self.title, total=total, completed=done, note="", left=None)
-        self._left: float | None = None
         self._started = self._printed = time.monotonic()
 
     def advance(self, count: int = 1, note: str = "", left: float | None = None) -> None:
@@ -47,21 +46,20 @@ class Bar:
         left: seconds until the end, where that is not a matter of the items alone.
         """
         self.done += count
-        self._left = left
         if self._display is not None and self._task is not None:
             self._display.update(self._task, advance=count, note=note, left=left)
         elif not is_quiet() and time.monotonic() - self._printed >= PLAIN_INTERVAL_SECONDS:
             self._printed = time.monotonic()
-            self._print_line(note)
+            self._print_line(note, left)
 
     def remove(self) -> None:
         """Takes the bar off a display that goes on with others."""
         if self._display is not None and self._task is not None:
             self._display.remove_task(self._task)
 
-    def _print_line(self, note: str) -> None:
+    def _print_line(self, note: str, left: float | None) -> None:
         elapsed = time.monotonic() - self._started
-        of_total, left = f" of {self.total}" if self.total else "", self._left
+        of_total = f" of {self.total}" if self.total else ""
         if left is None and self.total and self._before < self.done <= self.total:
             left = elapsed * (self.total - self.done) / (self.done - self._before)
         shown = "" if left is None else f", {_clock(left)} left"

@@ -34,6 +34,7 @@ from docmt.synthetic.lexicon import (
     Case,
     Gender,
     Noun,
+    NounPhrase,
     Pattern,
     Person,
     Room,
@@ -113,16 +114,6 @@ def write_documents(
             yield document
 
 
-@dataclass(frozen=True)
-class NounPhrase:
-    """A noun with its article and adjective, in English and in the German cases."""
-
-    english: str
-    nominative: str
-    accusative: str
-    dative: str
-
-
 def noun_phrase(noun: Noun, attribute: Attribute | None, definite: bool) -> NounPhrase:
     """Declines article, adjective and noun: a new lamp, eine neue Lampe, einer neuen Lampe."""
     articles = DEFINITE_ARTICLES if definite else INDEFINITE_ARTICLES
@@ -135,10 +126,10 @@ def noun_phrase(noun: Noun, attribute: Attribute | None, definite: bool) -> Noun
         adjective = f"{attribute.stem}{endings[form]} " if attribute else ""
         return f"{articles[form]} {adjective}{noun.german}"
 
-    return NounPhrase(f"{article} {english}", german(Case.NOMINATIVE), german(Case.ACCUSATIVE), german(Case.DATIVE))
+    return NounPhrase(f"{article} {english}", *map(german, Case))
 
 
-_Value = Person | Word | Room | Trait | NounPhrase
+_Value = NounPhrase | Word | Room
 
 
 @dataclass
@@ -186,22 +177,19 @@ class _Writer:
 
     def _distract(self, before_pronoun: bool = False) -> None:
         fitting = [p for p in DISTRACTORS if p.english not in self.used and not (before_pronoun and p.names_place)]
-        pattern = self.rng.choice(fitting)
-        self._say(pattern, self._fill(pattern, None), None)
+        self._say(self.rng.choice(fitting), None)
 
     def _tell(self, distances: set[int]) -> None:
         owner, giver = self.rng.sample(self.cast, 2)
         topic = _Topic(self.rng.choice(self.rng.choice(self.nouns)), len(self.source), owner, giver)
-        introduction = self.rng.choice([p for p in INTRODUCTIONS if p.english not in self.used])
-        self._say(introduction, self._fill(introduction, topic), None)
+        self._say(self.rng.choice([p for p in INTRODUCTIONS if p.english not in self.used]), topic)
         for distance in range(1, max(distances) + 1):
             if distance not in distances:
                 self._distract(before_pronoun=distance + 1 in distances)
                 continue
             cases, weights = zip(*_CASE_WEIGHTS.items(), strict=True)
             case = self.rng.choices(cases, weights)[0]
-            pattern = self.rng.choice(self._mentions(topic, case, last=distance == max(distances)))
-            self._say(pattern, self._fill(pattern, topic), topic)
+            self._say(self.rng.choice(self._mentions(topic, case, last=distance == max(distances))), topic)
 
     def _mentions(self, topic: _Topic, case: Case, last: bool) -> list[Pattern]:
         """The patterns of a case that say something new of the topic."""
@@ -250,13 +238,13 @@ class _Writer:
             topic.settled.add(attribute.aspect)
         return noun_phrase(topic.noun, attribute, definite=slot == "the")
 
-    def _say(self, pattern: Pattern, values: dict[str, _Value], topic: _Topic | None) -> None:
-        """Appends the sentence in both languages, and its pronoun if the pattern has one (then `topic` is given)."""
+    def _say(self, pattern: Pattern, topic: _Topic | None) -> None:
+        """Appends a sentence in both languages, and its pronoun if the pattern has one (then there is a topic)."""
         self.used.add(pattern.english)
+        values = self._fill(pattern, topic)
         english: dict[str, str] = {slot: value.english for slot, value in values.items()}
-        owner = values.get("P")
-        if isinstance(owner, Person):
-            english["his"] = owner.possessive
+        if topic is not None:
+            english["his"] = topic.owner.possessive
         self.source.append(capitalised(pattern.english.format(**english)))
         if pattern.case is None or topic is None:
             self.target.append(capitalised(pattern.german.format(**values)))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import yaml
+from docmt.core.options import read_data
 
 
 class Gender(StrEnum):
@@ -41,29 +40,6 @@ DEFINITE_ENDINGS = _table("e e e", "en e e", "en en en")
 
 
 @dataclass(frozen=True)
-class Noun:
-    """A topic noun: its English word, its German word and the gender that decides the pronoun."""
-
-    english: str
-    german: str
-    gender: Gender
-
-
-@dataclass(frozen=True)
-class Person:
-    """Somebody, in English and in the German cases; `possessive` is the English word (his, her)."""
-
-    english: str
-    nominative: str
-    accusative: str
-    dative: str
-    possessive: str
-
-    def __str__(self) -> str:
-        return self.nominative
-
-
-@dataclass(frozen=True)
 class Word:
     """A word or phrase that looks the same wherever it stands."""
 
@@ -72,6 +48,33 @@ class Word:
 
     def __str__(self) -> str:
         return self.german
+
+
+@dataclass(frozen=True)
+class Noun(Word):
+    """A topic noun: its English word, its German word and the gender that decides the pronoun."""
+
+    gender: Gender
+
+
+@dataclass(frozen=True)
+class NounPhrase:
+    """Somebody or something in English and in the German cases: a noun with its article and adjective, a name."""
+
+    english: str
+    nominative: str
+    accusative: str
+    dative: str
+
+    def __str__(self) -> str:
+        return self.nominative
+
+
+@dataclass(frozen=True)
+class Person(NounPhrase):
+    """Somebody; `possessive` is the English word (his, her)."""
+
+    possessive: str
 
 
 @dataclass(frozen=True)
@@ -84,17 +87,12 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Trait:
+class Trait(Word):
     """What can be said of a thing. Two traits of one `aspect` are never said of the same thing."""
 
-    english: str
-    german: str
     aspect: str
     good: bool
     gradable: bool
-
-    def __str__(self) -> str:
-        return self.german
 
 
 @dataclass(frozen=True)
@@ -129,18 +127,12 @@ class Line(NamedTuple):
     target: str
 
 
-def read_data(name: str) -> Any:
-    """Return the content of a YAML file beside this module, all scalars as text."""
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    return yaml.load(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"), loader)
-
-
 def _pattern(row: list[str], case: Case | None = None) -> Pattern:
     english, german, *settles = row
     return Pattern(english, german, case, tuple(each for each in settles if each != "last"), "last" in settles)
 
 
-_LEXICON, _STORIES = read_data("lexicon.yaml"), read_data("stories.yaml")
+_LEXICON, _STORIES = read_data(__package__, "lexicon.yaml"), read_data(__package__, "stories.yaml")
 
 NOUNS = tuple(
     Noun(english, german, gender) for gender in Gender for english, german in _LEXICON["nouns"][gender].items()

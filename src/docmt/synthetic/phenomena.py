@@ -17,8 +17,9 @@ from itertools import islice
 from typing import Literal
 
 from docmt.core.errors import DocmtError
+from docmt.core.options import read_data
 from docmt.documents.corpus import ParallelDocument
-from docmt.synthetic.grammar import NounPhrase, capitalised, noun_phrase, slot_names
+from docmt.synthetic.grammar import capitalised, noun_phrase, slot_names
 from docmt.synthetic.lexicon import (
     DEFINITE_ARTICLES,
     NOUNS,
@@ -28,9 +29,9 @@ from docmt.synthetic.lexicon import (
     Gender,
     Line,
     Noun,
+    NounPhrase,
     Person,
     Word,
-    read_data,
 )
 
 DISTANCES = range(1, 5)
@@ -98,13 +99,12 @@ def _name(english: str, *german: str) -> Name:
     A translated inn has the gender of its German noun, a kept one that of *das Gasthaus*.
     """
     kept = english.removeprefix("the ")
-    translated_as, kept_as = (
-        (Gender.FEMININE, Gender.FEMININE) if len(german) == 1 else (Gender.MASCULINE, Gender.NEUTER)
-    )
-    return Name(_declined(english, translated_as, german[0], german[-1]), _declined(english, kept_as, kept, kept))
+    is_inn = len(german) > 1
+    translated = _declined(english, Gender.MASCULINE if is_inn else Gender.FEMININE, german[0], german[-1])
+    return Name(translated, _declined(english, Gender.NEUTER if is_inn else Gender.FEMININE, kept, kept))
 
 
-_DATA = read_data("phenomena.yaml")
+_DATA = read_data(__package__, "phenomena.yaml")
 FILLERS, ACQUISITIONS, MENTIONS, REMARKS, ARRIVALS, ADDRESSES = (
     _lines(_DATA[name]) for name in ("fillers", "acquisitions", "mentions", "remarks", "arrivals", "addresses")
 )
@@ -118,7 +118,7 @@ TENSES = tuple(Tense(_lines(tense["full"]), _lines(tense["elliptic"])) for tense
 NAMES = tuple(_name(*row) for row in (*_DATA["names"], *_DATA["inns"]))
 
 
-_Value = Person | Word | NounPhrase | Verb
+_Value = Word | NounPhrase | Verb
 
 
 @dataclass(frozen=True)
@@ -134,12 +134,11 @@ class Item:
 
 def pronoun(rng: random.Random) -> Item:
     """The German for *it* has the gender of an earlier noun: one version a gender."""
-    nouns = [rng.choice(group) for group in _NOUNS]
+    things = [{"x": noun_phrase(rng.choice(group), None, definite=False)} for group in _NOUNS]
     acquisition, mention = rng.choice(ACQUISITIONS), rng.choice(MENTIONS)
-    people = dict(zip("RS", rng.sample(PEOPLE, 2), strict=True))
-    values = _draw(rng, acquisition) | people
-    deciding = (_say(acquisition, values | {"x": noun_phrase(noun, None, definite=False)}) for noun in nouns)
-    return Item(tuple(deciding), _choices(mention, _draw(rng, mention) | people, len(nouns)))
+    people = _people(rng.sample(PEOPLE, 2))
+    deciding = _variants(acquisition, _draw(rng, acquisition) | people, things)
+    return Item(deciding, _variants(mention, _draw(rng, mention) | people, things))
 
 
 def sense(rng: random.Random) -> Item:
@@ -149,47 +148,40 @@ def sense(rng: random.Random) -> Item:
     first, *others = rng.sample(PEOPLE, 3)
     deciding = tuple(_say(meaning.fixed_by[row], {"R": first}) for meaning in senses)
     remark = rng.choice(REMARKS)
-    values = _draw(rng, remark) | dict(zip("RS", others, strict=True))
-    return Item(deciding, tuple(_say(remark, values | {"x": meaning.phrase(word)}) for meaning in senses))
+    things = [{"x": meaning.phrase(word)} for meaning in senses]
+    return Item(deciding, _variants(remark, _draw(rng, remark) | _people(others), things))
 
 
 def address(rng: random.Random) -> Item:
     """The German for *you* depends on who is spoken to: one formal, one informal version."""
-    people = rng.choice(FORMAL), rng.choice(FAMILIAR)
+    people = [{"who": rng.choice(group)} for group in (FORMAL, FAMILIAR)]
     arrival = rng.choice(ARRIVALS)
-    values = _draw(rng, arrival)
-    deciding = tuple(_say(arrival, values | {"who": person}) for person in people)
-    return Item(deciding, _addresses(rng, rng.choice(ADDRESSES)))
+    deciding = _variants(arrival, _draw(rng, arrival), people)
+    question = rng.choice(ADDRESSES)
+    return Item(deciding, _variants(question, _draw(rng, question), people))
 
 
 def address_free(rng: random.Random) -> Item:
     """The German for *you* is formal or informal for no reason, but the same in the whole document."""
-    first, second = rng.sample(ADDRESSES, 2)
-    return Item(_addresses(rng, first), _addresses(rng, second))
+    return Item(*(_variants(pattern, _draw(rng, pattern), [{}, {}]) for pattern in rng.sample(ADDRESSES, 2)))
 
 
 def ellipsis(rng: random.Random) -> Item:
     """German repeats the verb that English leaves out: one version for each of some verbs."""
-    verbs = rng.sample(VERBS, VERBS_OFFERED)
+    verbs = [{"verb": verb} for verb in rng.sample(VERBS, VERBS_OFFERED)]
     tense = rng.choice(TENSES)
     full, elliptic = rng.choice(tense.full), rng.choice(tense.elliptic)
-    values = _draw(rng, full) | dict(zip("RS", rng.sample(PEOPLE, 2), strict=True))
-    versions = [values | {"verb": verb} for verb in verbs]
-    return Item(tuple(_say(full, version) for version in versions), tuple(_say(elliptic, v) for v in versions))
+    values = _draw(rng, full) | _people(rng.sample(PEOPLE, 2))
+    return Item(_variants(full, values, verbs), _variants(elliptic, values, verbs))
 
 
 def name(rng: random.Random) -> Item:
     """A name is translated or kept for no reason, but as it was the first time: one version each."""
     chosen = rng.choice(NAMES)
-    renderings = chosen.translated, chosen.kept
-    first, second = rng.sample(REMARKS, 2)
-    people = rng.sample(PEOPLE, 4)
-
-    def mentions(remark: Line, those: Sequence[Person]) -> tuple[Line, ...]:
-        values = _draw(rng, remark) | dict(zip("RS", those, strict=True))
-        return tuple(_say(remark, values | {"x": rendering}) for rendering in renderings)
-
-    return Item(mentions(first, people[:2]), mentions(second, people[2:]))
+    renderings = [{"x": chosen.translated}, {"x": chosen.kept}]
+    remarks, people = rng.sample(REMARKS, 2), rng.sample(PEOPLE, 4)
+    mentions = zip(remarks, (people[:2], people[2:]), strict=True)
+    return Item(*(_variants(remark, _draw(rng, remark) | _people(pair), renderings) for remark, pair in mentions))
 
 
 def fillers(rng: random.Random, count: int) -> list[Line]:
@@ -210,18 +202,21 @@ def _nouns() -> list[list[Noun]]:
 _NOUNS = _nouns()
 
 
-def _addresses(rng: random.Random, pattern: Line) -> tuple[Line, ...]:
-    """The formal and the informal version of a sentence with *you*."""
-    return _choices(pattern, _draw(rng, pattern), 2)
-
-
-def _choices(pattern: Line, values: Mapping[str, _Value], count: int) -> tuple[Line, ...]:
-    """The versions of a pattern that has so many alternatives."""
+def _variants(
+    pattern: Line, values: Mapping[str, _Value], differing: Sequence[Mapping[str, _Value]]
+) -> tuple[Line, ...]:
+    """The versions of a sentence: each takes its values of those that differ, and its alternative where there are."""
 
     def taking(index: int) -> str:
         return re.sub(r"\[(.*?)\]", lambda found: found[1].split("|")[index], pattern.target)
 
-    return tuple(_say(Line(pattern.source, taking(index)), values) for index in range(count))
+    lines = (Line(pattern.source, taking(index)) for index in range(len(differing)))
+    return tuple(_say(line, {**values, **own}) for line, own in zip(lines, differing, strict=True))
+
+
+def _people(chosen: Sequence[Person]) -> dict[str, _Value]:
+    """The values of the slots for two people."""
+    return dict(zip("RS", chosen, strict=True))
 
 
 def _draw(rng: random.Random, pattern: Line) -> dict[str, _Value]:
@@ -307,11 +302,8 @@ def write_marked(documents: int, name: str, seed: str, seen: set[tuple[str, ...]
         rng = random.Random(f"{seed} {phenomenon.name} {distance}")
         marked += islice(write_versions(phenomenon, distance, rng, seen), count)
     random.Random(seed).shuffle(marked)
-    return [_named(item, f"{name}-{number}") for number, item in enumerate(marked)]
-
-
-def _named(item: MarkedDocument, id: str) -> MarkedDocument:
-    return replace(item, document=replace(item.document, id=id))
+    ids = (f"{name}-{number}" for number in range(documents))
+    return [replace(item, document=replace(item.document, id=id)) for item, id in zip(marked, ids, strict=True)]
 
 
 def write_versions(

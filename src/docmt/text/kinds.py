@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import changed, matches, parse_json, read_bytes, recorded, refuse_unconverted
+from docmt.core.files import changed, checksum_of_file, parse_json, read_bytes, recorded, refuse_unconverted
 from docmt.text.bpe import BpeTokenizer
 from docmt.text.moses import MosesBpeTokenizer
 from docmt.text.pretrained import PretrainedTokenizer
@@ -160,7 +160,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
             f'{path} does not describe a docmt tokenizer (no "kind" in it); copy the tokenizer\'s files again'
         ) from error
     for name, wanted in recorded(values, path).items():
-        if Path(name).name == name and not matches(directory / name, wanted):
+        if Path(name).name == name and checksum_of_file(directory / name) != wanted:
             raise changed(directory / name, path)
     try:
         return _kind(kind, f"in {path}").load(directory)

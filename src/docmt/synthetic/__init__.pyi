@@ -1,0 +1,16 @@
+from .corpus import ContrastiveItem as ContrastiveItem
+from .corpus import PhenomenonItem as PhenomenonItem
+from .corpus import PronounScore as PronounScore
+from .corpus import contrastive_items as contrastive_items
+from .corpus import phenomenon_items as phenomenon_items
+from .corpus import pronoun_accuracy as pronoun_accuracy
+from .corpus import read_pronouns as read_pronouns
+from .corpus import write_corpus as write_corpus
+from .corpus import write_phenomena as write_phenomena
+from .grammar import Pronoun as Pronoun
+from .grammar import SyntheticDocument as SyntheticDocument
+from .grammar import generate as generate
+from .phenomena import PHENOMENA as PHENOMENA
+from .phenomena import MarkedDocument as MarkedDocument
+from .phenomena import Phenomenon as Phenomenon
+from .phenomena import generate_phenomena as generate_phenomena
