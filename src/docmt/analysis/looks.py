@@ -161,9 +161,13 @@ class _Seen:
     def __init__(self, site: Site, view: FullView) -> None:
         self.site, self.view = site, view
 
+    def numbers(self) -> Tensor:
+        """Return [S] the number of the source sentence that each sentence of what is computed belongs to."""
+        return torch.arange(len(self.view.layout.sentences)) if self.view.aligned is None else self.view.aligned
+
     def query_sentences(self) -> Tensor:
-        """Return [Tq] the source sentence that each query belongs to."""
-        return sentences_of(self.view)
+        """Return [Tq] the source sentence (by number) that each query belongs to."""
+        return self.numbers().repeat_interleave(self.view.layout.sentences.lengths)
 
 
 class TokenLook(_Seen):
@@ -217,7 +221,7 @@ class TokenLook(_Seen):
         """Return [Tk] the number of the source sentence of each key; source: the sentences of the packed source."""
         sight = self.attention.sight
         if sight.memory == "self":
-            return sentences_of(self.view)
+            return self.query_sentences()
         memory = self.view.memories[sight.memory]
         if memory.places is not None:
             return source.holding(memory.places.cpu())
@@ -258,7 +262,7 @@ class SentenceLook(_Seen):
 
     def key_sentences(self, source: Spans) -> Tensor:
         """Return the number of each key, which is a sentence."""
-        return _numbers(self.view)
+        return self.numbers()
 
     def sees_others(self, source: Spans) -> Tensor:
         """Return [T] bool: whether there is a sentence before."""
@@ -279,16 +283,6 @@ class GateLook:
         """[T] bool: where there is any context, which is a sentence other than that of the token itself; source: the
         sentences of the packed source."""
         return torch.stack([look.sees_others(source) for look in self.looks]).any(0)
-
-
-def sentences_of(view: FullView) -> Tensor:
-    """[T] the source sentence (by number) that each token of what is computed belongs to."""
-    return _numbers(view).repeat_interleave(view.layout.sentences.lengths)
-
-
-def _numbers(view: FullView) -> Tensor:
-    """[S] the number of the source sentence that each sentence of what is computed belongs to."""
-    return torch.arange(len(view.layout.sentences)) if view.aligned is None else view.aligned
 
 
 def attention_sites(model: TranslationModel) -> list[Site]:

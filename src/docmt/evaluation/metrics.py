@@ -131,7 +131,7 @@ def evaluate_documents(
 
     ranges = _unit_ranges(references, config, instances)
     plain = [hypotheses, references, *more_references]
-    converted = [_convert(side, config) for side in plain]
+    converted = [[list(map(config.convert, document)) for document in side] for side in plain]
     d_bleu = bleu("d-BLEU", _units(converted, ranges, config.unit), config)
     d_chrf = chrf("d-chrF", _units(plain, ranges, config.unit), config)
     s_bleu = sentence_chrf = sentence_ter = None
@@ -251,11 +251,6 @@ def _unit_ranges(references: Documents, config: MetricConfig, instances: Ranges 
                 "once, in order; pack the documents that are scored"
             )
     return instances
-
-
-def _convert(documents: Documents, config: MetricConfig) -> Documents:
-    """The documents in the form that BLEU compares."""
-    return [[config.convert(sentence) for sentence in document] for document in documents]
 
 
 def _sentences(sides: Sequence[Documents]) -> Segments:
