@@ -39,8 +39,6 @@ the source has, so that nobody knows which of them is the answer; unanswered: it
 """
 NORMAL = 1.959964
 """Standard deviations on each side of the mean of a normal distribution between which 95 % of it lie."""
-UNKNOWN = "unknown"
-"""Stands for a distance that the test set does not say."""
 INDENT = "  "
 NOTES = (
     "percent of the items answered rightly, with 95 % confidence intervals (Wilson); ties are wrong",
@@ -114,12 +112,6 @@ class Count:
         return {**asdict(self), "accuracy": self.accuracy, **guessing, "interval": list(self.interval)}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Count:
-        """The inverse of `to_json`."""
-        others = (int(values.get(name, 0)) for name in ("ties", "miscounted", "unanswered"))
-        return cls(int(values["correct"]), int(values["total"]), float(values["guessed"] or 0), *others)
-
-    @classmethod
     def sum(cls, counts: Iterable[Count]) -> Count:
         """The counts of all of them together."""
         columns = zip(*map(astuple, counts), strict=True)
@@ -183,26 +175,10 @@ class ContrastiveResult:
         items = [{**asdict(own), "answer": answer} for own, answer in zip(self.said, self.answers, strict=False)]
         return {**found, "items": items} if items else found
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> ContrastiveResult:
-        """The inverse of `to_json`. Raises KeyError, TypeError, ValueError or AttributeError for anything else."""
-        return cls(
-            {
-                name: {
-                    None if distance == UNKNOWN else int(distance): Count.from_json(count)
-                    for distance, count in row["distances"].items()
-                }
-                for name, row in values["phenomena"].items()
-            },
-            {name: Count.from_json(count) for name, count in values.get("labels", {}).items()},
-            str(values.get("answers", "")),
-            tuple(Said(item["id"], item["expected"], item["translation"]) for item in values.get("items", ())),
-        )
-
 
 def distance_name(distance: int | None) -> str:
-    """A distance in words."""
-    return UNKNOWN if distance is None else str(distance)
+    """A distance in words; a test set may not say it."""
+    return "unknown" if distance is None else str(distance)
 
 
 def evaluate_items(
