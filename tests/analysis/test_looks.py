@@ -5,12 +5,12 @@ import torch
 
 from docmt.analysis import attention_entropy, look_at_corpus, measuring_entropy
 from docmt.analysis.entropy import mean_and_deviation
-from docmt.analysis.looks import SentenceLook, TokenLook, attention_sites, gate_sites, watching
+from docmt.analysis.looks import SentenceLook, TokenLook, attention_sites, watching
 from docmt.data import Batch
 from docmt.decoding import SearchConfig
 from docmt.decoding.scoring import scoring_passes
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.attention import Attention, Gate
+from docmt.model.attention import Attention, Gate, Opening
 from docmt.model.layers import SentenceAttention
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.systems import Group
@@ -208,7 +208,8 @@ def test_tables_by_layer_say_what_the_mean_says(name):
             of_mean, *of_heads = sums.entropies.values()
             assert len(of_heads) == 2
             assert sum(of_heads) / 2 <= of_mean + 1e-6
-    assert [site.name for site in report.gates] == [site.name for site in gate_sites(model)]
+    gates = [name for name, module in model.named_modules() if isinstance(module, Opening)]
+    assert [site.name for site in report.gates] == gates
 
 
 def test_one_head_has_the_entropy_of_the_mean():
@@ -238,7 +239,11 @@ def test_gates_are_found_and_counted_where_there_is_context(name):
         for path, parameter in model.named_parameters():
             if "gate" in path:
                 parameter.zero_()
-    assert {site.kind for site in gate_sites(model)} == GATES[name]
+    kinds = set()
+    with watching(model, on_gate=lambda gate: kinds.add(gate.site.kind)):
+        for reading, _ in passes_of(model):
+            model(reading)
+    assert kinds == GATES[name]
     report = look_at_corpus(model, passes_of(model))
     for site, sums in report.gates.items():
         assert mean_and_deviation(sums) == (pytest.approx(0.5), pytest.approx(0, abs=1e-6))

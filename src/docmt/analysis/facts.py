@@ -80,8 +80,7 @@ def draw_curves(metrics: Mapping[str, Path], figure: Path) -> None:
     runs = {name: read_curves(path) for name, path in metrics.items()}
     panels = _panels(runs)
     drawing = _new_drawing(len(panels))
-    for place, (title, unit, styles) in enumerate(panels):
-        axes = drawing.axes[place]
+    for axes, (title, unit, styles) in zip(drawing.axes, panels, strict=False):
         for number, curves in enumerate(runs.values()):
             for name, style in styles.items():
                 if name in curves:

@@ -294,11 +294,6 @@ def attention_sites(model: TranslationModel) -> list[Site]:
     ]
 
 
-def gate_sites(model: TranslationModel) -> list[Site]:
-    """Where the model has gates, in the order of its modules."""
-    return [_gate_site(name) for name, module in model.named_modules() if isinstance(module, Opening)]
-
-
 def _attention_site(name: str, module: Attention | SentenceAttention) -> Site:
     """Return the site of an attention, which its stack and its sight tell."""
     stack, layer = _layer_of(name)

@@ -123,7 +123,8 @@ class Comparison:
         """Everything but the statistics, in types that `json.dumps` takes."""
         systems = []
         for number, (name, evaluation) in enumerate(self.systems.items()):
-            outcomes = {key: own[number] and asdict(own[number]) for key, own in self.outcomes.items()}
+            own = {key: outcomes[number] for key, outcomes in self.outcomes.items()}
+            outcomes = {key: outcome and asdict(outcome) for key, outcome in own.items()}
             systems.append({"name": name, **evaluation.to_json(), "outcomes": outcomes})
         resampled = {key: self.segments(key) for key in self.outcomes}
         return {"significance": asdict(self.config), "resampled": resampled, "systems": systems}

@@ -199,10 +199,8 @@ def in_units(documents: Sequence[Sequence[Sentence]], ranges: Ranges | None) -> 
     return [document[start:end] for document, own in zip(documents, ranges, strict=True) for start, end in own]
 
 
-def in_documents(units: Sequence[Sequence[Sentence]], ranges: Ranges | None) -> list[Sequence[Sentence]]:
+def in_documents(units: Sequence[Sequence[Sentence]], ranges: Ranges) -> list[Sequence[Sentence]]:
     """The opposite of `in_units`: the sentences by document again."""
-    if ranges is None:
-        return list(units)
     rest = iter(units)
     return [[sentence for _ in own for sentence in next(rest)] for own in ranges]
 

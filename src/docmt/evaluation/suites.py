@@ -309,8 +309,9 @@ def _no_item(where: str) -> DocmtError:
 def _records(path: Path) -> Iterator[tuple[Record, str]]:
     """The objects of a file, and where they stand: of JSON Lines, or of one list, or those within blocks."""
     lines = [(number, line) for number, line in decoded_lines(path) if line.strip()]
-    whole = _parsed("".join(line for _, line in lines)) if lines and not _is_line(lines[0][1]) else None
-    if whole is not None:
+    first = _parsed(lines[0][1]) if lines else None
+    is_item = isinstance(first, dict) and _format_of(first) is not None
+    if not is_item and (whole := _parsed("".join(line for _, line in lines))) is not None:
         for number, record in enumerate(_within(whole, {}, str(path)), 1):
             yield record, f"{path}, item {number}"
         return
@@ -321,12 +322,6 @@ def _records(path: Path) -> Iterator[tuple[Record, str]]:
         if not isinstance(record, dict):
             raise DocmtError(f"{where}: not a JSON object: a contrastive test set has one a line")
         yield record, where
-
-
-def _is_line(line: str) -> bool:
-    """Whether the first line of a file is an item of JSON Lines."""
-    found = _parsed(line)
-    return isinstance(found, dict) and _format_of(found) is not None
 
 
 def _parsed(data: str) -> Any:

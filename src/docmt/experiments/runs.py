@@ -33,6 +33,7 @@ from docmt.decoding.rules import takes_rounds
 from docmt.decoding.scheduler import packed_units, supported
 from docmt.evaluation import ContrastiveResult, MetricConfig, evaluate_documents, evaluate_items, in_documents, in_units
 from docmt.evaluation.contrastive import result_of
+from docmt.evaluation.metrics import Ranges
 from docmt.evaluation.suites import Suite
 from docmt.experiments.grid import Experiment, Variant
 from docmt.model import ModelConfig
@@ -435,7 +436,7 @@ def _scores(translator: Translator, run: TrainConfig, test: ParallelStore, metri
         metrics = replace(metrics, language=translator.languages[1] or metrics.language)
     sources = test.documents("source")
     references = [tokenizer.decode_batch(document, "target") for document in test.documents("target")]
-    instances = None
+    instances: Ranges = [[(0, len(document))] for document in sources]
     if metrics.unit == "instance":
         instances = packed_units(model.config, test.source_lengths, test.target_lengths, test.document_offsets)
     units = in_units(sources, instances)
