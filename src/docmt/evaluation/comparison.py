@@ -63,8 +63,8 @@ class Comparison:
         """What a reader of the table must know, a sentence each."""
         baseline, first = next(iter(self.systems.items()))
         segments = {key: self.segments(key) for key in self.outcomes}
-        usual, *others = dict.fromkeys(segments.values())
-        also = [f"{NAMES[key]}: {other}" for other in others for key, own in segments.items() if own == other]
+        usual = next(iter(segments.values()))
+        also = [f"{NAMES[key]}: {own}" for key, own in segments.items() if own != usual]
         over = f"{usual} ({', '.join(also)})" if also else usual
         notes = [
             f"±: half of the 95 % confidence interval, by the bootstrap over {over}; p and * (p < {LEVEL}): against "

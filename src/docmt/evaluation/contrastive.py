@@ -118,13 +118,12 @@ class Count:
         return cls(*map(sum, columns))
 
     @classmethod
-    def of(cls, items: Iterable[Item], answers: Iterable[str]) -> Count:
-        """The count of the answers to these items."""
-        pairs = list(zip(items, answers, strict=True))
-        guessed = math.fsum(item.chance for item, _ in pairs)
-        kinds = (RIGHT, TIED, MISCOUNTED, UNANSWERED)
-        right, *others = ([answer for _, answer in pairs].count(kind) for kind in kinds)
-        return cls(right, len(pairs), guessed, *others)
+    def of(cls, items: Sequence[Item], answers: str, numbers: Sequence[int]) -> Count:
+        """Return the count of the answers to the items of these numbers."""
+        chosen = [answers[number] for number in numbers]
+        guessed = math.fsum(items[number].chance for number in numbers)
+        right, *others = (chosen.count(kind) for kind in (RIGHT, TIED, MISCOUNTED, UNANSWERED))
+        return cls(right, len(chosen), guessed, *others)
 
 
 @dataclass(frozen=True)
@@ -288,16 +287,13 @@ def answer_of(item: Item, totals: Sequence[float], tie: float = TIE) -> str:
 
 def result_of(items: Sequence[Item], answers: str) -> ContrastiveResult:
     """The answers to all items, counted."""
-
-    def counted(numbers: Sequence[int]) -> Count:
-        return Count.of((items[number] for number in numbers), (answers[number] for number in numbers))
-
     by_phenomenon, by_label = _grouped(items)
     cells = {
-        phenomenon: {distance: counted(numbers) for distance, numbers in row.items()}
+        phenomenon: {distance: Count.of(items, answers, numbers) for distance, numbers in row.items()}
         for phenomenon, row in by_phenomenon.items()
     }
-    return ContrastiveResult(cells, {label: counted(numbers) for label, numbers in by_label.items()}, answers)
+    labels = {label: Count.of(items, answers, numbers) for label, numbers in by_label.items()}
+    return ContrastiveResult(cells, labels, answers)
 
 
 def _grouped(items: Sequence[Item]) -> tuple[dict[str, dict[int | None, list[int]]], dict[str, list[int]]]:
@@ -374,7 +370,7 @@ def rows_of(suite: str, items: Sequence[Item], results: Sequence[ContrastiveResu
         by: By, numbers: Sequence[int], phenomenon: str | None, distance: int | None = None, label: str | None = None
     ) -> Row:
         answers = ["".join(result.answers[number] for number in numbers) for result in results]
-        counts = tuple(Count.of((items[number] for number in numbers), own) for own in answers)
+        counts = tuple(Count.of(items, result.answers, numbers) for result in results)
         tests = tuple(sign_test(answers[0], other) for other in answers)
         return Row(suite, by, phenomenon, distance, label, counts, tests)
 
