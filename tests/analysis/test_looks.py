@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from docmt.analysis import attention_entropy, look_at_corpus, measuring_entropy
-from docmt.analysis.looks import SentenceLook, TokenLook, attention_sites, gate_sites, watching
+from docmt.analysis.entropy import mean_and_deviation
+from docmt.analysis.looks import SentenceLook, TokenLook, attention_sites, watching
 from docmt.data import Batch
 from docmt.decoding import SearchConfig
 from docmt.decoding.scoring import scoring_passes
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.attention import Attention, Gate
+from docmt.model.attention import Attention, Gate, Opening
 from docmt.model.layers import SentenceAttention
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.systems import Group
@@ -201,18 +202,21 @@ def test_tables_by_layer_say_what_the_mean_says(name):
     assert {site.kind for site in report.attentions} == set(means)
     for kind, mean in means.items():
         own = [sums for site, sums in report.attentions.items() if site.kind == kind]
-        total = sum(sums.bits for sums in own) / sum(sums.queries for sums in own)
+        total = sum(sums.entropies.total[0] for sums in own) / sum(sums.entropies.count for sums in own)
         assert total == pytest.approx(mean, abs=1e-6)
         for sums in own:  # the entropy of a mean is not below the mean of the entropies
-            assert len(sums.head_entropies()) == 2
-            assert sum(sums.head_entropies()) / 2 <= sums.entropy() + 1e-6
-    assert [site.name for site in report.gates] == [site.name for site in gate_sites(model)]
+            of_mean, *of_heads = sums.entropies.values()
+            assert len(of_heads) == 2
+            assert sum(of_heads) / 2 <= of_mean + 1e-6
+    gates = [name for name, module in model.named_modules() if isinstance(module, Opening)]
+    assert [site.name for site in report.gates] == gates
 
 
 def test_one_head_has_the_entropy_of_the_mean():
     report = look_at_corpus(model := build("context", heads=1), passes_of(model))
     for sums in report.attentions.values():
-        assert sums.head_entropies() == pytest.approx([sums.entropy()])
+        of_mean, *of_heads = sums.entropies.values()
+        assert of_heads == pytest.approx([of_mean])
 
 
 GATES = {
@@ -235,10 +239,14 @@ def test_gates_are_found_and_counted_where_there_is_context(name):
         for path, parameter in model.named_parameters():
             if "gate" in path:
                 parameter.zero_()
-    assert {site.kind for site in gate_sites(model)} == GATES[name]
+    kinds = set()
+    with watching(model, on_gate=lambda gate: kinds.add(gate.site.kind)):
+        for reading, _ in passes_of(model):
+            model(reading)
+    assert kinds == GATES[name]
     report = look_at_corpus(model, passes_of(model))
     for site, sums in report.gates.items():
-        assert (sums.mean(), sums.deviation()) == (pytest.approx(0.5), pytest.approx(0, abs=1e-6))
+        assert mean_and_deviation(sums) == (pytest.approx(0.5), pytest.approx(0, abs=1e-6))
         documents = TARGETS if "decoder" in site.kind else SOURCES
         # A group of sentences is context from its first one on, but for who reads from left to right.
         both_ways = name == "group" and site.kind != "decoder_self"
@@ -256,7 +264,7 @@ def test_an_open_gate_lets_the_document_in():
                 module.linear.weight.zero_()
                 module.linear.bias.fill_(-4.0)  # 1.8 % of the attention within the sentence
     for sums in look_at_corpus(model, passes_of(model)).gates.values():
-        assert sums.mean() == pytest.approx(0.982, abs=1e-3)
+        assert mean_and_deviation(sums)[0] == pytest.approx(0.982, abs=1e-3)
 
 
 def linear_of(model):
@@ -275,10 +283,10 @@ def test_gates_of_sentences_are_those_that_another_follows():
     assert len(report.linear) == 4, "self and cross of two layers"
     for site, sums in report.linear.items():
         if site.kind == "decoder_self_global":
-            assert sums.means() == pytest.approx([0.5, 0.8808], abs=1e-4)
-            assert sums.sentences == 1 + 2 + 2 + 2 + 1, "windows of three have two, the first of a document none"
+            assert sums.left.values() == pytest.approx([0.5, 0.8808], abs=1e-4)
+            assert sums.left.count == 1 + 2 + 2 + 2 + 1, "windows of three have two, the first of a document none"
         else:
-            assert sums.means() == []
+            assert sums.left.values() == []
     assert "decoder self global      1  0.690   0.500   0.881" in report.format().partition("gates of sentences")[2]
     rows = {row["kind"]: row for row in report.to_json()["linear"]}
     assert rows["decoder_self_global"]["sentence_gates"] == pytest.approx([0.5, 0.880797], abs=1e-5)
@@ -289,14 +297,14 @@ def test_gates_of_sentences_are_those_of_their_last_tokens():
     model = build("group, linear over the document", group=Group(global_attention="linear", cross_layers=0), noise=0.5)
     report = look_at_corpus(model, passes_of(model, slice(1, 2)))
     met = []
-    (site, *_) = [site for site, sums in report.linear.items() if sums.sentences]
+    (site, *_) = [site for site, sums in report.linear.items() if sums.left.count]
     with watching(model, lambda look: met.append(look) if look.site == site else None):
         model(next(iter(passes_of(model, slice(1, 2))))[0])
     (look,) = met
     first_end = len(TARGETS[1][0]) + 1
     expected = look.attention.gates(look.memory[first_end : first_end + 1]).sigmoid()
     torch.testing.assert_close(look.left(), expected)
-    assert report.linear[site].means() == pytest.approx(expected[0].tolist(), abs=1e-6)
+    assert report.linear[site].left.values() == pytest.approx(expected[0].tolist(), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["concat, linear, gates", "concat, linear, keep last"])

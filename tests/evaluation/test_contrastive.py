@@ -11,7 +11,6 @@ import pytest
 from docmt.core.errors import DocmtError
 from docmt.evaluation import contrastive, evaluate_items, read_items
 from docmt.evaluation.contrastive import (
-    ContrastiveResult,
     Count,
     SuiteConfig,
     answer_of,
@@ -192,7 +191,7 @@ def test_counts_by_phenomenon_and_distance():
     written = json.loads(json.dumps(found.to_json()))
     assert written["phenomena"]["pronoun"]["distances"]["2"]["accuracy"] == 0.5
     assert (written["correct"], written["total"]) == (2, 5)
-    assert ContrastiveResult.from_json(written) == found
+    assert result_of(items, written["answers"]) == found
 
 
 def test_a_file_without_phenomena_has_rows_by_distance():
@@ -251,7 +250,7 @@ def test_items_that_cannot_be_scored_are_wrong(monkeypatch):
     assert [str(own) for _, own in heard[1::2]] == ["b is too long", "d is too long"]
     assert table_of(items, found)[-1].split() == ["unanswered", "2"]
     written = json.loads(json.dumps(found.to_json()))
-    assert (written["unanswered"], ContrastiveResult.from_json(written)) == (2, found)
+    assert (written["unanswered"], result_of(items, written["answers"])) == (2, found)
     with pytest.raises(DocmtError, match="b is too long"):
         evaluate_items(Failing(), items[1:])
 
@@ -311,7 +310,7 @@ def test_labels_and_unknown_distances():
     assert found.answers == "+-="
     written = json.loads(json.dumps(found.to_json()))
     assert set(written["phenomena"][""]["distances"]) == {"2", "unknown"}
-    assert ContrastiveResult.from_json(written) == found
+    assert result_of(items, written["answers"]) == found
     rows = [line.split()[:4] for line in table_of(items, found)]
     assert rows[2:] == [
         ["distance", "2", "1", "50.0"],

@@ -27,16 +27,16 @@ def test_buckets():
 def test_each_bucket_is_scored_as_a_corpus_of_its_sentences():
     evaluation = evaluate_documents(HYPOTHESES, REFERENCES)
     found = scores_by_position({"one": evaluation, "same": evaluation}, FEW)
-    assert dict(found.sentences) == {"1": 2, "2": 2, "3": 1, "4-6": 1}
-    for place, name in enumerate(found.sentences):
+    assert {name: bucket.sentences for name, bucket in found.buckets.items()} == {"1": 2, "2": 2, "3": 1, "4-6": 1}
+    for place, bucket in enumerate(found.buckets.values()):
         own = [(h[place], r[place]) for h, r in zip(HYPOTHESES, REFERENCES, strict=True) if place < len(r)]
         alone = evaluate_documents([[h] for h, _ in own], [[r] for _, r in own])
-        cell = found.systems["one"][name]
+        cell = bucket.systems["one"]
         assert (cell["s_bleu"].value, cell["chrf"].value) == pytest.approx((alone.s_bleu.score, alone.chrf.score))
-        assert found.systems["same"][name] == cell
-    first = found.systems["one"]["1"]["s_bleu"]
+        assert bucket.systems["same"] == cell
+    first = found.buckets["1"].systems["one"]["s_bleu"]
     assert (first.low, first.value, first.high) == pytest.approx((100, 100, 100))
-    assert found.systems["one"]["3"]["s_bleu"].low is None, "a single document has no interval"
+    assert found.buckets["3"].systems["one"]["s_bleu"].low is None, "a single document has no interval"
 
 
 def test_the_table_and_json():

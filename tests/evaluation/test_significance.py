@@ -162,7 +162,8 @@ def test_exchanged_segments_by_hand():
     assert exchange_signs(pair, mean) == (2, 1)
     assert exchange_signs(pair, mean, lower_is_better=True) == (1, 2)
     difference = compare_statistics(pair, mean, SignificanceConfig(test="sign"))[1].difference
-    assert (difference.signs, difference.p_value, difference.value) == ((2, 1), 1, 0.5)
+    assert (difference.segments_better, difference.segments_worse) == (2, 1)
+    assert (difference.p_value, difference.value) == (1, 0.5)
 
 
 @pytest.mark.parametrize("resample", ["sentences", "documents"])
@@ -181,7 +182,7 @@ def test_exchanged_segments_are_those_of_the_texts(resample):
     config = SignificanceConfig(test="sign", resample=resample)
     difference = compare(evaluations(4), config).outcomes[key][1].difference
     better, worse = (sum(sign * change > 1e-9 for change in changes) for sign in (1, -1))
-    assert difference.signs == (better, worse) and min(better, worse) > 0
+    assert (difference.segments_better, difference.segments_worse) == (better, worse) and min(better, worse) > 0
     assert difference.p_value == sign_p_value(better, worse)
 
 

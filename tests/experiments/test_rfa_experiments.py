@@ -1,10 +1,13 @@
 """The experiments of Wu et al. (2022), and what they need beyond a grid: two ways to translate."""
 
+import json
+
 import pytest
 
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.decoding.rules import order_of
 from docmt.decoding.scheduler import supported
+from docmt.evaluation import read_suite
 from docmt.experiments import (
     EvaluationConfig,
     list_experiments,
@@ -131,3 +134,48 @@ def test_options_that_not_all_runs_have(plan):
     found = {run.variant: supported(asked, run.config.model.chosen) for run in plan.runs}
     assert found.pop("start") == ContextConfig()
     assert set(found.values()) == {ContextConfig(window="prefix", instance_tokens=99)}
+
+
+WINDOWS = """
+title: Windows that are asked
+variants:
+  start: {recipe: "group-{scale}.yaml", scale: cpu, settings: {model.system: sentence}, sees: {}}
+  linear: {recipe: "group-{scale}.yaml", start_from: start, sees: {source: 1, target: 1},
+    settings: {model.system: concat, model.concat.sentences: 2, model.concat.attention: linear}}
+"""
+
+
+def test_the_report_of_windows_with_a_suite(write_experiment, store, tmp_path):
+    """From the experiment file to the page and its JSON: the scores, and what each system can see of what decides."""
+    path = tmp_path / "suite.jsonl"
+    with path.open("w") as file:
+        for number in range(40):
+            source = [("bo ka", "lu", "ta vu")[number % 3], "ni", "me"]
+            right, wrong = [sentence.upper() for sentence in source], [*(s.upper() for s in source[:2]), "RA"]
+            record = {"id": f"{number}", "phenomenon": "pronoun", "distance": number % 2 + 1, "source": source}
+            file.write(json.dumps({**record, "candidates": [right, wrong], "correct": 0, "sentence": 2}) + "\n")
+    experiment = read_experiment(str(write_experiment(WINDOWS)))
+    overrides = {"stop.max_steps": 2, "validation.every": 2}
+    plan = make_plan(experiment, "cpu", store, tmp_path / "out", overrides=overrides)
+    evaluation = EvaluationConfig(GREEDY, suite=read_suite(path))
+    assert reproduce(plan, evaluation) == {}
+    assert [state_of(run, evaluation) for run in plan.runs] == ["done"] * 2
+    page = write_report(plan, evaluation, {})
+    content = json.loads((plan.output / "small-cpu.json").read_text())
+    scores = [row["s_bleu"]["mean"] for row in content["rows"]]
+    for row, score in zip(content["rows"], scores, strict=True):
+        assert f"| {row['variant']} | 1/1 | {score:.2f} |" in page
+    assert (content["suite"]["name"], content["suite"]["crc32"]) == (path.name, evaluation.suite_facts["crc32"])
+    cells = {row["variant"]: row["cells"]["pronoun"] for row in content["suite"]["rows"]}
+    assert {name: {at: cell["predicted"] for at, cell in row.items()} for name, row in cells.items()} == {
+        "start": {"1": False, "2": False},
+        "linear": {"1": True, "2": False},
+    }
+    lines = page[page.index("## Right candidates of suite.jsonl") :].splitlines()
+    assert lines[2] == "|  | pronoun (50): 1 | 2 |"
+    for line, (name, row) in zip(lines[4:6], cells.items(), strict=True):
+        assert all((cell["total"], cell["chance"]) == (20, 0.5) for cell in row.values())
+        first, second = (f"{100 * cell['accuracy']:.1f}" for cell in row.values())
+        one, two = line.removeprefix(f"| {name} | ").removesuffix(" |").replace(" !", "").split(" | ")
+        assert (one, two) == (f"**{first}**" if name == "linear" else f"({first})", f"({second})")
+    assert "(20 a cell)" in page

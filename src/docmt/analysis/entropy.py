@@ -105,15 +105,30 @@ GATES = "gates: share of the context that they let in, where there is any (0 to 
 
 
 @dataclass
-class AttentionSums:
-    """What one attention did, summed over its queries."""
+class Mean:
+    """Means of columns of numbers, whose rows come bit by bit."""
 
-    heads: int
-    queries: int = 0
-    bits: float = 0.0
-    """entropies of the weights that are averaged over the heads first"""
-    head_bits: Tensor | float = 0.0
-    """[H] entropies of each head's own weights"""
+    count: int = 0
+    """rows"""
+    total: Tensor | float = 0.0
+    """[k] of the columns"""
+
+    def add(self, rows: Tensor) -> None:
+        """Add rows [n, k]."""
+        self.count += len(rows)
+        self.total = self.total + rows.sum(0, dtype=torch.float64).cpu()
+
+    def values(self) -> list[float]:
+        """Return the mean of each column; empty where there is no row."""
+        return (torch.as_tensor(self.total) / self.count).tolist() if self.count else []
+
+
+@dataclass
+class AttentionSums:
+    """What one attention did."""
+
+    entropies: Mean = field(default_factory=Mean)
+    """in bits, of each query: of the weights that are averaged over the heads first, then of those of each head"""
     distances: dict[int, Tensor] = field(default_factory=dict)
     """weights [H + 1] (the last: of even attention) by how many sentences before the one that asks those are that are
     seen (below 0: after it), where it chooses among several"""
@@ -128,41 +143,16 @@ class AttentionSums:
         shares = block.shares()
         weights = torch.cat((shares, even[:, None].expand_as(shares[:, :1])), dim=1).cpu() * counts[:, None, :, None]
         least = int(distances.min())
-        totals = torch.zeros(int(distances.max()) - least + 1, self.heads + 1, dtype=torch.float64)
+        totals = torch.zeros(int(distances.max()) - least + 1, weights.shape[1], dtype=torch.float64)
         totals.index_add_(0, (distances - least).flatten(), weights.permute(0, 2, 3, 1).flatten(0, 2).double())
         for distance, total in enumerate(totals, least):
             if total.any():
                 self.distances[distance] = total + self.distances.get(distance, 0)
 
-    def entropy(self) -> float:
-        """Mean over the queries, in bits."""
-        return self.bits / self.queries
-
-    def head_entropies(self) -> list[float]:
-        """Of each head, in bits."""
-        return (torch.as_tensor(self.head_bits) / self.queries).tolist()
-
     def shares(self) -> dict[int, list[float]]:
         """By distance, of each head, and last of even attention: how much of its weight is there."""
-        total = torch.stack(list(self.distances.values())).sum(0) if self.distances else torch.zeros(self.heads + 1)
+        total = sum(self.distances.values())
         return {distance: (weights / total).tolist() for distance, weights in sorted(self.distances.items())}
-
-
-@dataclass
-class GateSums:
-    """How far a gate let context in, summed over the tokens where there was any, and over elements."""
-
-    count: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-
-    def mean(self) -> float:
-        """From 0 (nothing of the context) to 1."""
-        return self.total / self.count
-
-    def deviation(self) -> float:
-        """Standard deviation over tokens and elements."""
-        return math.sqrt(max(self.squares / self.count - self.mean() ** 2, 0.0))
 
 
 @dataclass
@@ -171,19 +161,14 @@ class LinearSums:
 
     temperatures: list[float]
     """of each head"""
-    sentences: int = 0
-    """that have another one after them"""
-    left: Tensor | float = 0.0
-    """[H] what they leave to the next, summed over them"""
+    left: Mean = field(default_factory=Mean)
+    """what each sentence that has another one after it leaves to that one: of each head, from 0 (nothing) to 1"""
 
-    def add(self, left: Tensor) -> None:
-        """Adds what n sentences leave to the next, [n, H]."""
-        self.sentences += len(left)
-        self.left = self.left + left.sum(0, dtype=torch.float64).cpu()
 
-    def means(self) -> list[float]:
-        """Of each head, from 0 (all is forgotten) to 1; empty where there is no gate."""
-        return (torch.as_tensor(self.left) / self.sentences).tolist() if self.sentences else []
+def mean_and_deviation(sums: Mean) -> tuple[float, float]:
+    """Return the mean of a number, of which it and its square are added up, and its standard deviation."""
+    mean, square = sums.values()
+    return mean, math.sqrt(max(square - mean**2, 0.0))
 
 
 @dataclass
@@ -192,7 +177,8 @@ class AttentionReport:
 
     attentions: dict[Site, AttentionSums] = field(default_factory=dict)
     linear: dict[Site, LinearSums] = field(default_factory=dict)
-    gates: dict[Site, GateSums] = field(default_factory=dict)
+    gates: dict[Site, Mean] = field(default_factory=dict)
+    """of the share of the context that they let in, and of its square, over tokens where there is any, and elements"""
 
     def look(self, look: Look, source: Spans, translated: Tensor) -> None:
         """Add what one attention looks at in a pass.
@@ -202,11 +188,10 @@ class AttentionReport:
         for block in look.blocks():
             if not block.real.any():
                 continue
-            sums = self.attentions.setdefault(look.site, AttentionSums(block.weights.shape[1]))
-            sums.queries += int(block.real.sum())
-            sums.bits += mean_bits_of(block)[block.real].sum(dtype=torch.float64).item()
-            by_head = bits(block.shares()).transpose(1, 2)[block.real]  # [n, H]
-            sums.head_bits = sums.head_bits + by_head.sum(0, dtype=torch.float64).cpu()
+            sums = self.attentions.setdefault(look.site, AttentionSums())
+            shares = block.shares()
+            entropies = bits(torch.cat((shares.mean(1, keepdim=True), shares), dim=1))  # [n, 1 + H, q]
+            sums.entropies.add(entropies.transpose(1, 2)[block.real])
             if look.chooses:
                 asking = look.query_sentences()[block.queries.cpu()]  # [n, q]
                 seen = look.key_sentences(source)[block.keys.cpu()]  # [n, l]
@@ -214,17 +199,14 @@ class AttentionReport:
                 sums.add_distances(block, asking[:, :, None] - seen[:, None], counts)
         if isinstance(look, TokenLook) and isinstance(look.attention, LinearAttention):
             temperatures = look.attention.features.temperatures().tolist()
-            self.linear.setdefault(look.site, LinearSums(temperatures)).add(look.left())
+            self.linear.setdefault(look.site, LinearSums(temperatures)).left.add(look.left())
 
     def gate(self, gate: GateLook, source: Spans) -> None:
         """Add how far a gate was open in a pass; source: the sentences of the packed source."""
         there = gate.there(source)
-        shares = gate.shares[there.to(gate.shares.device)].double()
+        shares = gate.shares[there.to(gate.shares.device)].double().flatten()
         if shares.numel():
-            sums = self.gates.setdefault(gate.site, GateSums())
-            sums.count += shares.numel()
-            sums.total += shares.sum().item()
-            sums.squares += shares.square().sum().item()
+            self.gates.setdefault(gate.site, Mean()).add(torch.stack((shares, shares.square()), dim=1))
 
     def to_json(self) -> dict[str, Any]:
         """Lists of all attentions and of all gates."""
@@ -232,31 +214,36 @@ class AttentionReport:
             "attentions": [
                 {
                     **_place(site),
-                    "queries": sums.queries,
-                    "entropy": round(sums.entropy(), 6),
-                    "head_entropies": _rounded(sums.head_entropies()),
+                    "queries": sums.entropies.count,
+                    "entropy": round(sums.entropies.values()[0], 6),
+                    "head_entropies": _rounded(sums.entropies.values()[1:]),
                     "shares_by_distance": {str(d): _rounded(shares[:-1]) for d, shares in sums.shares().items()},
                     "even_shares": {str(d): round(shares[-1], 6) for d, shares in sums.shares().items()},
                 }
                 for site, sums in self.attentions.items()
             ],
             "linear": [
-                {**_place(site), "temperatures": _rounded(sums.temperatures), "sentence_gates": _rounded(sums.means())}
+                {
+                    **_place(site),
+                    "temperatures": _rounded(sums.temperatures),
+                    "sentence_gates": _rounded(sums.left.values()),
+                }
                 for site, sums in self.linear.items()
             ],
             "gates": [
-                {**_place(site), "context_share": round(sums.mean(), 6), "deviation": round(sums.deviation(), 6)}
+                {**_place(site), "context_share": share, "deviation": deviation}
                 for site, sums in self.gates.items()
+                for share, deviation in [_rounded(mean_and_deviation(sums))]
             ],
         }
 
     def format(self) -> str:
         """Tables for people."""
-        entropies = {site: [sums.entropy(), *sums.head_entropies()] for site, sums in self.attentions.items()}
+        entropies = {site: sums.entropies.values() for site, sums in self.attentions.items()}
         linear = self.linear.items()
         temperatures = {site: _mean_and_all(sums.temperatures) for site, sums in linear if sums.temperatures}
-        sentence_gates = {site: _mean_and_all(sums.means()) for site, sums in linear if sums.sentences}
-        gates = {site: [sums.mean(), sums.deviation()] for site, sums in self.gates.items()}
+        sentence_gates = {site: _mean_and_all(sums.left.values()) for site, sums in linear if sums.left.count}
+        gates = {site: mean_and_deviation(sums) for site, sums in self.gates.items()}
         tables = {
             ENTROPIES: _by_head(entropies, 2),
             DISTANCES: self._distances(),

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -59,9 +60,7 @@ def read_curves(metrics: Path) -> dict[str, Curve]:
             values = json.loads(line)
             update = int(values["update"])
         except (ValueError, KeyError, TypeError) as error:
-            raise DocmtError(
-                f"{metrics}, line {number}: this is no line of metrics; name the metrics.jsonl of a run directory"
-            ) from error
+            raise DocmtError(f"{metrics}, line {number}: this is no line of metrics; {advice}") from error
         for name, value in values.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 curve = curves.setdefault(name, Curve())
@@ -81,8 +80,7 @@ def draw_curves(metrics: Mapping[str, Path], figure: Path) -> None:
     runs = {name: read_curves(path) for name, path in metrics.items()}
     panels = _panels(runs)
     drawing = _new_drawing(len(panels))
-    for place, (title, unit, styles) in enumerate(panels):
-        axes = drawing.axes[place]
+    for axes, (title, unit, styles) in zip(drawing.axes, panels, strict=False):
         for number, curves in enumerate(runs.values()):
             for name, style in styles.items():
                 if name in curves:
@@ -212,7 +210,7 @@ class ModelFacts:
     """its kind"""
     written_by: str
     """version of docmt"""
-    parameters: dict[str, int]
+    parameters: Counter[str]
     """by the first word of their names"""
     weights: dict[str, list[int]]
     """shapes by the names that patterns of `docmt train` fit"""
@@ -232,10 +230,9 @@ class ModelFacts:
         found, config = find_model(directory), load_model_config(directory)
         shapes = read_shapes(found / WEIGHTS_FILE).items()
         weights = {name: shape for name, shape in shapes if not name.endswith(DIRECTIONS)}  # which are drawn
-        parameters: dict[str, int] = {}
+        parameters = Counter[str]()
         for name, shape in weights.items():
-            part = name.partition(".")[0]
-            parameters[part] = parameters.get(part, 0) + prod(shape)
+            parameters[name.partition(".")[0]] += prod(shape)
         facts = cls(
             found,
             config,
@@ -280,7 +277,7 @@ class ModelFacts:
             "target_language": self.languages[1],
             "tokenizer": self.tokenizer,
             "docmt_version": self.written_by,
-            "parameters": {"all": sum(self.parameters.values()), **self.parameters},
+            "parameters": {"all": self.parameters.total(), **self.parameters},
             "weights": self.weights,
             "config": plain(self.config),
             **{heading.lower(): facts for heading, facts in self.card.items()},
@@ -310,25 +307,20 @@ class ModelFacts:
                     "positions": f"{config.position_encoding}, by {'sentence' if config.restarts else 'document'}",
                     "vocabulary": f"{config.vocabulary_size:,}, tokenizer {self.tokenizer}",
                     "reads at once": f"fewer than {config.instance_tokens:,} tokens, {_reads(config)}",
-                    "parameters": f"{_millions(sum(self.parameters.values()))} ({parts})",
+                    "parameters": f"{_millions(self.parameters.total())} ({parts})",
                 }
             ),
         ]
-        chosen: dict[str, object] = {f"Options of {config.system}": config.chosen}
-        if config.chosen.linear:
-            chosen["Options of linear attention"] = config.linear
-        blocks: dict[str, Mapping[str, str]] = {
-            **{heading: {name: str(value) for name, value in vars(own).items()} for heading, own in chosen.items()},
+        run = best_of(self.curves).items()
+        blocks: dict[str, Mapping[str, object]] = {
+            f"Options of {config.system}": vars(config.chosen),
+            "Options of linear attention": vars(config.linear) if config.chosen.linear else {},
             **self.card,
+            "Drafts": {"by": self.drafter} if self.drafter else {},
+            "Started from": {name: self.recipe[name] for name in _STARTS if self.recipe.get(name)},
+            "Run": {name.replace("_", " "): f"{value:,.5g}" for name, value in run},
+            "Scores": {row["metric"]: f"{row['score']} ({row['signature']})" for row in self.scores},
         }
-        if self.drafter is not None:
-            blocks["Drafts"] = {"by": str(self.drafter)}
-        if started := {name: str(self.recipe[name]) for name in _STARTS if self.recipe.get(name)}:
-            blocks["Started from"] = started
-        if run := best_of(self.curves):
-            blocks["Run"] = {name.replace("_", " "): f"{value:,.5g}" for name, value in run.items()}
-        if self.scores:
-            blocks["Scores"] = {row["metric"]: f"{row['score']} ({row['signature']})" for row in self.scores}
         for heading, facts in blocks.items():
             if facts:
                 lines += ["", heading, *_listed(facts)]
@@ -368,6 +360,6 @@ def _millions(count: int) -> str:
     return f"{count / 1e6:.2f} million" if count >= 1e4 else f"{count:,}"
 
 
-def _listed(facts: Mapping[str, str]) -> list[str]:
-    width = max(map(len, facts), default=0)
+def _listed(facts: Mapping[str, object]) -> list[str]:
+    width = max(map(len, facts))
     return [f"  {name:<{width}}  {value}" for name, value in facts.items()]

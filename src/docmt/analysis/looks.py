@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -160,9 +161,13 @@ class _Seen:
     def __init__(self, site: Site, view: FullView) -> None:
         self.site, self.view = site, view
 
+    def numbers(self) -> Tensor:
+        """Return [S] the number of the source sentence that each sentence of what is computed belongs to."""
+        return torch.arange(len(self.view.layout.sentences)) if self.view.aligned is None else self.view.aligned
+
     def query_sentences(self) -> Tensor:
-        """Return [Tq] the source sentence that each query belongs to."""
-        return sentences_of(self.view)
+        """Return [Tq] the source sentence (by number) that each query belongs to."""
+        return self.numbers().repeat_interleave(self.view.layout.sentences.lengths)
 
 
 class TokenLook(_Seen):
@@ -180,16 +185,15 @@ class TokenLook(_Seen):
 
         Queries are positions in what is computed, or several times that, one after the other.
         """
-        pattern = self.pattern
+        pattern, weighing = self.pattern, None
         if isinstance(self.attention, LinearAttention):
             key = self.attention.split(self.attention.key(self.memory))
             weighing = self.attention.weighing(self.memory, key, pattern)
             query, key = self.attention.asked_and_shown(self.asks, self.memory)
-            return weight_blocks(query, key, pattern.queries, pattern.keys, pattern.causal, linear=weighing)
-        query, key, _ = self.attention.projected(self.asks, self.memory)
-        if (times := self.pattern.query_total // max(len(query), 1)) > 1:
-            query = query.repeat(times, 1, 1)
-        return weight_blocks(query, key, pattern.queries, pattern.keys, pattern.causal)
+        else:
+            query, key, _ = self.attention.projected(self.asks, self.memory)
+            query = query.repeat(pattern.query_total // max(len(query), 1), 1, 1)
+        return weight_blocks(query, key, pattern.queries, pattern.keys, pattern.causal, linear=weighing)
 
     def left(self) -> Tensor:
         """[n, H] of linear attention with gates (Wu et al. 2022): how much of all that was said each sentence leaves to
@@ -217,7 +221,7 @@ class TokenLook(_Seen):
         """Return [Tk] the number of the source sentence of each key; source: the sentences of the packed source."""
         sight = self.attention.sight
         if sight.memory == "self":
-            return sentences_of(self.view)
+            return self.query_sentences()
         memory = self.view.memories[sight.memory]
         if memory.places is not None:
             return source.holding(memory.places.cpu())
@@ -258,7 +262,7 @@ class SentenceLook(_Seen):
 
     def key_sentences(self, source: Spans) -> Tensor:
         """Return the number of each key, which is a sentence."""
-        return _numbers(self.view)
+        return self.numbers()
 
     def sees_others(self, source: Spans) -> Tensor:
         """Return [T] bool: whether there is a sentence before."""
@@ -281,34 +285,20 @@ class GateLook:
         return torch.stack([look.sees_others(source) for look in self.looks]).any(0)
 
 
-def sentences_of(view: FullView) -> Tensor:
-    """[T] the source sentence (by number) that each token of what is computed belongs to."""
-    return _numbers(view).repeat_interleave(view.layout.sentences.lengths)
-
-
-def _numbers(view: FullView) -> Tensor:
-    """[S] the number of the source sentence that each sentence of what is computed belongs to."""
-    return torch.arange(len(view.layout.sentences)) if view.aligned is None else view.aligned
-
-
 def attention_sites(model: TranslationModel) -> list[Site]:
     """Where the model has attentions, in the order of its modules."""
-    sites = (_site_of(name, module) for name, module in model.named_modules())
-    return [site for site in sites if site is not None]
+    return [
+        _attention_site(name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, Attention | SentenceAttention)
+    ]
 
 
-def gate_sites(model: TranslationModel) -> list[Site]:
-    """Where the model has gates, in the order of its modules."""
-    return [_gate_site(name) for name, module in model.named_modules() if isinstance(module, Opening)]
-
-
-def _site_of(name: str, module: nn.Module) -> Site | None:
-    """The site of an attention, which its stack and its sight tell; None for other modules."""
+def _attention_site(name: str, module: Attention | SentenceAttention) -> Site:
+    """Return the site of an attention, which its stack and its sight tell."""
     stack, layer = _layer_of(name)
     if isinstance(module, SentenceAttention):
         return Site(f"{stack}_self_sentences", layer, name=name)
-    if not isinstance(module, Attention):
-        return None
     sight = module.sight
     seen = {"self": "self", "source": "cross"}.get(sight.memory, sight.memory)
     # Of an attention to several sentences at once (`View.attend_before`) there is one site for all of them.
@@ -342,17 +332,17 @@ def watching(
     watcher = _Watcher(on_look, on_gate)
     handles = []
     for name, module in model.named_modules():
-        site = _site_of(name, module)
         if isinstance(module, Layer | Hierarchy):
             handles.append(module.register_forward_pre_hook(watcher.enter))
         # The others after the forward pass, not before: what autocast keeps of the weights that it casts is then made
         # by the model itself, with gradients.
-        if site is not None:
-            handles.append(module.register_forward_hook(watcher.of_attention(site)))
+        if isinstance(module, Attention | SentenceAttention):
+            handles.append(module.register_forward_hook(partial(watcher.attention, _attention_site(name, module))))
         elif isinstance(module, Hierarchy):
-            handles.append(module.register_forward_hook(watcher.of_hierarchy(model, name)))
+            site = _attention_site(f"{name}.words", module.words)
+            handles.append(module.register_forward_hook(partial(watcher.hierarchy, site)))
         elif isinstance(module, Opening):
-            handles.append(module.register_forward_hook(watcher.of_gate(_gate_site(name))))
+            handles.append(module.register_forward_hook(partial(watcher.gate, _gate_site(name))))
     try:
         yield
     finally:
@@ -373,47 +363,31 @@ class _Watcher:
         """Before a layer, or what stands above a stack."""
         self.view, self.looks = arguments[1], []
 
-    def _met(self, look: Look) -> None:
+    @torch.no_grad()
+    def attention(self, site: Site, module: Attention | SentenceAttention, arguments: Any, output: Tensor) -> None:
+        """After an attention, of either kind."""
+        view = self.view if isinstance(module, SentenceAttention) else arguments[1]
+        if not isinstance(view, FullView):
+            return
+        if isinstance(module, SentenceAttention):
+            look: Look = SentenceLook(site, view, module.weights(*arguments), arguments[-1])
+        else:
+            memory, pattern = view.seen(module.sight, arguments[0])
+            look = TokenLook(site, view, module, arguments[0], memory, pattern)
         self.looks.append(look)
         self.on_look(look)
 
-    def of_attention(self, site: Site) -> Callable[..., None]:
-        """A hook for an attention, of either kind."""
+    @torch.no_grad()
+    def hierarchy(self, site: Site, module: Hierarchy, arguments: tuple[Tensor, View], output: Tensor) -> None:
+        """After the attention to the words of several sentences before, which is not called as a module."""
+        x, view = arguments
+        if isinstance(view, FullView):
+            pattern, _ = view.seen_before(module.words.sight, len(x))
+            self.on_look(TokenLook(site, view, module.words, module.words_norm(x), x, pattern))
 
-        @torch.no_grad()
-        def look(module: nn.Module, arguments: Any, output: Tensor) -> None:
-            view = self.view if isinstance(module, SentenceAttention) else arguments[1]
-            if not isinstance(view, FullView):
-                return
-            if isinstance(module, SentenceAttention):
-                self._met(SentenceLook(site, view, module.weights(*arguments), arguments[-1]))
-            elif isinstance(module, Attention):
-                memory, pattern = view.seen(module.sight, arguments[0])
-                self._met(TokenLook(site, view, module, arguments[0], memory, pattern))
-
-        return look
-
-    def of_hierarchy(self, model: TranslationModel, name: str) -> Callable[..., None]:
-        """A hook for the attention to the words of several sentences before, which is not called as a module."""
-        site = _site_of(f"{name}.words", model.get_submodule(f"{name}.words"))
-        assert site is not None
-
-        @torch.no_grad()
-        def look(module: Hierarchy, arguments: tuple[Tensor, View], output: Tensor) -> None:
-            x, view = arguments
-            if isinstance(view, FullView):
-                pattern, _ = view.seen_before(module.words.sight, len(x))
-                self.on_look(TokenLook(site, view, module.words, module.words_norm(x), x, pattern))
-
-        return look
-
-    def of_gate(self, site: Site) -> Callable[..., None]:
-        """A hook for a gate."""
-
-        @torch.no_grad()
-        def look(module: Opening, arguments: tuple[Tensor], output: Tensor) -> None:
-            if isinstance(self.view, FullView):
-                looks, self.looks = self.looks, []
-                self.on_gate(GateLook(site, self.view, module.of_context(output), looks))
-
-        return look
+    @torch.no_grad()
+    def gate(self, site: Site, module: Opening, arguments: tuple[Tensor], output: Tensor) -> None:
+        """After a gate."""
+        if isinstance(self.view, FullView):
+            looks, self.looks = self.looks, []
+            self.on_gate(GateLook(site, self.view, module.of_context(output), looks))

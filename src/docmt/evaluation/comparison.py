@@ -63,8 +63,8 @@ class Comparison:
         """What a reader of the table must know, a sentence each."""
         baseline, first = next(iter(self.systems.items()))
         segments = {key: self.segments(key) for key in self.outcomes}
-        usual, *others = dict.fromkeys(segments.values())
-        also = [f"{NAMES[key]}: {other}" for other in others for key, own in segments.items() if own == other]
+        usual = next(iter(segments.values()))
+        also = [f"{NAMES[key]}: {own}" for key, own in segments.items() if own != usual]
         over = f"{usual} ({', '.join(also)})" if also else usual
         notes = [
             f"±: half of the 95 % confidence interval, by the bootstrap over {over}; p and * (p < {LEVEL}): against "
@@ -124,7 +124,7 @@ class Comparison:
         systems = []
         for number, (name, evaluation) in enumerate(self.systems.items()):
             own = {key: outcomes[number] for key, outcomes in self.outcomes.items()}
-            outcomes = {key: outcome.to_json() if outcome else None for key, outcome in own.items()}
+            outcomes = {key: outcome and asdict(outcome) for key, outcome in own.items()}
             systems.append({"name": name, **evaluation.to_json(), "outcomes": outcomes})
         resampled = {key: self.segments(key) for key in self.outcomes}
         return {"significance": asdict(self.config), "resampled": resampled, "systems": systems}
@@ -206,41 +206,39 @@ def buckets(places: ArrayLike) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
+class Bucket:
+    """s-BLEU and chrF of several systems on the sentences at some places in their documents."""
+
+    sentences: int
+    documents: int
+    """that have any of these"""
+    systems: dict[str, dict[str, Estimate]]
+    """by name and metric"""
+
+
+@dataclass(frozen=True)
 class PositionScores:
     """s-BLEU and chrF of several systems by the place of the sentences in their documents.
 
     Sentences at other places are other sentences (the first is often a title): compare systems, not places.
     """
 
-    sentences: Mapping[str, int]
-    """how many there are, by bucket"""
-    documents: Mapping[str, int]
-    """that have any of these"""
-    systems: Mapping[str, Mapping[str, Mapping[str, Estimate]]]
-    """by name, bucket and metric"""
+    buckets: Mapping[str, Bucket]
+    """by name, in the order of the places"""
 
     def format(self) -> str:
         """A table for people: a row for each bucket and metric, a column for each system."""
-        rows = [["sentence", "metric", "count", *self.systems]]
-        for name, number in self.sentences.items():
-            cells = [own[name] for own in self.systems.values()]
-            rows.append([name, "s-BLEU", f"{number:,}", *(cell["s_bleu"].format(2) for cell in cells)])
+        rows = [["sentence", "metric", "count", *next(iter(self.buckets.values())).systems]]
+        for name, bucket in self.buckets.items():
+            cells = bucket.systems.values()
+            rows.append([name, "s-BLEU", f"{bucket.sentences:,}", *(cell["s_bleu"].format(2) for cell in cells)])
             rows.append(["", "chrF", "", *(cell["chrf"].format(2) for cell in cells)])
-        return "\n".join([*aligned(rows), *too_few(max(self.documents.values(), default=0), self.documents)])
+        documents = {name: bucket.documents for name, bucket in self.buckets.items()}
+        return "\n".join([*aligned(rows), *too_few(max(documents.values()), documents)])
 
     def to_json(self) -> dict[str, Any]:
         """Counts and scores by bucket."""
-        return {
-            name: {
-                "sentences": number,
-                "documents": self.documents[name],
-                "systems": {
-                    system: {metric: asdict(estimated) for metric, estimated in cells[name].items()}
-                    for system, cells in self.systems.items()
-                },
-            }
-            for name, number in self.sentences.items()
-        }
+        return {name: asdict(bucket) for name, bucket in self.buckets.items()}
 
 
 def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceConfig | None = None) -> PositionScores:
@@ -250,9 +248,7 @@ def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceCo
     system without sentence scores.
     """
     config = config or SignificanceConfig()
-    sentences: dict[str, int] = {}
-    documents: dict[str, int] = {}
-    found: dict[str, dict[str, dict[str, Estimate]]] = {}
+    found: dict[str, Bucket] = {}
     for system, evaluation in systems.items():
         if evaluation.s_bleu is None or evaluation.chrf is None:
             raise DocmtError(f"{system} has no scores of sentences, so none by position: {evaluation.undefined}")
@@ -260,12 +256,11 @@ def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceCo
         numbers = evaluation.s_bleu.documents
         lies_in = buckets(np.arange(len(numbers)) - np.searchsorted(numbers, numbers) + 1)
         for number in np.unique(lies_in).tolist():
-            chosen, name = lies_in == number, BUCKETS[number]
+            chosen = lies_in == number
+            empty = Bucket(int(chosen.sum()), len(np.unique(numbers[chosen])), {})
             cell = {key: _estimate(metric, chosen, config) for key, metric in metrics.items()}
-            found.setdefault(system, {})[name] = cell
-            sentences[name] = int(chosen.sum())
-            documents[name] = len(np.unique(numbers[chosen]))
-    return PositionScores(sentences, documents, found)
+            found.setdefault(BUCKETS[number], empty).systems[system] = cell
+    return PositionScores(found)
 
 
 def _estimate(metric: MetricScore, chosen: NDArray[np.bool_], config: SignificanceConfig) -> Estimate:

@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.core.errors import DocmtError, map_or_error, printable
@@ -39,8 +39,6 @@ the source has, so that nobody knows which of them is the answer; unanswered: it
 """
 NORMAL = 1.959964
 """Standard deviations on each side of the mean of a normal distribution between which 95 % of it lie."""
-UNKNOWN = "unknown"
-"""Stands for a distance that the test set does not say."""
 INDENT = "  "
 NOTES = (
     "percent of the items answered rightly, with 95 % confidence intervals (Wilson); ties are wrong",
@@ -54,8 +52,6 @@ ALSO_WRONG = {
 }
 """Fields of `Count` that have a line of their own where there are such items, and why these are wrong."""
 By = Literal["suite", "phenomenon", "distance", "label"]
-Selection = tuple[By, str | None, int | None, str | None, list[int]]
-"""What items are chosen by, their phenomenon, distance and label as far as they are alike, and their numbers."""
 
 
 @dataclass(frozen=True)
@@ -116,25 +112,18 @@ class Count:
         return {**asdict(self), "accuracy": self.accuracy, **guessing, "interval": list(self.interval)}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Count:
-        """The inverse of `to_json`."""
-        others = (int(values.get(name, 0)) for name in ("ties", "miscounted", "unanswered"))
-        return cls(int(values["correct"]), int(values["total"]), float(values["guessed"] or 0), *others)
-
-    @classmethod
     def sum(cls, counts: Iterable[Count]) -> Count:
         """The counts of all of them together."""
         columns = zip(*map(astuple, counts), strict=True)
         return cls(*map(sum, columns))
 
     @classmethod
-    def of(cls, items: Iterable[Item], answers: Iterable[str]) -> Count:
-        """The count of the answers to these items."""
-        pairs = list(zip(items, answers, strict=True))
-        guessed = math.fsum(item.chance for item, _ in pairs)
-        kinds = (RIGHT, TIED, MISCOUNTED, UNANSWERED)
-        right, *others = ([answer for _, answer in pairs].count(kind) for kind in kinds)
-        return cls(right, len(pairs), guessed, *others)
+    def of(cls, items: Sequence[Item], answers: str, numbers: Sequence[int]) -> Count:
+        """Return the count of the answers to the items of these numbers."""
+        chosen = [answers[number] for number in numbers]
+        guessed = math.fsum(items[number].chance for number in numbers)
+        right, *others = (chosen.count(kind) for kind in (RIGHT, TIED, MISCOUNTED, UNANSWERED))
+        return cls(right, len(chosen), guessed, *others)
 
 
 @dataclass(frozen=True)
@@ -185,26 +174,10 @@ class ContrastiveResult:
         items = [{**asdict(own), "answer": answer} for own, answer in zip(self.said, self.answers, strict=False)]
         return {**found, "items": items} if items else found
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> ContrastiveResult:
-        """The inverse of `to_json`. Raises KeyError, TypeError, ValueError or AttributeError for anything else."""
-        return cls(
-            {
-                name: {
-                    None if distance == UNKNOWN else int(distance): Count.from_json(count)
-                    for distance, count in row["distances"].items()
-                }
-                for name, row in values["phenomena"].items()
-            },
-            {name: Count.from_json(count) for name, count in values.get("labels", {}).items()},
-            str(values.get("answers", "")),
-            tuple(Said(item["id"], item["expected"], item["translation"]) for item in values.get("items", ())),
-        )
-
 
 def distance_name(distance: int | None) -> str:
-    """A distance in words."""
-    return UNKNOWN if distance is None else str(distance)
+    """A distance in words; a test set may not say it."""
+    return "unknown" if distance is None else str(distance)
 
 
 def evaluate_items(
@@ -314,16 +287,13 @@ def answer_of(item: Item, totals: Sequence[float], tie: float = TIE) -> str:
 
 def result_of(items: Sequence[Item], answers: str) -> ContrastiveResult:
     """The answers to all items, counted."""
-
-    def counted(numbers: Sequence[int]) -> Count:
-        return Count.of((items[number] for number in numbers), (answers[number] for number in numbers))
-
     by_phenomenon, by_label = _grouped(items)
     cells = {
-        phenomenon: {distance: counted(numbers) for distance, numbers in row.items()}
+        phenomenon: {distance: Count.of(items, answers, numbers) for distance, numbers in row.items()}
         for phenomenon, row in by_phenomenon.items()
     }
-    return ContrastiveResult(cells, {label: counted(numbers) for label, numbers in by_label.items()}, answers)
+    labels = {label: Count.of(items, answers, numbers) for label, numbers in by_label.items()}
+    return ContrastiveResult(cells, labels, answers)
 
 
 def _grouped(items: Sequence[Item]) -> tuple[dict[str, dict[int | None, list[int]]], dict[str, list[int]]]:
@@ -382,8 +352,7 @@ class Row:
 
     def to_json(self, systems: Sequence[str]) -> dict[str, Any]:
         """The row in types that JSON has."""
-        own = ("suite", "by", "phenomenon", "distance", "label")
-        named = {name: getattr(self, name) for name in own}
+        named = {name: getattr(self, name) for name in ("suite", "by", "phenomenon", "distance", "label")}
         found = [
             {"system": system, **count.to_json(), "difference": count.accuracy - self.counts[0].accuracy, "p": p}
             for system, count, p in zip(systems, self.counts, self.p_values, strict=True)
@@ -396,27 +365,26 @@ def rows_of(suite: str, items: Sequence[Item], results: Sequence[ContrastiveResu
 
     results: of each system, the first of which the others are compared with.
     """
-    answers = [result.answers for result in results]
-    rows = []
-    for by, phenomenon, distance, label, numbers in _selections(items):
-        own = ["".join(given[number] for number in numbers) for given in answers]
-        counts = tuple(Count.of((items[number] for number in numbers), given) for given in own)
-        tests = tuple(sign_test(own[0], other) for other in own)
-        rows.append(Row(suite, by, phenomenon, distance, label, counts, tests))
-    return rows
 
+    def row(
+        by: By, numbers: Sequence[int], phenomenon: str | None, distance: int | None = None, label: str | None = None
+    ) -> Row:
+        answers = ["".join(result.answers[number] for number in numbers) for result in results]
+        counts = tuple(Count.of(items, result.answers, numbers) for result in results)
+        tests = tuple(sign_test(answers[0], other) for other in answers)
+        return Row(suite, by, phenomenon, distance, label, counts, tests)
 
-def _selections(items: Sequence[Item]) -> Iterator[Selection]:
-    """The items of each row; what has but one kind has no rows for it."""
-    yield "suite", None, None, None, list(range(len(items)))
+    # What has but one kind has no rows for it.
+    rows = [row("suite", range(len(items)), None)]
     by_phenomenon, by_label = _grouped(items)
-    for phenomenon, row in by_phenomenon.items():
-        if len(by_phenomenon) > 1 or (phenomenon and len(row) > 1):
-            yield "phenomenon", phenomenon, None, None, sorted(chain.from_iterable(row.values()))
-        for distance, numbers in row.items() if len(row) > 1 else ():
-            yield "distance", phenomenon, distance, None, numbers
-    for label, numbers in by_label.items() if len(by_label) > 1 else ():
-        yield "label", None, None, label, numbers
+    for phenomenon, by_distance in by_phenomenon.items():
+        if len(by_phenomenon) > 1 or (phenomenon and len(by_distance) > 1):
+            rows.append(row("phenomenon", sorted(chain.from_iterable(by_distance.values())), phenomenon))
+        if len(by_distance) > 1:
+            rows += [row("distance", numbers, phenomenon, distance) for distance, numbers in by_distance.items()]
+    if len(by_label) > 1:
+        rows += [row("label", numbers, None, label=label) for label, numbers in by_label.items()]
+    return rows
 
 
 def sign_test(first: str, other: str) -> float:
@@ -432,13 +400,11 @@ def sign_test(first: str, other: str) -> float:
 def _table(rows: Sequence[Row], systems: Sequence[str]) -> list[list[str]]:
     """A head, the rows, and after those of each test set the ties, and what else was wrong if anything was."""
     lines = [["", "items", "chance", *systems]]
-    for number, row in enumerate(rows):
-        lines.append([row.name, *row.cells()])
-        if number + 1 == len(rows) or rows[number + 1].suite != row.suite:
-            whole = next(each for each in rows if each.suite == row.suite)
-            lines.append([f"{INDENT}ties", "", "", *(f"{count.ties:,}" for count in whole.counts)])
-            for name in _also_wrong([whole]):
-                lines.append([f"{INDENT}{name}", "", "", *(f"{getattr(count, name):,}" for count in whole.counts)])
+    for _, group in groupby(rows, lambda row: row.suite):
+        whole, *parts = group
+        lines += [[row.name, *row.cells()] for row in (whole, *parts)]
+        for name in ("ties", *_also_wrong([whole])):
+            lines.append([f"{INDENT}{name}", "", "", *(f"{getattr(count, name):,}" for count in whole.counts)])
     return lines
 
 

@@ -31,9 +31,8 @@ from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import check_fields, ranged, shown
-from docmt.evaluation.metrics import count
+from docmt.evaluation.metrics import Documents, count
 
-Documents = Sequence[Sequence[str]]
 ADAPTERS = Path(__file__).parent / "adapters"
 _NEEDED = (("name", str, "a string"), ("signature", str, "a string"), ("scores", list, "a list of numbers"))
 

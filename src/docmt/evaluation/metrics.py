@@ -131,7 +131,7 @@ def evaluate_documents(
 
     ranges = _unit_ranges(references, config, instances)
     plain = [hypotheses, references, *more_references]
-    converted = [_convert(side, config) for side in plain]
+    converted = [[list(map(config.convert, document)) for document in side] for side in plain]
     d_bleu = bleu("d-BLEU", _units(converted, ranges, config.unit), config)
     d_chrf = chrf("d-chrF", _units(plain, ranges, config.unit), config)
     s_bleu = sentence_chrf = sentence_ter = None
@@ -199,10 +199,8 @@ def in_units(documents: Sequence[Sequence[Sentence]], ranges: Ranges | None) -> 
     return [document[start:end] for document, own in zip(documents, ranges, strict=True) for start, end in own]
 
 
-def in_documents(units: Sequence[Sequence[Sentence]], ranges: Ranges | None) -> list[Sequence[Sentence]]:
+def in_documents(units: Sequence[Sequence[Sentence]], ranges: Ranges) -> list[Sequence[Sentence]]:
     """The opposite of `in_units`: the sentences by document again."""
-    if ranges is None:
-        return list(units)
     rest = iter(units)
     return [[sentence for _ in own for sentence in next(rest)] for own in ranges]
 
@@ -251,11 +249,6 @@ def _unit_ranges(references: Documents, config: MetricConfig, instances: Ranges 
                 "once, in order; pack the documents that are scored"
             )
     return instances
-
-
-def _convert(documents: Documents, config: MetricConfig) -> Documents:
-    """The documents in the form that BLEU compares."""
-    return [[config.convert(sentence) for sentence in document] for document in documents]
 
 
 def _sentences(sides: Sequence[Documents]) -> Segments:

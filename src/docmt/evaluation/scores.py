@@ -34,9 +34,6 @@ _AT_ONCE = 50
 """sentences of which TER counts the edits, in one or two seconds, before the next sign of progress"""
 
 
-UNITS = ("document", "instance")
-TEXTS = ("plain", "detokenized", "tokenized", "tokenized-hyphens")
-
 DEFAULTS: Mapping[str, Any] = {"unit": "document", "text": "plain", "tokenize": "13a"}
 
 
@@ -115,8 +112,8 @@ class MetricConfig:
                     f"metrics.{name} is {_written(given)}, but the protocol {self.protocol} has {_written(value)}; "
                     "leave one of the two out"
                 )
-        one_of("metrics.unit", self.unit, UNITS)
-        one_of("metrics.text", self.text, TEXTS)
+        one_of("metrics.unit", self.unit, ("document", "instance"))
+        one_of("metrics.text", self.text, ("plain", "detokenized", "tokenized", "tokenized-hyphens"))
         one_of("metrics.tokenize", self.tokenize, tuple(BLEU.TOKENIZERS))
         if self.text != "plain":
             if not self.language:

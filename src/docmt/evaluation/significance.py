@@ -10,8 +10,8 @@ extreme. (sacreBLEU leaves it out, so that equal systems, or a handful of segmen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -58,20 +58,15 @@ class Interval:
     mean: float
     low: float
     high: float
-
-    @property
-    def half_width(self) -> float:
-        return (self.high - self.low) / 2
+    half_width: float
 
     @classmethod
     def of_samples(cls, scores: Scores) -> Interval:
         """scores: [B]; both ends are samples, as in sacreBLEU."""
         ordered = np.sort(scores)
         outside = len(ordered) // 40
-        return cls(float(scores.mean()), float(ordered[outside]), float(ordered[-1 - outside]))
-
-    def to_json(self) -> dict[str, float]:
-        return {**asdict(self), "half_width": self.half_width}
+        low, high = float(ordered[outside]), float(ordered[-1 - outside])
+        return cls(float(scores.mean()), low, high, (high - low) / 2)
 
 
 @dataclass(frozen=True)
@@ -81,22 +76,14 @@ class Difference:
     value: float
     interval: Interval
     p_value: float
-    signs: tuple[int, int] | None = None
-    """of the sign test: the segments that make the baseline better, and worse, when they are exchanged"""
+    segments_better: int | None = None
+    """of the sign test: the segments that make the baseline better when they are exchanged"""
+    segments_worse: int | None = None
+    """likewise, worse"""
 
     @property
     def is_significant(self) -> bool:
         return self.p_value < LEVEL
-
-    def to_json(self) -> dict[str, Any]:
-        better, worse = self.signs or (None, None)
-        return {
-            "value": self.value,
-            "interval": self.interval.to_json(),
-            "p_value": self.p_value,
-            "segments_better": better,
-            "segments_worse": worse,
-        }
 
 
 @dataclass(frozen=True)
@@ -105,10 +92,6 @@ class Outcome:
 
     interval: Interval
     difference: Difference | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        difference = self.difference.to_json() if self.difference else None
-        return {"interval": self.interval.to_json(), "difference": difference}
 
 
 def compare_statistics(
@@ -121,7 +104,8 @@ def compare_statistics(
     outcomes = [Outcome(Interval.of_samples(samples[0]))]
     for system in range(1, len(statistics)):
         pair = statistics[[0, system]]
-        drawn, value, signs = samples[system] - samples[0], scores[system] - scores[0], None
+        drawn, value = samples[system] - samples[0], scores[system] - scores[0]
+        signs: tuple[int, ...] = ()
         if config.test == "sign":
             signs = exchange_signs(pair, formula, lower_is_better)
             p_value = sign_p_value(*signs)
@@ -130,7 +114,7 @@ def compare_statistics(
             p_value = sampled_p_value(distances - distances.mean(), abs(value))
         else:
             p_value = sampled_p_value(randomization(pair, formula, config.samples, config.seed), abs(value))
-        difference = Difference(value, Interval.of_samples(drawn), p_value, signs)
+        difference = Difference(value, Interval.of_samples(drawn), p_value, *signs)
         outcomes.append(Outcome(Interval.of_samples(samples[system]), difference))
     return outcomes
 

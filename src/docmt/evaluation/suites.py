@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,8 @@ def read_suite(given: Path | str) -> Suite:
 def own(record: Record, where: str) -> Question:
     """docmt's: `source`, `candidates` (target documents), `correct`, `sentence`, `distance`."""
     source = sentences(record.get("source"), where, "source")
-    found = [sentences(each, where, f"candidate {number}") for number, each in enumerate(_candidates(record, where), 1)]
+    variants = listed(record, "candidates", where, "two or more translations")
+    found = [sentences(each, where, f"candidate {number}") for number, each in enumerate(variants, 1)]
     if len(set(found)) == 1 < len(found):
         raise DocmtError(f"{where}: all candidates are equal, so that none can be right: give different ones")
     sentence = index(record, "sentence", len(source), where)
@@ -146,7 +147,7 @@ def with_context(record: Record, where: str) -> Question:
     of the right pronoun (m.sg).
     """
     source = _after_context(record, where)
-    variants = sentences(_candidates(record, where), where, "`candidates`")
+    variants = sentences(listed(record, "candidates", where, "two or more translations"), where, "`candidates`")
     contexts = record.get("candidate_contexts")
     if contexts is None:
         contexts = [record.get("tgt_context")] * len(variants)
@@ -176,9 +177,7 @@ def consistency(record: Record, where: str) -> Question:
     `src` and each variant of `dst` are four sentences with ` _eos ` between them, or lists. The name of the file says
     which phenomenon it is: deixis, lex_cohesion, ellipsis_infl, ellipsis_vp.
     """
-    variants = record.get("dst")
-    if not isinstance(variants, list):
-        raise DocmtError(f"{where}: `dst` is no list of variants: give such a list")
+    variants = listed(record, "dst", where, "variants")
     source = _parted(record.get("src"), where, "src")
     found = [_parted(each, where, f"variant {count}") for count, each in enumerate(variants, 1)]
     return source, found, index(record, "true_ind", len(variants), where), len(source) - 1
@@ -201,9 +200,7 @@ def contrapro(record: Record, where: str) -> Question:
     same number of lines of context for each. Without them items have no context.
     """
     source, reference = text(record, "src segment", where, True), text(record, "ref segment", where, True)
-    errors = record.get("errors")
-    if not isinstance(errors, list) or not all(isinstance(each, dict) for each in errors):
-        raise DocmtError(f"{where}: `errors` is no list of objects: give such a list")
+    errors = listed(record, "errors", where, "objects", dict, empty=True)
     variants = [reference, *(text(each, "contrastive", where, True) for each in errors)]
     return [source], [[variant] for variant in variants], 0, 0
 
@@ -218,13 +215,6 @@ def discevalmt(record: Record, where: str) -> Question:
     found = [sentences(each, where, what) for each, what in ((right, "correct"), (sides.get("incorrect"), "incorrect"))]
     source = sentences(record.get("src"), where, "src")
     return source, found, 0, len(source) - 1
-
-
-def _candidates(record: Record, where: str) -> list[object]:
-    candidates = record.get("candidates")
-    if not isinstance(candidates, list) or not candidates:
-        raise DocmtError(f"{where}: `candidates` is no list of two or more translations: give such a list")
-    return candidates
 
 
 @dataclass(frozen=True)
@@ -319,8 +309,9 @@ def _no_item(where: str) -> DocmtError:
 def _records(path: Path) -> Iterator[tuple[Record, str]]:
     """The objects of a file, and where they stand: of JSON Lines, or of one list, or those within blocks."""
     lines = [(number, line) for number, line in decoded_lines(path) if line.strip()]
-    whole = _parsed("".join(line for _, line in lines)) if lines and not _is_line(lines[0][1]) else None
-    if whole is not None:
+    first = _parsed(lines[0][1]) if lines else None
+    is_item = isinstance(first, dict) and _format_of(first) is not None
+    if not is_item and (whole := _parsed("".join(line for _, line in lines))) is not None:
         for number, record in enumerate(_within(whole, {}, str(path)), 1):
             yield record, f"{path}, item {number}"
         return
@@ -331,12 +322,6 @@ def _records(path: Path) -> Iterator[tuple[Record, str]]:
         if not isinstance(record, dict):
             raise DocmtError(f"{where}: not a JSON object: a contrastive test set has one a line")
         yield record, where
-
-
-def _is_line(line: str) -> bool:
-    """Whether the first line of a file is an item of JSON Lines."""
-    found = _parsed(line)
-    return isinstance(found, dict) and _format_of(found) is not None
 
 
 def _parsed(data: str) -> Any:
@@ -366,14 +351,11 @@ def _with_extracted_sources(records: list[tuple[Record, str]], path: Path) -> li
     if all("src" in record for record, _ in records):
         return records
     lines = _lines(path.with_suffix(".src"))
-    variants = [record.get("dst") for record, _ in records]
-    counts = [len(own) if isinstance(own, list) else 0 for own in variants]
+    counts = [len(listed(record, "dst", where, "variants")) for record, where in records]
     if len(lines) != sum(counts):
         raise DocmtError(
             f"{path.with_suffix('.src')} has {len(lines)} lines for {sum(counts)} variants: fetch it again"
         )
-    if 0 in counts:
-        raise DocmtError(f"{records[counts.index(0)][1]}: `dst` is no list of variants: give such a list")
     ends = accumulate(counts)
     return [({**record, "src": lines[end - 1]}, where) for (record, where), end in zip(records, ends, strict=True)]
 
@@ -395,18 +377,18 @@ def _with_extracted_context(items: list[Item], path: Path) -> list[Item]:
     count = len(sides[0]) // len(rows)
     if any(len(side) != count * len(rows) for side in sides):
         raise DocmtError(f"{files[source[0]]} has not equally many lines for each candidate: extract the context again")
-    found, reached = [], 0
-    for item in items:
-        before, after = reached * count, (reached + len(item.candidates)) * count
-        found.append(_with_lines(item, sides[0][before:after], sides[1][before:after], count))
-        reached += len(item.candidates)
-    return found
+    # As many for each side of each candidate.
+    sources, targets = ([list(islice(lines, count)) for _ in rows] for lines in map(iter, sides))
+    ends = accumulate(len(item.candidates) for item in items)
+    return [
+        _with_lines(item, sources[end - 1], targets[end - len(item.candidates) : end])
+        for item, end in zip(items, ends, strict=True)
+    ]
 
 
-def _with_lines(item: Item, source: Sequence[str], target: Sequence[str], count: int) -> Item:
-    """The item after its context, `count` lines for each candidate; lines that are empty everywhere are missing."""
-    contexts = [target[number * count : (number + 1) * count] for number in range(len(item.candidates))]
-    kept = [number for number in range(count) if source[number] or any(context[number] for context in contexts)]
+def _with_lines(item: Item, source: Sequence[str], contexts: Sequence[Sequence[str]]) -> Item:
+    """The item after its context, on the target side one for each candidate; lines empty everywhere are missing."""
+    kept = [number for number in range(len(source)) if source[number] or any(context[number] for context in contexts)]
     candidates = [
         (*(context[number] for number in kept), *candidate)
         for context, candidate in zip(contexts, item.candidates, strict=True)
@@ -417,6 +399,14 @@ def _with_lines(item: Item, source: Sequence[str], target: Sequence[str], count:
 
 def _lines(path: Path) -> list[str]:
     return [line.strip() for _, line in decoded_lines(path)]
+
+
+def listed(record: Record, entry: str, where: str, content: str, kind: type = object, empty: bool = False) -> list[Any]:
+    """A list of things of a kind. Raises DocmtError for anything else, and for an empty one unless that is allowed."""
+    values = record.get(entry)
+    if not isinstance(values, list) or not (values or empty) or not all(isinstance(value, kind) for value in values):
+        raise DocmtError(f"{where}: `{entry}` is no list of {content}: give such a list")
+    return values
 
 
 def sentences(values: object, where: str, what: str, empty: bool = False) -> tuple[str, ...]:

@@ -15,8 +15,9 @@ Three measures, with one model for all conditions. All log-probabilities are in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,9 +131,14 @@ class Gain:
         per_sentence, per_token = (estimate(rows[:, [0, column]], ratio, config) for column in (1, 2))
         return cls(per_sentence, per_token, int(rows[:, 1].sum()), int(rows[:, 2].sum()), len(rows))
 
-    def cells(self) -> list[str]:
-        """For a table."""
-        return [self.per_sentence.format(4, signed=True), self.per_token.format(4, signed=True), f"{self.sentences:,}"]
+
+def _table(gains: Mapping[str, Gain]) -> Iterator[str]:
+    """Return the lines of a table for people."""
+    rows = [["", "per sentence", "per token", "sentences"]]
+    for name, gain in gains.items():
+        means = (mean.format(4, signed=True) for mean in (gain.per_sentence, gain.per_token))
+        rows.append([name, *means, f"{gain.sentences:,}"])
+    return aligned(rows)
 
 
 @dataclass(frozen=True)
@@ -149,12 +155,10 @@ class ContextGain:
     def format(self) -> str:
         """Tables for people."""
         places = {f"sentence {name}": gain for name, gain in self.by_position.items()}
-        rows = [["", "per sentence", "per token", "sentences"], ["all", *self.all.cells()]]
-        rows += [[name, *gain.cells()] for name, gain in places.items()]
         intervals = "" if self.all.per_sentence.low is None else f"; 95 % intervals over {self.documents} documents"
         lines = [
             f"CXMI: what context adds to the log-probability of the reference (nats{intervals})",
-            "\n".join(aligned(rows)),
+            *_table({"all": self.all, **places}),
             *too_few(self.documents, {name: gain.documents for name, gain in places.items()}),
         ]
         if self.examples:
@@ -189,10 +193,8 @@ def context_gain(
     check_context(max(map(len, documents), default=0))
     by_bucket: dict[int, list[list[SentenceGain]]] = {}
     for own in documents:
-        lies_in = buckets([sentence.number for sentence in own]).tolist()
-        for number in sorted(set(lies_in)):
-            chosen = [sentence for sentence, place in zip(own, lies_in, strict=True) if place == number]
-            by_bucket.setdefault(number, []).append(chosen)
+        for number, chosen in groupby(own, lambda sentence: int(buckets(sentence.number))):
+            by_bucket.setdefault(number, []).append(list(chosen))
     ranked = sorted((sentence for own in documents for sentence in own), key=lambda sentence: -sentence.gain)
     return ContextGain(
         Gain.of(_rows(documents), significance),
@@ -224,8 +226,6 @@ class Window:
 
     document: int
     """number of its document, from 0"""
-    sentence: int
-    """its place in the document, from 1"""
     source: tuple[str, ...]
     target: tuple[str, ...]
     other_source: tuple[str, ...]
@@ -267,7 +267,6 @@ def _windows_of(
         ours, theirs = slice(own - count, own), slice(end - count, end)
         yield Window(
             number,
-            own + 1,
             source=(*document.source[ours], document.source[own]),
             target=(*document.target[ours], document.target[own]),
             other_source=(*other.source[theirs], document.source[own]),
@@ -288,10 +287,9 @@ class OtherContext:
 
     def format(self) -> str:
         """Tables for people."""
-        rows = [["", "per sentence", "per token", "sentences"]]
-        rows += [[name, *gain.cells()] for name, gain in (self.likelihood | self.gains).items()]
         title = f"reference after up to {self.before} sentences before it (nats)"
-        return "\n".join([title, *aligned(rows), *too_few(self.likelihood["true"].documents)])
+        notes = too_few(self.likelihood["true"].documents)
+        return "\n".join([title, *_table(self.likelihood | self.gains), *notes])
 
     def to_json(self) -> dict[str, Any]:
         """All of it."""

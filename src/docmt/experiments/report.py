@@ -19,6 +19,7 @@ from docmt.experiments.runs import EvaluationConfig, Plan, PlannedRun, state_of,
 from docmt.synthetic import PHENOMENA
 from docmt.training.run_directory import RunDirectory
 
+DIGITS = {"s_bleu": 2, "d_bleu": 2, "chrf": 2, "dev_loss": 3}
 MEASURES = {"s_bleu": "s-BLEU", "d_bleu": "d-BLEU", "chrf": "chrF", "dev_loss": "dev loss"}
 MARGIN = 3.0
 """Standard errors of guessing: what is so far above chance is not guessed."""
@@ -131,18 +132,15 @@ def _tables(rows: Sequence[Row]) -> list[str]:
             done = sum(run["state"] == "done" for run in row["runs"])
             line = [escaped(name) for name in (row["variant"], row["point"])[: len(names)]]
             line.append(f"{done}/{len(row['runs'])}")
-            line += [_cell(row.get(measure), 3 if measure == "dev_loss" else 2) for measure in MEASURES]
+            line += [_number(**row[name], digits=DIGITS[name]) if name in row else "-" for name in MEASURES]
             line += [f"{row['published'][column]:.2f}" if column in row["published"] else "" for column in published]
             cells.append(line)
         lines += [*table(cells, len(names)), ""]
     return lines
 
 
-def _cell(summary: Mapping[str, float | None] | None, digits: int) -> str:
-    if summary is None:
-        return "-"
-    spread = summary["spread"]
-    return f"{summary['mean']:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
+def _number(mean: float, spread: float | None, digits: int) -> str:
+    return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
 
 def write_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
@@ -260,7 +258,7 @@ def _surprises(cell: Mapping[str, Any]) -> bool:
 
 
 def _share(cell: Mapping[str, Any]) -> str:
-    text = f"{100 * cell['accuracy']:.1f}" + ("" if cell["spread"] is None else f" ± {cell['spread']:.1f}")
+    text = _number(100 * cell["accuracy"], cell["spread"], 1)
     if cell["predicted"] is not None:
         text = f"**{text}**" if cell["predicted"] else f"({text})"
     return text + (" !" if _surprises(cell) else "")

@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -30,6 +32,8 @@ from docmt.decoding.models import computing_in
 from docmt.decoding.rules import takes_rounds
 from docmt.decoding.scheduler import packed_units, supported
 from docmt.evaluation import ContrastiveResult, MetricConfig, evaluate_documents, evaluate_items, in_documents, in_units
+from docmt.evaluation.contrastive import result_of
+from docmt.evaluation.metrics import Ranges
 from docmt.evaluation.suites import Suite
 from docmt.experiments.grid import Experiment, Variant
 from docmt.model import ModelConfig
@@ -128,10 +132,9 @@ def make_plan(
                 try:
                     values = {**recipes[variant.name], "seed": seed}
                     configs[variant.name] = _config(plan, variant, values, settings, configs)
+                    runs.append(PlannedRun(variant.name, axis.name, point, seed, configs[variant.name]))
                 except _LeftOutError as error:
                     left_out[variant.name] = str(error)
-                    continue
-                runs.append(PlannedRun(variant.name, axis.name, point, seed, configs[variant.name]))
     return replace(plan, runs=tuple(runs), left_out=left_out)
 
 
@@ -213,11 +216,7 @@ def _identity(config: TrainConfig, names: Mapping[str, Any], store: PreparedStor
     one that nobody names: so a later version may add options without making other runs of these.
     """
     values, defaults = flat(config.to_dict()), flat(TrainConfig(store=Path(), run=Path()).to_dict())
-    splits = store.statistics.splits.items()
-    read = {
-        name: [file for file in split.crc32 if config.model.chosen.needs().drafts or "draft" not in file]
-        for name, split in splits
-    }
+    drafts = config.model.chosen.needs().drafts
     facts = {
         "settings": {
             name: values[name]
@@ -226,8 +225,11 @@ def _identity(config: TrainConfig, names: Mapping[str, Any], store: PreparedStor
         },
         "starts": [_start(getattr(config, setting), output) for setting in STARTS],
         "data": {
-            name: [split.sentences, split.source_tokens, split.target_tokens, *map(split.crc32.get, read[name])]
-            for name, split in splits
+            name: [
+                *(split.sentences, split.source_tokens, split.target_tokens),
+                *(checksum for file, checksum in split.crc32.items() if drafts or "draft" not in file),
+            ]
+            for name, split in store.statistics.splits.items()
         },
         "vocabulary": store.statistics.vocabulary_size,
     }
@@ -370,28 +372,21 @@ def _train_on_devices(config: TrainConfig, resume: bool) -> bool:
 
     Return whether it was interrupted. Raises DocmtError if it failed.
     """
-    recipe = config.run.with_name(f"{config.run.name}.yaml")
-    if resume:
-        arguments = ["--resume", str(config.run), "--store", str(config.store), "--device", config.device]
-    else:
-        recipe.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, stop_on_signals() as wish:
+        recipe = Path(folder) / f"{config.run.name}.yaml"
         write_text(recipe, yaml.safe_dump(config.to_dict(), sort_keys=False))
         arguments = [str(recipe)]
-    try:
-        with stop_on_signals() as wish:
-            # In a session of its own, so that Ctrl-C reaches it only once: by the lines below.
-            process = subprocess.Popen(
-                [sys.executable, "-m", "docmt", "train", *arguments], stdout=subprocess.DEVNULL, start_new_session=True
-            )
-            while True:
-                with suppress(subprocess.TimeoutExpired):
-                    status = process.wait(timeout=0.2)
-                    break
-                if wish.wished:
-                    process.terminate()
-                    process.wait()
-    finally:
-        recipe.unlink(missing_ok=True)
+        if resume:
+            arguments = ["--resume", str(config.run), "--store", str(config.store), "--device", config.device]
+        # In a session of its own, so that Ctrl-C reaches it only once: by the lines below.
+        process = subprocess.Popen(
+            [sys.executable, "-m", "docmt", "train", *arguments], stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        while (status := process.poll()) is None:
+            time.sleep(0.2)
+            if wish.wished:
+                process.terminate()
+                process.wait()
     if status not in (0, INTERRUPTED):
         raise DocmtError(f"docmt train ended with status {status}: it has told why on standard error")
     return status == INTERRUPTED
@@ -399,21 +394,19 @@ def _train_on_devices(config: TrainConfig, resume: bool) -> bool:
 
 def stored_scores(run: Path, config: EvaluationConfig) -> dict[str, Any] | None:
     """Return the scores beside a run, if they are there, whole, and of this configuration."""
-    try:
+    with suppress(DocmtError):
         stored = read_json(run / SCORES_FILE)
-    except DocmtError:
-        return None
-    return stored.get("scores") if stored.get("config") == config.facts else None
+        return stored.get("scores") if stored.get("config") == config.facts else None
+    return None
 
 
 def stored_contrastive(run: Path, config: EvaluationConfig) -> ContrastiveResult | None:
     """Return the answers of a run to the contrastive test set, if they are there, whole, and of the same set."""
-    try:
+    with suppress(DocmtError, KeyError, TypeError, IndexError):
         stored = read_json(run / SUITE_FILE)
-        same = config.suite is not None and stored["suite"] == config.suite_facts
-        return ContrastiveResult.from_json(stored["result"]) if same else None
-    except (DocmtError, KeyError, TypeError, ValueError, AttributeError):
-        return None
+        if config.suite is not None and stored["suite"] == config.suite_facts:
+            return result_of(config.suite.items, stored["result"]["answers"])
+    return None
 
 
 def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfig) -> None:
@@ -443,7 +436,7 @@ def _scores(translator: Translator, run: TrainConfig, test: ParallelStore, metri
         metrics = replace(metrics, language=translator.languages[1] or metrics.language)
     sources = test.documents("source")
     references = [tokenizer.decode_batch(document, "target") for document in test.documents("target")]
-    instances = None
+    instances: Ranges = [[(0, len(document))] for document in sources]
     if metrics.unit == "instance":
         instances = packed_units(model.config, test.source_lengths, test.target_lengths, test.document_offsets)
     units = in_units(sources, instances)
