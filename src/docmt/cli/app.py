@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import logging
+import signal
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -40,6 +41,8 @@ OUT_OF_MEMORY = "out of memory: use smaller batches (--batch_tokens or --batches
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `docmt ARGUMENTS...` and returns the exit status: 0 done, 2 an error the user can mend, 130 interrupted."""
+    if arguments is None:  # a process of its own, which SIGTERM ends as Ctrl-C does
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     show_log()
     keep_freed_memory()
     with standard_streams():

@@ -71,6 +71,8 @@ SHORT_NAMES = {
 }
 # What other toolkits call an option.
 _MEANT = {"batch_size": "batch_tokens", "max_tokens": "batch_tokens", "beam_size": "beam", "lr": "learning_rate"}
+# Options of `docmt evaluate` before 0.4 that are options of another command.
+_MOVED = dict.fromkeys(("suite", "context_usage", "candidates", "usage"), "probe")
 _NEAR = 0.66  # of 1: letters in common. Lower, a hint is as often wrong as right.
 _SWITCH = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
 _PRINT = ("help", "config", "print_config")
@@ -243,6 +245,8 @@ class Parser(Generic[Options]):
         if name in self.groups:
             example = next(option.name for option in self.options if option.name.startswith(f"{name}."))
             raise DocmtError(f"--{name} is a group of options, such as --{example}; {see}")
+        if command := _MOVED.get(name.partition(".")[0]):
+            raise DocmtError(f"unknown option {flag}; docmt {command} has it")
         several = [f"--{option.name}" for option in self.options if option.name.endswith(f".{name}")]
         if len(several) > 1:
             raise DocmtError(f"{flag} may be {' or '.join(several)}: write which")

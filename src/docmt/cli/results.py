@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -228,10 +229,15 @@ class Writer:
         lost, or where it cannot go on (`resume`)."""
         self.file, self._report = file, report
         self._place: PartialFile | StreamOutput = StreamOutput(file.output)
+        self.lacks_documents = False
+        """whether there is a finished translation in which documents failed, and are to be tried again"""
         if stays(file.output):
             facts = {**facts, "--format": file.format, "input": file.checksum()}
-            compressed = file.output.endswith(GZIP_SUFFIX)
-            self._place = PartialFile(Path(file.output), facts, resume, compressed)
+            place = partial(PartialFile, Path(file.output), facts, compressed=file.output.endswith(GZIP_SUFFIX))
+            self._place = place(resume=resume)
+            notes = self._place.notes
+            if self._place.finished and notes and notes[-1]["state"]["failed"]:
+                self._place, self.lacks_documents = place(resume=False), True
         self._state = _State()
         self._held: list[Piece] = []
         self._news = Report()  # of what is not written yet

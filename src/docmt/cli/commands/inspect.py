@@ -72,6 +72,10 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     if options.curves:
         return _compare_runs(options)
+    from docmt.decoding.models import model_paths  # torch takes a while to load
+
+    if len(paths := model_paths(options.model)) > 1:
+        raise DocmtError(f"{options.model} is an ensemble: look into one model at a time, such as {paths[0]}")
     if not options.source:
         return _describe(options)
     return _look_at_text(options)
@@ -144,11 +148,9 @@ def _look_at_text(options: InspectOptions) -> int:
 
     from docmt.analysis import AttentionReport, look_at_corpus
     from docmt.core.progress import progress
-    from docmt.decoding.models import computing_in, model_paths
+    from docmt.decoding.models import computing_in
     from docmt.evaluation.metrics import count
 
-    if len(paths := model_paths(options.model)) > 1:
-        raise DocmtError(f"{options.model} is an ensemble: look into one model at a time, such as {paths[0]}")
     corpus, failures = _corpus(options), Report()
     translator = translator_of(options)
     documents = corpus if options.target else _translated(options, corpus, translator, failures)

@@ -73,6 +73,10 @@ class InputConfig:
     join_lines: bool = False
     """the lines of a paragraph are one text, hard-wrapped (otherwise every line ends a sentence)"""
 
+    def __post_init__(self) -> None:
+        if self.join_lines and self.layout == "lines":
+            raise DocmtError("input.join_lines is for running text, but --input.layout is lines: leave one of them out")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TranslateOptions(SearchOptions):
@@ -133,9 +137,12 @@ def run(arguments: Sequence[str]) -> int:
     _check_room(options.search, [file.format for file in files])
     facts = _facts(translator, files)
     writers = [Writer(file, facts, options.resume, report) for file in files]
-    for output in (writer.file.output for writer in writers if options.resume and not writer.begun):
-        if Path(output).is_file():
-            _log.warning(f"{output} is there already, and nothing tells what it was made from: translating it again")
+    for writer in writers if options.resume else ():
+        if writer.lacks_documents:
+            _log.warning(f"{writer.file.output} lacks documents that failed: translating it again")
+        elif not writer.begun and Path(writer.file.output).is_file():
+            what = f"{writer.file.output} is there already, and nothing tells what it was made from"
+            _log.warning(f"{what}: translating it again")
     # Lines that are drawn anew and again would be mixed with the translation.
     with plain_lines() if _on_terminal(files) else nullcontext():
         written = _write(translator, writers, report)
