@@ -96,12 +96,15 @@ def test_options_that_mean_nothing(files, options, message):
 
 def test_every_limit_is_of_a_kind():
     """But for what is said of the whole file."""
-    from docmt.checking import KINDS, CheckConfig
-    from docmt.cli.commands.check import _LIMITS
+    from docmt.checking import CheckConfig
+    from docmt.cli.commands.check import limited_kind
 
-    limits = [limit for own in _LIMITS.values() for limit in own]
-    whole = ["source_language", "target_language", "certainty", "portion"]
-    assert sorted(limits + whole) == sorted(vars(CheckConfig())) and _LIMITS.keys() <= KINDS.keys()
+    kinds = {limit: limited_kind(limit) for limit in vars(CheckConfig())}
+    assert {limit for limit, kind in kinds.items() if not kind} == {
+        *("source_language", "target_language", "certainty", "portion")
+    }
+    assert (kinds["similarity"], kinds["copied_share"]) == ("duplicate", "untranslated")
+    assert (kinds["length_deviation"], kinds["term_evidence"]) == ("length", "term")
 
 
 def test_files_that_are_not_there(files, tmp_path):

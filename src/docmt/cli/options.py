@@ -29,6 +29,7 @@ from docmt.core.options import (
     check_fields,
     convert_or_raise,
     default_of,
+    difference,
     field_docs,
     flat,
     is_required,
@@ -161,18 +162,18 @@ class Parser(Generic[Options]):
         description: str,
         usage: str = "",
         examples: Sequence[str] = (),
-        common: Sequence[str] = (),
+        common: str = "",
         also: Mapping[str, str] | None = None,
         title: str = "options",
     ) -> None:
         """settings: the dataclass whose fields are the options. title: of their section in the help.
 
         usage: one line for each way to call the command, without its name (default: that of nothing but options).
-        examples: whole commands that work, for the help. common: full names of the options that people use most; the
-        help has them first. also: further names of options, and which option each of them is.
+        examples: whole commands that work, for the help. common: full names of the options that people use most, with
+        spaces between them; the help has them first. also: further names of options, and which option each of them is.
         """
         self.program, self.settings, self.description = f"docmt {command}", settings, description
-        self.usage, self.examples, self.common, self.also = usage, examples, common, also or {}
+        self.usage, self.examples, self.common, self.also = usage, examples, common.split(), also or {}
         self.options: list[Option] = []
         self.add_settings(EveryCommand, "", "options")
         self.add_settings(settings, "", title)
@@ -531,7 +532,7 @@ def translator_of(options: Any, model: str | None = None) -> Translator:
     return translator
 
 
-def changed(settings: Any, usual: Any, group: str) -> list[str]:
-    """Return the dotted names of the fields of a dataclass that differ from `usual`, another of its kind."""
-    names = [each.name for each in fields(settings)]
-    return [f"{group}.{name}" for name in names if getattr(settings, name) != getattr(usual, name)]
+def changed(options: Any, *names: str) -> list[str]:
+    """Return the dotted names of options that are not as by default: of those with these names, or in these groups."""
+    values, usual = plain(options), plain(type(options)())
+    return [name for each in names for name, *_ in difference({each: usual[each]}, {each: values[each]})]

@@ -24,17 +24,8 @@ _LONGEST = 100
 """Characters of a sentence in the terminal."""
 _PLACES = 3
 """Sentences of a finding in the terminal."""
-_LIMITS = {
-    "length": ("length_factor", "length_deviation"),
-    "loop": ("loop_repetitions",),
-    "duplicate": ("duplicate_words", "similarity"),
-    "untranslated": ("copied_share",),
-    "number": ("number_words",),
-    "term": ("term_occurrences", "term_share", "term_documents", "term_evidence"),
-    "name": ("name_similarity",),
-    "repetition": ("repetition_words",),
-}
-"""The kind of finding that each limit is for."""
+_LIMITS = {"similarity": "duplicate", "copied_share": "untranslated"}
+"""The kind of finding of limits that do not begin with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +75,7 @@ def parser() -> Parser[CheckOptions]:
             "docmt check output.jsonl --html report.html --json report.json",
             "docmt check report.txt bericht.txt --layout text --target_language de --fail_on number url",
         ),
-        common=("html", "json", "fail_on", "only", "show", "check.target_language", "check.certainty"),
+        common="html json fail_on only show check.target_language check.certainty",
     )
 
 
@@ -140,11 +131,15 @@ def _check(options: CheckOptions) -> None:
 
 def _check_limits(options: CheckOptions) -> None:
     """Raises DocmtError for a limit of what is not looked for."""
-    given = changed(options.check, CheckConfig(), "check")
-    for kind, limits in _LIMITS.items():
-        unused = [name for name in given if name.removeprefix("check.") in limits]
-        if options.only and kind not in options.only and unused:
-            raise DocmtError(f"--{unused[0]} is for findings of {kind}, which are not looked for: add it to --only")
+    for name in changed(options.check, *vars(CheckConfig())) if options.only else ():
+        if (kind := limited_kind(name)) and kind not in options.only:
+            raise DocmtError(f"--check.{name} is for findings of {kind}, which are not looked for: add it to --only")
+
+
+def limited_kind(limit: str) -> str:
+    """Return the kind of finding that a limit is for; nothing if it is for all."""
+    kind = _LIMITS.get(limit, limit.partition("_")[0])
+    return kind if kind in KINDS else ""
 
 
 def _print(report: CheckReport, most: int) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
+from docmt.cli.corpora import check_outputs, document_name, lines_beside, make_directory, read_corpus
 from docmt.cli.options import Parser, SearchOptions, changed, translator_of
-from docmt.cli.results import Report
+from docmt.cli.results import Report, write_results
 from docmt.cli.systems import (
     System,
     Translations,
@@ -22,7 +21,7 @@ from docmt.cli.systems import (
     translate_corpus,
 )
 from docmt.core.errors import DocmtError, printable
-from docmt.core.files import cannot_write, check_regular
+from docmt.core.files import check_regular
 from docmt.core.options import option
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import on_terminal, progress
@@ -54,8 +53,8 @@ EXAMPLES = (
     "docmt evaluate --systems baseline.de other.de third.de --reference test.de",
 )
 COMMON = (
-    *("hypothesis", "model", "systems", "source", "reference", "output", "json", "markdown", "metrics.protocol"),
-    *("metrics.unit", "significance.test", "significance.resample", "search.beam", "device"),
+    "hypothesis model systems source reference output json markdown metrics.protocol metrics.unit "
+    "significance.test significance.resample search.beam device"
 )
 
 
@@ -143,11 +142,14 @@ class Run:
         return {system: str(Path(path) / f"{name}.txt") for system, name in names.items()}
 
     def read(self, path: str) -> Corpus:
-        """Return the translations in a file, document by document."""
-        if self.corpus:
-            reference = self.options.reference[0] if self.options.reference else str(self.options.source)
-            return _beside_corpus(path, reference, self.references[0])
-        return read_beside(path, self.options.reference[0], self.references[0])
+        """Return the translations, or further references, in a file, document by document."""
+        reference = self.options.reference[0] if self.options.reference else str(self.options.source)
+        if self.corpus and read_reference(Path(reference)) != self.references[0]:
+            raise DocmtError(
+                f"{path} cannot be told from the places that were left out of {reference}: remove pairs with an empty "
+                "side from the corpus"
+            )
+        return read_beside(path, reference, self.references[0])
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -171,8 +173,10 @@ def _check(options: EvaluateOptions, systems: Sequence[System]) -> None:
     """Raises DocmtError for inputs that are missing and for outputs that cannot be written."""
     models = [system for system in systems if system.is_model]
     files = [system for system in systems if not system.is_model]
-    if not models and (idle := _idle(options)):
-        _log.warning(f"{', '.join(idle)}: of no effect here, as only files are scored")
+    of_models = ["output", "device", "precision", "batch_tokens", *([] if options.external.command else ["source"])]
+    if not models and (idle := changed(options, *of_models, "search", "context")):
+        names = ", ".join(f"--{name}" for name in idle)
+        _log.warning(f"{names}: of no effect here, as only files are scored")
     if models and not options.source:
         raise DocmtError(f"{models[0].path} is a model, which needs --source: name the file to translate")
     if files and not options.reference:
@@ -202,35 +206,14 @@ def _check(options: EvaluateOptions, systems: Sequence[System]) -> None:
         raise DocmtError("-o - has no room for the translations of several systems: name a directory")
 
 
-def _idle(options: EvaluateOptions) -> list[str]:
-    """Return the flags that are set and have no effect where no model translates."""
-    usual, names = EvaluateOptions(), ["output", "device", "precision", "batch_tokens"]
-    names += [] if options.external.command else ["source"]
-    idle = [name for name in names if getattr(options, name) != getattr(usual, name)]
-    idle += [*changed(options.search, usual.search, "search"), *changed(options.context, usual.context, "context")]
-    return [f"--{name}" for name in idle]
-
-
 def _read(options: EvaluateOptions, systems: Sequence[System]) -> Run:
     """Read the corpus to translate, if there is a model, and the documents of every reference."""
+    corpus: list[ParallelDocument] = []
     if any(system.is_model for system in systems):
         corpus = read_corpus(str(options.source), next(iter(options.reference), None))
-        first: Corpus = [document.target for document in corpus]
-        more = [_beside_corpus(path, options.reference[0], first) for path in options.reference[1:]]
-        return Run(options, systems, corpus, [first, *more])
-    first = read_reference(Path(options.reference[0]))
-    more = [read_beside(path, options.reference[0], first) for path in options.reference[1:]]
-    return Run(options, systems, [], [first, *more])
-
-
-def _beside_corpus(path: str, reference: str, references: Corpus) -> Corpus:
-    """A file beside the reference of a corpus, from which nothing may have been left out."""
-    if read_reference(Path(reference)) != references:
-        raise DocmtError(
-            f"{path} cannot be told from the places that were left out of {reference}: remove pairs with an empty "
-            "side from the corpus"
-        )
-    return read_beside(path, reference, references)
+    first = [document.target for document in corpus] or read_reference(Path(options.reference[0]))
+    command = Run(options, systems, corpus, [first])
+    return replace(command, references=[first, *map(command.read, options.reference[1:])])
 
 
 def _translate(command: Run, found: dict[System, Translations]) -> None:
@@ -240,10 +223,7 @@ def _translate(command: Run, found: dict[System, Translations]) -> None:
         for path in outputs.values():
             if Path(path).exists():
                 raise DocmtError(f"{path} is there already: remove it, or name another directory with -o")
-        try:
-            Path(str(options.output)).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(str(options.output), error) from error
+        make_directory(Path(str(options.output)))
         check_outputs(*outputs.values())
     for system in command.models:
         if several and on_terminal():
@@ -296,19 +276,16 @@ def _write_one(
         external = _external_score(command, found[system], kept)
     except DocmtError as error:
         failure = error
-    if options.json:
-        kinds = {"hypothesis": None, "model": None, "model" if system.is_model else "hypothesis": system.path}
-        beam = options.search.beam if system.is_model else None
-        named = {**kinds, "source": options.source, "reference": next(iter(options.reference), None)}
-        of_model = {"left_out": left_out, "warnings": found[system].report.counts()} if system.is_model else {}
-        content = {**named, "references": options.reference, "beam": beam, **evaluation.to_json(), **of_model}
-        content |= {"by_position": places.to_json()} if places else {}
-        content["external"] = external.to_json() if external else None
-        write_text(options.json, json.dumps(content, indent=2) + "\n")
-    if options.json != STANDARD:
-        lines = [evaluation.format(), printable(external.format()) if external else ""]
-        lines += [f"{left_out} of {total} documents left out, as they could not be translated"] if left_out else []
-        print("\n".join(filter(None, [*lines, f"\n{places.format()}" if places else ""])))
+    kinds = {"hypothesis": None, "model": None, "model" if system.is_model else "hypothesis": system.path}
+    beam = options.search.beam if system.is_model else None
+    named = {**kinds, "source": options.source, "reference": next(iter(options.reference), None)}
+    of_model = {"left_out": left_out, "warnings": found[system].report.counts()} if system.is_model else {}
+    content = {**named, "references": options.reference, "beam": beam, **evaluation.to_json(), **of_model}
+    content |= {"by_position": places.to_json()} if places else {}
+    content["external"] = external.to_json() if external else None
+    lines = [evaluation.format(), printable(external.format()) if external else ""]
+    lines += [f"{left_out} of {total} documents left out, as they could not be translated"] if left_out else []
+    write_results(options, content, "\n".join(filter(None, [*lines, f"\n{places.format()}" if places else ""])))
     if failure is not None:
         raise failure
 
@@ -321,19 +298,16 @@ def _write_comparison(
     comparison, places = compare(evaluations, options.significance), _by_position(options, evaluations)
     left_out = total - len(kept)
     remark = f"{left_out} of {total} documents left out of all scores, as not every system could translate them"
-    if options.json:
-        content = comparison.to_json() | ({"by_position": places.to_json()} if places else {})
-        for system, entry in zip(command.systems, content["systems"], strict=True):
-            entry["path"] = system.path
-            entry["beam"] = options.search.beam if system.is_model else None
-            entry["warnings"] = found[system].report.counts() if system.is_model else None
-        named = {"source": options.source, "references": options.reference}
-        write_text(options.json, json.dumps({**named, **content, "left_out": left_out}, indent=2) + "\n")
-    if options.markdown:
-        write_text(options.markdown, comparison.to_markdown() + (f"- {remark}\n" if left_out else ""))
-    if STANDARD not in (options.json, options.markdown):
-        more = [remark if left_out else "", f"\n{places.format()}" if places else ""]
-        print(printable("\n".join(filter(None, [comparison.format(), *more])), kept="\n"))
+    content = comparison.to_json() | ({"by_position": places.to_json()} if places else {})
+    for system, entry in zip(command.systems, content["systems"], strict=True):
+        entry["path"] = system.path
+        entry["beam"] = options.search.beam if system.is_model else None
+        entry["warnings"] = found[system].report.counts() if system.is_model else None
+    named = {"source": options.source, "references": options.reference}
+    more = [remark if left_out else "", f"\n{places.format()}" if places else ""]
+    table = "\n".join(filter(None, [comparison.format(), *more]))
+    page = comparison.to_markdown() + (f"- {remark}\n" if left_out else "")
+    write_results(options, {**named, **content, "left_out": left_out}, table, page)
 
 
 def _external_score(command: Run, translations: Translations, kept: Sequence[int]) -> ExternalScore | None:

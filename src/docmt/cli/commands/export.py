@@ -66,5 +66,5 @@ def parser() -> Parser[ExportOptions]:
         "setting, and so is an ensemble.",
         USAGE,
         examples=EXAMPLES,
-        common=("output",),
+        common="output",
     )

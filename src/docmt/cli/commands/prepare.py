@@ -21,18 +21,7 @@ EXAMPLES = (
     "docmt prepare --store stores/mine --train train.en train.de --dev dev.en dev.de --source_language en "
     "--target_language de",
 )
-COMMON = (
-    "store",
-    "train",
-    "dev",
-    "test",
-    "source_language",
-    "target_language",
-    "tokenizer",
-    "source_tokenizer",
-    "vocabulary_size",
-    "overwrite",
-)
+COMMON = "store train dev test source_language target_language tokenizer source_tokenizer vocabulary_size overwrite"
 
 
 def parser() -> Parser[PrepareConfig]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import attempt, check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.options import Parser, SearchOptions, translator_of
-from docmt.cli.results import Report
+from docmt.cli.results import Report, write_results
 from docmt.cli.systems import check_models, check_once, short_names
 from docmt.core.errors import INTERRUPTED, DocmtError, printable
 from docmt.core.options import option
-from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.plain_text import STANDARD
 from docmt.core.progress import within
 from docmt.documents import ParallelDocument
 from docmt.evaluation import (
@@ -48,7 +47,7 @@ EXAMPLES = (
     "docmt probe MODEL --suite phenomena --context_usage",
     "docmt probe MODEL --source test.en --reference test.de",
 )
-COMMON = ("suite", "source", "reference", "context_usage", "json", "markdown", "search.beam", "device")
+COMMON = "suite source reference context_usage json markdown search.beam device"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,13 +288,10 @@ def _gains(command: Run, model: str, translator: Translator, probe: Probe, repor
 
 def _write(command: Run, found: Mapping[str, Probe]) -> None:
     """Prints the answers to the test sets, of several models in one table, and writes all that is wanted."""
-    options, pages = command.options, [probe.markdown for probe in found.values()]
-    content: dict[str, Any] = {}
+    options, page = command.options, "\n".join(probe.markdown for probe in found.values())
+    content, text = dict[str, Any](), ""
     if any(probe.answers for probe in found.values()):
         content, text, page = _answers(command, found)
-        pages = [page]
-        if STANDARD not in (options.json, options.markdown):
-            print(printable(text, kept="\n"))
     usage = [
         {"model": model, "samples": options.significance.samples, "seed": options.significance.seed, **probe.usage}
         for model, probe in found.items()
@@ -304,10 +300,7 @@ def _write(command: Run, found: Mapping[str, Probe]) -> None:
     if usage:
         whole = {"systems": usage} if len(options.models) > 1 else usage[0]
         content = {**content, "context_usage": whole} if content else whole
-    if options.markdown:
-        write_text(options.markdown, "\n".join(pages))
-    if options.json:
-        write_text(options.json, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_results(options, content, text, page)
 
 
 def _answers(command: Run, found: Mapping[str, Probe]) -> tuple[dict[str, Any], str, str]:

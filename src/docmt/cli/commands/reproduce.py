@@ -71,7 +71,7 @@ def parser() -> Parser[ReproduceOptions]:
         "What is done already is skipped, what was interrupted goes on: give the same command again.",
         USAGE,
         examples=EXAMPLES,
-        common=("list", "store", "output", "scale", "seeds", "dry_run"),
+        common="list store output scale seeds dry_run",
         also={"data": "store"},
     )
     made.add_settings(TrainConfig, "", "settings of all runs, instead of those of their recipes", PLANNED)

@@ -27,16 +27,8 @@ EXAMPLES = (
     "docmt train --resume runs/group",
 )
 COMMON = (
-    "store",
-    "run",
-    "resume",
-    "model.system",
-    "model.preset",
-    "batches.batch_tokens",
-    "optimizer.learning_rate",
-    "stop.max_steps",
-    "stop.patience",
-    "initialize_from",
+    "store run resume model.system model.preset batches.batch_tokens optimizer.learning_rate stop.max_steps "
+    "stop.patience initialize_from"
 )
 ALSO = {"data": "store"}  # its name before 0.4
 

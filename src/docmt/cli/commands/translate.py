@@ -13,11 +13,10 @@ from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from docmt.cli.corpora import check_outputs
+from docmt.cli.corpora import check_outputs, make_directory
 from docmt.cli.options import Parser, SearchOptions, translator_of
 from docmt.cli.results import File, Report, Writer, stays
 from docmt.core.errors import DocmtError
-from docmt.core.files import cannot_write
 from docmt.core.options import option
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD
 from docmt.core.progress import plain_lines
@@ -42,17 +41,8 @@ EXAMPLES = (
     "cat report.txt | docmt translate MODEL --format jsonl > report.jsonl",
 )
 COMMON = (
-    "output",
-    "format",
-    "resume",
-    "search.beam",
-    "search.n_best",
-    "search.length_penalty",
-    "batch_tokens",
-    "input.layout",
-    "input.join_lines",
-    "device",
-    "precision",
+    "output format resume search.beam search.n_best search.length_penalty batch_tokens input.layout "
+    "input.join_lines device precision"
 )
 
 
@@ -211,7 +201,7 @@ def _outputs(files: Sequence[str], output: str, format: str) -> dict[str, str]:
             )
         if STANDARD in files:
             raise DocmtError("standard input has no name for a file in a directory: translate it alone with -o FILE")
-        _make_directory(Path(output))
+        make_directory(Path(output))
     for one, other in pairwise(sorted(pairs.values())):
         if one == other:
             raise DocmtError(f"two of the files would both be written to {one}: translate them in two calls")
@@ -226,15 +216,6 @@ def _output_name(file: str, format: str) -> str:
     if format != "auto" and named_jsonl(name) != (format == "jsonl"):
         bare += ".jsonl" if format == "jsonl" else ".txt"
     return bare + GZIP_SUFFIX if name.endswith(GZIP_SUFFIX) else bare
-
-
-def _make_directory(directory: Path) -> None:
-    if directory.exists() and not directory.is_dir():
-        raise DocmtError(f"{directory} is a file, but several files need a directory: choose another -o")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(directory, error) from error
 
 
 def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: list[str]) -> list[File]:
