@@ -84,7 +84,7 @@ def test_what_strangers_wrote_does_not_move_the_cursor(files):
             "--check.term_share is for findings of term, which are not looked for: add it to --only",
         ),
         (("--show", -1), "--show is -1: choose a number from 0"),
-        (("--json", "-", "--html", "-"), "--json and --html both write to standard output"),
+        (("--json", "-", "--html", "-"), "two outputs would both go to standard output: name a file for one of them"),
         (("--json", "none/there/x.json"), "cannot write none/there/x.json"),
         (("--length_factor", 0), "--check.length_factor is 0.0: choose a number from 1"),
         (("--layout", "pages"), "layout is 'pages': choose one of auto, lines, text"),

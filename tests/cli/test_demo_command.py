@@ -52,7 +52,7 @@ def test_the_demonstration_in_small(tmp_path, monkeypatch, three_tests):
 
 def here(config):
     """Trains the two models one after the other, in this process."""
-    if any(demo._train_here(config, system) for system in demo.SYSTEMS):
+    if any(demo._train(config, system) for system in demo.SYSTEMS):
         raise KeyboardInterrupt
 
 

@@ -91,8 +91,8 @@ class Option:
     flags: tuple[str, ...]
     """how it is written, the full name last; none for a positional argument"""
     default: Any
-    count: str
-    """how many values it takes: "" one, "?" one or none, "*" any number, "+" one or more, or a number"""
+    most: int
+    """how many values it takes at most"""
     required: bool
     metavar: str
     """what stands for the value in the help; empty: by the type"""
@@ -121,7 +121,7 @@ class Option:
     @property
     def takes_list(self) -> bool:
         """Whether it takes several values."""
-        return self.count not in ("", "?")
+        return self.most > 1
 
     @property
     def invocation(self) -> str:
@@ -132,7 +132,7 @@ class Option:
         value = self.metavar or usual
         if not self.flags:
             return value
-        value = f" {value} [{value} ...]" if self.count in ("*", "+") else f" {value}"
+        value = f" {value} [{value} ...]" if self.most == MANY else f" {value}"
         if self.is_switch:
             value = ""
         return ", ".join(flag if flag.startswith("--") else f"{flag}{value}" for flag in self.flags) + value
@@ -184,33 +184,27 @@ class Parser(Generic[Options]):
             name, kind = f"{group}.{each.name}" if group else each.name, kinds_of(settings)[each.name]
             if each.name in skip or not each.init:
                 continue
-            about, positional, needed = each.metadata, each.metadata.get("positional", False), is_required(each)
+            about, positional = each.metadata, each.metadata.get("positional", False)
             if is_dataclass(kind):
                 self.add_settings(typing.cast(type, kind), name, field_docs(settings)[each.name], about.get("skip", ()))
                 continue
-            count = "?" if positional and not needed else ""
-            if typing.get_origin(kind) is list:
-                count = "*" if count else "+"
-            elif typing.get_origin(pair := without_none(kind)) is tuple and Ellipsis not in typing.get_args(pair):
-                count = str(len(typing.get_args(pair)))
+            most = MANY if typing.get_origin(kind) is list else 1
+            if typing.get_origin(pair := without_none(kind)) is tuple:
+                most = len(typing.get_args(pair))
             self.options.append(
                 Option(
                     name,
                     kind,
                     () if positional else (*about.get("flags", ()), f"--{name}"),
-                    None if needed else default_of(each),
-                    count,
-                    needed,
+                    None if is_required(each) else default_of(each),
+                    most,
+                    is_required(each),
                     about.get("metavar", ""),
                     "positional arguments" if positional else title,
                     settings,
                     about.get(OLD_NAME, ""),
                 )
             )
-
-    def named(self, name: str) -> Option:
-        """Return the option of this full name."""
-        return next(option for option in self.options if option.name == name)
 
     @property
     def groups(self) -> set[str]:
@@ -266,7 +260,7 @@ class Parser(Generic[Options]):
         sections: dict[str, list[tuple[str, str]]] = {"common options": []} if self.common else {}
         if any(not option.flags for option in self.options):
             sections["positional arguments"] = []
-        for option in (*map(self.named, self.common), *self.options):
+        for option in (*(self.names[name] for name in self.common), *self.options):
             if option.name not in self.common:
                 sections.setdefault(option.title, []).append((option.invocation, _explained(option)))
             elif len(sections["common options"]) < len(self.common):
@@ -338,17 +332,16 @@ class Parser(Generic[Options]):
             value = rest.popleft() if has_value else "true"
             return [_SWITCH.get(value.lower(), value)]
         values = []
-        most = int(option.count) if option.count.isdigit() else len(rest) if option.takes_list else 1
-        while rest and len(values) < most and not _is_flag(rest[0]):
+        while rest and len(values) < option.most and not _is_flag(rest[0]):
             values.append(rest.popleft())
         if rest and rest[0] == "--" and option.takes_list and not values:
             values = list(rest)[1:]
             rest.clear()
         if option.name == "config" and not values:
             raise DocmtError(f"--config needs the path of a YAML file; see {self.program} --help")
-        if not values or (option.count.isdigit() and len(values) < most):
+        if not values or len(values) < option.most < MANY:
             advice = "give one" if option.value_kind is str else wanted(option.value_kind)
-            raise DocmtError(f"{flag} {f'takes {most} values' if values else 'has no value'}: {advice}")
+            raise DocmtError(f"{flag} {f'takes {option.most} values' if values else 'has no value'}: {advice}")
         return values
 
     def _place(self, loose: list[str], typed: dict[str, Any]) -> None:
@@ -424,6 +417,7 @@ class Parser(Generic[Options]):
                 convert_or_raise(bool, values.get(name, False), name) for name in ("print_config", "quiet")
             )
             options = build(self.settings, nested(own, ""), "")
+            check_fields(options, "")
         except DocmtError as error:
             raise self.located(error, places) from error
         if prints:
@@ -439,7 +433,7 @@ class Parser(Generic[Options]):
         """
         values, places = self.read(arguments)
         try:
-            given = {name: convert_or_raise(self.named(name).kind, value, name) for name, value in values.items()}
+            given = {name: convert_or_raise(self.names[name].kind, value, name) for name, value in values.items()}
         except DocmtError as error:
             raise self.located(error, places) from error
         set_quiet(given.pop("quiet", False))
@@ -506,9 +500,6 @@ class ModelOptions:
     float32, and otherwise again in other batches"""
     context: ContextConfig = ContextConfig()
     """what of a document is read at once"""
-
-    def __post_init__(self) -> None:
-        check_fields(self, "")
 
 
 @dataclass(frozen=True, kw_only=True)

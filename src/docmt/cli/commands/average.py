@@ -9,7 +9,7 @@ from typing import Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
-from docmt.core.options import check_fields, option, ranged
+from docmt.core.options import option, ranged
 
 USAGE = """MODEL MODEL ... -o DIRECTORY
 RUN ... --last N -o DIRECTORY
@@ -32,9 +32,6 @@ class AverageOptions:
     """of each run, the last N checkpoints that it keeps"""
     best: int = ranged(0, 0, 10_000)
     """of each run, those N of them that were the best on the dev split"""
-
-    def __post_init__(self) -> None:
-        check_fields(self, "")
 
 
 def parser() -> Parser[AverageOptions]:

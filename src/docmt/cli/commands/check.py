@@ -13,7 +13,7 @@ from docmt.cli.corpora import check_outputs
 from docmt.cli.options import Parser, changed
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
-from docmt.core.options import MANY, check_fields, one_of, option
+from docmt.core.options import MANY, one_of, option
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import progress
 
@@ -55,9 +55,6 @@ class CheckOptions:
     """findings of each kind in the page"""
     check: CheckConfig = CheckConfig()
     """from where on something is told"""
-
-    def __post_init__(self) -> None:
-        check_fields(self, "")
 
 
 def parser() -> Parser[CheckOptions]:
@@ -122,8 +119,6 @@ def _check(options: CheckOptions) -> None:
     if options.show != CheckOptions.show and STANDARD in (options.json, options.html):
         raise DocmtError("--show is for the terminal, but standard output takes a file: name one, or leave --show out")
     _check_limits(options)
-    if options.json == options.html == STANDARD:
-        raise DocmtError("--json and --html both write to standard output: name a file for one of them")
     check_outputs(options.json, options.html, inputs=[options.source, options.target])
     for path in filter(None, (options.source, options.target)):
         check_regular(path, "it is read more than once, but is")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
-from docmt.core.options import check_fields, option, range_of
+from docmt.core.options import option, range_of
 from docmt.model.config import Sizes
 from docmt.model.systems import Context
 
@@ -72,9 +72,6 @@ class ConvertOptions:
     """thumt: sentences in a context line of its training data"""
     instance_tokens: int = option(512, range=range_of(Sizes, "instance_tokens"))
     """documents are translated in pieces of fewer tokens than this, as in its training"""
-
-    def __post_init__(self) -> None:
-        check_fields(self, "")
 
 
 def run(arguments: Sequence[str]) -> int:

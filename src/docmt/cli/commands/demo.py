@@ -172,19 +172,14 @@ def _train(config: DemoConfig, system: Literal["sentence", "group"]) -> bool:
     """Trains one model, or goes on with it, in a process of its own; returns whether it was interrupted."""
     import torch
 
-    torch.set_num_threads(1)
-    with within(system), plain_lines():  # of two processes on one screen
-        return _train_here(config, system)
-
-
-def _train_here(config: DemoConfig, system: Literal["sentence", "group"]) -> bool:
-    """The same in this process."""
     from docmt.training.run_directory import RunDirectory
 
+    torch.set_num_threads(1)
     keep_freed_memory()
     recipe = _recipe(config, system)
     run = RunDirectory(recipe.run)
-    return not run.model.exists() and training.train(recipe, resume=run.recipe.exists()).interrupted
+    with within(system), plain_lines():  # of two processes on one screen
+        return not run.model.exists() and training.train(recipe, resume=run.recipe.exists()).interrupted
 
 
 def _recipe(config: DemoConfig, system: Literal["sentence", "group"]) -> TrainConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -112,17 +113,21 @@ class Run:
     """One call of the command: its options, the test sets and the corpus."""
 
     options: ProbeOptions
-    suites: Sequence[Suite]
+    suites: Mapping[str, Suite]
+    """by their names or paths, as they were given"""
     corpus: Sequence[ParallelDocument]
+
+    def short_names(self) -> dict[str, str]:
+        """Return a name of each model."""
+        return dict(zip(self.options.models, short_names(self.options.models), strict=True))
 
     def name(self, model: str) -> str:
         """Return what messages say before a name: that of the model, if there are several."""
-        models = self.options.models
-        return f"{dict(zip(models, short_names(models), strict=True))[model]}: " if len(models) > 1 else ""
+        return f"{self.short_names()[model]}: " if len(self.options.models) > 1 else ""
 
-    def suites_by_name(self) -> zip[tuple[str, Suite]]:
-        """Return the test sets with their names or paths, as they were given."""
-        return zip(self.options.suite, self.suites, strict=True)
+    def tell(self, model: str, suite: str) -> AbstractContextManager[None]:
+        """Return a block in which progress says which test set a model is asked, if there are several of them."""
+        return within(f"{self.name(model)}{suite}" if len(self.options.models) > 1 or len(self.suites) > 1 else "")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -161,17 +166,17 @@ def _read(options: ProbeOptions) -> Run:
     check_once(options.suite, "--suite")
     inputs = [*options.suite, options.source, options.reference]
     check_outputs(options.json, options.markdown, inputs=inputs)
-    suites = [read_suite(name) for name in options.suite]
+    suites = {name: read_suite(name) for name in options.suite}
     corpus = read_corpus(options.source, options.reference) if options.source else []
     if options.context_usage:
-        for suite in suites:
+        for suite in suites.values():
             with_other_context(suite.items, options.significance.seed)
     if corpus:
         check_context(max(map(len, corpus)))
     for model, languages in check_models(options.models, options.context, options.search).items():
-        for suite in suites:
+        for suite in suites.values():
             suite.check_languages(model, languages)
-    for remark in (remark for suite in suites for remark in suite.remarks()):
+    for remark in (remark for suite in suites.values() for remark in suite.remarks()):
         _log.warning(remark)
     return Run(options, suites, corpus)
 
@@ -203,10 +208,10 @@ def _probe(command: Run, model: str) -> Probe:
 
 def _answer(command: Run, model: str, translator: Translator, probe: Probe) -> None:
     """Ask a model every test set."""
-    whose, report = command.name(model), Report()
-    for name, suite in command.suites_by_name():
-        collect = partial(_collect, report, f"{whose}{name}", suite, "")
-        with within(f"{whose}{name}" if whose or len(command.suites) > 1 else ""):
+    report = Report()
+    for name, suite in command.suites.items():
+        collect = partial(_collect, report, f"{command.name(model)}{name}", suite, "")
+        with command.tell(model, name):
             if suite.generative:
                 probe.answers.append(evaluate_translations(translator, suite.items, collect))
             else:
@@ -239,10 +244,10 @@ def _in_contexts(command: Run, model: str, translator: Translator, probe: Probe,
     """
     options, whose = command.options, command.name(model)
     rows, values, remarks = [], {}, []
-    for short, (name, suite) in zip(short_names(options.suite), command.suites_by_name(), strict=True):
+    for short, (name, suite) in zip(short_names(options.suite), command.suites.items(), strict=True):
         tell = partial(_collect, report, f"{whose}{name}", suite)
         measure = partial(suite_context, translator, suite.items, options.candidates, options.significance, tell)
-        with within(f"{whose}{name}" if whose or len(command.suites) > 1 else ""):
+        with command.tell(model, name):
             found = attempt(f"{whose}{name}", measure, report.failures)
         if found is not None:
             rows += found.rows(short)
@@ -309,11 +314,11 @@ def _answers(command: Run, found: Mapping[str, Probe]) -> tuple[dict[str, Any], 
     short = dict(zip(short_names(paths), paths, strict=True))
     rows = [
         row
-        for number, (name, suite) in enumerate(zip(short, command.suites, strict=True))
+        for number, (name, suite) in enumerate(zip(short, command.suites.values(), strict=True))
         for row in rows_of(name, suite.items, [probe.answers[number] for probe in found.values()])
     ]
-    names = [dict(zip(options.models, short_names(options.models), strict=True))[model] for model in models]
-    beam = options.search.beam if any(suite.generative for suite in command.suites) else None
+    names = [command.short_names()[model] for model in models]
+    beam = options.search.beam if any(suite.generative for suite in command.suites.values()) else None
     content: dict[str, Any] = {**asdict(options.candidates), "beam": beam}
     results = {
         path: {model: probe.answers[number].to_json() for model, probe in found.items()}

@@ -30,7 +30,6 @@ COMMON = (
     "store run resume model.system model.preset batches.batch_tokens optimizer.learning_rate stop.max_steps "
     "stop.patience initialize_from"
 )
-ALSO = {"data": "store"}  # its name before 0.4
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ def parser() -> Parser[TrainConfig]:
         USAGE,
         examples=EXAMPLES,
         common=COMMON,
-        also=ALSO,
         title="the run",
     )
     made.add_settings(ResumeOption, "", "options")
