@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 import shutil
 import textwrap
 import typing
@@ -15,6 +16,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
@@ -159,21 +161,26 @@ class Parser(Generic[Options]):
         self,
         command: str,
         settings: type[Options],
-        description: str,
-        usage: str = "",
-        examples: Sequence[str] = (),
+        about: str | None,
         common: str = "",
         also: Mapping[str, str] | None = None,
         title: str = "options",
     ) -> None:
         """settings: the dataclass whose fields are the options. title: of their section in the help.
 
-        usage: one line for each way to call the command, without its name (default: that of nothing but options).
-        examples: whole commands that work, for the help. common: full names of the options that people use most, with
-        spaces between them; the help has them first. also: further names of options, and which option each of them is.
+        about: the docstring of the module. Below its first line it describes the command. The section `usage:` has a
+        line for each way to call it, without its name, and `examples:` whole commands that work. A line that is
+        indented further goes on with the one above it.
+        common: full names of the options that people use most, with spaces between them; the help has them first.
+        also: further names of options, and which option each of them is.
         """
-        self.program, self.settings, self.description = f"docmt {command}", settings, description
-        self.usage, self.examples, self.common, self.also = usage, examples, common.split(), also or {}
+        self.program, self.settings = f"docmt {command}", settings
+        self.common, self.also = common.split(), also or {}
+        paragraphs = re.sub(r"\n {8,}", " ", cleandoc(about or "")).split("\n\n")[1:]
+        sections = {head: lines for head, *lines in map(str.splitlines, paragraphs)}
+        self.usage = [line.strip() for line in sections.pop("usage:", ["[RECIPE.yaml] [options]"])]
+        self.examples = [line.strip() for line in sections.pop("examples:", [])]
+        self.description = " ".join(line for head, lines in sections.items() for line in (head, *lines))
         self.options: list[Option] = []
         self.add_settings(EveryCommand, "", "options")
         self.add_settings(settings, "", title)
@@ -253,7 +260,7 @@ class Parser(Generic[Options]):
     def format_help(self) -> str:
         """Return the help: usage, examples, common options, then all others."""
         width = min(shutil.get_terminal_size().columns - 2, _WIDEST)
-        usage = [f"{self.program} {line}" for line in (self.usage or "[RECIPE.yaml] [options]").splitlines()]
+        usage = [f"{self.program} {line}" for line in self.usage]
         parts = ["usage: " + "\n       ".join(usage), textwrap.fill(self.description, width)]
         if self.examples:
             parts.append("\n".join(["examples:", *(f"  {example}" for example in self.examples)]))

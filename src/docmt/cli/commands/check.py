@@ -1,4 +1,19 @@
-"""docmt check SOURCE TARGET"""
+"""docmt check SOURCE TARGET
+
+Tells what a person can see in a translation without a reference: terms and names translated in several ways in a
+document, mixed address, sentences that are missing, untranslated, said twice, too short or too long, numbers,
+addresses and placeholders that are lost or new. The status is 0 whatever is found, unless --fail_on names it: then it
+is 1.
+
+usage:
+    SOURCE TARGET [options]
+    TRANSLATION.jsonl [options]
+
+examples:
+    docmt check test.en output.de
+    docmt check output.jsonl --html report.html --json report.json
+    docmt check report.txt bericht.txt --layout text --target_language de --fail_on number url
+"""
 
 from __future__ import annotations
 
@@ -62,16 +77,7 @@ def parser() -> Parser[CheckOptions]:
     return Parser(
         "check",
         CheckOptions,
-        "Tells what a person can see in a translation without a reference: terms and names translated in several "
-        "ways in a document, mixed address, sentences that are missing, untranslated, said twice, too short or too "
-        "long, numbers, addresses and placeholders that are lost or new. The status is 0 whatever is found, unless "
-        f"--fail_on names it: then it is {FOUND}.",
-        "SOURCE TARGET [options]\nTRANSLATION.jsonl [options]",
-        examples=(
-            "docmt check test.en output.de",
-            "docmt check output.jsonl --html report.html --json report.json",
-            "docmt check report.txt bericht.txt --layout text --target_language de --fail_on number url",
-        ),
+        __doc__,
         common="html json fail_on only show check.target_language check.certainty",
     )
 

@@ -1,4 +1,28 @@
-"""docmt convert FAMILY CHECKPOINT ... -o DIR"""
+"""docmt convert FAMILY CHECKPOINT ... -o DIR
+
+Turns a checkpoint of another toolkit into a docmt model directory. huggingface: a pretrained translation model as
+transformers has it (OPUS-MT and other Marian models, NLLB-200, M2M100, mBART of 25 and of 50 languages, T5, mT5,
+MADLAD-400, BART), which becomes a sentence model to translate with, or to train a document model from (docmt train
+--initialize_from); or BERT, RoBERTa or XLM-R, which become an encoder to train a model from. fairseq-gtransformer: a
+checkpoint of the published G-Transformer code (Bao et al. 2021). fairseq-rfa: one of the published code of Wu et al.
+(2022), random feature attention with or without a sentential gate, or its softmax baseline. thumt: one of the
+published code of Zhang et al. (2018), its variables saved by name as .safetensors or .npz. Models of these three
+translate text that is split into symbols as their training data was.
+
+usage:
+    huggingface DIRECTORY -o DIRECTORY [options]
+    fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
+    fairseq-rfa CHECKPOINT --source_dictionary FILE --target_dictionary FILE -o DIRECTORY [options]
+    thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]
+
+examples:
+    docmt convert huggingface opus-mt-en-de -o MODEL
+    docmt convert huggingface nllb-200-distilled-600M --source_language eng_Latn --target_language deu_Latn -o MODEL
+    docmt convert fairseq-gtransformer checkpoint_best.pt --dictionary dict.en.txt -o MODEL
+    docmt convert fairseq-rfa checkpoint_best.pt --source_dictionary dict.zh.txt --target_dictionary dict.en.txt -o
+        MODEL
+    docmt convert thumt model.npz --source_vocabulary vocab.zh.txt --target_vocabulary vocab.en.txt -o MODEL
+"""
 
 from __future__ import annotations
 
@@ -13,19 +37,6 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.options import option, range_of
 from docmt.model.config import Sizes
 from docmt.model.systems import Context
-
-USAGE = """huggingface DIRECTORY -o DIRECTORY [options]
-fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
-fairseq-rfa CHECKPOINT --source_dictionary FILE --target_dictionary FILE -o DIRECTORY [options]
-thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]"""
-EXAMPLES = (
-    "docmt convert huggingface opus-mt-en-de -o MODEL",
-    "docmt convert huggingface nllb-200-distilled-600M --source_language eng_Latn --target_language deu_Latn -o MODEL",
-    "docmt convert fairseq-gtransformer checkpoint_best.pt --dictionary dict.en.txt -o MODEL",
-    "docmt convert fairseq-rfa checkpoint_best.pt --source_dictionary dict.zh.txt --target_dictionary dict.en.txt -o "
-    "MODEL",
-    "docmt convert thumt model.npz --source_vocabulary vocab.zh.txt --target_vocabulary vocab.en.txt -o MODEL",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,17 +111,7 @@ def parser() -> Parser[ConvertOptions]:
     return Parser(
         "convert",
         ConvertOptions,
-        "Turns a checkpoint of another toolkit into a docmt model directory. huggingface: a pretrained translation "
-        "model as transformers has it (OPUS-MT and other Marian models, NLLB-200, M2M100, mBART of 25 and of 50 "
-        "languages, T5, mT5, MADLAD-400, BART), which becomes a sentence model to translate with, or to train a "
-        "document model from (docmt train --initialize_from); or BERT, RoBERTa or XLM-R, which become an encoder to "
-        "train a model from. fairseq-gtransformer: a checkpoint of the "
-        "published G-Transformer code (Bao et al. 2021). fairseq-rfa: one of the published code of Wu et al. (2022), "
-        "random feature attention with or without a sentential gate, or its softmax baseline. thumt: one of the "
-        "published code of Zhang et al. (2018), its variables saved by name as .safetensors or .npz. Models of these "
-        "three translate text that is split into symbols as their training data was.",
-        USAGE,
-        examples=EXAMPLES,
+        __doc__,
         common="output arguments instance_tokens source_language target_language prefix keep_vocabulary",
     )
 

@@ -1,4 +1,7 @@
-"""docmt demo: what context gives, seen in two small models trained side by side on a synthetic corpus."""
+"""docmt demo: what context gives, seen in two small models trained side by side on a synthetic corpus.
+
+Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.
+"""
 
 from __future__ import annotations
 
@@ -60,12 +63,7 @@ class DemoConfig:
 
 def parser() -> Parser[DemoConfig]:
     """Return the parser of the command."""
-    return Parser(
-        "demo",
-        DemoConfig,
-        "Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.",
-        title="the demonstration",
-    )
+    return Parser("demo", DemoConfig, __doc__, title="the demonstration")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,4 +1,20 @@
-"""docmt evaluate: scores of translations, of a file or made by a model; several systems are compared with the first."""
+"""docmt evaluate: scores of translations, of a file or made by a model; several systems are compared with the first.
+
+Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU over
+sentences (s-BLEU) and over whole documents (d-BLEU), chrF of both kinds, and TER. Several systems are compared with
+the first. docmt probe measures whether models use their context.
+
+usage:
+    --hypothesis FILE [FILE ...] --reference FILE [options]
+    --model DIRECTORY [DIRECTORY ...] --source FILE --reference FILE [options]
+    --model DIRECTORY [DIRECTORY ...] --source CORPUS.jsonl [options]
+    --systems SYSTEM [SYSTEM ...] [--source FILE] --reference FILE [options]
+
+examples:
+    docmt evaluate --hypothesis output.de --reference test.de
+    docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de
+    docmt evaluate --systems baseline.de other.de third.de --reference test.de
+"""
 
 from __future__ import annotations
 
@@ -43,20 +59,6 @@ from docmt.evaluation.comparison import check_enough
 from docmt.evaluation.metrics import read_beside
 
 _log = logging.getLogger(__name__)
-
-USAGE = """--hypothesis FILE [FILE ...] --reference FILE [options]
---model DIRECTORY [DIRECTORY ...] --source FILE --reference FILE [options]
---model DIRECTORY [DIRECTORY ...] --source CORPUS.jsonl [options]
---systems SYSTEM [SYSTEM ...] [--source FILE] --reference FILE [options]"""
-EXAMPLES = (
-    "docmt evaluate --hypothesis output.de --reference test.de",
-    "docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de",
-    "docmt evaluate --systems baseline.de other.de third.de --reference test.de",
-)
-COMMON = (
-    "hypothesis model systems source reference output json markdown metrics.protocol metrics.unit "
-    "significance.test significance.resample search.beam device"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +109,9 @@ def parser() -> Parser[EvaluateOptions]:
     return Parser(
         "evaluate",
         EvaluateOptions,
-        "Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU "
-        "over sentences (s-BLEU) and over whole documents (d-BLEU), chrF of both kinds, and TER. Several systems "
-        "are compared with the first. docmt probe measures whether models use their context.",
-        USAGE,
-        examples=EXAMPLES,
-        common=COMMON,
+        __doc__,
+        common="hypothesis model systems source reference output json markdown metrics.protocol metrics.unit "
+        "significance.test significance.resample search.beam device",
     )
 
 

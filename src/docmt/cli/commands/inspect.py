@@ -1,4 +1,19 @@
-"""docmt inspect MODEL, docmt inspect MODEL SOURCE [TARGET], and docmt inspect --curves RUN RUN ..."""
+"""docmt inspect MODEL, docmt inspect MODEL SOURCE [TARGET], and docmt inspect --curves RUN RUN ...
+
+Looks into a model. Of a model alone: what it is and how it was trained. With text: over how many tokens its
+attentions spread, by layer and head, how far back they look, and how far its gates let context in. With --curves: how
+trainings went, side by side.
+
+usage:
+    MODEL [options]
+    MODEL SOURCE [TARGET] [options]
+    --curves RUN RUN ... [--figure FILE]
+
+examples:
+    docmt inspect MODEL
+    docmt inspect MODEL test.en test.de --json looks.json
+    docmt inspect --curves runs/group runs/concat --figure curves.png
+"""
 
 from __future__ import annotations
 
@@ -20,15 +35,6 @@ from docmt.documents import Document, ParallelDocument, read_documents
 if TYPE_CHECKING:
     from docmt.analysis import AttentionReport
     from docmt.decoding import Translator
-
-USAGE = """MODEL [options]
-MODEL SOURCE [TARGET] [options]
---curves RUN RUN ... [--figure FILE]"""
-EXAMPLES = (
-    "docmt inspect MODEL",
-    "docmt inspect MODEL test.en test.de --json looks.json",
-    "docmt inspect --curves runs/group runs/concat --figure curves.png",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,16 +58,7 @@ class InspectOptions(SearchOptions):
 
 def parser() -> Parser[InspectOptions]:
     """Return the parser of the command."""
-    return Parser(
-        "inspect",
-        InspectOptions,
-        "Looks into a model. Of a model alone: what it is and how it was trained. With text: over how many tokens its "
-        "attentions spread, by layer and head, how far back they look, and how far its gates let context in. With "
-        "--curves: how trainings went, side by side.",
-        USAGE,
-        examples=EXAMPLES,
-        common="figure json curves search.beam device",
-    )
+    return Parser("inspect", InspectOptions, __doc__, common="figure json curves search.beam device")
 
 
 def run(arguments: Sequence[str]) -> int:

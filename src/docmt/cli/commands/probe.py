@@ -1,4 +1,20 @@
-"""docmt probe: do models use their context, and where? Test suites, and what context adds to references."""
+"""docmt probe: do models use their context, and where? Test suites, and what context adds to references.
+
+Measures whether models use their context, and where. With --suite it counts how often they find the right one of
+several given translations the most probable, or say the form that context requires. With --source and --reference it
+measures what context adds to the probability of the reference (CXMI), and what the context of another document adds.
+
+usage:
+    MODEL [MODEL ...] --suite NAME|FILE [NAME|FILE ...] [options]
+    MODEL [MODEL ...] --source FILE --reference FILE [options]
+    MODEL [MODEL ...] --source CORPUS.jsonl [options]
+
+examples:
+    docmt probe MODEL --suite test.contrastive.jsonl
+    docmt probe MODEL OTHER --suite phenomena --json answers.json
+    docmt probe MODEL --suite phenomena --context_usage
+    docmt probe MODEL --source test.en --reference test.de
+"""
 
 from __future__ import annotations
 
@@ -39,17 +55,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-USAGE = """MODEL [MODEL ...] --suite NAME|FILE [NAME|FILE ...] [options]
-MODEL [MODEL ...] --source FILE --reference FILE [options]
-MODEL [MODEL ...] --source CORPUS.jsonl [options]"""
-EXAMPLES = (
-    "docmt probe MODEL --suite test.contrastive.jsonl",
-    "docmt probe MODEL OTHER --suite phenomena --json answers.json",
-    "docmt probe MODEL --suite phenomena --context_usage",
-    "docmt probe MODEL --source test.en --reference test.de",
-)
-COMMON = "suite source reference context_usage json markdown search.beam device"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeOptions(SearchOptions):
@@ -84,13 +89,8 @@ def parser() -> Parser[ProbeOptions]:
     return Parser(
         "probe",
         ProbeOptions,
-        "Measures whether models use their context, and where. With --suite it counts how often they find the right "
-        "one of several given translations the most probable, or say the form that context requires. With --source "
-        "and --reference it measures what context adds to the probability of the reference (CXMI), and what the "
-        "context of another document adds.",
-        USAGE,
-        examples=EXAMPLES,
-        common=COMMON,
+        __doc__,
+        common="suite source reference context_usage json markdown search.beam device",
     )
 
 

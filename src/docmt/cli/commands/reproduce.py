@@ -1,4 +1,17 @@
-"""docmt reproduce NAME --scale cpu --store STORE --output DIRECTORY"""
+"""docmt reproduce NAME --scale cpu --store STORE --output DIRECTORY
+
+Trains and evaluates everything that a published table or figure shows, and writes the table and the figure. What is
+done already is skipped, what was interrupted goes on: give the same command again.
+
+usage:
+    NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
+    NAME --store STORE --output DIRECTORY --dry_run
+    --list
+
+examples:
+    docmt reproduce --list
+    docmt reproduce zhang2018-table1 --store stores/mine --output experiments
+"""
 
 from __future__ import annotations
 
@@ -23,13 +36,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PLANNED = {"store", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
-USAGE = """NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
-NAME --store STORE --output DIRECTORY --dry_run
---list"""
-EXAMPLES = (
-    "docmt reproduce --list",
-    "docmt reproduce zhang2018-table1 --store stores/mine --output experiments",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +72,7 @@ def parser() -> Parser[ReproduceOptions]:
     made = Parser(
         "reproduce",
         ReproduceOptions,
-        "Trains and evaluates everything that a published table or figure shows, and writes the table and the figure. "
-        "What is done already is skipped, what was interrupted goes on: give the same command again.",
-        USAGE,
-        examples=EXAMPLES,
+        __doc__,
         common="list store output scale seeds dry_run",
         also={"data": "store"},
     )

@@ -1,4 +1,16 @@
-"""docmt score MODEL SOURCE TARGET"""
+"""docmt score MODEL SOURCE TARGET
+
+Prints the log-probability (nats) that a model gives to each sentence of given translations, in the context of their
+document.
+
+usage:
+    MODEL SOURCE TARGET [options]
+    MODEL CORPUS.jsonl [options]
+
+examples:
+    docmt score MODEL test.en test.de
+    docmt score MODEL test.jsonl --format jsonl -o scores.jsonl
+"""
 
 from __future__ import annotations
 
@@ -43,15 +55,7 @@ class ScoreOptions(ModelOptions):
 
 def parser() -> Parser[ScoreOptions]:
     """Return the parser of the command."""
-    return Parser(
-        "score",
-        ScoreOptions,
-        "Prints the log-probability (nats) that a model gives to each sentence of given translations, in the context "
-        "of their document.",
-        "MODEL SOURCE TARGET [options]\nMODEL CORPUS.jsonl [options]",
-        examples=("docmt score MODEL test.en test.de", "docmt score MODEL test.jsonl --format jsonl -o scores.jsonl"),
-        common="output format batch_tokens device precision",
-    )
+    return Parser("score", ScoreOptions, __doc__, common="output format batch_tokens device precision")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,4 +1,16 @@
-"""docmt translate MODEL FILE... -o OUT"""
+"""docmt translate MODEL FILE... -o OUT
+
+Translates documents, one target sentence for each source sentence; blank lines and layout are kept.
+
+usage:
+    MODEL [FILE ...] [options]
+
+examples:
+    docmt translate MODEL report.txt -o bericht.txt
+    docmt translate MODEL *.txt -o translated/ --beam 4
+    docmt translate MODEL book.txt -o buch.txt --resume
+    cat report.txt | docmt translate MODEL --format jsonl > report.jsonl
+"""
 
 from __future__ import annotations
 
@@ -33,17 +45,6 @@ _log = logging.getLogger(__name__)
 
 UNKNOWN_LANGUAGE = "en"  # whose rules also serve for languages that have none
 GROUP = 64  # documents of which the files are read into batches together
-
-EXAMPLES = (
-    "docmt translate MODEL report.txt -o bericht.txt",
-    "docmt translate MODEL *.txt -o translated/ --beam 4",
-    "docmt translate MODEL book.txt -o buch.txt --resume",
-    "cat report.txt | docmt translate MODEL --format jsonl > report.jsonl",
-)
-COMMON = (
-    "output format resume search.beam search.n_best search.length_penalty batch_tokens input.layout "
-    "input.join_lines device precision"
-)
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,9 @@ def parser() -> Parser[TranslateOptions]:
     return Parser(
         "translate",
         TranslateOptions,
-        "Translates documents, one target sentence for each source sentence; blank lines and layout are kept.",
-        "MODEL [FILE ...] [options]",
-        examples=EXAMPLES,
-        common=COMMON,
+        __doc__,
+        common="output format resume search.beam search.n_best search.length_penalty batch_tokens input.layout "
+        "input.join_lines device precision",
         also={"nbest": "search.n_best"},
     )
 
