@@ -107,6 +107,14 @@ def test_every_limit_is_of_a_kind():
     assert (kinds["length_deviation"], kinds["term_evidence"]) == ("length", "term")
 
 
+def test_names_of_any_bytes(files, tmp_path):
+    """JSON has no place for bytes that are no UTF-8, so that nothing was written."""
+    name = files[1].rename(tmp_path / "\udcff.de")
+    outcome = call("check", files[0], name, "--json", tmp_path / "o.json")
+    assert (outcome.status, outcome.err) == (0, "")
+    assert json.loads((tmp_path / "o.json").read_text())["target"] == str(name)
+
+
 def test_files_that_are_not_there(files, tmp_path):
     fails("check", files[0], message="a.en has one side alone: name the file with its translation too")
     fails("check", files[0], tmp_path / "none", message="cannot read .*none")

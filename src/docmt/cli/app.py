@@ -8,6 +8,7 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 
@@ -127,14 +128,10 @@ def keep_freed_memory() -> None:
     as gradients of such a vocabulary, would leave holes of their size (a fifth of the peak of a small model with it).
     Does nothing where there is no glibc.
     """
-    if not sys.platform.startswith("linux"):
-        return
-    try:
+    with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(_M_TRIM_THRESHOLD, _KEEP)
         libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST)
-    except (OSError, AttributeError):
-        return
 
 
 if __name__ == "__main__":

@@ -93,10 +93,9 @@ def check_outputs(*outputs: str | None, inputs: Sequence[str | None] = ()) -> No
         if path != STANDARD:
             check_writable(Path(path))
         identity = _identity(path)
-        if identity in known and path == STANDARD:
-            raise DocmtError("two outputs would both go to standard output: name a file for one of them")
         if identity in known:
-            raise DocmtError(f"two outputs would both be written to {path}: name another file for one of them")
+            place = "go to standard output: name a" if path == STANDARD else f"be written to {path}: name another"
+            raise DocmtError(f"two outputs would both {place} file for one of them")
         if identity is not None:
             known[identity] = path
     for path in filter(None, inputs):

@@ -176,11 +176,15 @@ class Parser(Generic[Options]):
         """
         self.program, self.settings = f"docmt {command}", settings
         self.common, self.also = common.split(), also or {}
-        paragraphs = re.sub(r"\n {8,}", " ", cleandoc(about or "")).split("\n\n")[1:]
-        sections = {head: lines for head, *lines in map(str.splitlines, paragraphs)}
-        self.usage = [line.strip() for line in sections.pop("usage:", ["[RECIPE.yaml] [options]"])]
-        self.examples = [line.strip() for line in sections.pop("examples:", [])]
-        self.description = " ".join(line for head, lines in sections.items() for line in (head, *lines))
+        self.usage, self.examples, self.description = ["[RECIPE.yaml] [options]"], list[str](), ""
+        for paragraph in re.sub(r"\n {8,}", " ", cleandoc(about or "")).split("\n\n")[1:]:
+            lines = [line.strip() for line in paragraph.splitlines()]
+            if lines[0] == "usage:":
+                self.usage = lines[1:]
+            elif lines[0] == "examples:":
+                self.examples = lines[1:]
+            else:
+                self.description = " ".join(lines)
         self.options: list[Option] = []
         self.add_settings(EveryCommand, "", "options")
         self.add_settings(settings, "", title)

@@ -129,17 +129,21 @@ def not_a_number(translation: Translation, first: int = 0) -> str:
     return ""
 
 
+def write_json(path: str, values: Mapping[str, Any], indent: int | None = 2) -> None:
+    """Write values as JSON. Half characters, of names of files that are no UTF-8, are escaped."""
+    text = json.dumps(values, ensure_ascii=False, indent=indent) + "\n"
+    write_text(path, text.encode("utf-8", "backslashreplace").decode())
+
+
 def write_results(options: Any, values: Mapping[str, Any], table: str, page: str = "") -> None:
     """Print a table of results, and write them as JSON and Markdown (`page`) where the options say.
 
-    Where standard output is for JSON or Markdown, the table is not printed. Half characters (of file names that are no
-    UTF-8) are escaped in JSON.
+    Where standard output is for JSON or Markdown, the table is not printed.
     """
     if table and STANDARD not in (options.json, options.markdown):
         print(printable(table, kept="\n"), flush=True)
     if options.json:
-        text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-        write_text(options.json, text.encode("utf-8", "backslashreplace").decode())
+        write_json(options.json, values)
     if options.markdown:
         write_text(options.markdown, page)
 

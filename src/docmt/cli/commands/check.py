@@ -17,7 +17,6 @@ examples:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Literal
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
 from docmt.cli.corpora import check_outputs
 from docmt.cli.options import Parser, changed
+from docmt.cli.results import write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
 from docmt.core.options import MANY, one_of, option
@@ -90,7 +90,7 @@ def run(arguments: Sequence[str]) -> int:
     named = f"{options.source} and {options.target}" if options.target else options.source
     if options.json:
         files = {"source": options.source, "target": options.target}
-        write_text(options.json, json.dumps({**files, **report.to_json()}, ensure_ascii=False, indent=1) + "\n")
+        write_json(options.json, {**files, **report.to_json()}, indent=1)
     if options.html:
         from docmt.checking import page
 

@@ -17,7 +17,6 @@ examples:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import attempt, check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.options import Parser, SearchOptions, changed, translator_of
-from docmt.cli.results import Report
+from docmt.cli.results import Report, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.options import option
-from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.plain_text import STANDARD
 from docmt.documents import Document, ParallelDocument, read_documents
 
 if TYPE_CHECKING:
@@ -203,7 +202,6 @@ def _look_at(translator: Translator, document: ParallelDocument, report: Attenti
     model, tokenizer = translator.model, translator.tokenizer
     source = tokenizer.encode_batch(list(document.source), "source")
     target = tokenizer.encode_batch(list(document.target), "target")
-    drafts = translator.drafts([source]) if model.system.needs().drafts else None
     passes = scoring_passes(
         model,
         [source],
@@ -212,7 +210,7 @@ def _look_at(translator: Translator, document: ParallelDocument, report: Attenti
         translator.search,
         context=translator.context,
         batch_tokens=translator.batch_tokens,
-        drafts=drafts,
+        drafts=translator.drafts([source]),
     )
     look_at_corpus(model, passes, report)
     return True
@@ -225,9 +223,8 @@ def _beside(figure: Path) -> Path:
 
 def _tell_all(options: InspectOptions, table: str, numbers: dict[str, Any]) -> None:
     """Prints the table and writes the numbers where they are wanted: beside the picture, and where --json says."""
-    text = json.dumps(numbers, ensure_ascii=False) + "\n"
     places = dict.fromkeys([*([str(_beside(options.figure))] if options.figure else []), *([options.json or ""])])
     for place in filter(None, places):
-        write_text(place, text)
+        write_json(place, numbers, indent=None)
     if options.json != STANDARD:
         print(printable(table, kept="\n"))

@@ -35,7 +35,7 @@ def parser() -> Parser[PrepareConfig]:
         __doc__,
         common="store train dev test source_language target_language tokenizer source_tokenizer vocabulary_size "
         "overwrite",
-        also={f"{split}.docids": f"{split}_docids" for split in SPLITS},
+        also={f"{split}.docids": f"{split}_docids" for split in SPLITS},  # as other toolkits have it
         title="the store",
     )
 
