@@ -98,8 +98,8 @@ def parser() -> Parser[ProbeOptions]:
 class Probe:
     """What is measured of one model."""
 
-    answers: list[ContrastiveResult] = field(default_factory=list)
-    """of each test set"""
+    answers: dict[str, ContrastiveResult] = field(default_factory=dict)
+    """of each test set, by its name or path"""
     warnings: dict[str, int] = field(default_factory=dict)
     """of the answers"""
     usage: dict[str, Any] = field(default_factory=dict)
@@ -138,14 +138,13 @@ def run(arguments: Sequence[str]) -> int:
     missing: list[str] = []
     for number, model in enumerate(options.models):
         try:
-            probe = attempt(model, partial(_probe, command, model), failures)
+            if (probe := attempt(model, partial(_probe, command, model), failures)) is not None:
+                found[model] = probe
         except KeyboardInterrupt:  # what other models took hours for is written
             if not (found or failures):
                 raise
             missing = options.models[number:]
             break
-        if probe is not None:
-            found[model] = probe
     if found:
         _write(command, found)
     for failure in failures:
@@ -213,10 +212,10 @@ def _answer(command: Run, model: str, translator: Translator, probe: Probe) -> N
         collect = partial(_collect, report, f"{command.name(model)}{name}", suite, "")
         with command.tell(model, name):
             if suite.generative:
-                probe.answers.append(evaluate_translations(translator, suite.items, collect))
+                probe.answers[name] = evaluate_translations(translator, suite.items, collect)
             else:
-                probe.answers.append(evaluate_items(translator, suite.items, command.options.candidates, collect))
-    counts = [result.all for result in probe.answers]
+                probe.answers[name] = evaluate_items(translator, suite.items, command.options.candidates, collect)
+    counts = [result.all for result in probe.answers.values()]
     items, failed = (sum(getattr(count, name) for count in counts) for name in ("total", "unanswered"))
     probe.warnings, probe.status = report.counts(), report.print(items, items - failed, "items", "answered")
 
@@ -314,16 +313,13 @@ def _answers(command: Run, found: Mapping[str, Probe]) -> tuple[dict[str, Any], 
     short = dict(zip(short_names(paths), paths, strict=True))
     rows = [
         row
-        for number, (name, suite) in enumerate(zip(short, command.suites.values(), strict=True))
-        for row in rows_of(name, suite.items, [probe.answers[number] for probe in found.values()])
+        for name, path in short.items()
+        for row in rows_of(name, command.suites[path].items, [probe.answers[path] for probe in found.values()])
     ]
     names = [command.short_names()[model] for model in models]
     beam = options.search.beam if any(suite.generative for suite in command.suites.values()) else None
     content: dict[str, Any] = {**asdict(options.candidates), "beam": beam}
-    results = {
-        path: {model: probe.answers[number].to_json() for model, probe in found.items()}
-        for number, path in enumerate(paths)
-    }
+    results = {path: {model: probe.answers[path].to_json() for model, probe in found.items()} for path in paths}
     text, page = suite_text(rows, names), suite_markdown(rows, names)
     if len(options.models) == len(paths) == 1:
         (model,), (path,) = models, paths
