@@ -28,15 +28,7 @@ from typing import Any
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, make_directory, read_corpus
 from docmt.cli.options import Parser, SearchOptions, changed, translator_of
 from docmt.cli.results import Report, write_results
-from docmt.cli.systems import (
-    System,
-    Translations,
-    check_models,
-    check_once,
-    is_model,
-    short_names,
-    translate_corpus,
-)
+from docmt.cli.systems import System, Translations, check_models, check_once, is_model, short_names, translate_corpus
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular
 from docmt.core.options import option
