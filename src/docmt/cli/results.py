@@ -135,17 +135,18 @@ def write_json(path: str, values: Mapping[str, Any], indent: int | None = 2) -> 
     write_text(path, text.encode("utf-8", "backslashreplace").decode())
 
 
-def write_results(options: Any, values: Mapping[str, Any], table: str, page: str = "") -> None:
-    """Print a table of results, and write them as JSON and Markdown (`page`) where the options say.
-
-    Where standard output is for JSON or Markdown, the table is not printed.
-    """
-    if table and STANDARD not in (options.json, options.markdown):
-        print(printable(table, kept="\n"), flush=True)
+def write_results(options: Any, values: Mapping[str, Any], page: str) -> None:
+    """Write results as JSON and as Markdown (`page`) where the options say."""
     if options.json:
         write_json(options.json, values)
     if options.markdown:
         write_text(options.markdown, page)
+
+
+def print_table(options: Any, table: str) -> None:
+    """Print a table of results, unless standard output is for JSON or Markdown."""
+    if table and STANDARD not in (options.json, options.markdown):
+        print(printable(table, kept="\n"), flush=True)
 
 
 @dataclass(frozen=True)

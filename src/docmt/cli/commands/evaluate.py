@@ -27,7 +27,7 @@ from typing import Any
 
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, make_directory, read_corpus
 from docmt.cli.options import Parser, SearchOptions, changed, translator_of
-from docmt.cli.results import Report, write_results
+from docmt.cli.results import Report, print_table, write_results
 from docmt.cli.systems import System, Translations, check_models, check_once, is_model, short_names, translate_corpus
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular
@@ -257,7 +257,8 @@ def _score(command: Run) -> int:
             if options.by_position and (positions := _by_position(options, evaluations, report.failures)):
                 values["by_position"] = positions.to_json()
                 lines.append(f"\n{positions.format()}")
-            write_results(options, values, "\n".join(filter(None, lines)), page)
+            write_results(options, values, page)
+            print_table(options, "\n".join(filter(None, lines)))
         except DocmtError as error:  # after what is known of the translations
             report.failures.append(str(error))
     return report.print(total, len(kept), "documents", f"translated{' by every system' * several}")

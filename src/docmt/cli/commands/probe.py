@@ -27,11 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import attempt, check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.options import Parser, SearchOptions, translator_of
-from docmt.cli.results import Report, write_results
+from docmt.cli.results import Report, print_table, write_results
 from docmt.cli.systems import check_models, check_once, short_names
-from docmt.core.errors import INTERRUPTED, DocmtError, printable
+from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.options import option
-from docmt.core.plain_text import STANDARD
 from docmt.core.progress import within
 from docmt.documents import ParallelDocument
 from docmt.evaluation import (
@@ -198,10 +197,8 @@ def _probe(command: Run, model: str) -> Probe:
         probe.usage["warnings"] = report.counts()
         things = ["test sets"] * command.options.context_usage + ["documents"] * bool(command.corpus)
         probe.status = max(probe.status, report.print(total, done, " and ".join(things), "scored"))
-        text = "\n\n".join(filter(None, texts))
-        if text and STANDARD not in (command.options.json, command.options.markdown):
-            several = len(command.options.models) > 1
-            print(printable(f"{model}\n{text}\n" if several else text, kept="\n"), flush=True)
+        if text := "\n\n".join(filter(None, texts)):
+            print_table(command.options, f"{model}\n{text}\n" if len(command.options.models) > 1 else text)
     return probe
 
 
@@ -304,7 +301,8 @@ def _write(command: Run, found: Mapping[str, Probe]) -> None:
     if usage:
         whole = {"systems": usage} if len(options.models) > 1 else usage[0]
         content = {**content, "context_usage": whole} if content else whole
-    write_results(options, content, text, page)
+    print_table(options, text)
+    write_results(options, content, page)
 
 
 def _answers(command: Run, found: Mapping[str, Probe]) -> tuple[dict[str, Any], str, str]:
