@@ -1,7 +1,8 @@
 """Flags, recipes and help of all commands, from dataclasses.
 
 A field of a dataclass is one flag (`--group.field`) and one line of a recipe (a YAML file). Its help is the string
-below the field, its type and default are the field's.
+below the field, its type and default are the field's. What a command is for, its usage and its examples stand in the
+docstring of its module.
 """
 
 from __future__ import annotations
