@@ -365,7 +365,7 @@ def test_options_of_other_families_are_refused(made, tmp_path):
     empty.write_text("\n")
     for options, message in (
         (["--prefix", "translate:"], "prefix is for T5 models"),
-        (["--arguments", path / "config.json"], "arguments is not for huggingface"),
+        (["--arguments", path / "config.json"], "arguments is for .* or thumt, not for huggingface"),
         (["--dictionary", path / "vocab.json"], "dictionary is for fairseq-gtransformer"),
         (["--keep_vocabulary", path / "none.txt", path / "none.txt"], r"none\.txt"),
         (["--keep_vocabulary", empty, empty], r"empty\.txt has no text"),

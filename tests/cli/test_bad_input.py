@@ -383,7 +383,13 @@ def test_outputs_that_cannot_be_written(run, files):
     fails(*model, "-o", missing, message=message)
     fails(*model, "-o", files, message="it is a directory; name a file")
     fails(
-        "translate", run, good, good.with_suffix(".de"), "-o", files / "one.txt", message="is a file, but several files"
+        "translate",
+        run,
+        good,
+        good.with_suffix(".de"),
+        "-o",
+        files / "one.txt",
+        message="a file stands where a directory is needed",
     )
     fails("translate", run, good, files / "one.txt", message="2 files need an output directory: add -o DIRECTORY")
     fails("translate", run, good, "-", "-o", files / "new", message="standard input has no name")

@@ -84,7 +84,7 @@ def test_what_strangers_wrote_does_not_move_the_cursor(files):
             "--check.term_share is for findings of term, which are not looked for: add it to --only",
         ),
         (("--show", -1), "--show is -1: choose a number from 0"),
-        (("--json", "-", "--html", "-"), "--json and --html both write to standard output"),
+        (("--json", "-", "--html", "-"), "two outputs would both go to standard output: name a file for one of them"),
         (("--json", "none/there/x.json"), "cannot write none/there/x.json"),
         (("--length_factor", 0), "--check.length_factor is 0.0: choose a number from 1"),
         (("--layout", "pages"), "layout is 'pages': choose one of auto, lines, text"),
@@ -96,12 +96,23 @@ def test_options_that_mean_nothing(files, options, message):
 
 def test_every_limit_is_of_a_kind():
     """But for what is said of the whole file."""
-    from docmt.checking import KINDS, CheckConfig
-    from docmt.cli.commands.check import _LIMITS
+    from docmt.checking import CheckConfig
+    from docmt.cli.commands.check import limited_kind
 
-    limits = [limit for own in _LIMITS.values() for limit in own]
-    whole = ["source_language", "target_language", "certainty", "portion"]
-    assert sorted(limits + whole) == sorted(vars(CheckConfig())) and _LIMITS.keys() <= KINDS.keys()
+    kinds = {limit: limited_kind(limit) for limit in vars(CheckConfig())}
+    assert {limit for limit, kind in kinds.items() if not kind} == {
+        *("source_language", "target_language", "certainty", "portion")
+    }
+    assert (kinds["similarity"], kinds["copied_share"]) == ("duplicate", "untranslated")
+    assert (kinds["length_deviation"], kinds["term_evidence"]) == ("length", "term")
+
+
+def test_names_of_any_bytes(files, tmp_path):
+    """JSON has no place for bytes that are no UTF-8, so that nothing was written."""
+    name = files[1].rename(tmp_path / "\udcff.de")
+    outcome = call("check", files[0], name, "--json", tmp_path / "o.json")
+    assert (outcome.status, outcome.err) == (0, "")
+    assert json.loads((tmp_path / "o.json").read_text())["target"] == str(name)
 
 
 def test_files_that_are_not_there(files, tmp_path):

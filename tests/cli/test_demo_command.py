@@ -1,9 +1,10 @@
 """The demonstration at a size that takes seconds."""
 
 import json
+import signal
 
 import pytest
-from commands import assert_one_sentence, call, fails
+from commands import assert_one_sentence, call, fails, start, wait_for_lines
 
 from docmt.cli.commands import demo
 from docmt.synthetic import write_corpus
@@ -52,7 +53,7 @@ def test_the_demonstration_in_small(tmp_path, monkeypatch, three_tests):
 
 def here(config):
     """Trains the two models one after the other, in this process."""
-    if any(demo._train_here(config, system) for system in demo.SYSTEMS):
+    if any(demo._train(config, system) for system in demo.SYSTEMS):
         raise KeyboardInterrupt
 
 
@@ -80,6 +81,20 @@ def test_an_interrupted_training_goes_on(tmp_path, monkeypatch, three_tests):
     assert (output / "corpus" / "train.en").stat().st_mtime_ns == corpus
     assert "these results are rough" in outcome.out
     assert (output / "results.json").is_file()
+
+
+@pytest.mark.full
+def test_a_signal_ends_both_trainings(tmp_path):
+    """It reaches only the process that began them."""
+    output = tmp_path / "demo"
+    process = start("demo", "--documents", 60, "--steps", 100_000, "--output", output)
+    for system in demo.SYSTEMS:
+        wait_for_lines(output / system / "train.log", 2, process)
+    process.send_signal(signal.SIGTERM)
+    told, _ = process.communicate(timeout=120)
+    assert (process.returncode, "interrupted; the same command goes on with it" in told) == (130, True)
+    for system in demo.SYSTEMS:
+        assert (output / system / "checkpoints" / "last").is_dir()
 
 
 @pytest.mark.parametrize("given", [{}, {"documents": demo.DemoConfig.documents}, {"documents": 60, "steps": 800}])

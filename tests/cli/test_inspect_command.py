@@ -145,6 +145,7 @@ def test_runs_of_any_name(run, tmp_path, drawing):
             ["RUN", "SOURCE", "TARGET", "--max_length_ratio", "2"],
             "--search.max_length_ratio has no meaning with TARGET, which is read and not translated: leave it out",
         ),
+        (["RUN,RUN"], "is an ensemble: look into one model at a time, such as"),
         (["RUN,RUN", "SOURCE", "TARGET"], "is an ensemble: look into one model at a time, such as"),
     ],
 )

@@ -117,6 +117,13 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         (["evaluate", "a", "b"], r"unexpected argument 'a'; a whole command is: docmt evaluate --hypothesis"),
         (["score", "--target", "t", "m"], r"SOURCE is missing; see"),
         (["prepare", "--store", "s", "--train"], r"--train has no value: give a path"),
+        ([*EVALUATE, "--suite", "s"], r"unknown option --suite; docmt probe has it"),
+        ([*EVALUATE, "--context-usage"], r"unknown option --context-usage; docmt probe has it"),
+        ([*EVALUATE, "--usage.before", "3"], r"unknown option --usage.before; docmt probe has it"),
+        (
+            ["translate", "m", "f", "--layout", "lines", "--join_lines"],
+            r"--input.join_lines is for running text, but --input.layout is lines: leave one of them out",
+        ),
         (["translate", "m", "f", "--format", "xml"], r"--format is 'xml': choose one of auto, text, jsonl"),
         (["translate", "m", "f", "--search.beam", "0"], r"--search.beam is 0: choose a number from 1 to"),
         (["translate", "m", "f", "--search.n_best", "9"], r"--search.n_best is 9: choose at most the beam of 5"),

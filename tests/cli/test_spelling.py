@@ -62,7 +62,7 @@ class Try:
 
 @pytest.fixture
 def parser():
-    made = Parser("try", Try, "Tries.", also={"store": "output"})
+    made = Parser("try", Try, "docmt try\n\nTries.", also={"store": "output"})
     made.add_settings(Model, "model", "model")
     return made
 

@@ -451,6 +451,47 @@ def test_killed_in_a_process_of_its_own(models, tmp_path):
     assert names(tmp_path) == ["in.txt", "out"]
 
 
+def test_terminated(models, tmp_path):
+    """A signal of the system ended it in silence."""
+    (tmp_path / "in.txt").write_text(TEXT * 8)
+    process = start("translate", models["group"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH)
+    wait_for_lines(tmp_path / "out.partial", 4, process)
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate()
+    kept = f"docmt: what is finished is in {tmp_path}/out.partial: the same command with --resume goes on\n"
+    assert (process.returncode, told) == (130, f"{kept}docmt: interrupted\n")
+
+
+def test_documents_that_failed_are_tried_again(models, tmp_path, monkeypatch):
+    """An output that lacked some counted as finished for ever."""
+    good, bad = ({"id": name, "source": [f"It is {name}."]} for name in ("good", "bad"))
+    (tmp_path / "in.jsonl").write_text(f"{json.dumps(good)}\n{json.dumps(bad)}\n")
+    (tmp_path / "whole.txt").write_text(TEXT)
+    inputs = [tmp_path / "in.jsonl", tmp_path / "whole.txt"]
+    command = ["translate", models["sentence"], *inputs, "-o", tmp_path / "to", *SEARCH]
+    assert call(*command).status == 0
+    expected = (tmp_path / "to" / "in.jsonl").read_text()
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            results, "not_a_number", lambda translation, first: "bad" * ("bad" in translation.sentences[0].source)
+        )
+        for again in ([], ["--resume"]):
+            told = call(*command, *again)
+            assert told.status == 2
+            assert "1 of 2 documents have lines with error in" in told.err
+            assert (f"{tmp_path}/to/in.jsonl lacks documents that failed: translating it again" in told.err) == bool(
+                again
+            )
+            assert "whole.txt is there already" not in told.err
+    assert "error" in (tmp_path / "to" / "in.jsonl").read_text()
+    (tmp_path / "to" / "whole.txt").write_text("mine\n")
+    told = call(*command, "--resume")
+    assert told.status == 0
+    assert (tmp_path / "to" / "in.jsonl").read_text() == expected
+    assert (tmp_path / "to" / "whole.txt").read_text() == "mine\n"
+    assert names(tmp_path / "to") == ["in.jsonl", "whole.txt"]
+
+
 def test_arguments_of_the_interface_that_mean_nothing(models):
     translator = Translator(models["sentence"])
     for group in ("a", 0, None, 1.5):

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import logging
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
+from multiprocessing import active_children
+from typing import Any, NoReturn
 
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, is_out_of_memory
 from docmt.core.logging import show_log, silence, standard_streams
@@ -40,10 +44,19 @@ OUT_OF_MEMORY = "out of memory: use smaller batches (--batch_tokens or --batches
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `docmt ARGUMENTS...` and returns the exit status: 0 done, 2 an error the user can mend, 130 interrupted."""
+    if arguments is None:  # a process of its own, which SIGTERM ends as Ctrl-C does
+        signal.signal(signal.SIGTERM, _end)
     show_log()
     keep_freed_memory()
     with standard_streams():
         return _guarded(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _end(*which: Any) -> NoReturn:
+    """End as by Ctrl-C, which reaches the processes of a command by itself."""
+    for process in active_children():
+        process.terminate()
+    raise KeyboardInterrupt
 
 
 def _guarded(arguments: list[str]) -> int:
@@ -124,14 +137,10 @@ def keep_freed_memory() -> None:
     as gradients of such a vocabulary, would leave holes of their size (a fifth of the peak of a small model with it).
     Does nothing where there is no glibc.
     """
-    if not sys.platform.startswith("linux"):
-        return
-    try:
+    with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(_M_TRIM_THRESHOLD, _KEEP)
         libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST)
-    except (OSError, AttributeError):
-        return
 
 
 if __name__ == "__main__":

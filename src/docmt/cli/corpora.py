@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from docmt.core.errors import DocmtError, map_or_error
-from docmt.core.files import check_writable
+from docmt.core.files import cannot_write, check_writable
 from docmt.core.plain_text import STANDARD, decoded_lines
 from docmt.documents import Document, ParallelDocument, Skipped, read_parallel
 from docmt.documents.formats import DOCUMENT_MARK, is_jsonl
@@ -93,15 +93,22 @@ def check_outputs(*outputs: str | None, inputs: Sequence[str | None] = ()) -> No
         if path != STANDARD:
             check_writable(Path(path))
         identity = _identity(path)
-        if identity in known and path == STANDARD:
-            raise DocmtError("two outputs would both go to standard output: name a file for one of them")
         if identity in known:
-            raise DocmtError(f"two outputs would both be written to {path}: name another file for one of them")
+            place = "go to standard output: name a" if path == STANDARD else f"be written to {path}: name another"
+            raise DocmtError(f"two outputs would both {place} file for one of them")
         if identity is not None:
             known[identity] = path
     for path in filter(None, inputs):
         if path != STANDARD and (output := known.get(_identity(path))):
             raise DocmtError(f"{path} is an input and would be overwritten by the output {output}: name another output")
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory for outputs, unless it is there. Raises DocmtError where it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def _identity(path: str) -> object | None:

@@ -1,13 +1,15 @@
 """Flags, recipes and help of all commands, from dataclasses.
 
 A field of a dataclass is one flag (`--group.field`) and one line of a recipe (a YAML file). Its help is the string
-below the field, its type and default are the field's.
+below the field, its type and default are the field's. What a command is for, its usage and its examples stand in the
+docstring of its module.
 """
 
 from __future__ import annotations
 
 import difflib
 import logging
+import re
 import shutil
 import textwrap
 import typing
@@ -15,6 +17,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
@@ -29,6 +32,7 @@ from docmt.core.options import (
     check_fields,
     convert_or_raise,
     default_of,
+    difference,
     field_docs,
     flat,
     is_required,
@@ -71,6 +75,8 @@ SHORT_NAMES = {
 }
 # What other toolkits call an option.
 _MEANT = {"batch_size": "batch_tokens", "max_tokens": "batch_tokens", "beam_size": "beam", "lr": "learning_rate"}
+# Options of `docmt evaluate` before 0.4 that are options of another command.
+_MOVED = dict.fromkeys(("suite", "context_usage", "candidates", "usage"), "probe")
 _NEAR = 0.66  # of 1: letters in common. Lower, a hint is as often wrong as right.
 _SWITCH = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
 _PRINT = ("help", "config", "print_config")
@@ -88,8 +94,8 @@ class Option:
     flags: tuple[str, ...]
     """how it is written, the full name last; none for a positional argument"""
     default: Any
-    count: str
-    """how many values it takes: "" one, "?" one or none, "*" any number, "+" one or more, or a number"""
+    most: int
+    """how many values it takes at most"""
     required: bool
     metavar: str
     """what stands for the value in the help; empty: by the type"""
@@ -118,7 +124,7 @@ class Option:
     @property
     def takes_list(self) -> bool:
         """Whether it takes several values."""
-        return self.count not in ("", "?")
+        return self.most > 1
 
     @property
     def invocation(self) -> str:
@@ -129,7 +135,7 @@ class Option:
         value = self.metavar or usual
         if not self.flags:
             return value
-        value = f" {value} [{value} ...]" if self.count in ("*", "+") else f" {value}"
+        value = f" {value} [{value} ...]" if self.most == MANY else f" {value}"
         if self.is_switch:
             value = ""
         return ", ".join(flag if flag.startswith("--") else f"{flag}{value}" for flag in self.flags) + value
@@ -156,21 +162,30 @@ class Parser(Generic[Options]):
         self,
         command: str,
         settings: type[Options],
-        description: str,
-        usage: str = "",
-        examples: Sequence[str] = (),
-        common: Sequence[str] = (),
+        about: str | None,
+        common: str = "",
         also: Mapping[str, str] | None = None,
         title: str = "options",
     ) -> None:
         """settings: the dataclass whose fields are the options. title: of their section in the help.
 
-        usage: one line for each way to call the command, without its name (default: that of nothing but options).
-        examples: whole commands that work, for the help. common: full names of the options that people use most; the
-        help has them first. also: further names of options, and which option each of them is.
+        about: the docstring of the module. Below its first line it describes the command. The section `usage:` has a
+        line for each way to call it, without its name, and `examples:` whole commands that work. A line that is
+        indented further goes on with the one above it.
+        common: full names of the options that people use most, with spaces between them; the help has them first.
+        also: further names of options, and which option each of them is.
         """
-        self.program, self.settings, self.description = f"docmt {command}", settings, description
-        self.usage, self.examples, self.common, self.also = usage, examples, common, also or {}
+        self.program, self.settings = f"docmt {command}", settings
+        self.common, self.also = common.split(), also or {}
+        self.usage, self.examples, self.description = ["[RECIPE.yaml] [options]"], list[str](), ""
+        for paragraph in re.sub(r"\n {8,}", " ", cleandoc(about or "")).split("\n\n")[1:]:
+            lines = [line.strip() for line in paragraph.splitlines()]
+            if lines[0] == "usage:":
+                self.usage = lines[1:]
+            elif lines[0] == "examples:":
+                self.examples = lines[1:]
+            else:
+                self.description = " ".join(lines)
         self.options: list[Option] = []
         self.add_settings(EveryCommand, "", "options")
         self.add_settings(settings, "", title)
@@ -181,33 +196,27 @@ class Parser(Generic[Options]):
             name, kind = f"{group}.{each.name}" if group else each.name, kinds_of(settings)[each.name]
             if each.name in skip or not each.init:
                 continue
-            about, positional, needed = each.metadata, each.metadata.get("positional", False), is_required(each)
+            about, positional = each.metadata, each.metadata.get("positional", False)
             if is_dataclass(kind):
                 self.add_settings(typing.cast(type, kind), name, field_docs(settings)[each.name], about.get("skip", ()))
                 continue
-            count = "?" if positional and not needed else ""
-            if typing.get_origin(kind) is list:
-                count = "*" if count else "+"
-            elif typing.get_origin(pair := without_none(kind)) is tuple and Ellipsis not in typing.get_args(pair):
-                count = str(len(typing.get_args(pair)))
+            most = MANY if typing.get_origin(kind) is list else 1
+            if typing.get_origin(pair := without_none(kind)) is tuple:
+                most = len(typing.get_args(pair))
             self.options.append(
                 Option(
                     name,
                     kind,
                     () if positional else (*about.get("flags", ()), f"--{name}"),
-                    None if needed else default_of(each),
-                    count,
-                    needed,
+                    None if is_required(each) else default_of(each),
+                    most,
+                    is_required(each),
                     about.get("metavar", ""),
                     "positional arguments" if positional else title,
                     settings,
                     about.get(OLD_NAME, ""),
                 )
             )
-
-    def named(self, name: str) -> Option:
-        """Return the option of this full name."""
-        return next(option for option in self.options if option.name == name)
 
     @property
     def groups(self) -> set[str]:
@@ -243,6 +252,8 @@ class Parser(Generic[Options]):
         if name in self.groups:
             example = next(option.name for option in self.options if option.name.startswith(f"{name}."))
             raise DocmtError(f"--{name} is a group of options, such as --{example}; {see}")
+        if command := _MOVED.get(name.partition(".")[0]):
+            raise DocmtError(f"unknown option {flag}; docmt {command} has it")
         several = [f"--{option.name}" for option in self.options if option.name.endswith(f".{name}")]
         if len(several) > 1:
             raise DocmtError(f"{flag} may be {' or '.join(several)}: write which")
@@ -254,14 +265,14 @@ class Parser(Generic[Options]):
     def format_help(self) -> str:
         """Return the help: usage, examples, common options, then all others."""
         width = min(shutil.get_terminal_size().columns - 2, _WIDEST)
-        usage = [f"{self.program} {line}" for line in (self.usage or "[RECIPE.yaml] [options]").splitlines()]
+        usage = [f"{self.program} {line}" for line in self.usage]
         parts = ["usage: " + "\n       ".join(usage), textwrap.fill(self.description, width)]
         if self.examples:
             parts.append("\n".join(["examples:", *(f"  {example}" for example in self.examples)]))
         sections: dict[str, list[tuple[str, str]]] = {"common options": []} if self.common else {}
         if any(not option.flags for option in self.options):
             sections["positional arguments"] = []
-        for option in (*map(self.named, self.common), *self.options):
+        for option in (*(self.names[name] for name in self.common), *self.options):
             if option.name not in self.common:
                 sections.setdefault(option.title, []).append((option.invocation, _explained(option)))
             elif len(sections["common options"]) < len(self.common):
@@ -333,17 +344,16 @@ class Parser(Generic[Options]):
             value = rest.popleft() if has_value else "true"
             return [_SWITCH.get(value.lower(), value)]
         values = []
-        most = int(option.count) if option.count.isdigit() else len(rest) if option.takes_list else 1
-        while rest and len(values) < most and not _is_flag(rest[0]):
+        while rest and len(values) < option.most and not _is_flag(rest[0]):
             values.append(rest.popleft())
         if rest and rest[0] == "--" and option.takes_list and not values:
             values = list(rest)[1:]
             rest.clear()
         if option.name == "config" and not values:
             raise DocmtError(f"--config needs the path of a YAML file; see {self.program} --help")
-        if not values or (option.count.isdigit() and len(values) < most):
+        if not values or len(values) < option.most < MANY:
             advice = "give one" if option.value_kind is str else wanted(option.value_kind)
-            raise DocmtError(f"{flag} {f'takes {most} values' if values else 'has no value'}: {advice}")
+            raise DocmtError(f"{flag} {f'takes {option.most} values' if values else 'has no value'}: {advice}")
         return values
 
     def _place(self, loose: list[str], typed: dict[str, Any]) -> None:
@@ -419,6 +429,7 @@ class Parser(Generic[Options]):
                 convert_or_raise(bool, values.get(name, False), name) for name in ("print_config", "quiet")
             )
             options = build(self.settings, nested(own, ""), "")
+            check_fields(options, "")
         except DocmtError as error:
             raise self.located(error, places) from error
         if prints:
@@ -434,7 +445,7 @@ class Parser(Generic[Options]):
         """
         values, places = self.read(arguments)
         try:
-            given = {name: convert_or_raise(self.named(name).kind, value, name) for name, value in values.items()}
+            given = {name: convert_or_raise(self.names[name].kind, value, name) for name, value in values.items()}
         except DocmtError as error:
             raise self.located(error, places) from error
         set_quiet(given.pop("quiet", False))
@@ -502,9 +513,6 @@ class ModelOptions:
     context: ContextConfig = ContextConfig()
     """what of a document is read at once"""
 
-    def __post_init__(self) -> None:
-        check_fields(self, "")
-
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(ModelOptions):
@@ -527,7 +535,7 @@ def translator_of(options: Any, model: str | None = None) -> Translator:
     return translator
 
 
-def changed(settings: Any, usual: Any, group: str) -> list[str]:
-    """Return the dotted names of the fields of a dataclass that differ from `usual`, another of its kind."""
-    names = [each.name for each in fields(settings)]
-    return [f"{group}.{name}" for name in names if getattr(settings, name) != getattr(usual, name)]
+def changed(options: Any, *names: str) -> list[str]:
+    """Return the dotted names of options that are not as by default: of those with these names, or in these groups."""
+    values, usual = plain(options), plain(type(options)())
+    return [name for each in names for name, *_ in difference({each: usual[each]}, {each: values[each]})]

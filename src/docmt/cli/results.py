@@ -8,10 +8,11 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, printable
 from docmt.core.files import cannot_write, utf8_of, write_all
 from docmt.core.partial import Note, PartialFile
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_text
@@ -78,31 +79,27 @@ class Report:
         """How often each warning applies."""
         return {warning: len(found) for warning, found in self.places.items()}
 
-    def numbers_only(
-        self, translations: Sequence[Translation | None], names: Sequence[str]
-    ) -> list[Translation | None]:
-        """The translations, without those that have a score that is no number: of these the failure is noted.
+    def checked(
+        self, within: str, result: Translation | DocmtError, first: int = 0, sentences: str = ""
+    ) -> Translation | DocmtError:
+        """Return a result, and note what is told of it. A translation with a score that is no number is an error.
 
-        Such scores come from weights that are damaged, or divided by a temperature beyond all measure.
+        Such scores come from weights that are damaged, or divided by a temperature beyond all measure. within, first:
+        see `collect`. sentences: which of the document an error is about, as messages name them.
         """
-        found: list[Translation | None] = []
-        for name, translation in zip(names, translations, strict=True):
-            problem = not_a_number(translation) if translation is not None else ""
-            if problem:
-                self.failures.append(f"{name}: {problem}")
-            found.append(None if problem else translation)
-        return found
+        if not isinstance(result, DocmtError) and (problem := not_a_number(result, first)):
+            result = DocmtError(problem)
+        if isinstance(result, DocmtError):
+            self.failures.append(f"{within}{sentences}: {result}")
+        else:
+            self.collect(within, result, first)
+        return result
 
     def add(self, other: Report) -> None:
         """What is told of other documents as well."""
         for warning, found in other.places.items():
             self.places[warning].extend(found)
         self.failures.extend(other.failures)
-
-    def reason(self, name: str) -> str:
-        """Why the thing of that name failed."""
-        start = f"{name}: "
-        return next((failure.removeprefix(start) for failure in self.failures if failure.startswith(start)), "unknown")
 
     def print(self, total: int, done: int, things: str, undone: str) -> int:
         """Tells all on standard error, at the end how many of the `total` things ("files") were not done, and how.
@@ -130,6 +127,26 @@ def not_a_number(translation: Translation, first: int = 0) -> str:
                 "--search options"
             )
     return ""
+
+
+def write_json(path: str, values: Mapping[str, Any], indent: int | None = 2) -> None:
+    """Write values as JSON. Half characters, of names of files that are no UTF-8, are escaped."""
+    text = json.dumps(values, ensure_ascii=False, indent=indent) + "\n"
+    write_text(path, text.encode("utf-8", "backslashreplace").decode())
+
+
+def write_results(options: Any, values: Mapping[str, Any], page: str) -> None:
+    """Write results as JSON and as Markdown (`page`) where the options say."""
+    if options.json:
+        write_json(options.json, values)
+    if options.markdown:
+        write_text(options.markdown, page)
+
+
+def print_table(options: Any, table: str) -> None:
+    """Print a table of results, unless standard output is for JSON or Markdown."""
+    if table and STANDARD not in (options.json, options.markdown):
+        print(printable(table, kept="\n"), flush=True)
 
 
 @dataclass(frozen=True)
@@ -228,10 +245,15 @@ class Writer:
         lost, or where it cannot go on (`resume`)."""
         self.file, self._report = file, report
         self._place: PartialFile | StreamOutput = StreamOutput(file.output)
+        self.lacks_documents = False
+        """whether there is a finished translation in which documents failed, and are to be tried again"""
         if stays(file.output):
             facts = {**facts, "--format": file.format, "input": file.checksum()}
-            compressed = file.output.endswith(GZIP_SUFFIX)
-            self._place = PartialFile(Path(file.output), facts, resume, compressed)
+            place = partial(PartialFile, Path(file.output), facts, compressed=file.output.endswith(GZIP_SUFFIX))
+            self._place = place(resume=resume)
+            notes = self._place.notes
+            if self._place.finished and notes and notes[-1]["state"]["failed"]:
+                self._place, self.lacks_documents = place(resume=False), True
         self._state = _State()
         self._held: list[Piece] = []
         self._news = Report()  # of what is not written yet
@@ -295,16 +317,12 @@ class Writer:
 
     def _noted(self, piece: Piece) -> Piece:
         """The piece, without a translation that has no scores; what may be wrong with it is noted."""
-        name, number = self.file.name_of(piece.document), len(piece.source.sentences)
-        if piece.translation is not None and (problem := not_a_number(piece.translation, piece.first)):
-            piece = replace(piece, translation=None, error=DocmtError(problem))
-        if piece.translation is not None:
-            self._news.collect(name, piece.translation, piece.first)
-        if piece.error is not None:
-            whole = number == len(self.file.documents[piece.document].sentences)
-            place = "" if whole else f", sentences {piece.first + 1} to {piece.first + number}"
-            self._news.failures.append(f"{name}{place}: {piece.error}")
-        return piece
+        result = piece.error if piece.translation is None else piece.translation
+        assert result is not None  # a piece has one of them
+        last, whole = piece.first + len(piece.source.sentences), self.file.documents[piece.document].sentences
+        sentences = "" if last - piece.first == len(whole) else f", sentences {piece.first + 1} to {last}"
+        result = self._news.checked(self.file.name_of(piece.document), result, piece.first, sentences)
+        return replace(piece, translation=None, error=result) if isinstance(result, DocmtError) else piece
 
     def _text(self, piece: Piece) -> str:
         """What is written of a piece, which is counted as written."""

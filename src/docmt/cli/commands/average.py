@@ -1,4 +1,17 @@
-"""docmt average MODEL MODEL ... -o DIR"""
+"""docmt average MODEL MODEL ... -o DIR
+
+Writes a model whose weights are the mean of those of several: of models of one architecture and vocabulary, or of
+checkpoints that runs have kept (train them with --checkpoints.keep).
+
+usage:
+    MODEL MODEL ... -o DIRECTORY
+    RUN ... --last N -o DIRECTORY
+    RUN ... --best N -o DIRECTORY
+
+examples:
+    docmt average runs/group --last 5 -o models/mean
+    docmt average models/one models/two -o models/mean
+"""
 
 from __future__ import annotations
 
@@ -9,15 +22,7 @@ from typing import Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
-from docmt.core.options import check_fields, option, ranged
-
-USAGE = """MODEL MODEL ... -o DIRECTORY
-RUN ... --last N -o DIRECTORY
-RUN ... --best N -o DIRECTORY"""
-EXAMPLES = (
-    "docmt average runs/group --last 5 -o models/mean",
-    "docmt average models/one models/two -o models/mean",
-)
+from docmt.core.options import option, ranged
 
 
 @dataclass(frozen=True)
@@ -33,20 +38,10 @@ class AverageOptions:
     best: int = ranged(0, 0, 10_000)
     """of each run, those N of them that were the best on the dev split"""
 
-    def __post_init__(self) -> None:
-        check_fields(self, "")
-
 
 def parser() -> Parser[AverageOptions]:
     """Return the parser of the command."""
-    return Parser(
-        "average",
-        AverageOptions,
-        "Writes a model whose weights are the mean of those of several: of models of one architecture and vocabulary, "
-        "or of checkpoints that runs have kept (train them with --checkpoints.keep).",
-        USAGE,
-        examples=EXAMPLES,
-    )
+    return Parser("average", AverageOptions, __doc__)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,8 +1,22 @@
-"""docmt check SOURCE TARGET"""
+"""docmt check SOURCE TARGET
+
+Tells what a person can see in a translation without a reference: terms and names translated in several ways in a
+document, mixed address, sentences that are missing, untranslated, said twice, too short or too long, numbers,
+addresses and placeholders that are lost or new. The status is 0 whatever is found, unless --fail_on names it: then it
+is 1.
+
+usage:
+    SOURCE TARGET [options]
+    TRANSLATION.jsonl [options]
+
+examples:
+    docmt check test.en output.de
+    docmt check output.jsonl --html report.html --json report.json
+    docmt check report.txt bericht.txt --layout text --target_language de --fail_on number url
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +25,10 @@ from typing import Literal
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
 from docmt.cli.corpora import check_outputs
 from docmt.cli.options import Parser, changed
+from docmt.cli.results import write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
-from docmt.core.options import MANY, check_fields, one_of, option
+from docmt.core.options import MANY, one_of, option
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import progress
 
@@ -24,17 +39,8 @@ _LONGEST = 100
 """Characters of a sentence in the terminal."""
 _PLACES = 3
 """Sentences of a finding in the terminal."""
-_LIMITS = {
-    "length": ("length_factor", "length_deviation"),
-    "loop": ("loop_repetitions",),
-    "duplicate": ("duplicate_words", "similarity"),
-    "untranslated": ("copied_share",),
-    "number": ("number_words",),
-    "term": ("term_occurrences", "term_share", "term_documents", "term_evidence"),
-    "name": ("name_similarity",),
-    "repetition": ("repetition_words",),
-}
-"""The kind of finding that each limit is for."""
+_LIMITS = {"similarity": "duplicate", "copied_share": "untranslated"}
+"""The kind of finding of limits that do not begin with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,26 +71,14 @@ class CheckOptions:
     check: CheckConfig = CheckConfig()
     """from where on something is told"""
 
-    def __post_init__(self) -> None:
-        check_fields(self, "")
-
 
 def parser() -> Parser[CheckOptions]:
     """Return the parser of the command."""
     return Parser(
         "check",
         CheckOptions,
-        "Tells what a person can see in a translation without a reference: terms and names translated in several "
-        "ways in a document, mixed address, sentences that are missing, untranslated, said twice, too short or too "
-        "long, numbers, addresses and placeholders that are lost or new. The status is 0 whatever is found, unless "
-        f"--fail_on names it: then it is {FOUND}.",
-        "SOURCE TARGET [options]\nTRANSLATION.jsonl [options]",
-        examples=(
-            "docmt check test.en output.de",
-            "docmt check output.jsonl --html report.html --json report.json",
-            "docmt check report.txt bericht.txt --layout text --target_language de --fail_on number url",
-        ),
-        common=("html", "json", "fail_on", "only", "show", "check.target_language", "check.certainty"),
+        __doc__,
+        common="html json fail_on only show check.target_language check.certainty",
     )
 
 
@@ -96,7 +90,7 @@ def run(arguments: Sequence[str]) -> int:
     named = f"{options.source} and {options.target}" if options.target else options.source
     if options.json:
         files = {"source": options.source, "target": options.target}
-        write_text(options.json, json.dumps({**files, **report.to_json()}, ensure_ascii=False, indent=1) + "\n")
+        write_json(options.json, {**files, **report.to_json()}, indent=1)
     if options.html:
         from docmt.checking import page
 
@@ -131,8 +125,6 @@ def _check(options: CheckOptions) -> None:
     if options.show != CheckOptions.show and STANDARD in (options.json, options.html):
         raise DocmtError("--show is for the terminal, but standard output takes a file: name one, or leave --show out")
     _check_limits(options)
-    if options.json == options.html == STANDARD:
-        raise DocmtError("--json and --html both write to standard output: name a file for one of them")
     check_outputs(options.json, options.html, inputs=[options.source, options.target])
     for path in filter(None, (options.source, options.target)):
         check_regular(path, "it is read more than once, but is")
@@ -140,11 +132,15 @@ def _check(options: CheckOptions) -> None:
 
 def _check_limits(options: CheckOptions) -> None:
     """Raises DocmtError for a limit of what is not looked for."""
-    given = changed(options.check, CheckConfig(), "check")
-    for kind, limits in _LIMITS.items():
-        unused = [name for name in given if name.removeprefix("check.") in limits]
-        if options.only and kind not in options.only and unused:
-            raise DocmtError(f"--{unused[0]} is for findings of {kind}, which are not looked for: add it to --only")
+    for name in changed(options.check, *vars(CheckConfig())) if options.only else ():
+        if (kind := limited_kind(name)) and kind not in options.only:
+            raise DocmtError(f"--check.{name} is for findings of {kind}, which are not looked for: add it to --only")
+
+
+def limited_kind(limit: str) -> str:
+    """Return the kind of finding that a limit is for; nothing if it is for all."""
+    kind = _LIMITS.get(limit, limit.partition("_")[0])
+    return kind if kind in KINDS else ""
 
 
 def _print(report: CheckReport, most: int) -> None:

@@ -1,4 +1,15 @@
-"""docmt completion bash|zsh|fish"""
+"""docmt completion bash|zsh|fish
+
+Prints what makes a shell complete commands, options and their values; options also under their short names.
+
+usage:
+    SHELL
+
+examples:
+    docmt completion bash > ~/.local/share/bash-completion/completions/docmt
+    docmt completion zsh > ~/.zfunc/_docmt       # with fpath+=(~/.zfunc) before compinit in ~/.zshrc
+    docmt completion fish > ~/.config/fish/completions/docmt.fish
+"""
 
 from __future__ import annotations
 
@@ -22,17 +33,7 @@ class CompletionOptions:
 
 def parser() -> Parser[CompletionOptions]:
     """Return the parser of the command."""
-    return Parser(
-        "completion",
-        CompletionOptions,
-        "Prints what makes a shell complete commands, options and their values; options also under their short names.",
-        "SHELL",
-        examples=(
-            "docmt completion bash > ~/.local/share/bash-completion/completions/docmt",
-            "docmt completion zsh > ~/.zfunc/_docmt       # with fpath+=(~/.zfunc) before compinit in ~/.zshrc",
-            "docmt completion fish > ~/.config/fish/completions/docmt.fish",
-        ),
-    )
+    return Parser("completion", CompletionOptions, __doc__)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,37 +1,42 @@
-"""docmt convert FAMILY CHECKPOINT ... -o DIR"""
+"""docmt convert FAMILY CHECKPOINT ... -o DIR
+
+Turns a checkpoint of another toolkit into a docmt model directory. huggingface: a pretrained translation model as
+transformers has it (OPUS-MT and other Marian models, NLLB-200, M2M100, mBART of 25 and of 50 languages, T5, mT5,
+MADLAD-400, BART), which becomes a sentence model to translate with, or to train a document model from (docmt train
+--initialize_from); or BERT, RoBERTa or XLM-R, which become an encoder to train a model from. fairseq-gtransformer: a
+checkpoint of the published G-Transformer code (Bao et al. 2021). fairseq-rfa: one of the published code of Wu et al.
+(2022), random feature attention with or without a sentential gate, or its softmax baseline. thumt: one of the
+published code of Zhang et al. (2018), its variables saved by name as .safetensors or .npz. Models of these three
+translate text that is split into symbols as their training data was.
+
+usage:
+    huggingface DIRECTORY -o DIRECTORY [options]
+    fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
+    fairseq-rfa CHECKPOINT --source_dictionary FILE --target_dictionary FILE -o DIRECTORY [options]
+    thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]
+
+examples:
+    docmt convert huggingface opus-mt-en-de -o MODEL
+    docmt convert huggingface nllb-200-distilled-600M --source_language eng_Latn --target_language deu_Latn -o MODEL
+    docmt convert fairseq-gtransformer checkpoint_best.pt --dictionary dict.en.txt -o MODEL
+    docmt convert fairseq-rfa checkpoint_best.pt --source_dictionary dict.zh.txt --target_dictionary dict.en.txt -o
+        MODEL
+    docmt convert thumt model.npz --source_vocabulary vocab.zh.txt --target_vocabulary vocab.en.txt -o MODEL
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
-from docmt.core.options import check_fields, option, range_of
+from docmt.core.options import option, range_of
 from docmt.model.config import Sizes
 from docmt.model.systems import Context
-
-USAGE = """huggingface DIRECTORY -o DIRECTORY [options]
-fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
-fairseq-rfa CHECKPOINT --source_dictionary FILE --target_dictionary FILE -o DIRECTORY [options]
-thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]"""
-EXAMPLES = (
-    "docmt convert huggingface opus-mt-en-de -o MODEL",
-    "docmt convert huggingface nllb-200-distilled-600M --source_language eng_Latn --target_language deu_Latn -o MODEL",
-    "docmt convert fairseq-gtransformer checkpoint_best.pt --dictionary dict.en.txt -o MODEL",
-    "docmt convert fairseq-rfa checkpoint_best.pt --source_dictionary dict.zh.txt --target_dictionary dict.en.txt -o "
-    "MODEL",
-    "docmt convert thumt model.npz --source_vocabulary vocab.zh.txt --target_vocabulary vocab.en.txt -o MODEL",
-)
-# What each family takes besides the checkpoint, the output and its arguments: needed, then optional.
-OPTIONS = {
-    "fairseq-gtransformer": (("dictionary",), ("sentences",)),
-    "fairseq-rfa": (("source_dictionary", "target_dictionary"), ()),
-    "thumt": (("source_vocabulary", "target_vocabulary"), ("context_sentences",)),
-    "huggingface": ((), ("source_language", "target_language", "prefix", "keep_vocabulary", "layout")),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +84,6 @@ class ConvertOptions:
     instance_tokens: int = option(512, range=range_of(Sizes, "instance_tokens"))
     """documents are translated in pieces of fewer tokens than this, as in its training"""
 
-    def __post_init__(self) -> None:
-        check_fields(self, "")
-
 
 def run(arguments: Sequence[str]) -> int:
     """Writes a model directory from a checkpoint of another toolkit."""
@@ -89,20 +91,13 @@ def run(arguments: Sequence[str]) -> int:
     # torch loads slowly: not for --help
     from docmt.checkpoint import convert_gtransformer, convert_huggingface, convert_rfa, convert_thumt
 
-    given = _given(options)
-    converters: dict[str, Any] = {
+    converters: dict[str, Callable[..., Any]] = {
         "fairseq-gtransformer": convert_gtransformer,
         "fairseq-rfa": convert_rfa,
         "thumt": convert_thumt,
         "huggingface": convert_huggingface,
     }
-    if options.family != "huggingface":
-        given["arguments"] = options.arguments
-    elif options.arguments is not None:
-        raise DocmtError("--arguments is not for huggingface, whose directory has a config.json: leave it out")
-    model = converters[options.family](
-        options.checkpoint, output=options.output, instance_tokens=options.instance_tokens, **given
-    )
+    model = converters[options.family](options.checkpoint, **_given(options, converters))
     if model is None:
         print(f"{printable(str(options.output))}: an encoder, for docmt train --initialize_from")
         return 0
@@ -116,45 +111,28 @@ def parser() -> Parser[ConvertOptions]:
     return Parser(
         "convert",
         ConvertOptions,
-        "Turns a checkpoint of another toolkit into a docmt model directory. huggingface: a pretrained translation "
-        "model as transformers has it (OPUS-MT and other Marian models, NLLB-200, M2M100, mBART of 25 and of 50 "
-        "languages, T5, mT5, MADLAD-400, BART), which becomes a sentence model to translate with, or to train a "
-        "document model from (docmt train --initialize_from); or BERT, RoBERTa or XLM-R, which become an encoder to "
-        "train a model from. fairseq-gtransformer: a checkpoint of the "
-        "published G-Transformer code (Bao et al. 2021). fairseq-rfa: one of the published code of Wu et al. (2022), "
-        "random feature attention with or without a sentential gate, or its softmax baseline. thumt: one of the "
-        "published code of Zhang et al. (2018), its variables saved by name as .safetensors or .npz. Models of these "
-        "three translate text that is split into symbols as their training data was.",
-        USAGE,
-        examples=EXAMPLES,
-        common=(
-            "output",
-            "arguments",
-            "instance_tokens",
-            "source_language",
-            "target_language",
-            "prefix",
-            "keep_vocabulary",
-        ),
+        __doc__,
+        common="output arguments instance_tokens source_language target_language prefix keep_vocabulary",
     )
 
 
-def _given(options: ConvertOptions) -> dict[str, Any]:
-    """Return the family's own options.
+def _given(options: ConvertOptions, converters: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    """Return the options that are set, which are arguments of the family's converter, after the checkpoint.
 
     Raises DocmtError for one that is missing, and for one of another family.
     """
-    own = {name for needed, optional in OPTIONS.values() for name in (*needed, *optional)}
+    taken = {family: signature(convert).parameters for family, convert in converters.items()}
+    of_all = ("family", "checkpoint")
     given = {
         each.name: value
         for each in fields(options)
-        if each.name in own and (value := getattr(options, each.name)) != each.default
+        if each.name not in of_all and (value := getattr(options, each.name)) != each.default
     }
-    for family, (always, sometimes) in OPTIONS.items():
-        for name in (*always, *sometimes):
-            if family != options.family and name in given:
-                raise DocmtError(f"--{name} is for {family}, not for {options.family}: leave it out")
-    for name in OPTIONS[options.family][0]:
-        if name not in given:
+    for name in given:
+        if name not in taken[options.family]:
+            others = " or ".join(family for family in taken if name in taken[family])
+            raise DocmtError(f"--{name} is for {others}, not for {options.family}: leave it out")
+    for name, parameter in list(taken[options.family].items())[1:]:
+        if parameter.default is Parameter.empty and name not in given:
             raise DocmtError(f"--{name} is missing; see docmt convert --help")
     return given

@@ -1,18 +1,19 @@
-"""docmt demo: what context gives, seen in two small models trained side by side on a synthetic corpus."""
+"""docmt demo: what context gives, seen in two small models trained side by side on a synthetic corpus.
+
+Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.
+"""
 
 from __future__ import annotations
 
-import io
 import json
 import multiprocessing
 import shutil
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -20,23 +21,17 @@ from rich.text import Text
 
 from docmt import data, decoding, evaluation, training
 from docmt.cli.app import keep_freed_memory
+from docmt.cli.corpora import make_directory
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
-from docmt.core.files import cannot_write, read_json, write_text
-from docmt.core.options import MANY, check_fields, range_of, ranged
+from docmt.core.files import read_json, write_text
+from docmt.core.options import MANY, check_fields, flat, nested, range_of, ranged, read_yaml
+from docmt.core.progress import plain_lines, within
 from docmt.decoding import SearchConfig
 from docmt.documents import Document
-from docmt.model import ModelConfig
+from docmt.experiments.grid import recipes_folder
 from docmt.synthetic import SyntheticDocument, pronoun_accuracy, read_pronouns, write_corpus
-from docmt.training import (
-    BatchConfig,
-    CheckpointConfig,
-    ObjectiveConfig,
-    OptimizerConfig,
-    StopConfig,
-    TrainConfig,
-    ValidationConfig,
-)
+from docmt.training import TrainConfig
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
@@ -68,12 +63,7 @@ class DemoConfig:
 
 def parser() -> Parser[DemoConfig]:
     """Return the parser of the command."""
-    return Parser(
-        "demo",
-        DemoConfig,
-        "Trains a sentence model and a G-Transformer on a synthetic corpus and compares them.",
-        title="the demonstration",
-    )
+    return Parser("demo", DemoConfig, __doc__, title="the demonstration")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -129,10 +119,7 @@ def _begin_or_go_on(config: DemoConfig, console: Console) -> None:
             )
         _say(console, f"going on with the demonstration in {config.output}")
         return
-    try:
-        config.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(config.output, error) from error
+    make_directory(config.output)
     write_text(note, json.dumps(wanted) + "\n")
 
 
@@ -183,61 +170,23 @@ def _train(config: DemoConfig, system: Literal["sentence", "group"]) -> bool:
     """Trains one model, or goes on with it, in a process of its own; returns whether it was interrupted."""
     import torch
 
-    torch.set_num_threads(1)
-    sys.stderr = _Prefixed(f"{system:<8} ", sys.stderr)
-    return _train_here(config, system)
-
-
-def _train_here(config: DemoConfig, system: Literal["sentence", "group"]) -> bool:
-    """The same in this process."""
     from docmt.training.run_directory import RunDirectory
 
+    torch.set_num_threads(1)
     keep_freed_memory()
     recipe = _recipe(config, system)
     run = RunDirectory(recipe.run)
-    return not run.model.exists() and training.train(recipe, resume=run.recipe.exists()).interrupted
-
-
-class _Prefixed(io.TextIOBase):
-    """Standard error of two processes on one screen: plain lines that say whose they are."""
-
-    def __init__(self, prefix: str, stream: TextIO) -> None:
-        self.prefix, self.stream = prefix, stream
-
-    def write(self, text: str) -> int:
-        """Passes the text on, each line after the prefix."""
-        lines = [self.prefix + line if line.strip() else line for line in text.splitlines(keepends=True)]
-        self.stream.write("".join(lines))
-        return len(text)
-
-    def flush(self) -> None:
-        """Passes it on."""
-        self.stream.flush()
+    with within(system), plain_lines():  # of two processes on one screen
+        return not run.model.exists() and training.train(recipe, resume=run.recipe.exists()).interrupted
 
 
 def _recipe(config: DemoConfig, system: Literal["sentence", "group"]) -> TrainConfig:
-    """The same for both systems: a small model of 128 dimensions and 2+2 layers."""
-    return TrainConfig(
-        store=config.output / "store",
-        run=config.output / system,
-        model=ModelConfig(
-            system=system,
-            width=128,
-            feed_forward=512,
-            heads=4,
-            encoder_layers=2,
-            decoder_layers=2,
-            dropout=0.0,
-        ),
-        batches=BatchConfig(batch_tokens=1024 if config.quick else 1536),
-        objective=ObjectiveConfig(label_smoothing=0.1),
-        optimizer=OptimizerConfig(learning_rate=2e-3, warmup=100 if config.quick else 200),
-        validation=ValidationConfig(every=300),
-        stop=StopConfig(max_steps=config.steps, patience=0),
-        checkpoints=CheckpointConfig(every=100),
-        device="cpu",
-        seed=config.seed,
-    )
+    """Return the configuration of a system. Both have a small model, and differ in nothing but the system."""
+    values = flat(read_yaml(recipes_folder() / "demo.yaml"))
+    values |= {"store": config.output / "store", "run": config.output / system, "model.system": system}
+    values |= {"stop.max_steps": config.steps, "seed": config.seed}
+    values |= {"batches.batch_tokens": 1024, "optimizer.warmup": 100} if config.quick else {}
+    return TrainConfig.from_dict(nested(values, "the recipe"))
 
 
 def _scores(tests: Sequence[SyntheticDocument], translations: Sequence[Translation]) -> dict[str, float]:

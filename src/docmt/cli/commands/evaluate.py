@@ -1,28 +1,36 @@
-"""docmt evaluate: scores of translations, of a file or made by a model; several systems are compared with the first."""
+"""docmt evaluate: scores of translations, of a file or made by a model; several systems are compared with the first.
+
+Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU over
+sentences (s-BLEU) and over whole documents (d-BLEU), chrF of both kinds, and TER. Several systems are compared with
+the first. docmt probe measures whether models use their context.
+
+usage:
+    --hypothesis FILE [FILE ...] --reference FILE [options]
+    --model DIRECTORY [DIRECTORY ...] --source FILE --reference FILE [options]
+    --model DIRECTORY [DIRECTORY ...] --source CORPUS.jsonl [options]
+    --systems SYSTEM [SYSTEM ...] [--source FILE] --reference FILE [options]
+
+examples:
+    docmt evaluate --hypothesis output.de --reference test.de
+    docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de
+    docmt evaluate --systems baseline.de other.de third.de --reference test.de
+"""
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from docmt.cli.corpora import check_outputs, document_name, lines_beside, read_corpus
+from docmt.cli.corpora import check_outputs, document_name, lines_beside, make_directory, read_corpus
 from docmt.cli.options import Parser, SearchOptions, changed, translator_of
-from docmt.cli.results import Report
-from docmt.cli.systems import (
-    System,
-    Translations,
-    check_models,
-    check_once,
-    is_model,
-    short_names,
-    translate_corpus,
-)
-from docmt.core.errors import DocmtError, printable
-from docmt.core.files import cannot_write, check_regular
+from docmt.cli.results import Report, print_table, write_results
+from docmt.cli.systems import System, Translations, check_models, check_once, is_model, short_names, translate_corpus
+from docmt.core.errors import DocmtError
+from docmt.core.files import check_regular
 from docmt.core.options import option
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import on_terminal, progress
@@ -43,20 +51,6 @@ from docmt.evaluation.comparison import check_enough
 from docmt.evaluation.metrics import read_beside
 
 _log = logging.getLogger(__name__)
-
-USAGE = """--hypothesis FILE [FILE ...] --reference FILE [options]
---model DIRECTORY [DIRECTORY ...] --source FILE --reference FILE [options]
---model DIRECTORY [DIRECTORY ...] --source CORPUS.jsonl [options]
---systems SYSTEM [SYSTEM ...] [--source FILE] --reference FILE [options]"""
-EXAMPLES = (
-    "docmt evaluate --hypothesis output.de --reference test.de",
-    "docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de",
-    "docmt evaluate --systems baseline.de other.de third.de --reference test.de",
-)
-COMMON = (
-    *("hypothesis", "model", "systems", "source", "reference", "output", "json", "markdown", "metrics.protocol"),
-    *("metrics.unit", "significance.test", "significance.resample", "search.beam", "device"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,26 +101,26 @@ def parser() -> Parser[EvaluateOptions]:
     return Parser(
         "evaluate",
         EvaluateOptions,
-        "Scores translations, those of a file (--hypothesis) or those that a model makes of a source (--model): BLEU "
-        "over sentences (s-BLEU) and over whole documents (d-BLEU), chrF of both kinds, and TER. Several systems "
-        "are compared with the first. docmt probe measures whether models use their context.",
-        USAGE,
-        examples=EXAMPLES,
-        common=COMMON,
+        __doc__,
+        common="hypothesis model systems source reference output json markdown metrics.protocol metrics.unit "
+        "significance.test significance.resample search.beam device",
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
-    """One call of the command: its options, its systems, and the test set.
+    """One call of the command: its options, its systems, and the test set of D documents.
 
-    corpus: the documents to translate, empty where no system is a model. references: of each [D] documents.
+    corpus: the documents to translate, empty where no system is a model.
     """
 
     options: EvaluateOptions
     systems: Sequence[System]
     corpus: Sequence[ParallelDocument]
-    references: Sequence[Corpus]
+    references: list[Corpus]
+    """of each [D]"""
+    found: dict[System, Translations] = field(default_factory=dict)
+    """the translations of each system, as far as there are any"""
 
     @property
     def models(self) -> list[System]:
@@ -143,11 +137,19 @@ class Run:
         return {system: str(Path(path) / f"{name}.txt") for system, name in names.items()}
 
     def read(self, path: str) -> Corpus:
-        """Return the translations in a file, document by document."""
-        if self.corpus:
-            reference = self.options.reference[0] if self.options.reference else str(self.options.source)
-            return _beside_corpus(path, reference, self.references[0])
-        return read_beside(path, self.options.reference[0], self.references[0])
+        """Return the translations, or further references, in a file, document by document."""
+        reference = self.options.reference[0] if self.options.reference else str(self.options.source)
+        if self.corpus and read_reference(Path(reference)) != self.references[0]:
+            raise DocmtError(
+                f"{path} cannot be told from the places that were left out of {reference}: remove pairs with an empty "
+                "side from the corpus"
+            )
+        return read_beside(path, reference, self.references[0])
+
+    def kept(self) -> list[int]:
+        """Return the numbers of the documents that every system has."""
+        failed = frozenset[int]().union(*(translations.failed for translations in self.found.values()))
+        return [number for number in range(len(self.references[0])) if number not in failed]
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -156,14 +158,11 @@ def run(arguments: Sequence[str]) -> int:
     systems = options.named_systems()
     _check(options, systems)
     command = _read(options, systems)
-    if len(systems) > 1:
-        check_enough(len(command.references[0]), options.significance)
-    found = {system: Translations(command.read(system.path)) for system in systems if not system.is_model}
     try:
-        _translate(command, found)
-        return _score(command, found)
+        _translate(command)
+        return _score(command)
     except KeyboardInterrupt:
-        _tell_way_on(command, found)
+        _tell_way_on(command)
         raise
 
 
@@ -171,8 +170,10 @@ def _check(options: EvaluateOptions, systems: Sequence[System]) -> None:
     """Raises DocmtError for inputs that are missing and for outputs that cannot be written."""
     models = [system for system in systems if system.is_model]
     files = [system for system in systems if not system.is_model]
-    if not models and (idle := _idle(options)):
-        _log.warning(f"{', '.join(idle)}: of no effect here, as only files are scored")
+    of_models = ["output", "device", "precision", "batch_tokens", *([] if options.external.command else ["source"])]
+    if not models and (idle := changed(options, *of_models, "search", "context")):
+        names = ", ".join(f"--{name}" for name in idle)
+        _log.warning(f"{names}: of no effect here, as only files are scored")
     if models and not options.source:
         raise DocmtError(f"{models[0].path} is a model, which needs --source: name the file to translate")
     if files and not options.reference:
@@ -202,48 +203,28 @@ def _check(options: EvaluateOptions, systems: Sequence[System]) -> None:
         raise DocmtError("-o - has no room for the translations of several systems: name a directory")
 
 
-def _idle(options: EvaluateOptions) -> list[str]:
-    """Return the flags that are set and have no effect where no model translates."""
-    usual, names = EvaluateOptions(), ["output", "device", "precision", "batch_tokens"]
-    names += [] if options.external.command else ["source"]
-    idle = [name for name in names if getattr(options, name) != getattr(usual, name)]
-    idle += [*changed(options.search, usual.search, "search"), *changed(options.context, usual.context, "context")]
-    return [f"--{name}" for name in idle]
-
-
 def _read(options: EvaluateOptions, systems: Sequence[System]) -> Run:
-    """Read the corpus to translate, if there is a model, and the documents of every reference."""
+    """Read the corpus to translate, if there is a model, the documents of every reference, and translations."""
+    corpus: list[ParallelDocument] = []
     if any(system.is_model for system in systems):
         corpus = read_corpus(str(options.source), next(iter(options.reference), None))
-        first: Corpus = [document.target for document in corpus]
-        more = [_beside_corpus(path, options.reference[0], first) for path in options.reference[1:]]
-        return Run(options, systems, corpus, [first, *more])
-    first = read_reference(Path(options.reference[0]))
-    more = [read_beside(path, options.reference[0], first) for path in options.reference[1:]]
-    return Run(options, systems, [], [first, *more])
+    first = [document.target for document in corpus] or read_reference(Path(options.reference[0]))
+    command = Run(options, systems, corpus, [first])
+    command.references += map(command.read, options.reference[1:])
+    if len(systems) > 1:
+        check_enough(len(first), options.significance)
+    command.found = {system: Translations(command.read(system.path)) for system in systems if not system.is_model}
+    return command
 
 
-def _beside_corpus(path: str, reference: str, references: Corpus) -> Corpus:
-    """A file beside the reference of a corpus, from which nothing may have been left out."""
-    if read_reference(Path(reference)) != references:
-        raise DocmtError(
-            f"{path} cannot be told from the places that were left out of {reference}: remove pairs with an empty "
-            "side from the corpus"
-        )
-    return read_beside(path, reference, references)
-
-
-def _translate(command: Run, found: dict[System, Translations]) -> None:
-    """Adds to `found` what the models make of the corpus; written as soon as it is there."""
+def _translate(command: Run) -> None:
+    """Translate the corpus with each model. Write its translations, if they are wanted, as soon as they are there."""
     options, outputs, several = command.options, command.outputs(), len(command.systems) > 1
     if outputs and several:
         for path in outputs.values():
             if Path(path).exists():
                 raise DocmtError(f"{path} is there already: remove it, or name another directory with -o")
-        try:
-            Path(str(options.output)).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(str(options.output), error) from error
+        make_directory(Path(str(options.output)))
         check_outputs(*outputs.values())
     for system in command.models:
         if several and on_terminal():
@@ -251,101 +232,88 @@ def _translate(command: Run, found: dict[System, Translations]) -> None:
         whose = f"{system.name}: " if several else ""
         names = [whose + document_name(str(options.source), document) for document in command.corpus]
         translator = translator_of(options, system.path)
-        found[system] = translate_corpus(translator, command.corpus, options.metrics.unit, names)
+        command.found[system] = translate_corpus(translator, command.corpus, options.metrics.unit, names)
         if system in outputs:
-            lines = lines_beside(str(options.source), command.corpus, found[system].hypotheses)
+            lines = lines_beside(str(options.source), command.corpus, command.found[system].hypotheses)
             write_text(outputs[system], lines)
 
 
-def _score(command: Run, found: Mapping[System, Translations]) -> int:
+def _score(command: Run) -> int:
     """Score all systems on the documents that all of them have, and write it. Returns the status of the command."""
-    _tell_equal(command.systems, found)
-    report, total = Report(), len(command.references[0])
+    _tell_equal(command)
+    options, report, total, kept = command.options, Report(), len(command.references[0]), command.kept()
+    several, evaluations = len(command.systems) > 1, dict[str, Evaluation]()
     for system in command.systems:
-        report.add(found[system].report)
-    failed = frozenset[int]().union(*(own.failed for own in found.values()))
-    kept = [number for number in range(total) if number not in failed]
+        report.add(command.found[system].report)
     if kept:
         try:
-            evaluations = {}
             with progress("scoring (systems)", len(command.systems)) as bar:
                 for system in command.systems:
-                    evaluations[system.name] = found[system].evaluate(command.references, kept, command.options.metrics)
+                    translations = command.found[system]
+                    evaluations[system.name] = translations.evaluate(command.references, kept, options.metrics)
                     bar.advance()
-            write = _write_comparison if len(evaluations) > 1 else _write_one
-            write(command, found, evaluations, kept)
-            _check_positions(command.options, evaluations)
+            write = _compared if several else _alone
+            values, lines, page = write(command, evaluations, report.failures)
+            if options.by_position and (positions := _by_position(options, evaluations, report.failures)):
+                values["by_position"] = positions.to_json()
+                lines.append(f"\n{positions.format()}")
+            write_results(options, values, page)
+            print_table(options, "\n".join(filter(None, lines)))
         except DocmtError as error:  # after what is known of the translations
             report.failures.append(str(error))
-    return report.print(total, len(kept), "documents", f"translated{' by every system' * (len(command.systems) > 1)}")
+    return report.print(total, len(kept), "documents", f"translated{' by every system' * several}")
 
 
-def _write_one(
-    command: Run, found: Mapping[System, Translations], evaluations: Mapping[str, Evaluation], kept: Sequence[int]
-) -> None:
-    """Write the scores of a single system.
+Results = tuple[dict[str, Any], list[str], str]
+"""What a command found: for JSON, for people, and in Markdown."""
+
+
+def _alone(command: Run, evaluations: Mapping[str, Evaluation], failures: list[str]) -> Results:
+    """Return the scores of a single system.
 
     The JSON says first what was scored, so that the files of several systems can be told apart. Should the external
-    metric fail, the other scores are written all the same.
+    metric fail, the other scores are there all the same.
     """
-    (system,), options, total = command.systems, command.options, len(command.references[0])
-    evaluation, left_out = evaluations[system.name], total - len(kept)
-    places = _by_position(options, evaluations)
-    external, failure = None, None
+    (system,), (evaluation,), options = command.systems, evaluations.values(), command.options
+    total, left_out, external = len(command.references[0]), len(command.references[0]) - len(command.kept()), None
     try:
-        external = _external_score(command, found[system], kept)
+        external = _external_score(command)
     except DocmtError as error:
-        failure = error
-    if options.json:
-        kinds = {"hypothesis": None, "model": None, "model" if system.is_model else "hypothesis": system.path}
-        beam = options.search.beam if system.is_model else None
-        named = {**kinds, "source": options.source, "reference": next(iter(options.reference), None)}
-        of_model = {"left_out": left_out, "warnings": found[system].report.counts()} if system.is_model else {}
-        content = {**named, "references": options.reference, "beam": beam, **evaluation.to_json(), **of_model}
-        content |= {"by_position": places.to_json()} if places else {}
-        content["external"] = external.to_json() if external else None
-        write_text(options.json, json.dumps(content, indent=2) + "\n")
-    if options.json != STANDARD:
-        lines = [evaluation.format(), printable(external.format()) if external else ""]
-        lines += [f"{left_out} of {total} documents left out, as they could not be translated"] if left_out else []
-        print("\n".join(filter(None, [*lines, f"\n{places.format()}" if places else ""])))
-    if failure is not None:
-        raise failure
+        failures.append(str(error))
+    kinds = {"hypothesis": None, "model": None, "model" if system.is_model else "hypothesis": system.path}
+    named = {**kinds, "source": options.source, "reference": next(iter(options.reference), None)}
+    beam = options.search.beam if system.is_model else None
+    values = {**named, "references": options.reference, "beam": beam, **evaluation.to_json()}
+    if system.is_model:
+        values |= {"left_out": left_out, "warnings": command.found[system].report.counts()}
+    values["external"] = external.to_json() if external else None
+    remark = f"{left_out} of {total} documents left out, as they could not be translated" if left_out else ""
+    return values, [evaluation.format(), external.format() if external else "", remark], ""
 
 
-def _write_comparison(
-    command: Run, found: Mapping[System, Translations], evaluations: Mapping[str, Evaluation], kept: Sequence[int]
-) -> None:
-    """Compare several systems, print the table, and write it as JSON and Markdown."""
-    options, total = command.options, len(command.references[0])
-    comparison, places = compare(evaluations, options.significance), _by_position(options, evaluations)
-    left_out = total - len(kept)
-    remark = f"{left_out} of {total} documents left out of all scores, as not every system could translate them"
-    if options.json:
-        content = comparison.to_json() | ({"by_position": places.to_json()} if places else {})
-        for system, entry in zip(command.systems, content["systems"], strict=True):
-            entry["path"] = system.path
-            entry["beam"] = options.search.beam if system.is_model else None
-            entry["warnings"] = found[system].report.counts() if system.is_model else None
-        named = {"source": options.source, "references": options.reference}
-        write_text(options.json, json.dumps({**named, **content, "left_out": left_out}, indent=2) + "\n")
-    if options.markdown:
-        write_text(options.markdown, comparison.to_markdown() + (f"- {remark}\n" if left_out else ""))
-    if STANDARD not in (options.json, options.markdown):
-        more = [remark if left_out else "", f"\n{places.format()}" if places else ""]
-        print(printable("\n".join(filter(None, [comparison.format(), *more])), kept="\n"))
+def _compared(command: Run, evaluations: Mapping[str, Evaluation], failures: list[str]) -> Results:
+    """Return the scores of several systems, and how they compare."""
+    options, comparison = command.options, compare(evaluations, command.options.significance)
+    values = {"source": options.source, "references": options.reference, **comparison.to_json()}
+    for system, entry in zip(command.systems, values["systems"], strict=True):
+        entry["path"] = system.path
+        entry["beam"] = options.search.beam if system.is_model else None
+        entry["warnings"] = command.found[system].report.counts() if system.is_model else None
+    total, left_out = len(command.references[0]), len(command.references[0]) - len(command.kept())
+    values["left_out"], remark = left_out, ""
+    if left_out:
+        remark = f"{left_out} of {total} documents left out of all scores, as not every system could translate them"
+    return values, [comparison.format(), remark], comparison.to_markdown() + (f"- {remark}\n" if remark else "")
 
 
-def _external_score(command: Run, translations: Translations, kept: Sequence[int]) -> ExternalScore | None:
-    """Score the documents that are `kept` in the external metric, if there is one."""
+def _external_score(command: Run) -> ExternalScore | None:
+    """Score the documents that are translated in the external metric, if there is one."""
     if not command.options.external.command:
         return None
-    if command.corpus:
-        chosen = [command.corpus[number] for number in kept]
-        sources, ids = [document.source for document in chosen], [document.id for document in chosen]
-    else:
-        documents = list(read_documents(Path(str(command.options.source))))
-        sources, ids = [text for _, text in documents], [id for id, _ in documents]
+    kept, (translations,) = command.kept(), command.found.values()
+    documents = [(command.corpus[number].id, command.corpus[number].source) for number in kept if command.corpus]
+    documents = documents or list(read_documents(Path(str(command.options.source))))
+    sources, ids = [sentences for _, sentences in documents], [id for id, _ in documents]
     hypotheses, references = ([side[n] for n in kept] for side in (translations.hypotheses, command.references[0]))
     external = score_externally(sources, hypotheses, references, ids, command.options.external)
     if external.too_long:
@@ -353,45 +321,43 @@ def _external_score(command: Run, translations: Translations, kept: Sequence[int
     return external
 
 
-def _by_position(options: EvaluateOptions, evaluations: Mapping[str, Evaluation]) -> PositionScores | None:
-    """The scores of systems by the place of a sentence, if asked for; of those that have scores of sentences."""
-    defined = {name: own for name, own in evaluations.items() if own.s_bleu is not None}
-    return scores_by_position(defined, options.significance) if options.by_position and defined else None
+def _by_position(
+    options: EvaluateOptions, evaluations: Mapping[str, Evaluation], failures: list[str]
+) -> PositionScores | None:
+    """Return scores by the place of a sentence, of the systems that have scores of sentences.
 
-
-def _check_positions(options: EvaluateOptions, evaluations: Mapping[str, Evaluation]) -> None:
-    """Tells which systems have no scores by position though they are asked for, after all else is told.
-
-    Raises DocmtError where none has any.
+    Tell which systems have none. That none has any is a failure.
     """
-    undefined = [
+    defined = {name: own for name, own in evaluations.items() if own.s_bleu is not None}
+    remarks = [
         f"{name} has no scores of sentences, so none by position: {own.undefined}"
         for name, own in evaluations.items()
-        if options.by_position and own.s_bleu is None
+        if name not in defined
     ]
-    if undefined and len(undefined) == len(evaluations):
-        raise DocmtError(undefined[0])
-    for remark in undefined:
+    if not defined:
+        failures.append(remarks[0])
+        return None
+    for remark in remarks:
         _log.warning(remark)
+    return scores_by_position(defined, options.significance)
 
 
-def _tell_equal(systems: Sequence[System], found: Mapping[System, Translations]) -> None:
+def _tell_equal(command: Run) -> None:
     """Says which systems cannot differ."""
-    texts = [[list(document) for document in found[system].hypotheses] for system in systems]
+    texts = [[list(document) for document in command.found[system].hypotheses] for system in command.systems]
     for number, text in enumerate(texts):
         if text in texts[:number]:
-            same = systems[texts.index(text)].path
-            _log.warning(f"{systems[number].path} has the same translations as {same}, so that they cannot differ")
+            path, same = command.systems[number].path, command.systems[texts.index(text)].path
+            _log.warning(f"{path} has the same translations as {same}, so that they cannot differ")
 
 
-def _tell_way_on(command: Run, found: Mapping[System, Translations]) -> None:
+def _tell_way_on(command: Run) -> None:
     """Says which models have their translations in files, and how to go on without making these again."""
-    outputs = command.outputs()
-    written = {system: path for system, path in outputs.items() if system in found and len(command.systems) > 1}
-    if not written:
+    written = {system: path for system, path in command.outputs().items() if system in command.found}
+    if not written or len(command.systems) == 1:
         return
     advice = "what else their scores need does not stand there: to compare them, translate again, with another -o"
-    if all(_says_all(command, path, found[system]) for system, path in written.items()):
+    if all(_says_all(command, path, command.found[system]) for system, path in written.items()):
         names = shlex.join(written.get(system, system.path) for system in command.systems)
         needed = "" if command.options.reference else f" --reference {shlex.quote(str(command.options.source))}"
         advice = f"go on with --systems {names}{needed}"

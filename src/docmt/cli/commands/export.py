@@ -1,4 +1,16 @@
-"""docmt export FORMAT MODEL -o DIR"""
+"""docmt export FORMAT MODEL -o DIR
+
+Writes a sentence model for another toolkit. ctranslate2: a directory for ctranslate2.Translator, tokens in and tokens
+out. A sentence is given as the tokens of the tokenizer beside it, with the marks that are printed (encode of its
+tokenizer.json puts them there). What the toolkit does not have is refused by the name of the setting, and so is an
+ensemble.
+
+usage:
+    ctranslate2 MODEL -o DIRECTORY [--quantization TYPE]
+
+examples:
+    docmt export ctranslate2 MODEL -o exported
+"""
 
 from __future__ import annotations
 
@@ -11,8 +23,6 @@ from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
 from docmt.core.options import option
 
-USAGE = "ctranslate2 MODEL -o DIRECTORY [--quantization TYPE]"
-EXAMPLES = ("docmt export ctranslate2 MODEL -o exported",)
 _MARKS = {"tokenizer.json": " (its encode adds these marks)", "docmt": " (its encode adds no marks)"}
 
 
@@ -57,14 +67,4 @@ def _told(given: Mapping[str, Any]) -> str:
 
 def parser() -> Parser[ExportOptions]:
     """Return the parser of the command."""
-    return Parser(
-        "export",
-        ExportOptions,
-        "Writes a sentence model for another toolkit. ctranslate2: a directory for ctranslate2.Translator, tokens in "
-        "and tokens out. A sentence is given as the tokens of the tokenizer beside it, with the marks that are printed "
-        "(encode of its tokenizer.json puts them there). What the toolkit does not have is refused by the name of the "
-        "setting, and so is an ensemble.",
-        USAGE,
-        examples=EXAMPLES,
-        common=("output",),
-    )
+    return Parser("export", ExportOptions, __doc__, common="output")

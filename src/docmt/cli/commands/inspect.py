@@ -1,36 +1,39 @@
-"""docmt inspect MODEL, docmt inspect MODEL SOURCE [TARGET], and docmt inspect --curves RUN RUN ..."""
+"""docmt inspect MODEL, docmt inspect MODEL SOURCE [TARGET], and docmt inspect --curves RUN RUN ...
+
+Looks into a model. Of a model alone: what it is and how it was trained. With text: over how many tokens its
+attentions spread, by layer and head, how far back they look, and how far its gates let context in. With --curves: how
+trainings went, side by side.
+
+usage:
+    MODEL [options]
+    MODEL SOURCE [TARGET] [options]
+    --curves RUN RUN ... [--figure FILE]
+
+examples:
+    docmt inspect MODEL
+    docmt inspect MODEL test.en test.de --json looks.json
+    docmt inspect --curves runs/group runs/concat --figure curves.png
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
+from docmt.cli.corpora import attempt, check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.options import Parser, SearchOptions, changed, translator_of
-from docmt.cli.results import Report
+from docmt.cli.results import Report, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.options import option
-from docmt.core.plain_text import STANDARD, write_text
-from docmt.decoding import ContextConfig, SearchConfig
+from docmt.core.plain_text import STANDARD
 from docmt.documents import Document, ParallelDocument, read_documents
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from docmt.analysis import AttentionReport
     from docmt.decoding import Translator
-    from docmt.model import Reading
-
-USAGE = """MODEL [options]
-MODEL SOURCE [TARGET] [options]
---curves RUN RUN ... [--figure FILE]"""
-EXAMPLES = (
-    "docmt inspect MODEL",
-    "docmt inspect MODEL test.en test.de --json looks.json",
-    "docmt inspect --curves runs/group runs/concat --figure curves.png",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +57,7 @@ class InspectOptions(SearchOptions):
 
 def parser() -> Parser[InspectOptions]:
     """Return the parser of the command."""
-    return Parser(
-        "inspect",
-        InspectOptions,
-        "Looks into a model. Of a model alone: what it is and how it was trained. With text: over how many tokens its "
-        "attentions spread, by layer and head, how far back they look, and how far its gates let context in. With "
-        "--curves: how trainings went, side by side.",
-        USAGE,
-        examples=EXAMPLES,
-        common=("figure", "json", "curves", "search.beam", "device"),
-    )
+    return Parser("inspect", InspectOptions, __doc__, common="figure json curves search.beam device")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -72,6 +66,10 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     if options.curves:
         return _compare_runs(options)
+    from docmt.decoding.models import model_paths  # torch takes a while to load
+
+    if len(paths := model_paths(options.model)) > 1:
+        raise DocmtError(f"{options.model} is an ensemble: look into one model at a time, such as {paths[0]}")
     if not options.source:
         return _describe(options)
     return _look_at_text(options)
@@ -96,12 +94,11 @@ def _check(options: InspectOptions) -> None:
 
 def _check_unread(options: InspectOptions) -> None:
     """Raises DocmtError for options of computing where nothing is computed, and of a search where there is none."""
-    places = ["device"] * (options.device != "auto") + ["precision"] * (options.precision != "float32")
-    if not options.source and places:
-        raise DocmtError(f"--{places[0]} has no meaning without text to look at, as nothing is computed: leave it out")
-    searched = changed(options.search, SearchConfig(), "search")
-    if not options.source:
-        searched += changed(options.context, ContextConfig(), "context")
+    if not options.source and (computed := changed(options, "device", "precision")):
+        raise DocmtError(
+            f"--{computed[0]} has no meaning without text to look at, as nothing is computed: leave it out"
+        )
+    searched = changed(options, "search", *([] if options.source else ["context"]))
     if searched and (options.target or not options.source):
         why = "with TARGET, which is read and not translated" if options.target else "without text to translate"
         raise DocmtError(f"--{searched[0]} has no meaning {why}: leave it out")
@@ -142,31 +139,25 @@ def _look_at_text(options: InspectOptions) -> int:
     """Print what the model looks at in a corpus. A document that cannot be read does not stop the others."""
     import torch  # takes a while to load
 
-    from docmt.analysis import AttentionReport, look_at_corpus
+    from docmt.analysis import AttentionReport
     from docmt.core.progress import progress
-    from docmt.decoding.models import computing_in, model_paths
+    from docmt.decoding.models import computing_in
     from docmt.evaluation.metrics import count
 
-    if len(paths := model_paths(options.model)) > 1:
-        raise DocmtError(f"{options.model} is an ensemble: look into one model at a time, such as {paths[0]}")
     corpus, failures = _corpus(options), Report()
     translator = translator_of(options)
     documents = corpus if options.target else _translated(options, corpus, translator, failures)
-    report, seen = AttentionReport(), []
+    report, read = AttentionReport(), list[ParallelDocument]()
     with (
         torch.inference_mode(),
         computing_in(translator.model, translator.precision),
         progress(f"looking on {translator.device} (sentences)", sum(map(len, documents))) as bar,
     ):
         for document in documents:
-
-            def look(alone: Sequence[ParallelDocument]) -> list[ParallelDocument]:
-                look_at_corpus(translator.model, _passes(translator, alone[0]), report)
-                return list(alone)
-
-            seen += each_alone([document], [document_name(options.source, document)], look, failures.failures)
+            look = partial(_look_at, translator, document, report)
+            if attempt(document_name(options.source, document), look, failures.failures):
+                read.append(document)
             bar.advance(len(document))
-    read = [document for document in seen if document is not None]
     if report.attentions:
         whose = "given" if options.target else "own"
         title = f"{count(len(read), 'document')}, {count(sum(map(len, read)), 'sentence')}, {whose} translations"
@@ -203,15 +194,15 @@ def _translated(
     ]
 
 
-def _passes(translator: Translator, document: ParallelDocument) -> Iterator[tuple[Reading, Tensor]]:
-    """Yield what the model reads to score the translation of a document."""
+def _look_at(translator: Translator, document: ParallelDocument, report: AttentionReport) -> bool:
+    """Add to the report what the model looks at when it scores the translation of a document. Return True."""
+    from docmt.analysis import look_at_corpus
     from docmt.decoding.scoring import scoring_passes
 
     model, tokenizer = translator.model, translator.tokenizer
     source = tokenizer.encode_batch(list(document.source), "source")
     target = tokenizer.encode_batch(list(document.target), "target")
-    drafts = translator.drafts([source]) if model.system.needs().drafts else None
-    return scoring_passes(
+    passes = scoring_passes(
         model,
         [source],
         [target],
@@ -219,8 +210,10 @@ def _passes(translator: Translator, document: ParallelDocument) -> Iterator[tupl
         translator.search,
         context=translator.context,
         batch_tokens=translator.batch_tokens,
-        drafts=drafts,
+        drafts=translator.drafts([source]),
     )
+    look_at_corpus(model, passes, report)
+    return True
 
 
 def _beside(figure: Path) -> Path:
@@ -230,9 +223,8 @@ def _beside(figure: Path) -> Path:
 
 def _tell_all(options: InspectOptions, table: str, numbers: dict[str, Any]) -> None:
     """Prints the table and writes the numbers where they are wanted: beside the picture, and where --json says."""
-    text = json.dumps(numbers, ensure_ascii=False) + "\n"
     places = dict.fromkeys([*([str(_beside(options.figure))] if options.figure else []), *([options.json or ""])])
     for place in filter(None, places):
-        write_text(place, text)
+        write_json(place, numbers, indent=None)
     if options.json != STANDARD:
         print(printable(table, kept="\n"))

@@ -1,4 +1,15 @@
-"""docmt prepare RECIPE.yaml, or docmt prepare --store DIR --train SOURCE TARGET ..."""
+"""docmt prepare RECIPE.yaml, or docmt prepare --store DIR --train SOURCE TARGET ...
+
+Learns a tokenizer from parallel documents and writes them as a store of token ids, which docmt train reads.
+
+usage:
+    --store DIRECTORY --train SOURCE TARGET [SOURCE TARGET ...] [--dev SOURCE TARGET] [options]
+    RECIPE.yaml [options]
+
+examples:
+    docmt prepare --store stores/mine --train train.en train.de --dev dev.en dev.de --source_language en
+        --target_language de
+"""
 
 from __future__ import annotations
 
@@ -15,35 +26,15 @@ from docmt.data.config import SPLITS
 
 _log = logging.getLogger(__name__)
 
-USAGE = """--store DIRECTORY --train SOURCE TARGET [SOURCE TARGET ...] [--dev SOURCE TARGET] [options]
-RECIPE.yaml [options]"""
-EXAMPLES = (
-    "docmt prepare --store stores/mine --train train.en train.de --dev dev.en dev.de --source_language en "
-    "--target_language de",
-)
-COMMON = (
-    "store",
-    "train",
-    "dev",
-    "test",
-    "source_language",
-    "target_language",
-    "tokenizer",
-    "source_tokenizer",
-    "vocabulary_size",
-    "overwrite",
-)
-
 
 def parser() -> Parser[PrepareConfig]:
     """Return the parser of the command."""
     return Parser(
         "prepare",
         PrepareConfig,
-        "Learns a tokenizer from parallel documents and writes them as a store of token ids, which docmt train reads.",
-        USAGE,
-        examples=EXAMPLES,
-        common=COMMON,
+        __doc__,
+        common="store train dev test source_language target_language tokenizer source_tokenizer vocabulary_size "
+        "overwrite",
         also={f"{split}.docids": f"{split}_docids" for split in SPLITS},  # as other toolkits have it
         title="the store",
     )

@@ -1,21 +1,36 @@
-"""docmt probe: do models use their context, and where? Test suites, and what context adds to references."""
+"""docmt probe: do models use their context, and where? Test suites, and what context adds to references.
+
+Measures whether models use their context, and where. With --suite it counts how often they find the right one of
+several given translations the most probable, or say the form that context requires. With --source and --reference it
+measures what context adds to the probability of the reference (CXMI), and what the context of another document adds.
+
+usage:
+    MODEL [MODEL ...] --suite NAME|FILE [NAME|FILE ...] [options]
+    MODEL [MODEL ...] --source FILE --reference FILE [options]
+    MODEL [MODEL ...] --source CORPUS.jsonl [options]
+
+examples:
+    docmt probe MODEL --suite test.contrastive.jsonl
+    docmt probe MODEL OTHER --suite phenomena --json answers.json
+    docmt probe MODEL --suite phenomena --context_usage
+    docmt probe MODEL --source test.en --reference test.de
+"""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpora import attempt, check_outputs, document_name, each_alone, read_corpus
 from docmt.cli.options import Parser, SearchOptions, translator_of
-from docmt.cli.results import Report
+from docmt.cli.results import Report, print_table, write_results
 from docmt.cli.systems import check_models, check_once, short_names
-from docmt.core.errors import INTERRUPTED, DocmtError, printable
+from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.options import option
-from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import within
 from docmt.documents import ParallelDocument
 from docmt.evaluation import (
@@ -38,17 +53,6 @@ if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
 
 _log = logging.getLogger(__name__)
-
-USAGE = """MODEL [MODEL ...] --suite NAME|FILE [NAME|FILE ...] [options]
-MODEL [MODEL ...] --source FILE --reference FILE [options]
-MODEL [MODEL ...] --source CORPUS.jsonl [options]"""
-EXAMPLES = (
-    "docmt probe MODEL --suite test.contrastive.jsonl",
-    "docmt probe MODEL OTHER --suite phenomena --json answers.json",
-    "docmt probe MODEL --suite phenomena --context_usage",
-    "docmt probe MODEL --source test.en --reference test.de",
-)
-COMMON = ("suite", "source", "reference", "context_usage", "json", "markdown", "search.beam", "device")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,13 +88,8 @@ def parser() -> Parser[ProbeOptions]:
     return Parser(
         "probe",
         ProbeOptions,
-        "Measures whether models use their context, and where. With --suite it counts how often they find the right "
-        "one of several given translations the most probable, or say the form that context requires. With --source "
-        "and --reference it measures what context adds to the probability of the reference (CXMI), and what the "
-        "context of another document adds.",
-        USAGE,
-        examples=EXAMPLES,
-        common=COMMON,
+        __doc__,
+        common="suite source reference context_usage json markdown search.beam device",
     )
 
 
@@ -98,8 +97,8 @@ def parser() -> Parser[ProbeOptions]:
 class Probe:
     """What is measured of one model."""
 
-    answers: list[ContrastiveResult] = field(default_factory=list)
-    """of each test set"""
+    answers: dict[str, ContrastiveResult] = field(default_factory=dict)
+    """of each test set, by its name or path"""
     warnings: dict[str, int] = field(default_factory=dict)
     """of the answers"""
     usage: dict[str, Any] = field(default_factory=dict)
@@ -113,17 +112,21 @@ class Run:
     """One call of the command: its options, the test sets and the corpus."""
 
     options: ProbeOptions
-    suites: Sequence[Suite]
+    suites: Mapping[str, Suite]
+    """by their names or paths, as they were given"""
     corpus: Sequence[ParallelDocument]
+
+    def short_names(self) -> dict[str, str]:
+        """Return a name of each model."""
+        return dict(zip(self.options.models, short_names(self.options.models), strict=True))
 
     def name(self, model: str) -> str:
         """Return what messages say before a name: that of the model, if there are several."""
-        models = self.options.models
-        return f"{dict(zip(models, short_names(models), strict=True))[model]}: " if len(models) > 1 else ""
+        return f"{self.short_names()[model]}: " if len(self.options.models) > 1 else ""
 
-    def suites_by_name(self) -> zip[tuple[str, Suite]]:
-        """Return the test sets with their names or paths, as they were given."""
-        return zip(self.options.suite, self.suites, strict=True)
+    def tell(self, model: str, suite: str) -> AbstractContextManager[None]:
+        """Return a block in which progress says which test set a model is asked, if there are several of them."""
+        return within(f"{self.name(model)}{suite}" if len(self.options.models) > 1 or len(self.suites) > 1 else "")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -134,14 +137,13 @@ def run(arguments: Sequence[str]) -> int:
     missing: list[str] = []
     for number, model in enumerate(options.models):
         try:
-            probe = attempt(model, partial(_probe, command, model), failures)
+            if (probe := attempt(model, partial(_probe, command, model), failures)) is not None:
+                found[model] = probe
         except KeyboardInterrupt:  # what other models took hours for is written
             if not (found or failures):
                 raise
             missing = options.models[number:]
             break
-        if probe is not None:
-            found[model] = probe
     if found:
         _write(command, found)
     for failure in failures:
@@ -162,17 +164,17 @@ def _read(options: ProbeOptions) -> Run:
     check_once(options.suite, "--suite")
     inputs = [*options.suite, options.source, options.reference]
     check_outputs(options.json, options.markdown, inputs=inputs)
-    suites = [read_suite(name) for name in options.suite]
+    suites = {name: read_suite(name) for name in options.suite}
     corpus = read_corpus(options.source, options.reference) if options.source else []
     if options.context_usage:
-        for suite in suites:
+        for suite in suites.values():
             with_other_context(suite.items, options.significance.seed)
     if corpus:
         check_context(max(map(len, corpus)))
     for model, languages in check_models(options.models, options.context, options.search).items():
-        for suite in suites:
+        for suite in suites.values():
             suite.check_languages(model, languages)
-    for remark in (remark for suite in suites for remark in suite.remarks()):
+    for remark in (remark for suite in suites.values() for remark in suite.remarks()):
         _log.warning(remark)
     return Run(options, suites, corpus)
 
@@ -195,24 +197,22 @@ def _probe(command: Run, model: str) -> Probe:
         probe.usage["warnings"] = report.counts()
         things = ["test sets"] * command.options.context_usage + ["documents"] * bool(command.corpus)
         probe.status = max(probe.status, report.print(total, done, " and ".join(things), "scored"))
-        text = "\n\n".join(filter(None, texts))
-        if text and STANDARD not in (command.options.json, command.options.markdown):
-            several = len(command.options.models) > 1
-            print(printable(f"{model}\n{text}\n" if several else text, kept="\n"), flush=True)
+        if text := "\n\n".join(filter(None, texts)):
+            print_table(command.options, f"{model}\n{text}\n" if len(command.options.models) > 1 else text)
     return probe
 
 
 def _answer(command: Run, model: str, translator: Translator, probe: Probe) -> None:
     """Ask a model every test set."""
-    whose, report = command.name(model), Report()
-    for name, suite in command.suites_by_name():
-        collect = partial(_collect, report, f"{whose}{name}", suite, "")
-        with within(f"{whose}{name}" if whose or len(command.suites) > 1 else ""):
+    report = Report()
+    for name, suite in command.suites.items():
+        collect = partial(_collect, report, f"{command.name(model)}{name}", suite, "")
+        with command.tell(model, name):
             if suite.generative:
-                probe.answers.append(evaluate_translations(translator, suite.items, collect))
+                probe.answers[name] = evaluate_translations(translator, suite.items, collect)
             else:
-                probe.answers.append(evaluate_items(translator, suite.items, command.options.candidates, collect))
-    counts = [result.all for result in probe.answers]
+                probe.answers[name] = evaluate_items(translator, suite.items, command.options.candidates, collect)
+    counts = [result.all for result in probe.answers.values()]
     items, failed = (sum(getattr(count, name) for count in counts) for name in ("total", "unanswered"))
     probe.warnings, probe.status = report.counts(), report.print(items, items - failed, "items", "answered")
 
@@ -240,10 +240,10 @@ def _in_contexts(command: Run, model: str, translator: Translator, probe: Probe,
     """
     options, whose = command.options, command.name(model)
     rows, values, remarks = [], {}, []
-    for short, (name, suite) in zip(short_names(options.suite), command.suites_by_name(), strict=True):
+    for short, (name, suite) in zip(short_names(options.suite), command.suites.items(), strict=True):
         tell = partial(_collect, report, f"{whose}{name}", suite)
         measure = partial(suite_context, translator, suite.items, options.candidates, options.significance, tell)
-        with within(f"{whose}{name}" if whose or len(command.suites) > 1 else ""):
+        with command.tell(model, name):
             found = attempt(f"{whose}{name}", measure, report.failures)
         if found is not None:
             rows += found.rows(short)
@@ -289,13 +289,10 @@ def _gains(command: Run, model: str, translator: Translator, probe: Probe, repor
 
 def _write(command: Run, found: Mapping[str, Probe]) -> None:
     """Prints the answers to the test sets, of several models in one table, and writes all that is wanted."""
-    options, pages = command.options, [probe.markdown for probe in found.values()]
-    content: dict[str, Any] = {}
+    options, page = command.options, "\n".join(probe.markdown for probe in found.values())
+    content, text = dict[str, Any](), ""
     if any(probe.answers for probe in found.values()):
         content, text, page = _answers(command, found)
-        pages = [page]
-        if STANDARD not in (options.json, options.markdown):
-            print(printable(text, kept="\n"))
     usage = [
         {"model": model, "samples": options.significance.samples, "seed": options.significance.seed, **probe.usage}
         for model, probe in found.items()
@@ -304,10 +301,8 @@ def _write(command: Run, found: Mapping[str, Probe]) -> None:
     if usage:
         whole = {"systems": usage} if len(options.models) > 1 else usage[0]
         content = {**content, "context_usage": whole} if content else whole
-    if options.markdown:
-        write_text(options.markdown, "\n".join(pages))
-    if options.json:
-        write_text(options.json, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    print_table(options, text)
+    write_results(options, content, page)
 
 
 def _answers(command: Run, found: Mapping[str, Probe]) -> tuple[dict[str, Any], str, str]:
@@ -316,16 +311,13 @@ def _answers(command: Run, found: Mapping[str, Probe]) -> tuple[dict[str, Any], 
     short = dict(zip(short_names(paths), paths, strict=True))
     rows = [
         row
-        for number, (name, suite) in enumerate(zip(short, command.suites, strict=True))
-        for row in rows_of(name, suite.items, [probe.answers[number] for probe in found.values()])
+        for name, path in short.items()
+        for row in rows_of(name, command.suites[path].items, [probe.answers[path] for probe in found.values()])
     ]
-    names = [dict(zip(options.models, short_names(options.models), strict=True))[model] for model in models]
-    beam = options.search.beam if any(suite.generative for suite in command.suites) else None
+    names = [command.short_names()[model] for model in models]
+    beam = options.search.beam if any(suite.generative for suite in command.suites.values()) else None
     content: dict[str, Any] = {**asdict(options.candidates), "beam": beam}
-    results = {
-        path: {model: probe.answers[number].to_json() for model, probe in found.items()}
-        for number, path in enumerate(paths)
-    }
+    results = {path: {model: probe.answers[path].to_json() for model, probe in found.items()} for path in paths}
     text, page = suite_text(rows, names), suite_markdown(rows, names)
     if len(options.models) == len(paths) == 1:
         (model,), (path,) = models, paths

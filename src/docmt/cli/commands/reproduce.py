@@ -1,15 +1,28 @@
-"""docmt reproduce NAME --scale cpu --store STORE --output DIRECTORY"""
+"""docmt reproduce NAME --scale cpu --store STORE --output DIRECTORY
+
+Trains and evaluates everything that a published table or figure shows, and writes the table and the figure. What is
+done already is skipped, what was interrupted goes on: give the same command again.
+
+usage:
+    NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
+    NAME --store STORE --output DIRECTORY --dry_run
+    --list
+
+examples:
+    docmt reproduce --list
+    docmt reproduce zhang2018-table1 --store stores/mine --output experiments
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt import experiments
-from docmt.cli.options import Parser, is_recipe
+from docmt.cli.options import EveryCommand, Parser, is_recipe
 from docmt.core.errors import DocmtError, printable
 from docmt.core.options import option, shown
 from docmt.decoding import ContextConfig, SearchConfig
@@ -23,14 +36,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PLANNED = {"store", "run", "seed", "initialize_from", "initialize_reverse_from", "reverse"}
-OWN = ("name", "scale", "store", "output", "suite", "seeds", "list", "dry_run", "config")
-USAGE = """NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
-NAME --store STORE --output DIRECTORY --dry_run
---list"""
-EXAMPLES = (
-    "docmt reproduce --list",
-    "docmt reproduce zhang2018-table1 --store stores/mine --output experiments",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +72,8 @@ def parser() -> Parser[ReproduceOptions]:
     made = Parser(
         "reproduce",
         ReproduceOptions,
-        "Trains and evaluates everything that a published table or figure shows, and writes the table and the figure. "
-        "What is done already is skipped, what was interrupted goes on: give the same command again.",
-        USAGE,
-        examples=EXAMPLES,
-        common=("list", "store", "output", "scale", "seeds", "dry_run"),
+        __doc__,
+        common="list store output scale seeds dry_run",
         also={"data": "store"},
     )
     made.add_settings(TrainConfig, "", "settings of all runs, instead of those of their recipes", PLANNED)
@@ -83,41 +85,37 @@ def run(arguments: Sequence[str]) -> int:
     given = list(arguments)
     # A first argument ending in .yaml is an experiment here, no recipe with options.
     file = given.pop(0) if given and is_recipe(given[0]) else None
-    options = parser().parse_given(given)
-    if options.get("list"):
+    made = parser()
+    options = made.parse(given)
+    if options.list:
         titles = {name: experiment.title for name, experiment in list_experiments().items()}
         width = max(map(len, titles), default=0)
         print("\n".join(f"{name:<{width}}  {title}" for name, title in titles.items()))
         return 0
-    if file is not None and options.get("name"):
-        raise DocmtError(f"{file} and {options['name']} both name an experiment: give one of them")
-    plan, evaluation = _plan(file or options.get("name"), options)
+    if file is not None and options.name:
+        raise DocmtError(f"{file} and {options.name} both name an experiment: give one of them")
+    own = [each.name for command in (ReproduceOptions, EveryCommand) for each in fields(command)]
+    overrides = {name: value for name, value in made.parse_given(given).items() if name.split(".")[0] not in own}
+    plan, evaluation = _plan(file or options.name, options, overrides)
     for variant, why in plan.left_out.items():
         _log.info(f"left out: {variant} ({why})")
-    if not options.get("dry_run"):
+    if not options.dry_run:
         return _reproduce(plan, evaluation)
     for run in plan.trainings():
         print(printable(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
     return 0
 
 
-def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationConfig]:
+def _plan(name: str | None, options: ReproduceOptions, overrides: Mapping[str, Any]) -> tuple[Plan, EvaluationConfig]:
     if not name:
         raise DocmtError("NAME is missing; docmt reproduce --list shows the experiments")
     experiment = read_experiment(name)
-    for needed in ("store", "output"):
-        if options.get(needed) is None:
-            raise DocmtError(f"--{needed} is missing; see docmt reproduce --help")
-    groups = {prefix: _below(options, prefix) for prefix in ("search", "context", "metrics")}
-    suite = read_suite(options["suite"]) if options.get("suite") else None
-    search, metrics = SearchConfig(**groups["search"]), MetricConfig(**groups["metrics"])
-    evaluation = experiments.EvaluationConfig(search, metrics, suite, ContextConfig(**groups["context"]))
-    overrides = {
-        option: value for option, value in options.items() if option not in OWN and option.split(".")[0] not in groups
-    }
-    seeds = _seeds(options.get("seeds") or "")
-    scale = options.get("scale", "cpu")
-    plan = experiments.make_plan(experiment, scale, options["store"], options["output"], seeds, overrides)
+    if options.store is None or options.output is None:
+        raise DocmtError(f"--{'output' if options.store else 'store'} is missing; see docmt reproduce --help")
+    suite = read_suite(options.suite) if options.suite else None
+    evaluation = experiments.EvaluationConfig(options.search, options.metrics, suite, options.context)
+    seeds = _seeds(options.seeds)
+    plan = experiments.make_plan(experiment, options.scale, options.store, options.output, seeds, overrides)
     from docmt.decoding.rules import check_rounds  # torch takes a while to load
     from docmt.decoding.scheduler import check_context
 
@@ -125,10 +123,6 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
     check_context(evaluation.context, *models)
     check_rounds(evaluation.search, evaluation.context, *models)
     return plan, evaluation
-
-
-def _below(options: dict[str, Any], prefix: str) -> dict[str, Any]:
-    return {name.removeprefix(f"{prefix}."): value for name, value in options.items() if name.startswith(f"{prefix}.")}
 
 
 def _seeds(text: str) -> list[int]:

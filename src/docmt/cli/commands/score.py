@@ -1,4 +1,16 @@
-"""docmt score MODEL SOURCE TARGET"""
+"""docmt score MODEL SOURCE TARGET
+
+Prints the log-probability (nats) that a model gives to each sentence of given translations, in the context of their
+document.
+
+usage:
+    MODEL SOURCE TARGET [options]
+    MODEL CORPUS.jsonl [options]
+
+examples:
+    docmt score MODEL test.en test.de
+    docmt score MODEL test.jsonl --format jsonl -o scores.jsonl
+"""
 
 from __future__ import annotations
 
@@ -7,9 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from docmt.cli.corpora import check_outputs, document_name, each_alone, read_corpus
+from docmt.cli.corpora import check_outputs, document_name, read_corpus
 from docmt.cli.options import ModelOptions, Parser, translator_of
 from docmt.cli.results import Report, error_records, records
+from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.options import option
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.documents import Document
@@ -42,15 +55,7 @@ class ScoreOptions(ModelOptions):
 
 def parser() -> Parser[ScoreOptions]:
     """Return the parser of the command."""
-    return Parser(
-        "score",
-        ScoreOptions,
-        "Prints the log-probability (nats) that a model gives to each sentence of given translations, in the context "
-        "of their document.",
-        "MODEL SOURCE TARGET [options]\nMODEL CORPUS.jsonl [options]",
-        examples=("docmt score MODEL test.en test.de", "docmt score MODEL test.jsonl --format jsonl -o scores.jsonl"),
-        common=("output", "format", "batch_tokens", "device", "precision"),
-    )
+    return Parser("score", ScoreOptions, __doc__, common="output format batch_tokens device precision")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -60,26 +65,23 @@ def run(arguments: Sequence[str]) -> int:
     corpus = read_corpus(options.source, options.target, "TARGET")
     pairs = [(Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in corpus]
     report, names = Report(), [document_name(options.source, document) for document in corpus]
-    found = each_alone(pairs, names, translator_of(options).score_all, report.failures)
-    scored = report.numbers_only(found, names)
-    for name, document in zip(names, scored, strict=True):
-        if document is not None:
-            report.collect(name, document)
+    results = map_or_error(pairs, translator_of(options).score_all)
+    scored = [report.checked(name, result) for name, result in zip(names, results, strict=True)]
     if options.format == "jsonl":
-        found_records = [
-            records(document) if document is not None else error_records(source, report.reason(name))
-            for document, (source, _), name in zip(scored, pairs, names, strict=True)
+        rows = [
+            error_records(source, str(result)) if isinstance(result, DocmtError) else records(result)
+            for result, (source, _) in zip(scored, pairs, strict=True)
         ]
-        lines = [json.dumps(record, ensure_ascii=False) for own in found_records for record in own]
+        lines = [json.dumps(record, ensure_ascii=False) for document in rows for record in document]
         write_text(options.output, "".join(line + "\n" for line in lines))
     else:
-        blocks = [_lines(document, len(pair.source)) for document, pair in zip(scored, corpus, strict=True)]
+        blocks = [_lines(result, len(pair.source)) for result, pair in zip(scored, corpus, strict=True)]
         write_text(options.output, "\n".join(blocks))
-    return report.print(len(corpus), sum(document is not None for document in scored), "documents", "scored")
+    return report.print(len(corpus), len(corpus) - len(report.failures), "documents", "scored")
 
 
-def _lines(scored: Translation | None, sentences: int) -> str:
+def _lines(scored: Translation | DocmtError, sentences: int) -> str:
     """A line for each sentence of a document, whether or not it could be scored: they stay beside their source."""
-    if scored is None:
+    if isinstance(scored, DocmtError):
         return f"{NO_SCORE}\n" * sentences
     return "".join(f"{sentence.score:.6f}\n" for sentence in scored.sentences)

@@ -1,4 +1,18 @@
-"""docmt train RECIPE.yaml [--FIELD VALUE ...], and docmt train --resume RUN"""
+"""docmt train RECIPE.yaml [--FIELD VALUE ...], and docmt train --resume RUN
+
+Trains a model on a prepared store (see docmt prepare). A training that was interrupted or killed goes on with
+--resume from its last checkpoint.
+
+usage:
+    RECIPE.yaml [options]
+    --store STORE --run DIRECTORY [options]
+    --resume RUN [--max_steps N ...]
+
+examples:
+    docmt train --store stores/mine --run runs/group --system group --preset base --patience 10
+    docmt train --store stores/mine --run runs/context --system context --initialize_from runs/sentence --freeze loaded
+    docmt train --resume runs/group
+"""
 
 from __future__ import annotations
 
@@ -17,29 +31,6 @@ from docmt.training import TrainConfig
 
 _log = logging.getLogger(__name__)
 
-USAGE = """RECIPE.yaml [options]
---store STORE --run DIRECTORY [options]
---resume RUN [--max_steps N ...]"""
-EXAMPLES = (
-    "docmt train --store stores/mine --run runs/group --system group --preset base --patience 10",
-    "docmt train --store stores/mine --run runs/context --system context --initialize_from runs/sentence "
-    "--freeze loaded",
-    "docmt train --resume runs/group",
-)
-COMMON = (
-    "store",
-    "run",
-    "resume",
-    "model.system",
-    "model.preset",
-    "batches.batch_tokens",
-    "optimizer.learning_rate",
-    "stop.max_steps",
-    "stop.patience",
-    "initialize_from",
-)
-ALSO = {"data": "store"}  # its name before 0.4
-
 
 @dataclass(frozen=True)
 class ResumeOption:
@@ -55,12 +46,9 @@ def parser() -> Parser[TrainConfig]:
     made = Parser(
         "train",
         TrainConfig,
-        "Trains a model on a prepared store (see docmt prepare). A training that was interrupted or killed goes on "
-        "with --resume from its last checkpoint.",
-        USAGE,
-        examples=EXAMPLES,
-        common=COMMON,
-        also=ALSO,
+        __doc__,
+        common="store run resume model.system model.preset batches.batch_tokens optimizer.learning_rate "
+        "stop.max_steps stop.patience initialize_from",
         title="the run",
     )
     made.add_settings(ResumeOption, "", "options")

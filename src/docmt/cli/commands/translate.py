@@ -1,4 +1,16 @@
-"""docmt translate MODEL FILE... -o OUT"""
+"""docmt translate MODEL FILE... -o OUT
+
+Translates documents, one target sentence for each source sentence; blank lines and layout are kept.
+
+usage:
+    MODEL [FILE ...] [options]
+
+examples:
+    docmt translate MODEL report.txt -o bericht.txt
+    docmt translate MODEL *.txt -o translated/ --beam 4
+    docmt translate MODEL book.txt -o buch.txt --resume
+    cat report.txt | docmt translate MODEL --format jsonl > report.jsonl
+"""
 
 from __future__ import annotations
 
@@ -13,11 +25,10 @@ from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from docmt.cli.corpora import check_outputs
+from docmt.cli.corpora import check_outputs, make_directory
 from docmt.cli.options import Parser, SearchOptions, translator_of
 from docmt.cli.results import File, Report, Writer, stays
 from docmt.core.errors import DocmtError
-from docmt.core.files import cannot_write
 from docmt.core.options import option
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD
 from docmt.core.progress import plain_lines
@@ -34,26 +45,6 @@ _log = logging.getLogger(__name__)
 
 UNKNOWN_LANGUAGE = "en"  # whose rules also serve for languages that have none
 GROUP = 64  # documents of which the files are read into batches together
-
-EXAMPLES = (
-    "docmt translate MODEL report.txt -o bericht.txt",
-    "docmt translate MODEL *.txt -o translated/ --beam 4",
-    "docmt translate MODEL book.txt -o buch.txt --resume",
-    "cat report.txt | docmt translate MODEL --format jsonl > report.jsonl",
-)
-COMMON = (
-    "output",
-    "format",
-    "resume",
-    "search.beam",
-    "search.n_best",
-    "search.length_penalty",
-    "batch_tokens",
-    "input.layout",
-    "input.join_lines",
-    "device",
-    "precision",
-)
 
 
 @dataclass(frozen=True)
@@ -73,6 +64,10 @@ class InputConfig:
     join_lines: bool = False
     """the lines of a paragraph are one text, hard-wrapped (otherwise every line ends a sentence)"""
 
+    def __post_init__(self) -> None:
+        if self.join_lines and self.layout == "lines":
+            raise DocmtError("input.join_lines is for running text, but --input.layout is lines: leave one of them out")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TranslateOptions(SearchOptions):
@@ -90,8 +85,8 @@ class TranslateOptions(SearchOptions):
     x.jsonl, else text"""
     resume: bool = False
     """continue an interrupted translation from OUT.partial. Input, model and options must be the same (except
-    --batch_tokens). After failures, outputs that this command has finished stay as they are. Outputs that it has not
-    finished itself are translated again"""
+    --batch_tokens). After failures, outputs that this command has finished stay as they are. Outputs in which documents
+    failed, and outputs that it has not finished itself, are translated again"""
     input: InputConfig = InputConfig()
     """how the files are read"""
     search: SearchConfig = SearchConfig()
@@ -103,10 +98,9 @@ def parser() -> Parser[TranslateOptions]:
     return Parser(
         "translate",
         TranslateOptions,
-        "Translates documents, one target sentence for each source sentence; blank lines and layout are kept.",
-        "MODEL [FILE ...] [options]",
-        examples=EXAMPLES,
-        common=COMMON,
+        __doc__,
+        common="output format resume search.beam search.n_best search.length_penalty batch_tokens input.layout "
+        "input.join_lines device precision",
         also={"nbest": "search.n_best"},
     )
 
@@ -133,9 +127,12 @@ def run(arguments: Sequence[str]) -> int:
     _check_room(options.search, [file.format for file in files])
     facts = _facts(translator, files)
     writers = [Writer(file, facts, options.resume, report) for file in files]
-    for output in (writer.file.output for writer in writers if options.resume and not writer.begun):
-        if Path(output).is_file():
-            _log.warning(f"{output} is there already, and nothing tells what it was made from: translating it again")
+    for writer in writers if options.resume else ():
+        if writer.lacks_documents:
+            _log.warning(f"{writer.file.output} lacks documents that failed: translating it again")
+        elif not writer.begun and Path(writer.file.output).is_file():
+            what = f"{writer.file.output} is there already, and nothing tells what it was made from"
+            _log.warning(f"{what}: translating it again")
     # Lines that are drawn anew and again would be mixed with the translation.
     with plain_lines() if _on_terminal(files) else nullcontext():
         written = _write(translator, writers, report)
@@ -204,7 +201,7 @@ def _outputs(files: Sequence[str], output: str, format: str) -> dict[str, str]:
             )
         if STANDARD in files:
             raise DocmtError("standard input has no name for a file in a directory: translate it alone with -o FILE")
-        _make_directory(Path(output))
+        make_directory(Path(output))
     for one, other in pairwise(sorted(pairs.values())):
         if one == other:
             raise DocmtError(f"two of the files would both be written to {one}: translate them in two calls")
@@ -219,15 +216,6 @@ def _output_name(file: str, format: str) -> str:
     if format != "auto" and named_jsonl(name) != (format == "jsonl"):
         bare += ".jsonl" if format == "jsonl" else ".txt"
     return bare + GZIP_SUFFIX if name.endswith(GZIP_SUFFIX) else bare
-
-
-def _make_directory(directory: Path) -> None:
-    if directory.exists() and not directory.is_dir():
-        raise DocmtError(f"{directory} is a file, but several files need a directory: choose another -o")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(directory, error) from error
 
 
 def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: list[str]) -> list[File]:
