@@ -158,7 +158,7 @@ def rename(weights: Mapping[str, Tensor], config: ModelConfig, values: Mapping[s
             for place, (matrices, temperature) in _FEATURES.items():
                 features = f"decoder.{layer}.{place}.whole.features"
                 if matrices in weights:
-                    found[f"{features}.matrices"] = weights[matrices].float()
+                    found[f"{features}.matrices"] = weights[matrices].float().clone()
                 if not values.get("learned_tau"):
                     constant = fairseq.number(values, temperature, 1.0)
                     found[f"{features}.temperature"] = torch.full((config.heads, 1, 1), float(constant))
@@ -174,14 +174,6 @@ def _our_rows(rows: Tensor) -> Tensor:
 
 def _symbols(path: Path, rows: int) -> list[str]:
     """The words in docmt's order of ids: <s>, which their text does not have, in the place of what joins sentences."""
-    symbols = fairseq.read_dictionary(path)
-    specials = _JOINS + 1
-    missing = rows - specials - len(symbols)
-    if not 0 <= missing < 8:  # dictionaries are padded to a multiple of 8 entries
-        raise DocmtError(
-            f"{path} has {len(symbols)} symbols, but the checkpoint {rows} rows, {specials} special tokens among them: "
-            "give the dictionary of this checkpoint"
-        )
-    symbols = ["<s>", *symbols, *fairseq.made_up(symbols, missing)]
+    symbols = ["<s>", *fairseq.read_dictionary(path, rows, specials=_JOINS + 1)]
     fairseq.check_different(path, symbols)
     return symbols

@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.fairseq import check_different, choice, needed, save_converted
+from docmt.checkpoint.fairseq import check_different, choice, needed, read_arguments, save_converted
 from docmt.checkpoint.model_directory import check_new
-from docmt.checkpoint.weights import load_renamed, read_symbols, read_tensors
+from docmt.checkpoint.weights import load_renamed, read_symbols, read_tensors, renamed
 from docmt.core.errors import DocmtError
-from docmt.core.files import read_json
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, SpecialTokens
 
@@ -86,8 +85,7 @@ def convert_thumt(
     """
     check_new(output)
     variables = read_variables(checkpoint)
-    values = read_json(arguments or checkpoint.parent / "args.json")
-    values = values["parameters"] if isinstance(values.get("parameters"), dict) else values
+    values = read_arguments(arguments or checkpoint.parent / "args.json")
     source, target = _symbols(source_vocabulary), _symbols(target_vocabulary)
     config = architecture(
         values,
@@ -175,14 +173,14 @@ def architecture(
 
 def rename(variables: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights under docmt's names, in its layout: matrices are [out, in], fused ones are taken apart."""
-    renamed: dict[str, Tensor] = {}
+    found: dict[str, Tensor] = {}
     for name, tensor in variables.items():
         if "bidirectional_rnn" in name:
-            renamed |= _lstm(name, tensor)
+            found |= _lstm(name, tensor)
         else:
             for ours, part in parameters(name, tensor).items():
-                renamed[ours] = part.t() if name.endswith("/matrix") else part
-    return renamed
+                found[ours] = part.t() if name.endswith("/matrix") else part
+    return found
 
 
 def parameters(name: str, tensor: Tensor) -> dict[str, Tensor]:
@@ -190,8 +188,7 @@ def parameters(name: str, tensor: Tensor) -> dict[str, Tensor]:
     last = name.rpartition("/")[2]
     if last in _EMBEDDINGS and name.count("/") <= 1:
         return {_EMBEDDINGS[last]: tensor}
-    for pattern, replacement in _NAMES:
-        name = re.sub(pattern, replacement, name)
+    name = renamed(name, _NAMES)
     for fused, parts in _FUSED.items():
         if f"{fused}/" in name or f"{fused}." in name:
             tensors = tensor.chunk(len(parts), dim=-1)
