@@ -1,6 +1,7 @@
 """Whole directories of transformers through `docmt convert huggingface`: text in, the same text out."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -381,6 +382,13 @@ def test_positions_beside_the_weights_are_left_out(made, tmp_path):
     index = {"weight_map": dict.fromkeys(names, "model-1.safetensors")}
     (copy / "model.safetensors.index.json").write_text(json.dumps(index))
     made_model = call("convert", "huggingface", copy, "-o", tmp_path / "model", "--target_language", "fra")
+    assert made_model.status == 0, made_model.err
+
+
+def test_a_directory_whose_name_is_no_text(made, tmp_path):
+    copy = damaged(made("marian")[0], tmp_path, lambda path: None)
+    odd = copy.rename(os.fsdecode(os.fsencode(tmp_path) + b"/cop\xff"))
+    made_model = call("convert", "huggingface", odd, "-o", tmp_path / "model", "--target_language", "fra")
     assert made_model.status == 0, made_model.err
 
 

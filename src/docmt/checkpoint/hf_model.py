@@ -6,18 +6,24 @@ Weights come from safetensors files alone, in one piece or in shards with an ind
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from docmt.checkpoint.model_directory import ModelCard, save_encoder
-from docmt.checkpoint.weights import WEIGHTS_FILE, check_renamed, load_renamed, model_on_meta, read_shapes, renamed
+from docmt.checkpoint.weights import (
+    WEIGHTS_FILE,
+    check_renamed,
+    load_renamed,
+    model_on_meta,
+    open_tensors,
+    read_shapes,
+    renamed,
+)
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
 from docmt.core.options import shown
@@ -34,7 +40,6 @@ CONFIG_FILE = "config.json"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
 _NO_WEIGHTS, _BUFFER = ("I64",), "position_ids"  # some have numbers of positions beside their weights
-_POINTER = b"version https://git-lfs"
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Weights:
 
     def tensor(self, name: str) -> Tensor:
         """The weights of this name, float32."""
-        with self._open(name) as file:
+        with open_tensors(self.files[name]) as file:
             found: Tensor = file.get_tensor(name)
         return found.float()
 
@@ -59,15 +64,6 @@ class Weights:
     def same(self, one: str, other: str) -> bool:
         """Whether two tables are equal."""
         return self.shapes[one] == self.shapes[other] and torch.equal(self.tensor(one), self.tensor(other))
-
-    @contextmanager
-    def _open(self, name: str) -> Iterator[Any]:
-        path = self.files[name]
-        try:
-            with safe_open(path, framework="pt") as file:
-                yield file
-        except (SafetensorError, OSError) as error:
-            raise DocmtError(f"{path} is damaged ({error}): copy it again from where it came") from error
 
 
 def read_config(directory: Path) -> dict[str, Any]:
@@ -110,21 +106,10 @@ def open_weights(directory: Path) -> Weights:
     raise DocmtError(f"{directory} has neither {WEIGHTS_FILE} nor {INDEX_FILE}: copy it again, complete")
 
 
-def _is_pointer(path: Path) -> bool:
-    """Whether the file stands for one that was not fetched with the rest of a repository."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_POINTER)) == _POINTER
-    except OSError:
-        return False  # as whoever reads it will say
-
-
 def _weights(directory: Path, files: Sequence[Path]) -> Weights:
     shapes: dict[str, Sequence[int]] = {}
     places: dict[str, Path] = {}
     for path in files:
-        if _is_pointer(path):
-            raise DocmtError(f"{path} only says where git-lfs has the weights: run `git lfs pull` in that directory")
         own = read_shapes(path, skipped=_NO_WEIGHTS)
         shapes |= own
         places |= dict.fromkeys(own, path)

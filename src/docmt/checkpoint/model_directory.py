@@ -20,7 +20,8 @@ from docmt.checkpoint.weights import (
     STATE_FILE,
     WEIGHTS_FILE,
     load_weights,
-    model_without_weights,
+    model_on_meta,
+    read_shapes,
     read_weights,
     save_tensors,
 )
@@ -193,7 +194,7 @@ def load_model(directory: Path | str, device: torch.device | str = "cpu") -> Tra
     """
     device = choose_device(device)
     found = find_model(directory)
-    model = model_without_weights(load_model_config(found), found / WEIGHTS_FILE)
+    model = model_on_meta(load_model_config(found), read_shapes(found / WEIGHTS_FILE), found / WEIGHTS_FILE)
     load_weights(model, found / WEIGHTS_FILE, assign=True)
     tell_if_unfinished(Path(directory), found)
     return model.to(device).eval()
