@@ -10,6 +10,7 @@ import argparse
 import pickle
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -270,7 +271,7 @@ def convert_gtransformer(
     check_new(output)
     weights, values = read_checkpoint(checkpoint, arguments)
     embedding = check_copies(checkpoint, weights, "encoder.embed_tokens.weight", _COPIES)
-    config = architecture(values, len(embedding), sentences=sentences, instance_tokens=instance_tokens)
+    config = replace(architecture(values, len(embedding), sentences=sentences), instance_tokens=instance_tokens)
     symbols, end_row = _symbols(dictionary, values, len(embedding))
     model = load_renamed(config, rename(weights, config), checkpoint)
     # The row of the target language marks the end of a document: docmt keeps that one before <mask>.
@@ -286,9 +287,7 @@ def convert_gtransformer(
     )
 
 
-def architecture(
-    values: Mapping[str, Any], vocabulary_size: int, *, sentences: bool = False, instance_tokens: int = 512
-) -> ModelConfig:
+def architecture(values: Mapping[str, Any], vocabulary_size: int, *, sentences: bool = False) -> ModelConfig:
     """docmt's description of a model trained with these arguments. Raises DocmtError naming what it cannot express."""
     learned = bool(needed(values, "encoder_learned_pos"))
     positions = "max_source_positions", "max_target_positions"
@@ -310,7 +309,6 @@ def architecture(
             "positions": "document",
             "position_encoding": "learned" if learned else "sinusoidal",
             "max_positions": max(int(number(values, name, 1024)) for name in positions),
-            "instance_tokens": instance_tokens,
         }
     )
 

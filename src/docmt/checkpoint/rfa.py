@@ -7,6 +7,7 @@ neither of them: its id comes after those of the four special symbols of fairseq
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,21 +83,15 @@ def convert_rfa(
     target_rows = len(fairseq.check_copies(checkpoint, weights, "decoder.embed_tokens.weight", [_OUTPUT]))
     source_rows = len(fairseq.check_copies(checkpoint, weights, "encoder.embed_tokens.weight", []))
     source, target = _symbols(source_dictionary, source_rows), _symbols(target_dictionary, target_rows)
-    config = architecture(
-        values,
-        linear=_FEATURES["cross"][0] in weights,
-        source_size=source_rows + _UNKNOWN,
-        target_size=target_rows + _UNKNOWN,
-        instance_tokens=instance_tokens,
-    )
+    linear = _FEATURES["cross"][0] in weights
+    sizes = {"source_size": source_rows + _UNKNOWN, "target_size": target_rows + _UNKNOWN}
+    config = replace(architecture(values, linear=linear, **sizes), instance_tokens=instance_tokens)
     model = load_renamed(config, rename(weights, config, values), checkpoint)
     origin = f"{checkpoint.name}, a checkpoint of the code of Wu et al. (2022)"
     return fairseq.save_converted(output, model, DictionaryTokenizer(target, source), origin, values)
 
 
-def architecture(
-    values: Mapping[str, Any], *, linear: bool, source_size: int, target_size: int, instance_tokens: int = 512
-) -> ModelConfig:
+def architecture(values: Mapping[str, Any], *, linear: bool, source_size: int, target_size: int) -> ModelConfig:
     """docmt's description of a model trained with these arguments; linear: with random features, not the baseline.
 
     Raises DocmtError naming what it cannot express.
@@ -120,7 +115,6 @@ def architecture(
             "vocabulary_size": target_size,
             "source_vocabulary_size": source_size if source_size != target_size else 0,
             **fairseq.sizes(values),
-            "instance_tokens": instance_tokens,
         }
     )
 
