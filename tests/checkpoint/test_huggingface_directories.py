@@ -270,6 +270,20 @@ FAULTS = {
         ),
         r"model-1\.safetensors is missing",
     ),
+    "a shard elsewhere": (
+        lambda path: (
+            (path / "model.safetensors").rename(path.parent / "model-1.safetensors")
+            and (path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../model-1.safetensors"}}')
+        ),
+        r"copy/model-1\.safetensors is missing",
+    ),
+    "an index that is none": (
+        lambda path: (
+            (path / "model.safetensors").unlink()
+            or (path / "model.safetensors.index.json").write_text('{"weight_map": ["a"]}')
+        ),
+        "has no weight_map",
+    ),
     "no tokenizer": (
         lambda path: [(path / name).unlink() for name in ("source.spm", "target.spm", "vocab.json")],
         r"tokenizer\.json",

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from docmt.checkpoint.hf_tokenizer import TOKENIZER_CONFIG, read_if_there
 from docmt.checkpoint.model_directory import ModelCard, save_encoder
 from docmt.checkpoint.weights import (
     WEIGHTS_FILE,
@@ -84,40 +85,34 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 def open_weights(directory: Path) -> Weights:
     """The weights in a directory. Raises DocmtError where there are none in safetensors, or some are missing."""
+    table: dict[str, str] = {}
     if (directory / WEIGHTS_FILE).is_file():
-        return _weights(directory, [directory / WEIGHTS_FILE])
-    if (directory / INDEX_FILE).is_file():
-        table = read_json(directory / INDEX_FILE).get("weight_map")
+        files = {WEIGHTS_FILE}
+    elif (directory / INDEX_FILE).is_file():
+        table = read_json(directory / INDEX_FILE).get("weight_map", {})
         if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
             raise DocmtError(f"{directory / INDEX_FILE} has no weight_map: copy it again from where it came")
-        names = sorted(set(table.values()))
-        if outside := [name for name in names if Path(name).name != name]:
-            raise DocmtError(f"{directory / INDEX_FILE} names a file elsewhere ({outside[0]}): copy it again")
-        found = _weights(directory, [directory / name for name in names])
-        if missing := sorted(name for name in set(table) - set(found.shapes) if not name.endswith(_BUFFER)):
-            raise DocmtError(f"{directory} lacks weights for {missing[0]}, which {INDEX_FILE} names: copy it again")
-        return found
-    for name in _PICKLED:
-        if (directory / name).is_file():
-            raise DocmtError(
-                f"{directory} has its weights in {name}, which is not opened, as it may hold code: save it with "
-                f"`save_pretrained` of transformers, which writes {WEIGHTS_FILE}"
-            )
-    raise DocmtError(f"{directory} has neither {WEIGHTS_FILE} nor {INDEX_FILE}: copy it again, complete")
-
-
-def _weights(directory: Path, files: Sequence[Path]) -> Weights:
+        files = {Path(name).name for name in table.values()}
+    else:
+        for name in _PICKLED:
+            if (directory / name).is_file():
+                raise DocmtError(
+                    f"{directory} has its weights in {name}, which is not opened, as it may hold code: save it with "
+                    f"`save_pretrained` of transformers, which writes {WEIGHTS_FILE}"
+                )
+        raise DocmtError(f"{directory} has neither {WEIGHTS_FILE} nor {INDEX_FILE}: copy it again, complete")
     shapes: dict[str, Sequence[int]] = {}
     places: dict[str, Path] = {}
-    for path in files:
+    for path in (directory / name for name in sorted(files)):
         own = read_shapes(path, skipped=_NO_WEIGHTS)
         shapes |= own
         places |= dict.fromkeys(own, path)
+    if missing := sorted(name for name in table.keys() - shapes.keys() if not name.endswith(_BUFFER)):
+        raise DocmtError(f"{directory} lacks weights for {missing[0]}, which {INDEX_FILE} names: copy it again")
     return Weights(directory, shapes, places)
 
 
 START = "decoder_start_token_id"
-_TOKENIZER_CONFIG = "tokenizer_config.json"
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -133,8 +128,7 @@ def family_of(directory: Path, values: Mapping[str, Any]) -> str:
             f"models of the types {_types(encoders=False)}, and starts trainings from encoders of the types "
             f"{_types(encoders=True)}"
         )
-    path = directory / _TOKENIZER_CONFIG
-    tokenizer = values.get("tokenizer_class") or (read_json(path).get("tokenizer_class") if path.is_file() else None)
+    tokenizer = values.get("tokenizer_class") or read_if_there(directory / TOKENIZER_CONFIG).get("tokenizer_class")
     start, pad = (id_in_generation(directory, values, entry) for entry in (START, "pad_token_id"))
     pad_begins = None in (start, pad) or start == pad
     told = [name for name in fitting if tokenizer in known[name].tokenizers or known[name].pad_begins is pad_begins]
@@ -184,8 +178,7 @@ def _entry(path: Path, values: Mapping[str, Any], entry: str, about: HuggingFace
 
 def id_in_generation(directory: Path, values: Mapping[str, Any], entry: str) -> Any:
     """An id that matters in translation: what generation_config.json says, or else config.json (`values`)."""
-    path = directory / "generation_config.json"
-    found = read_json(path).get(entry) if path.is_file() else None
+    found = read_if_there(directory / "generation_config.json").get(entry)
     return values.get(entry) if found is None else found
 
 
@@ -206,7 +199,6 @@ HEAD, SOFTMAX, BIAS = "lm_head", "softmax", "head_bias.vector"
 class Pretrained:
     """A model in a directory of transformers."""
 
-    directory: Path
     family: str
     sizes: Mapping[str, Any]
     """by the names that docmt's settings have for them"""
@@ -221,19 +213,14 @@ class Pretrained:
         sizes, weights = read_sizes(directory, values, about), open_weights(directory)
         tables = find_tables(weights, about, tied=values.get("tie_word_embeddings") is not False)
         for name, side in (("source_vocabulary_size", "source"), ("vocabulary_size", "target")):
-            table = _table(tables, side)
-            wanted, has = sizes.pop(name, None), weights.shapes[table][0]
-            if wanted not in (None, has):
-                raise DocmtError(
-                    f"{directory} has {has} rows in {table}, but {CONFIG_FILE} says "
-                    f"{about.entries[name][0]} = {wanted}: copy it again, complete"
-                )
+            if name in sizes:
+                check_rows(weights, _table(tables, side), about.entries[name][0], sizes.pop(name))
         scaled = values["model_type"] in about.scaled_types and values.get("tie_word_embeddings") is not False
         if values.get("scale_decoder_outputs", scaled) and scaled:
             sizes["output"] = "scaled"
         if SOFTMAX in tables:
             sizes["output"] = "own"
-        return cls(directory, family, sizes, weights, tables)
+        return cls(family, sizes, weights, tables)
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -257,7 +244,7 @@ class Pretrained:
                 **options,
             }
         )
-        return load_renamed(config, self._renamed(config, rows), self.directory)
+        return load_renamed(config, self._renamed(config, rows), self.weights.directory)
 
     def _renamed(self, config: ModelConfig, rows: Mapping[Side, Sequence[int]]) -> dict[str, Tensor]:
         """The weights by docmt's names."""
@@ -283,7 +270,7 @@ class Pretrained:
         if family.head_bias:
             found[BIAS] = torch.tensor([float(bias[row]) if row >= 0 else 0.0 for row in predicted])
         elif bias.any():
-            raise DocmtError(f"{self.directory} has a bias of logits, which family {config.family} has not")
+            raise DocmtError(f"{self.weights.directory} has a bias of logits, which family {config.family} has not")
         return found
 
     def _check_positions(self, name: str) -> None:
@@ -292,14 +279,23 @@ class Pretrained:
         computed = sinusoids(*table.shape, _FIRST_POSITION, frequencies=family.frequencies)
         if not torch.allclose(table, computed, atol=0.01):  # it may have been rounded
             raise DocmtError(
-                f"{self.directory} has positions of its own in {name}, but models of family {self.family} compute "
-                "them: if docmt exported it, use the model that it was made from"
+                f"{self.weights.directory} has positions of its own in {name}, but models of family {self.family} "
+                "compute them: if docmt exported it, use the model that it was made from"
             )
 
 
 def _table(tables: Mapping[str, str], side: str) -> str:
     """The name of their table of tokens of a side."""
     return tables.get("tokens") or tables[f"{side}_tokens"]
+
+
+def check_rows(weights: Weights, table: str, entry: str, rows: int) -> None:
+    """Raise DocmtError where a table of tokens has other rows than an entry of config.json says."""
+    if (has := weights.shapes[table][0]) != rows:
+        raise DocmtError(
+            f"{weights.directory} has {has} rows in {table}, but {CONFIG_FILE} says {entry} = {rows}: copy it again, "
+            "complete"
+        )
 
 
 def find_tables(weights: Weights, about: HuggingFace, *, tied: bool) -> dict[str, str]:
@@ -356,12 +352,7 @@ class PretrainedEncoder:
         names = {renamed(name, about.names): name for name in weights.shapes if not re.search(about.no_weights, name)}
         if missing := [name for name in (_TABLE, _POSITIONS, _TYPES) if name not in names]:
             raise DocmtError(f"{directory} has no weights for {missing[0].partition('.')[0]}: copy it again, complete")
-        has, says = weights.shapes[names[_TABLE]][0], sizes["source_vocabulary_size"]
-        if has != says:
-            raise DocmtError(
-                f"{directory} has {has} rows in {names[_TABLE]}, but {CONFIG_FILE} says vocab_size = {says}: copy it "
-                "again, complete"
-            )
+        check_rows(weights, names[_TABLE], "vocab_size", sizes["source_vocabulary_size"])
         own = {**sizes, "max_positions": sizes["max_positions"] - about.first_position}
         config = ModelConfig.from_dict({"system": "sentence", "family": family, **own})
         return cls(about, config, weights, names)

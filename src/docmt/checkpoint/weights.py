@@ -130,7 +130,7 @@ def open_tensors(path: Path) -> Iterator[Any]:
     try:
         with path.open("rb") as opened:
             if opened.read(len(_POINTER)) == _POINTER:
-                raise DocmtError(f"{path} only says where git-lfs has the weights: run `git lfs pull` in that directory")
+                raise DocmtError(f"{path} only says where git-lfs has the weights: run `git lfs pull` there")
             name = Path(f"/dev/fd/{opened.fileno()}")  # as the library opens no name that is not UTF-8
             with safe_open(name if name.exists() else path, framework="pt") as file:
                 yield file
