@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from docmt.checkpoint.hf_model import about_family
 from docmt.checkpoint.model_directory import ModelCard, check_new, save_model
 from docmt.checkpoint.weights import load_renamed, read_symbols, read_tensors, renamed
 from docmt.core.errors import DocmtError
@@ -25,32 +26,19 @@ from docmt.core.files import read_json
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, SpecialTokens
 
-# Names of parameters of layers, theirs and ours, applied in this order.
-NAMES = (
-    (r"\.layers\.", "."),
-    (r"self_attn_layer_norm", "attention_residual.norm"),
-    (r"encoder_attn_layer_norm", "cross_residual.norm"),
-    (r"final_layer_norm", "feed_forward_residual.norm"),
-    (r"fc1", "feed_forward.inner"),
-    (r"fc2", "feed_forward.outer"),
-    (r"q_proj", "query"),
-    (r"k_proj", "key"),
-    (r"v_proj", "value"),
-    (r"out_proj", "output"),
-)
+BART = about_family("bart")
+"""Whose parameters have the names that fairseq gives them."""
 _NO_WEIGHTS = re.compile(r"(^|\.)(version|_float_tensor)$")
 
 # Arguments of the architecture with the only value that docmt's models have.
 _FIXED: dict[str, object] = {
     "no_scale_embedding": False,
     "no_token_positional_embeddings": False,
-    "adaptive_input": False,
     "adaptive_softmax_cutoff": None,
     "encoder_layers_to_keep": None,
     "decoder_layers_to_keep": None,
     "no_cross_attention": False,
     "cross_self_attention": False,
-    "character_embeddings": False,
     "no_decoder_final_norm": False,
     "quant_noise_scalar": 0,
 }
@@ -232,24 +220,17 @@ def choice(values: Mapping[str, Any], name: str, known: Mapping[str, str]) -> st
 
 # The G-Transformer: its names of parameters and ours, applied in this order.
 _NAMES = (
-    *NAMES,
     (r"self_attn_local", "attention.local"),
     (r"self_attn_global", "attention.whole"),
     (r"self_attn_gate\.0", "attention.gate.linear"),
     (r"encoder_attn_local", "cross.local"),
     (r"encoder_attn_global", "cross.whole"),
     (r"encoder_attn_gate\.0", "cross.gate.linear"),
-    (r"^(encoder|decoder)\.layer_norm", r"\1_norm"),
-    (r"^encoder\.layernorm_embedding", "source_norm"),
-    (r"^decoder\.layernorm_embedding", "target_norm"),
-    (r"^encoder\.embed_positions\.weight", "source_positions.table.weight"),
-    (r"^decoder\.embed_positions\.weight", "target_positions.table.weight"),
     (r"^encoder\.embed_tokens", "tokens"),
+    *BART.names,
 )
 # Copies of the one embedding matrix.
 _COPIES = ("decoder.embed_tokens.weight", "decoder.output_projection.weight")
-
-_FIRST_LEARNED_POSITION = 2  # their table of positions begins with two rows that no token uses
 
 
 def convert_gtransformer(
@@ -321,7 +302,7 @@ def rename(weights: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tens
             continue
         ours = parameter_name(name, config)
         if ours.endswith("_positions.table.weight"):
-            tensor = tensor[_FIRST_LEARNED_POSITION:]
+            tensor = tensor[BART.first_position :]
         found[ours] = tensor.float()
     return found
 
