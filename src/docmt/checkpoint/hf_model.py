@@ -147,7 +147,9 @@ def read_sizes(directory: Path, values: Mapping[str, Any], about: HuggingFace) -
     path = directory / CONFIG_FILE
     for entry, allowed in about.fixed.items():
         if (found := values.get(entry, about.usual.get(entry, allowed[0]))) not in allowed:
-            raise DocmtError(f"{path} has {entry} = {shown(found)}, where docmt's model has {_among(allowed)}")
+            raise DocmtError(
+                f"{path} has {entry} = {shown(found)}, where docmt's model has {' or '.join(map(shown, allowed))}"
+            )
     sizes = dict(about.sizes)
     for name, entries in about.entries.items():
         found = {entry: _entry(path, values, entry, about) for entry in entries}
@@ -180,10 +182,6 @@ def id_in_generation(directory: Path, values: Mapping[str, Any], entry: str) -> 
     """An id that matters in translation: what generation_config.json says, or else config.json (`values`)."""
     found = read_if_there(directory / "generation_config.json").get(entry)
     return values.get(entry) if found is None else found
-
-
-def _among(values: Sequence[object]) -> str:
-    return " or ".join(map(shown, values))
 
 
 def _types(*, encoders: bool) -> str:

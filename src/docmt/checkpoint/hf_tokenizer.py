@@ -54,11 +54,9 @@ def read_tokenizer(directory: Path, config: Mapping[str, Any], rows: tuple[int, 
     vocabularies: dict[Side, Vocabulary] = {}
     pieces: dict[Side, Pieces] = {}
     languages: dict[str, str] = {}
-    for side, size in zip(SIDES, rows, strict=True):
+    alike = found["source"] is found["target"]
+    for side, size in zip(SIDES[alike:], rows[alike:], strict=True):
         own = found[side]
-        if side == "target" and own is found["source"]:
-            vocabularies[side], pieces[side] = vocabularies["source"], pieces["source"]
-            continue
         marks = {match[0]: code for text in own.ids if (match := is_language(text)) for code in match.groups() if code}
         sentinels = frozenset(filter(_SENTINEL.fullmatch, own.ids))
         # The configuration has one id for each, that of the source.
@@ -70,7 +68,8 @@ def read_tokenizer(directory: Path, config: Mapping[str, Any], rows: tuple[int, 
             raise DocmtError(f"{own.path} or a file beside it is damaged ({error}): {_ADVICE}") from error
         languages |= {code: mark for mark, code in marks.items() if own.ids[mark] < size}
     clean_up = names.settings.get("clean_up_tokenization_spaces") is True and not found["target"].is_bpe
-    return PretrainedTokenizer(vocabularies, pieces, languages, clean_up)
+    both = {"source": vocabularies["target"], **vocabularies}, {"source": pieces["target"], **pieces}
+    return PretrainedTokenizer(*both, languages, clean_up)
 
 
 def _special_ids(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:

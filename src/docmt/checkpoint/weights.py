@@ -78,13 +78,13 @@ def check_shapes(
             raise DocmtError(f"{path} has {name} of shape {has} where {asks} {wanted}: {advice}")
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, str] | None = None) -> None:
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Writes a safetensors file (not atomic: for use inside of `atomic_path` and `atomic_directory`).
 
-    facts: what the file says of itself, for libraries that ask. Raises OSError when the system refuses.
+    Raises OSError when the system refuses.
     """
     try:
-        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, facts)
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:  # how the library reports a full disk, among others
         number = re.search(r"os error (\d+)", str(error))
         raise OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error)) from error
