@@ -323,6 +323,10 @@ FAULTS = {
         weights(lambda tensors: tensors.update(extra=torch.zeros(2))),
         "weights extra, for which docmt's model has no place",
     ),
+    "a bias that is too short": (
+        weights(lambda tensors: tensors.update(final_logits_bias=torch.zeros(1, 5))),
+        r"has a bias of 5 logits, but \d+ rows",
+    ),
     "a bare model": (
         lambda path: save_file(
             {

@@ -16,15 +16,7 @@ from torch import Tensor
 
 from docmt.checkpoint.hf_tokenizer import TOKENIZER_CONFIG, read_if_there
 from docmt.checkpoint.model_directory import ModelCard, save_encoder
-from docmt.checkpoint.weights import (
-    WEIGHTS_FILE,
-    check_renamed,
-    load_renamed,
-    model_on_meta,
-    open_tensors,
-    read_shapes,
-    renamed,
-)
+from docmt.checkpoint.weights import WEIGHTS_FILE, load_renamed, open_tensors, read_shapes, renamed
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
 from docmt.core.options import shown
@@ -32,7 +24,7 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.embeddings import sinusoids
 from docmt.model.families import FAMILIES
 from docmt.model.families.family import HuggingFace
-from docmt.text import PretrainedTokenizer, SpecialTokens
+from docmt.text import PretrainedTokenizer
 from docmt.text.tokenizer import SIDES, Side
 
 _FIRST_POSITION = 2  # row of the first position in tables of M2M100; earlier rows are never read
@@ -59,12 +51,19 @@ class Weights:
 
     def rows(self, name: str, wanted: Sequence[int]) -> Tensor:
         """These rows of a table [rows, d], float32; a row of -1 is zero."""
-        table, numbers = self.tensor(name), torch.tensor(wanted)
-        return torch.where((numbers >= 0)[:, None], table[numbers.clamp(min=0)], 0.0)
+        return _rows(self.tensor(name), wanted)
 
     def same(self, one: str, other: str) -> bool:
         """Whether two tables are equal."""
         return self.shapes[one] == self.shapes[other] and torch.equal(self.tensor(one), self.tensor(other))
+
+
+def _rows(table: Tensor, wanted: Sequence[int]) -> Tensor:
+    """Return these rows of a table or vector; a row of -1 is zero."""
+    numbers = torch.tensor(wanted)
+    found = table[numbers.clamp(min=0)]
+    found[numbers < 0] = 0.0
+    return found
 
 
 def read_config(directory: Path) -> dict[str, Any]:
@@ -264,9 +263,14 @@ class Pretrained:
             if ours.endswith("_positions.table.weight"):
                 tensor = tensor[about.first_position :]
             found[ours] = tensor
-        bias = found.pop(BIAS, torch.zeros(1, max(predicted) + 1)).flatten()
+        target_rows = self.rows[1]
+        bias = found.pop(BIAS, torch.zeros(1, target_rows)).flatten()
+        if len(bias) != target_rows:
+            raise DocmtError(
+                f"{self.weights.directory} has a bias of {len(bias)} logits, but {target_rows} rows: copy it again"
+            )
         if family.head_bias:
-            found[BIAS] = torch.tensor([float(bias[row]) if row >= 0 else 0.0 for row in predicted])
+            found[BIAS] = _rows(bias, predicted)
         elif bias.any():
             raise DocmtError(f"{self.weights.directory} has a bias of logits, which family {config.family} has not")
         return found
@@ -335,7 +339,6 @@ _MASKS = ("[MASK]", "<mask>")
 class PretrainedEncoder:
     """An encoder in a directory of transformers."""
 
-    about: HuggingFace
     config: ModelConfig
     """with the sizes of the encoder alone"""
     weights: Weights
@@ -353,7 +356,7 @@ class PretrainedEncoder:
         check_rows(weights, names[_TABLE], "vocab_size", sizes["source_vocabulary_size"])
         own = {**sizes, "max_positions": sizes["max_positions"] - about.first_position}
         config = ModelConfig.from_dict({"system": "sentence", "family": family, **own})
-        return cls(about, config, weights, names)
+        return cls(config, weights, names)
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -368,13 +371,7 @@ class PretrainedEncoder:
         """
         config = replace(self.config, source_vocabulary_size=tokenizer.source_vocabulary_size)
         weights = self._renamed(tokenizer, whole)
-        directory, asked = self.weights.directory, ("its config.json asks for", "copy it again, complete")
-        some = replace(config, vocabulary_size=SpecialTokens.count)  # a decoder, which a model cannot be without
-        model = model_on_meta(some, weights, directory, asked, stacks=("encoder",))
-        of_encoder = {
-            name: tensor for name, tensor in model.state_dict().items() if name.startswith(("encoder.", "source_"))
-        }
-        check_renamed(of_encoder, weights, directory)
+        load_renamed(config, weights, self.weights.directory, ("its config.json asks for", "copy it again, complete"))
         save_encoder(output, config, weights, tokenizer, card)
 
     def _renamed(self, tokenizer: PretrainedTokenizer, whole: PretrainedTokenizer) -> dict[str, Tensor]:
@@ -386,5 +383,6 @@ class PretrainedEncoder:
         found = {ours: self.weights.tensor(theirs) for ours, theirs in self.names.items() if ours != _TABLE}
         found[_TABLE] = self.weights.rows(self.names[_TABLE], rows)
         # All tokens are of the first type, so that its vector may as well be in those of positions.
-        found[_POSITIONS] = found[_POSITIONS][self.about.first_position :] + found.pop(_TYPES)[0]
+        first = about_family(self.config.family).first_position
+        found[_POSITIONS] = found[_POSITIONS][first:] + found.pop(_TYPES)[0]
         return found

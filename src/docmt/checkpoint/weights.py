@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_beside, check_regular, read_bytes
 from docmt.model import ModelConfig, TranslationModel
+from docmt.text import SpecialTokens
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
@@ -141,19 +143,16 @@ def open_tensors(path: Path) -> Iterator[Any]:
 
 
 def model_on_meta(
-    config: ModelConfig,
-    names: Collection[str],
-    path: Path,
-    asked: tuple[str, str] = BY_CONFIG,
-    stacks: Sequence[str] = ("encoder", "decoder"),
+    config: ModelConfig, names: Collection[str], path: Path, asked: tuple[str, str] = BY_CONFIG
 ) -> TranslationModel:
     """The model on "meta": no memory, no random numbers and no time for weights that are read from `path` at once.
 
     Raises DocmtError unless it has as many layers as there are weights for by these names: a short file may ask for
-    more than can be built. asked: see `check_shapes`.
+    more than can be built. asked: see `check_shapes`. To an encoder alone belongs a decoder for no words, which a model
+    cannot be without.
     """
     asks, advice = asked
-    for side in stacks:
+    for side in ("encoder",) if config.is_encoder else ("encoder", "decoder"):
         wanted = getattr(config.filled(), f"{side}_layers")
         found = len({name.split(".")[1] for name in names if name.startswith(f"{side}.") and name.count(".") > 1})
         if found != wanted:
@@ -161,6 +160,8 @@ def model_on_meta(
     for name, wanted in vars(config.chosen).items():
         if name.endswith("layers") and wanted > len(names):
             raise DocmtError(f"{path} has {len(names)} weights where {asks} {wanted} {name}: {advice}")
+    if config.is_encoder:
+        config = replace(config, vocabulary_size=SpecialTokens.count)
     with torch.device("meta"), _Unfilled():
         return TranslationModel(config)
 
@@ -187,19 +188,22 @@ def read_symbols(path: Path, what: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def load_renamed(config: ModelConfig, weights: Mapping[str, Tensor], checkpoint: Path) -> TranslationModel:
-    """The model with these weights, each in memory of its own. Raises DocmtError where names or shapes are not those
-    that it has, before it takes memory, or where weights are not numbers."""
-    model = model_on_meta(config, weights, checkpoint, BY_ARGUMENTS)
-    check_renamed(model.state_dict(), weights, checkpoint)
-    model.load_state_dict(weights, assign=True)
-    return model
+def load_renamed(
+    config: ModelConfig, weights: Mapping[str, Tensor], checkpoint: Path, asked: tuple[str, str] = BY_ARGUMENTS
+) -> TranslationModel:
+    """The model with these weights, each in memory of its own; for an encoder alone the rest stays on "meta".
 
-
-def check_renamed(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor], checkpoint: Path) -> None:
-    """Raises DocmtError for weights of other names or shapes than expected, or that are not numbers."""
-    check_shapes(expected, {name: tensor.shape for name, tensor in weights.items()}, checkpoint, BY_ARGUMENTS)
+    Raises DocmtError where names or shapes are not those that it has, before it takes memory, or where weights are not
+    numbers. asked: see `check_shapes`.
+    """
+    model = model_on_meta(config, weights, checkpoint, asked)
+    expected = model.state_dict()
+    if config.is_encoder:
+        expected = {name: expected[name] for name in expected if name.startswith(("encoder.", "source_"))}
+    check_shapes(expected, {name: tensor.shape for name, tensor in weights.items()}, checkpoint, asked)
     check_numbers(checkpoint, weights)
+    model.load_state_dict(weights, strict=not config.is_encoder, assign=True)
+    return model
 
 
 def renamed(name: str, names: Sequence[tuple[str, str]]) -> str:
