@@ -24,18 +24,11 @@ from docmt.model.layers import GATED
 from docmt.model.scope import SentenceFrame
 from docmt.model.systems import Needs
 from docmt.model.transformer import Parts
-from docmt.text import (
-    BpeTokenizer,
-    DictionaryTokenizer,
-    PretrainedTokenizer,
-    SentencePieceTokenizer,
-    SpecialTokens,
-    Tokenizer,
-)
+from docmt.text import BpeTokenizer, DictionaryTokenizer, PretrainedTokenizer, SentencePieceTokenizer, Tokenizer
 from docmt.text.bpe import parse_library
 from docmt.text.pieces import JsonPieces, SpmPieces
 from docmt.text.sentencepiece_tokenizer import spm_to_json
-from docmt.text.tokenizer import SIDES, Side
+from docmt.text.tokenizer import SIDES, Side, SpecialTokens
 
 UNCHANGED = "float32"
 """The type that weights have in docmt."""

@@ -259,13 +259,8 @@ def convert_gtransformer(
     last, rows = SpecialTokens(config.vocabulary_size).eod, model.head().weight
     with torch.no_grad():
         rows[[end_row, last]] = rows[[last, end_row]]
-    return save_converted(
-        output,
-        model,
-        DictionaryTokenizer(symbols),
-        f"{checkpoint.name}, a checkpoint of the published G-Transformer code",
-        values,
-    )
+    origin = f"{checkpoint.name}, a checkpoint of the published G-Transformer code"
+    return save_converted(output, model, DictionaryTokenizer(symbols), origin, values)
 
 
 def architecture(values: Mapping[str, Any], vocabulary_size: int, *, sentences: bool = False) -> ModelConfig:

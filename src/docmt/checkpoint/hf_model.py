@@ -24,6 +24,7 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.embeddings import sinusoids
 from docmt.model.families import FAMILIES
 from docmt.model.families.family import HuggingFace
+from docmt.model.scope import MARKS
 from docmt.text import PretrainedTokenizer
 from docmt.text.tokenizer import SIDES, Side
 
@@ -187,6 +188,18 @@ def _types(*, encoders: bool) -> str:
     """The types of model that are read, of encoders or of others."""
     families = [own for own in FAMILIES.values() if (own.encoder is not None) == encoders]
     return ", ".join(sorted({kind for own in families if own.huggingface for kind in own.huggingface.types}))
+
+
+def check_start(directory: Path, values: Mapping[str, Any], family: str, tokenizer: PretrainedTokenizer) -> None:
+    """Raises DocmtError where translations begin with another token than in the model's family."""
+    start = id_in_generation(directory, values, START)
+    rows, first = tokenizer.rows("target"), FAMILIES[family].target.split()[0]
+    fits = start == rows[MARKS[first]] if first in MARKS else start != rows[MARKS["<s>"]]
+    if start is not None and not fits:
+        raise DocmtError(
+            f"{directory} says {START} {shown(start)}, where models of family {family} begin with {first}: if docmt "
+            "exported it, use the model that it was made from"
+        )
 
 
 HEAD, SOFTMAX, BIAS = "lm_head", "softmax", "head_bias.vector"

@@ -50,7 +50,8 @@ def read_tokenizer(directory: Path, config: Mapping[str, Any], rows: tuple[int, 
             f"the model has {rows[0]} embeddings for the source and {rows[1]} for the target, where {directory} has "
             f"one vocabulary: {_ADVICE}"
         )
-    special_ids = _special_ids(directory, config)
+    given = read_if_there(directory / "generation_config.json"), config
+    special_ids = {name: value for values in given for name, value in values.items() if value is not None}
     vocabularies: dict[Side, Vocabulary] = {}
     pieces: dict[Side, Pieces] = {}
     languages: dict[str, str] = {}
@@ -60,9 +61,9 @@ def read_tokenizer(directory: Path, config: Mapping[str, Any], rows: tuple[int, 
         marks = {match[0]: code for text in own.ids if (match := is_language(text)) for code in match.groups() if code}
         sentinels = frozenset(filter(_SENTINEL.fullmatch, own.ids))
         # The configuration has one id for each, that of the source.
-        given = special_ids if own.ids is found["source"].ids else {}
+        known = special_ids if own.ids is found["source"].ids else {}
         try:
-            vocabularies[side] = _side_vocabulary(own, own.marks | marks.keys() | sentinels, size, names, given)
+            vocabularies[side] = _side_vocabulary(own, own.marks | marks.keys() | sentinels, size, names, known)
             pieces[side] = own.open(vocabularies[side].words())
         except ValueError as error:
             raise DocmtError(f"{own.path} or a file beside it is damaged ({error}): {_ADVICE}") from error
@@ -70,11 +71,6 @@ def read_tokenizer(directory: Path, config: Mapping[str, Any], rows: tuple[int, 
     clean_up = names.settings.get("clean_up_tokenization_spaces") is True and not found["target"].is_bpe
     both = {"source": vocabularies["target"], **vocabularies}, {"source": pieces["target"], **pieces}
     return PretrainedTokenizer(*both, languages, clean_up)
-
-
-def _special_ids(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    given = read_if_there(directory / "generation_config.json"), config
-    return {key: value for values in given for key, value in values.items() if value is not None}
 
 
 def _side_vocabulary(

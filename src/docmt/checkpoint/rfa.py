@@ -59,6 +59,7 @@ _FIXED: dict[str, object] = {
     "layernorm_embedding": False,
     "use_sep": True,
 }
+_GATES = {"decay": "decay_sentential_gate", "average": "use_sentential_gate"}
 _JOINS = 4
 """Their id of the symbol that joins sentences: ours is that of `<s>`, 0, which is no symbol of their text."""
 
@@ -122,12 +123,12 @@ def architecture(values: Mapping[str, Any], *, linear: bool, source_size: int, t
 def _linear(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options of linear attention."""
     fairseq.choice(values, "random_feature", {"rrf": "sine and cosine"})
-    decays, averages = bool(values.get("decay_sentential_gate")), bool(values.get("use_sentential_gate"))
-    if decays and averages:
+    gates = [gate for gate, name in _GATES.items() if values.get(name)]
+    if len(gates) > 1:
         raise DocmtError(
             "the checkpoint was trained with decay_sentential_gate and use_sentential_gate: docmt has only one of them"
         )
-    gate = {"gate": "decay" if decays else "average"} if decays or averages else {}
+    gate = {"gate": gates[0], "gate_start": fairseq.number(values, "decay_gate_bias", 0.0)} if gates else {}
     return {
         "map": "random",
         "features": fairseq.needed(values, "causal_proj_dim"),
@@ -135,7 +136,6 @@ def _linear(values: Mapping[str, Any]) -> dict[str, Any]:
         "temperature": "dimension" if values.get("reparam_proj") else "head",
         "rescale": bool(values.get("norm_rescale")),
         **gate,
-        **({"gate_start": fairseq.number(values, "decay_gate_bias", 0.0)} if gate else {}),
     }
 
 
