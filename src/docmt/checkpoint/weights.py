@@ -191,10 +191,10 @@ def read_symbols(path: Path, what: str) -> list[str]:
 def load_renamed(
     config: ModelConfig, weights: Mapping[str, Tensor], checkpoint: Path, asked: tuple[str, str] = BY_ARGUMENTS
 ) -> TranslationModel:
-    """The model with these weights, each in memory of its own; for an encoder alone the rest stays on "meta".
+    """The model made of these weights themselves; for an encoder alone the rest stays on "meta".
 
-    Raises DocmtError where names or shapes are not those that it has, before it takes memory, or where weights are not
-    numbers. asked: see `check_shapes`.
+    weights: each in memory of its own; asked: see `check_shapes`. Raises DocmtError where names or shapes are not those
+    of the model, before it takes memory, or where weights are not numbers.
     """
     model = model_on_meta(config, weights, checkpoint, asked)
     expected = model.state_dict()
