@@ -1,6 +1,7 @@
 """Whole directories of transformers through `docmt convert huggingface`: text in, the same text out."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -269,6 +270,20 @@ FAULTS = {
         ),
         r"model-1\.safetensors is missing",
     ),
+    "a shard elsewhere": (
+        lambda path: (
+            (path / "model.safetensors").rename(path.parent / "model-1.safetensors")
+            and (path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../model-1.safetensors"}}')
+        ),
+        r"copy/model-1\.safetensors is missing",
+    ),
+    "an index that is none": (
+        lambda path: (
+            (path / "model.safetensors").unlink()
+            or (path / "model.safetensors.index.json").write_text('{"weight_map": ["a"]}')
+        ),
+        "has no weight_map",
+    ),
     "no tokenizer": (
         lambda path: [(path / name).unlink() for name in ("source.spm", "target.spm", "vocab.json")],
         r"tokenizer\.json",
@@ -307,6 +322,10 @@ FAULTS = {
     "weights without a place": (
         weights(lambda tensors: tensors.update(extra=torch.zeros(2))),
         "weights extra, for which docmt's model has no place",
+    ),
+    "a bias that is too short": (
+        weights(lambda tensors: tensors.update(final_logits_bias=torch.zeros(1, 5))),
+        r"has a bias of 5 logits, but \d+ rows",
     ),
     "a bare model": (
         lambda path: save_file(
@@ -381,6 +400,13 @@ def test_positions_beside_the_weights_are_left_out(made, tmp_path):
     index = {"weight_map": dict.fromkeys(names, "model-1.safetensors")}
     (copy / "model.safetensors.index.json").write_text(json.dumps(index))
     made_model = call("convert", "huggingface", copy, "-o", tmp_path / "model", "--target_language", "fra")
+    assert made_model.status == 0, made_model.err
+
+
+def test_a_directory_whose_name_is_no_text(made, tmp_path):
+    copy = damaged(made("marian")[0], tmp_path, lambda path: None)
+    odd = copy.rename(os.fsdecode(os.fsencode(tmp_path) + b"/cop\xff"))
+    made_model = call("convert", "huggingface", odd, "-o", tmp_path / "model", "--target_language", "fra")
     assert made_model.status == 0, made_model.err
 
 

@@ -69,6 +69,7 @@ def test_missing_files(given, file):
             1,
             "has 2 layers of the encoder where its arguments ask for 1: they belong to another checkpoint",
         ),
+        ("residual_dropout", "much", "residual_dropout = 'much', which is no number"),
         ("num_decoder_layers", 1000, "has 2 layers of the decoder where its arguments ask for 1000"),
     ],
 )

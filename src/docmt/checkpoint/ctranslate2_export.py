@@ -12,31 +12,23 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from docmt.checkpoint.hf_model import BIAS, SOFTMAX
 from docmt.checkpoint.model_directory import check_new, load_model, load_model_tokenizer
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, parse_json, read_json
 from docmt.core.options import shown
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.embeddings import sinusoids
+from docmt.model.attention import Attention
 from docmt.model.layers import GATED
 from docmt.model.scope import SentenceFrame
 from docmt.model.systems import Needs
 from docmt.model.transformer import Parts
-from docmt.text import (
-    BpeTokenizer,
-    DictionaryTokenizer,
-    PretrainedTokenizer,
-    SentencePieceTokenizer,
-    SpecialTokens,
-    Tokenizer,
-)
+from docmt.text import BpeTokenizer, DictionaryTokenizer, PretrainedTokenizer, SentencePieceTokenizer, Tokenizer
 from docmt.text.bpe import parse_library
 from docmt.text.pieces import JsonPieces, SpmPieces
 from docmt.text.sentencepiece_tokenizer import spm_to_json
-from docmt.text.tokenizer import SIDES, Side
+from docmt.text.tokenizer import SIDES, Side, SpecialTokens
 
 UNCHANGED = "float32"
 """The type that weights have in docmt."""
@@ -46,7 +38,6 @@ POSITIONS = 1024
 """Computed positions that are written at least: CTranslate2 reads no longer sentences unless told so."""
 NEVER = -1e4
 """Bias of what the model never says: finite in float16, and its exponential is 0 in all types."""
-_TABLES = ("tokens.weight", "source_tokens.weight", "target_tokens.weight")
 _NAMES = {"bos_token": 0, "pad_token": 1, "eos_token": 2, "unk_token": 3}
 _SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<eod>", "<mask>")
 _SAMPLE, _TOGETHER = 20_000, 25
@@ -106,7 +97,7 @@ def _load_sentence_model(model_directory: Path | str, output: Path) -> tuple[Tra
         raise DocmtError(
             "the model's tokenizer has another number of tokens than the model: copy the tokenizer's files again"
         )
-    return model, tokenizer
+    return model.requires_grad_(False), tokenizer
 
 
 def no_form(config: ModelConfig, name: str) -> DocmtError:
@@ -144,123 +135,100 @@ def _spec(specs: Any, model: TranslationModel) -> Any:
         raise no_form(config, "family")  # one entry of config.json has that of both
     if not parts.frame.target_opens:
         raise no_form(config, "target_mark")
-    encoder = _stack(specs, specs.TransformerEncoderSpec, parts.encoder, config.encoder_layers)
-    decoder = _stack(specs, specs.TransformerDecoderSpec, parts, config.decoder_layers)
-    fill(encoder, decoder, model)
+    if parts.family.source_bias and parts.encoder.sizes.position_encoding == "relative":
+        raise no_form(config, "family")  # the bias is part of the positions there
+    encoder = _stack(specs, specs.TransformerEncoderSpec, model, "source")
+    decoder = _stack(specs, specs.TransformerDecoderSpec, model, "target")
+    _fill_head(decoder, model)
     return specs.TransformerSpec(encoder, decoder)
 
 
-def _stack(specs: Any, kind: Any, parts: Parts, layers: int) -> Any:
-    """An encoder or a decoder without its weights."""
-    sizes = parts.sizes
+def _stack(specs: Any, kind: Any, model: TranslationModel, side: Side) -> Any:
+    """The encoder or the decoder: what reads this side."""
+    parts, stack = model.parts.of(side), "encoder" if side == "source" else "decoder"
+    sizes, relative = parts.sizes, parts.sizes.position_encoding == "relative"
     activation = sizes.activation.removeprefix(GATED)
     spec = kind(
-        layers,
+        len(getattr(model, stack)),
         sizes.heads,
         pre_norm=parts.pre_norm,
         activation=getattr(specs.Activation, _ACTIVATIONS[activation]),
         layernorm_embedding=sizes.embedding_normalization,
-        relative_attention_bias=sizes.position_encoding == "relative",
+        relative_attention_bias=relative,
         ffn_glu=activation != sizes.activation,
         rms_norm=parts.family.norm == "rms",
     )
     spec.scale_embeddings = sizes.scale_embeddings
+    tokens = spec.embeddings[0] if side == "source" else spec.embeddings
+    tokens.weight = getattr(model, parts.table(side)).weight
+    if not relative:
+        spec.position_encodings.encodings = _positions(model, side)
+    if sizes.embedding_normalization:
+        _fill_norm(spec.layernorm_embedding, getattr(model, f"{side}_norm"))
+    for place, layer in zip(spec.layer, getattr(model, stack), strict=True):
+        _fill_attention(place.self_attention, layer.attention.local, layer.attention_residual.norm, parts)
+        if relative:
+            distances = layer.attention.local.distances
+            place.self_attention.relative_attention_bias = distances.table.weight
+            place.self_attention.relative_attention_max_distance = np.int32(sizes.relative_distance)
+        if side == "target":
+            _fill_attention(place.attention, layer.cross.local, layer.cross_residual.norm, parts)
+        _fill_linear(place.ffn.linear_0, layer.feed_forward.inner)
+        if layer.feed_forward.factor is not None:
+            _fill_linear(place.ffn.linear_0_noact, layer.feed_forward.factor)
+        _fill_linear(place.ffn.linear_1, layer.feed_forward.outer)
+        _fill_norm(place.ffn.layer_norm, layer.feed_forward_residual.norm)
+    if parts.pre_norm:
+        _fill_norm(spec.layer_norm, getattr(model, f"{stack}_norm"))
     return spec
 
 
-def fill(encoder: Any, decoder: Any, model: TranslationModel) -> None:
-    """Puts the model's weights into specifications of its stacks, which have their layers already.
-
-    Raises DocmtError for a model that has weights which CTranslate2 has no place for.
-    """
-    weights = _Weights(model.state_dict())
-    weights.projection(decoder.projection, model.parts)
-    if model.config.output == "scaled":
-        decoder.scale_outputs = model.config.width**-0.5
-    weights.embeddings(encoder, "source", model.parts.encoder)
-    weights.embeddings(decoder, "target", model.parts)
-    weights.layers(encoder, "encoder", model.parts.encoder)
-    weights.layers(decoder, "decoder", model.parts)
-    if weights.left.keys() - set(_TABLES):
-        raise no_form(model.config, "family")
+def _positions(model: TranslationModel, side: Side) -> Tensor:
+    """Position vectors of a side [count, d]."""
+    sizes = model.parts.of(side).sizes
+    count = sizes.max_positions if sizes.position_encoding == "learned" else max(sizes.max_positions, POSITIONS)
+    table: Tensor = getattr(model, f"{side}_positions")(torch.arange(count))
+    return model.source_bias(table) if side == "source" and model.parts.family.source_bias else table
 
 
-class _Weights:
-    """The weights of a model by docmt's names; what has found its place is taken out, but for tables of tokens."""
+def _fill_head(spec: Any, model: TranslationModel) -> None:
+    """Put in the matrix [V, d] and the bias [V] that make logits. What the model never says has a row, too."""
+    head = model.whole_head()
+    weight, bias = head.weight, head.bias
+    missing = head.first, model.config.vocabulary_size - head.first - len(weight)
+    if any(missing):
+        bias = F.pad(torch.zeros(len(weight)) if bias is None else bias, missing, value=NEVER)
+        weight = F.pad(weight, (0, 0, *missing))
+    spec.projection.weight = weight
+    if bias is not None:
+        spec.projection.bias = bias.clamp(min=NEVER)
+        if not model.parts.family.says_padding:
+            spec.projection.bias[SpecialTokens.pad] = NEVER
+    if head.scale != 1.0:
+        spec.scale_outputs = head.scale
 
-    def __init__(self, state: dict[str, Tensor]) -> None:
-        self.left = dict(state)
 
-    def projection(self, spec: Any, parts: Parts) -> None:
-        """The matrix [V, d] and the bias [V] that make logits."""
-        first, last = parts.family.unpredicted
-        own = self.left.pop(f"{SOFTMAX}.weight", None)
-        # Of a table all rows are taken, so that it is in the file once; some have no logit in docmt.
-        spec.weight = self._table("target") if own is None else F.pad(own, (0, 0, first, last))
-        bias = self.left.pop(BIAS, None)
-        if bias is None and (first or last):
-            bias = torch.zeros(len(spec.weight) - first - last)
-        if bias is not None:
-            spec.bias = F.pad(bias, (first, last), value=NEVER)
-            if not parts.family.says_padding:
-                spec.bias[SpecialTokens.pad] = NEVER
+def _fill_attention(spec: Any, attention: Attention, norm: nn.Module, parts: Parts) -> None:
+    """Put in attention and its norm; that to the sequence itself has queries, keys and values in one matrix."""
+    sizes, query, key, value = parts.sizes, attention.query, attention.key, attention.value
+    spec.queries_scale = (sizes.attention_width // sizes.heads) ** -0.5 if parts.family.scaled else 1.0
+    groups = ((query, key, value),) if len(spec.linear) == 2 else ((query,), (key, value))
+    for linear, group in zip(spec.linear, (*groups, (attention.output,)), strict=True):
+        _fill_linear(linear, *group)
+    _fill_norm(spec.layer_norm, norm)
 
-    def embeddings(self, spec: Any, side: str, parts: Parts) -> None:
-        """What turns the tokens of a side into vectors."""
-        sizes, family = parts.sizes, parts.family
-        tokens = spec.embeddings[0] if side == "source" else spec.embeddings
-        tokens.weight = self._table(side)
-        if sizes.position_encoding != "relative":
-            count = max(sizes.max_positions, POSITIONS)
-            table = self.left.pop(f"{side}_positions.table.weight", None)
-            if table is None:
-                table = sinusoids(count, sizes.width, family.first_position, frequencies=family.frequencies)
-            if side == "source" and (vector := self.left.pop("source_bias.vector", None)) is not None:
-                table = table + vector
-            spec.position_encodings.encodings = table
-        if sizes.embedding_normalization:
-            self._norm(spec.layernorm_embedding, f"{side}_norm")
 
-    def layers(self, spec: Any, stack: str, parts: Parts) -> None:
-        """All layers of the encoder or of the decoder, and the norm above them."""
-        distances = self.left.pop(f"{stack}_distances.table.weight", None)
-        for number, layer in enumerate(spec.layer):
-            name = f"{stack}.{number}"
-            self._attention(layer.self_attention, f"{name}.attention", parts)
-            if distances is not None:
-                layer.self_attention.relative_attention_bias = distances
-                layer.self_attention.relative_attention_max_distance = np.int32(parts.sizes.relative_distance)
-            if stack == "decoder":
-                self._attention(layer.attention, f"{name}.cross", parts)
-            self._linear(layer.ffn.linear_0, f"{name}.feed_forward.inner")
-            if f"{name}.feed_forward.factor.weight" in self.left:
-                self._linear(layer.ffn.linear_0_noact, f"{name}.feed_forward.factor")
-            self._linear(layer.ffn.linear_1, f"{name}.feed_forward.outer")
-            self._norm(layer.ffn.layer_norm, f"{name}.feed_forward_residual.norm")
-        if parts.pre_norm:
-            self._norm(spec.layer_norm, f"{stack}_norm")
+def _fill_linear(spec: Any, *maps: nn.Linear) -> None:
+    spec.weight = torch.cat([each.weight for each in maps])
+    if maps[0].bias is not None:
+        spec.bias = torch.cat([each.bias for each in maps])
 
-    def _attention(self, spec: Any, name: str, parts: Parts) -> None:
-        """Attention and its norm; that to the sequence itself has queries, keys and values in one matrix."""
-        sizes = parts.sizes
-        spec.queries_scale = (sizes.attention_width // sizes.heads) ** -0.5 if parts.family.scaled else 1.0
-        groups = (("query", "key", "value"),) if len(spec.linear) == 2 else (("query",), ("key", "value"))
-        for linear, group in zip(spec.linear, (*groups, ("output",)), strict=True):
-            self._linear(linear, *(f"{name}.local.{part}" for part in group))
-        self._norm(spec.layer_norm, f"{name}_residual.norm")
 
-    def _table(self, side: str) -> Tensor:
-        return next(self.left[name] for name in (f"{side}_tokens.weight", "tokens.weight") if name in self.left)
-
-    def _linear(self, spec: Any, *names: str) -> None:
-        spec.weight = torch.cat([self.left.pop(f"{name}.weight") for name in names])
-        if f"{names[0]}.bias" in self.left:
-            spec.bias = torch.cat([self.left.pop(f"{name}.bias") for name in names])
-
-    def _norm(self, spec: Any, name: str) -> None:
-        spec.gamma = self.left.pop(f"{name}.weight")
-        if f"{name}.bias" in self.left:
-            spec.beta = self.left.pop(f"{name}.bias")
+def _fill_norm(spec: Any, norm: nn.Module) -> None:
+    weights: dict[str, Tensor] = norm.state_dict()
+    spec.gamma = weights["weight"]
+    if "bias" in weights:
+        spec.beta = weights["bias"]
 
 
 def _write_tokenizer(folder: Path, tokenizer: Tokenizer, frame: SentenceFrame) -> str:

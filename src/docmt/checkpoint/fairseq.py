@@ -10,6 +10,7 @@ import argparse
 import pickle
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from docmt.checkpoint.hf_model import about_family
 from docmt.checkpoint.model_directory import ModelCard, check_new, save_model
 from docmt.checkpoint.weights import load_renamed, read_symbols, read_tensors, renamed
 from docmt.core.errors import DocmtError
@@ -24,42 +26,25 @@ from docmt.core.files import read_json
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, SpecialTokens
 
-# Names of parameters of layers, theirs and ours, applied in this order.
-NAMES = (
-    (r"\.layers\.", "."),
-    (r"self_attn_layer_norm", "attention_residual.norm"),
-    (r"encoder_attn_layer_norm", "cross_residual.norm"),
-    (r"final_layer_norm", "feed_forward_residual.norm"),
-    (r"fc1", "feed_forward.inner"),
-    (r"fc2", "feed_forward.outer"),
-    (r"q_proj", "query"),
-    (r"k_proj", "key"),
-    (r"v_proj", "value"),
-    (r"out_proj", "output"),
-)
+BART = about_family("bart")
+"""Whose parameters have the names that fairseq gives them."""
 _NO_WEIGHTS = re.compile(r"(^|\.)(version|_float_tensor)$")
 
 # Arguments of the architecture with the only value that docmt's models have.
 _FIXED: dict[str, object] = {
     "no_scale_embedding": False,
     "no_token_positional_embeddings": False,
-    "adaptive_input": False,
     "adaptive_softmax_cutoff": None,
     "encoder_layers_to_keep": None,
     "decoder_layers_to_keep": None,
     "no_cross_attention": False,
     "cross_self_attention": False,
-    "character_embeddings": False,
     "no_decoder_final_norm": False,
     "quant_noise_scalar": 0,
 }
 # The same for what acts in training alone: the weights translate without it.
-_FIXED_IN_TRAINING = (
-    "activation_dropout",
-    "relu_dropout",
-    "encoder_layerdrop",
-    "decoder_layerdrop",
-    "quant_noise_pq",
+_FIXED_IN_TRAINING = dict.fromkeys(
+    ("activation_dropout", "relu_dropout", "encoder_layerdrop", "decoder_layerdrop", "quant_noise_pq"), 0
 )
 # Arguments that must agree, since docmt's model has one setting for both.
 _EQUAL = (
@@ -77,7 +62,7 @@ def read_checkpoint(path: Path, arguments: Path | None) -> tuple[dict[str, Tenso
     """Weights and training arguments: those in the checkpoint, or in args.json beside a safetensors file, or in
     another JSON file that is named. Raises DocmtError where one of them is missing or damaged."""
     weights, own = _read(path)
-    values = _arguments(arguments) if arguments is not None else own
+    values = read_arguments(arguments) if arguments is not None else own
     if values is None:
         raise DocmtError(f"{path} holds no training arguments: give them as a JSON file with --arguments")
     return {name: tensor for name, tensor in weights.items() if not _NO_WEIGHTS.search(name)}, values
@@ -93,19 +78,21 @@ def check_copies(path: Path, weights: Mapping[str, Tensor], shared: str, copies:
     return weights[shared]
 
 
-def check_arguments(values: Mapping[str, Any], fixed: Mapping[str, object]) -> None:
-    """Raises DocmtError naming what docmt's models cannot express; fixed: further arguments with the only value that
-    the model has."""
-    for name, wanted in {**_FIXED, **fixed}.items():
-        if (found := values.get(name, wanted)) != wanted and not (found in ("", 0, None) and not wanted):
-            raise DocmtError(f"the checkpoint was trained with {name} = {found!r}, which docmt's model does not have")
-    for name in _FIXED_IN_TRAINING:
-        if values.get(name):
+def check_arguments(
+    values: Mapping[str, Any], fixed: Mapping[str, object], equal: Sequence[tuple[str, str]] = ()
+) -> None:
+    """Raises DocmtError naming what docmt's models cannot express.
+
+    fixed: further arguments with the only value that the model has; equal: further ones that must agree.
+    """
+    for name, wanted in {**_FIXED, **_FIXED_IN_TRAINING, **fixed}.items():
+        if (found := values.get(name, wanted)) != wanted and (found or wanted):
+            advice = f": to translate with it, give its arguments with {name} = 0 (--arguments)"
             raise DocmtError(
-                f"the checkpoint was trained with {name} = {values[name]!r}, which docmt's model does not have: to "
-                f"translate with it, give its arguments with {name} = 0 (--arguments)"
+                f"the checkpoint was trained with {name} = {found!r}, which docmt's model does not have"
+                f"{advice if name in _FIXED_IN_TRAINING else ''}"
             )
-    for one, other in _EQUAL:
+    for one, other in (*_EQUAL, *equal):
         if values.get(one, values.get(other)) != values.get(other, values.get(one)):
             raise DocmtError(
                 f"the checkpoint was trained with {one} = {values[one]!r} and {other} = {values[other]!r}: "
@@ -127,8 +114,12 @@ def sizes(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_dictionary(path: Path) -> list[str]:
-    """The symbols of a dictionary file, in order. Raises DocmtError for what is none."""
+def read_dictionary(path: Path, rows: int, specials: int) -> list[str]:
+    """Return the symbols of a dictionary file, in order, filled up as fairseq does where the file is not.
+
+    rows: how many the checkpoint has; specials: how many of them are for symbols that such a file does not have. Raises
+    DocmtError for what is no dictionary, or another checkpoint's.
+    """
     symbols = []
     for place, line in enumerate(read_symbols(path, "the dictionary"), 1):
         if not line:
@@ -137,7 +128,15 @@ def read_dictionary(path: Path) -> list[str]:
         if not symbol or not times.isdigit():
             raise DocmtError(f"line {place} of {path} is not a symbol and its count: give the checkpoint's dict.*.txt")
         symbols.append(symbol)
-    return symbols
+    missing = rows - specials - len(symbols)
+    if not 0 <= missing < 8:  # dictionaries are padded to a multiple of 8 entries
+        raise DocmtError(
+            f"{path} has {len(symbols)} symbols, but the checkpoint {rows} rows, {specials} special tokens among them: "
+            "give the dictionary of this checkpoint"
+        )
+    known = set(symbols)
+    names = (f"madeupword{place:04d}" for place in count())
+    return symbols + list(islice((name for name in names if name not in known), missing))
 
 
 def check_different(path: Path, symbols: Sequence[str]) -> None:
@@ -156,20 +155,13 @@ def save_converted(
     return model.eval()
 
 
-def made_up(symbols: Sequence[str], missing: int) -> list[str]:
-    """The symbols with which fairseq fills a dictionary up to a multiple of 8."""
-    known = set(symbols)
-    names = (f"madeupword{place:04d}" for place in count())
-    return list(islice((name for name in names if name not in known), missing))
-
-
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
     """Weights and, where they are there, training arguments. Code in the file is never run."""
     if not path.exists():
         raise DocmtError(f"there is no file {path}: give a checkpoint (.pt or .safetensors)")
     if path.suffix == ".safetensors":
         beside = path.parent / "args.json"
-        return read_tensors(path), _arguments(beside) if beside.is_file() else None
+        return read_tensors(path), read_arguments(beside) if beside.is_file() else None
     try:
         with torch.serialization.safe_globals([argparse.Namespace]):
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -181,23 +173,22 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
             "was trained, with its arguments in args.json beside them"
         ) from error
     except Exception as error:  # where the file is none of torch's, its bytes lead anywhere
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = (str(error) or type(error).__name__).splitlines()[0]
         raise DocmtError(f"{path} is damaged or no checkpoint ({reason}): copy it again from where it came") from error
     weights = content.get("model") if isinstance(content, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(tensor, Tensor) for tensor in weights.values()):
         raise DocmtError(f"{path} is no fairseq checkpoint: it has no weights under 'model'")
     found = content.get("args")
-    if isinstance(found, argparse.Namespace):
-        found = vars(found)
-    return weights, found if isinstance(found, dict) else None
+    values = vars(found) if isinstance(found, argparse.Namespace) else found
+    return weights, values if isinstance(values, dict) else None
 
 
-def _arguments(path: Path) -> dict[str, Any]:
+def read_arguments(path: Path) -> dict[str, Any]:
+    """The training arguments in a JSON file: all of it, or its entry `args` or `parameters`. Raises DocmtError."""
     if not path.exists():
         raise DocmtError(f"there is no file {path}: give the JSON file with the checkpoint's training arguments")
     values = read_json(path)
-    nested = values.get("args")
-    return nested if isinstance(nested, dict) else values
+    return next((own for name in ("args", "parameters") if isinstance(own := values.get(name), dict)), values)
 
 
 def needed(values: Mapping[str, Any], name: str) -> Any:
@@ -229,24 +220,17 @@ def choice(values: Mapping[str, Any], name: str, known: Mapping[str, str]) -> st
 
 # The G-Transformer: its names of parameters and ours, applied in this order.
 _NAMES = (
-    *NAMES,
     (r"self_attn_local", "attention.local"),
     (r"self_attn_global", "attention.whole"),
     (r"self_attn_gate\.0", "attention.gate.linear"),
     (r"encoder_attn_local", "cross.local"),
     (r"encoder_attn_global", "cross.whole"),
     (r"encoder_attn_gate\.0", "cross.gate.linear"),
-    (r"^(encoder|decoder)\.layer_norm", r"\1_norm"),
-    (r"^encoder\.layernorm_embedding", "source_norm"),
-    (r"^decoder\.layernorm_embedding", "target_norm"),
-    (r"^encoder\.embed_positions\.weight", "source_positions.table.weight"),
-    (r"^decoder\.embed_positions\.weight", "target_positions.table.weight"),
     (r"^encoder\.embed_tokens", "tokens"),
+    *BART.names,
 )
 # Copies of the one embedding matrix.
 _COPIES = ("decoder.embed_tokens.weight", "decoder.output_projection.weight")
-
-_FIRST_LEARNED_POSITION = 2  # their table of positions begins with two rows that no token uses
 
 
 def convert_gtransformer(
@@ -268,59 +252,39 @@ def convert_gtransformer(
     check_new(output)
     weights, values = read_checkpoint(checkpoint, arguments)
     embedding = check_copies(checkpoint, weights, "encoder.embed_tokens.weight", _COPIES)
-    config = architecture(values, len(embedding), sentences=sentences, instance_tokens=instance_tokens)
+    config = replace(architecture(values, len(embedding), sentences=sentences), instance_tokens=instance_tokens)
     symbols, end_row = _symbols(dictionary, values, len(embedding))
     model = load_renamed(config, rename(weights, config), checkpoint)
     # The row of the target language marks the end of a document: docmt keeps that one before <mask>.
     last, rows = SpecialTokens(config.vocabulary_size).eod, model.head().weight
     with torch.no_grad():
         rows[[end_row, last]] = rows[[last, end_row]]
-    return save_converted(
-        output,
-        model,
-        DictionaryTokenizer(symbols),
-        f"{checkpoint.name}, a checkpoint of the published G-Transformer code",
-        values,
-    )
+    origin = f"{checkpoint.name}, a checkpoint of the published G-Transformer code"
+    return save_converted(output, model, DictionaryTokenizer(symbols), origin, values)
 
 
-def architecture(
-    values: Mapping[str, Any], vocabulary_size: int, *, sentences: bool = False, instance_tokens: int = 512
-) -> ModelConfig:
+def architecture(values: Mapping[str, Any], vocabulary_size: int, *, sentences: bool = False) -> ModelConfig:
     """docmt's description of a model trained with these arguments. Raises DocmtError naming what it cannot express."""
-    check_arguments(values, {"share_all_embeddings": True})
+    learned = bool(needed(values, "encoder_learned_pos"))
+    positions = "max_source_positions", "max_target_positions"
+    check_arguments(values, {"share_all_embeddings": True}, [positions] if learned else [])
     mode = choice(values, "doc_mode", {"partial": "group", "full": "document"})
     if sentences and mode == "group":
         raise DocmtError("the checkpoint was trained with doc_mode = 'partial': it is no sentence model")
-    grouped = mode == "group"
-    learned = bool(needed(values, "encoder_learned_pos"))
-    positions = {number(values, f"max_{side}_positions", 1024) for side in ("source", "target")}
-    if learned and len(positions) > 1:
-        raise DocmtError(
-            "the checkpoint was trained with max_source_positions other than max_target_positions: "
-            "docmt's model has one setting for both"
-        )
+    options: dict[str, Any] = {"system": "sentence" if sentences else mode}
+    if mode == "group":
+        layers = {site: needed(values, f"{site}_ctxlayers") for site in ("encoder", "decoder", "cross")}
+        options["group"] = {f"{site}_layers": count for site, count in layers.items()}
     return ModelConfig.from_dict(
         {
-            "system": "sentence" if sentences else mode,
+            **options,
             "vocabulary_size": vocabulary_size,
             **sizes(values),
-            **(
-                {
-                    "group": {
-                        f"{site}_layers": needed(values, f"{site}_ctxlayers")
-                        for site in ("encoder", "decoder", "cross")
-                    }
-                }
-                if grouped
-                else {}
-            ),
             "normalization": "pre" if needed(values, "encoder_normalize_before") else "post",
             "embedding_normalization": bool(values.get("layernorm_embedding", False)),
             "positions": "document",
             "position_encoding": "learned" if learned else "sinusoidal",
-            "max_positions": int(max(positions)),
-            "instance_tokens": instance_tokens,
+            "max_positions": max(int(number(values, name, 1024)) for name in positions),
         }
     )
 
@@ -333,7 +297,7 @@ def rename(weights: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tens
             continue
         ours = parameter_name(name, config)
         if ours.endswith("_positions.table.weight"):
-            tensor = tensor[_FIRST_LEARNED_POSITION:]
+            tensor = tensor[BART.first_position :]
         found[ours] = tensor.float()
     return found
 
@@ -348,20 +312,13 @@ def parameter_name(name: str, config: ModelConfig) -> str:
 
 def _symbols(path: Path, values: Mapping[str, Any], vocabulary_size: int) -> tuple[list[str], int]:
     """The words in docmt's order of ids, and the row of the symbol that ends a document in theirs."""
-    symbols = read_dictionary(path)
     languages = [f"[{code}]" for code in str(needed(values, "langs")).split(",")]
     target = f"[{needed(values, 'target_lang')}]"
     if target not in languages:
         raise DocmtError(f"target_lang is not among the langs {', '.join(languages)} of the checkpoint's arguments")
     first = SpecialTokens.first_word
-    # Dictionaries are padded to a multiple of 8 entries; then come the languages and <mask>.
-    padding = vocabulary_size - first - len(symbols) - len(languages) - 1
-    if not 0 <= padding < 8:
-        raise DocmtError(
-            f"{path} has {len(symbols)} symbols, but the checkpoint {vocabulary_size} rows, {first} special tokens, "
-            f"{len(languages)} languages and <mask> among them: give the dictionary of this checkpoint"
-        )
-    symbols += made_up(symbols, padding) + languages
+    # Behind the dictionary come the languages and <mask>.
+    symbols = read_dictionary(path, vocabulary_size, first + len(languages) + 1) + languages
     end_row = first + symbols.index(target)
     last = SpecialTokens(vocabulary_size).eod
     symbols[end_row - first] = symbols[last - first]

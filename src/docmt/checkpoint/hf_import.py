@@ -7,27 +7,17 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from docmt.checkpoint.hf_model import (
-    START,
-    Pretrained,
-    PretrainedEncoder,
-    about_family,
-    family_of,
-    id_in_generation,
-    read_config,
-)
+from docmt.checkpoint.hf_model import Pretrained, PretrainedEncoder, about_family, check_start, family_of, read_config
 from docmt.checkpoint.hf_tokenizer import read_tokenizer
 from docmt.checkpoint.model_directory import ModelCard, check_new, save_model
 from docmt.core.errors import DocmtError
-from docmt.core.options import shown
 from docmt.documents.corpus import read_documents
 from docmt.model import TranslationModel
 from docmt.model.families import FAMILIES
-from docmt.model.scope import MARKS
 from docmt.text import PretrainedTokenizer
 from docmt.text.pretrained import kept
 from docmt.text.tokenizer import SIDES, Side, SideSentence
@@ -109,18 +99,6 @@ def _sentences(paths: Sequence[Path], prefix: str) -> Iterator[SideSentence]:
             empty = False
         if empty:
             raise DocmtError(f"{path} has no text: give a corpus whose tokens are to be kept")
-
-
-def check_start(directory: Path, values: Mapping[str, Any], family: str, tokenizer: PretrainedTokenizer) -> None:
-    """Raises DocmtError where translations begin with another token than in the model's family."""
-    start = id_in_generation(directory, values, START)
-    rows, first = tokenizer.rows("target"), FAMILIES[family].target.split()[0]
-    fits = start == rows[MARKS[first]] if first in MARKS else start != rows[MARKS["<s>"]]
-    if start is not None and not fits:
-        raise DocmtError(
-            f"{directory} says {START} {shown(start)}, where models of family {family} begin with {first}: if docmt "
-            "exported it, use the model that it was made from"
-        )
 
 
 def marks_of(

@@ -6,18 +6,17 @@ Weights come from safetensors files alone, in one piece or in shards with an ind
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from docmt.checkpoint.hf_tokenizer import TOKENIZER_CONFIG, read_if_there
 from docmt.checkpoint.model_directory import ModelCard, save_encoder
-from docmt.checkpoint.weights import WEIGHTS_FILE, check_renamed, load_renamed, model_on_meta, read_shapes, renamed
+from docmt.checkpoint.weights import WEIGHTS_FILE, load_renamed, open_tensors, read_shapes, renamed
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
 from docmt.core.options import shown
@@ -25,7 +24,8 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.embeddings import sinusoids
 from docmt.model.families import FAMILIES
 from docmt.model.families.family import HuggingFace
-from docmt.text import PretrainedTokenizer, SpecialTokens
+from docmt.model.scope import MARKS
+from docmt.text import PretrainedTokenizer
 from docmt.text.tokenizer import SIDES, Side
 
 _FIRST_POSITION = 2  # row of the first position in tables of M2M100; earlier rows are never read
@@ -34,7 +34,6 @@ CONFIG_FILE = "config.json"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
 _NO_WEIGHTS, _BUFFER = ("I64",), "position_ids"  # some have numbers of positions beside their weights
-_POINTER = b"version https://git-lfs"
 
 
 @dataclass(frozen=True)
@@ -47,27 +46,25 @@ class Weights:
 
     def tensor(self, name: str) -> Tensor:
         """The weights of this name, float32."""
-        with self._open(name) as file:
+        with open_tensors(self.files[name]) as file:
             found: Tensor = file.get_tensor(name)
         return found.float()
 
     def rows(self, name: str, wanted: Sequence[int]) -> Tensor:
         """These rows of a table [rows, d], float32; a row of -1 is zero."""
-        table, numbers = self.tensor(name), torch.tensor(wanted)
-        return torch.where((numbers >= 0)[:, None], table[numbers.clamp(min=0)], 0.0)
+        return _rows(self.tensor(name), wanted)
 
     def same(self, one: str, other: str) -> bool:
         """Whether two tables are equal."""
         return self.shapes[one] == self.shapes[other] and torch.equal(self.tensor(one), self.tensor(other))
 
-    @contextmanager
-    def _open(self, name: str) -> Iterator[Any]:
-        path = self.files[name]
-        try:
-            with safe_open(path, framework="pt") as file:
-                yield file
-        except (SafetensorError, OSError) as error:
-            raise DocmtError(f"{path} is damaged ({error}): copy it again from where it came") from error
+
+def _rows(table: Tensor, wanted: Sequence[int]) -> Tensor:
+    """Return these rows of a table or vector; a row of -1 is zero."""
+    numbers = torch.tensor(wanted)
+    found = table[numbers.clamp(min=0)]
+    found[numbers < 0] = 0.0
+    return found
 
 
 def read_config(directory: Path) -> dict[str, Any]:
@@ -88,51 +85,34 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 def open_weights(directory: Path) -> Weights:
     """The weights in a directory. Raises DocmtError where there are none in safetensors, or some are missing."""
+    table: dict[str, str] = {}
     if (directory / WEIGHTS_FILE).is_file():
-        return _weights(directory, [directory / WEIGHTS_FILE])
-    if (directory / INDEX_FILE).is_file():
-        table = read_json(directory / INDEX_FILE).get("weight_map")
+        files = {WEIGHTS_FILE}
+    elif (directory / INDEX_FILE).is_file():
+        table = read_json(directory / INDEX_FILE).get("weight_map", {})
         if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
             raise DocmtError(f"{directory / INDEX_FILE} has no weight_map: copy it again from where it came")
-        names = sorted(set(table.values()))
-        if outside := [name for name in names if Path(name).name != name]:
-            raise DocmtError(f"{directory / INDEX_FILE} names a file elsewhere ({outside[0]}): copy it again")
-        found = _weights(directory, [directory / name for name in names])
-        if missing := sorted(name for name in set(table) - set(found.shapes) if not name.endswith(_BUFFER)):
-            raise DocmtError(f"{directory} lacks weights for {missing[0]}, which {INDEX_FILE} names: copy it again")
-        return found
-    for name in _PICKLED:
-        if (directory / name).is_file():
-            raise DocmtError(
-                f"{directory} has its weights in {name}, which is not opened, as it may hold code: save it with "
-                f"`save_pretrained` of transformers, which writes {WEIGHTS_FILE}"
-            )
-    raise DocmtError(f"{directory} has neither {WEIGHTS_FILE} nor {INDEX_FILE}: copy it again, complete")
-
-
-def _is_pointer(path: Path) -> bool:
-    """Whether the file stands for one that was not fetched with the rest of a repository."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_POINTER)) == _POINTER
-    except OSError:
-        return False  # as whoever reads it will say
-
-
-def _weights(directory: Path, files: Sequence[Path]) -> Weights:
+        files = {Path(name).name for name in table.values()}
+    else:
+        for name in _PICKLED:
+            if (directory / name).is_file():
+                raise DocmtError(
+                    f"{directory} has its weights in {name}, which is not opened, as it may hold code: save it with "
+                    f"`save_pretrained` of transformers, which writes {WEIGHTS_FILE}"
+                )
+        raise DocmtError(f"{directory} has neither {WEIGHTS_FILE} nor {INDEX_FILE}: copy it again, complete")
     shapes: dict[str, Sequence[int]] = {}
     places: dict[str, Path] = {}
-    for path in files:
-        if _is_pointer(path):
-            raise DocmtError(f"{path} only says where git-lfs has the weights: run `git lfs pull` in that directory")
+    for path in (directory / name for name in sorted(files)):
         own = read_shapes(path, skipped=_NO_WEIGHTS)
         shapes |= own
         places |= dict.fromkeys(own, path)
+    if missing := sorted(name for name in table.keys() - shapes.keys() if not name.endswith(_BUFFER)):
+        raise DocmtError(f"{directory} lacks weights for {missing[0]}, which {INDEX_FILE} names: copy it again")
     return Weights(directory, shapes, places)
 
 
 START = "decoder_start_token_id"
-_TOKENIZER_CONFIG = "tokenizer_config.json"
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -148,8 +128,7 @@ def family_of(directory: Path, values: Mapping[str, Any]) -> str:
             f"models of the types {_types(encoders=False)}, and starts trainings from encoders of the types "
             f"{_types(encoders=True)}"
         )
-    path = directory / _TOKENIZER_CONFIG
-    tokenizer = values.get("tokenizer_class") or (read_json(path).get("tokenizer_class") if path.is_file() else None)
+    tokenizer = values.get("tokenizer_class") or read_if_there(directory / TOKENIZER_CONFIG).get("tokenizer_class")
     start, pad = (id_in_generation(directory, values, entry) for entry in (START, "pad_token_id"))
     pad_begins = None in (start, pad) or start == pad
     told = [name for name in fitting if tokenizer in known[name].tokenizers or known[name].pad_begins is pad_begins]
@@ -168,7 +147,9 @@ def read_sizes(directory: Path, values: Mapping[str, Any], about: HuggingFace) -
     path = directory / CONFIG_FILE
     for entry, allowed in about.fixed.items():
         if (found := values.get(entry, about.usual.get(entry, allowed[0]))) not in allowed:
-            raise DocmtError(f"{path} has {entry} = {shown(found)}, where docmt's model has {_among(allowed)}")
+            raise DocmtError(
+                f"{path} has {entry} = {shown(found)}, where docmt's model has {' or '.join(map(shown, allowed))}"
+            )
     sizes = dict(about.sizes)
     for name, entries in about.entries.items():
         found = {entry: _entry(path, values, entry, about) for entry in entries}
@@ -199,19 +180,26 @@ def _entry(path: Path, values: Mapping[str, Any], entry: str, about: HuggingFace
 
 def id_in_generation(directory: Path, values: Mapping[str, Any], entry: str) -> Any:
     """An id that matters in translation: what generation_config.json says, or else config.json (`values`)."""
-    path = directory / "generation_config.json"
-    found = read_json(path).get(entry) if path.is_file() else None
+    found = read_if_there(directory / "generation_config.json").get(entry)
     return values.get(entry) if found is None else found
-
-
-def _among(values: Sequence[object]) -> str:
-    return " or ".join(map(shown, values))
 
 
 def _types(*, encoders: bool) -> str:
     """The types of model that are read, of encoders or of others."""
     families = [own for own in FAMILIES.values() if (own.encoder is not None) == encoders]
     return ", ".join(sorted({kind for own in families if own.huggingface for kind in own.huggingface.types}))
+
+
+def check_start(directory: Path, values: Mapping[str, Any], family: str, tokenizer: PretrainedTokenizer) -> None:
+    """Raises DocmtError where translations begin with another token than in the model's family."""
+    start = id_in_generation(directory, values, START)
+    rows, first = tokenizer.rows("target"), FAMILIES[family].target.split()[0]
+    fits = start == rows[MARKS[first]] if first in MARKS else start != rows[MARKS["<s>"]]
+    if start is not None and not fits:
+        raise DocmtError(
+            f"{directory} says {START} {shown(start)}, where models of family {family} begin with {first}: if docmt "
+            "exported it, use the model that it was made from"
+        )
 
 
 HEAD, SOFTMAX, BIAS = "lm_head", "softmax", "head_bias.vector"
@@ -221,7 +209,6 @@ HEAD, SOFTMAX, BIAS = "lm_head", "softmax", "head_bias.vector"
 class Pretrained:
     """A model in a directory of transformers."""
 
-    directory: Path
     family: str
     sizes: Mapping[str, Any]
     """by the names that docmt's settings have for them"""
@@ -236,19 +223,14 @@ class Pretrained:
         sizes, weights = read_sizes(directory, values, about), open_weights(directory)
         tables = find_tables(weights, about, tied=values.get("tie_word_embeddings") is not False)
         for name, side in (("source_vocabulary_size", "source"), ("vocabulary_size", "target")):
-            table = _table(tables, side)
-            wanted, has = sizes.pop(name, None), weights.shapes[table][0]
-            if wanted not in (None, has):
-                raise DocmtError(
-                    f"{directory} has {has} rows in {table}, but {CONFIG_FILE} says "
-                    f"{about.entries[name][0]} = {wanted}: copy it again, complete"
-                )
+            if name in sizes:
+                check_rows(weights, _table(tables, side), about.entries[name][0], sizes.pop(name))
         scaled = values["model_type"] in about.scaled_types and values.get("tie_word_embeddings") is not False
         if values.get("scale_decoder_outputs", scaled) and scaled:
             sizes["output"] = "scaled"
         if SOFTMAX in tables:
             sizes["output"] = "own"
-        return cls(directory, family, sizes, weights, tables)
+        return cls(family, sizes, weights, tables)
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -272,7 +254,7 @@ class Pretrained:
                 **options,
             }
         )
-        return load_renamed(config, self._renamed(config, rows), self.directory)
+        return load_renamed(config, self._renamed(config, rows), self.weights.directory)
 
     def _renamed(self, config: ModelConfig, rows: Mapping[Side, Sequence[int]]) -> dict[str, Tensor]:
         """The weights by docmt's names."""
@@ -294,11 +276,16 @@ class Pretrained:
             if ours.endswith("_positions.table.weight"):
                 tensor = tensor[about.first_position :]
             found[ours] = tensor
-        bias = found.pop(BIAS, torch.zeros(1, max(predicted) + 1)).flatten()
+        target_rows = self.rows[1]
+        bias = found.pop(BIAS, torch.zeros(1, target_rows)).flatten()
+        if len(bias) != target_rows:
+            raise DocmtError(
+                f"{self.weights.directory} has a bias of {len(bias)} logits, but {target_rows} rows: copy it again"
+            )
         if family.head_bias:
-            found[BIAS] = torch.tensor([float(bias[row]) if row >= 0 else 0.0 for row in predicted])
+            found[BIAS] = _rows(bias, predicted)
         elif bias.any():
-            raise DocmtError(f"{self.directory} has a bias of logits, which family {config.family} has not")
+            raise DocmtError(f"{self.weights.directory} has a bias of logits, which family {config.family} has not")
         return found
 
     def _check_positions(self, name: str) -> None:
@@ -307,14 +294,23 @@ class Pretrained:
         computed = sinusoids(*table.shape, _FIRST_POSITION, frequencies=family.frequencies)
         if not torch.allclose(table, computed, atol=0.01):  # it may have been rounded
             raise DocmtError(
-                f"{self.directory} has positions of its own in {name}, but models of family {self.family} compute "
-                "them: if docmt exported it, use the model that it was made from"
+                f"{self.weights.directory} has positions of its own in {name}, but models of family {self.family} "
+                "compute them: if docmt exported it, use the model that it was made from"
             )
 
 
 def _table(tables: Mapping[str, str], side: str) -> str:
     """The name of their table of tokens of a side."""
     return tables.get("tokens") or tables[f"{side}_tokens"]
+
+
+def check_rows(weights: Weights, table: str, entry: str, rows: int) -> None:
+    """Raise DocmtError where a table of tokens has other rows than an entry of config.json says."""
+    if (has := weights.shapes[table][0]) != rows:
+        raise DocmtError(
+            f"{weights.directory} has {has} rows in {table}, but {CONFIG_FILE} says {entry} = {rows}: copy it again, "
+            "complete"
+        )
 
 
 def find_tables(weights: Weights, about: HuggingFace, *, tied: bool) -> dict[str, str]:
@@ -356,7 +352,6 @@ _MASKS = ("[MASK]", "<mask>")
 class PretrainedEncoder:
     """An encoder in a directory of transformers."""
 
-    about: HuggingFace
     config: ModelConfig
     """with the sizes of the encoder alone"""
     weights: Weights
@@ -371,15 +366,10 @@ class PretrainedEncoder:
         names = {renamed(name, about.names): name for name in weights.shapes if not re.search(about.no_weights, name)}
         if missing := [name for name in (_TABLE, _POSITIONS, _TYPES) if name not in names]:
             raise DocmtError(f"{directory} has no weights for {missing[0].partition('.')[0]}: copy it again, complete")
-        has, says = weights.shapes[names[_TABLE]][0], sizes["source_vocabulary_size"]
-        if has != says:
-            raise DocmtError(
-                f"{directory} has {has} rows in {names[_TABLE]}, but {CONFIG_FILE} says vocab_size = {says}: copy it "
-                "again, complete"
-            )
+        check_rows(weights, names[_TABLE], "vocab_size", sizes["source_vocabulary_size"])
         own = {**sizes, "max_positions": sizes["max_positions"] - about.first_position}
         config = ModelConfig.from_dict({"system": "sentence", "family": family, **own})
-        return cls(about, config, weights, names)
+        return cls(config, weights, names)
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -394,13 +384,7 @@ class PretrainedEncoder:
         """
         config = replace(self.config, source_vocabulary_size=tokenizer.source_vocabulary_size)
         weights = self._renamed(tokenizer, whole)
-        directory, asked = self.weights.directory, ("its config.json asks for", "copy it again, complete")
-        some = replace(config, vocabulary_size=SpecialTokens.count)  # a decoder, which a model cannot be without
-        model = model_on_meta(some, weights, directory, asked, stacks=("encoder",))
-        of_encoder = {
-            name: tensor for name, tensor in model.state_dict().items() if name.startswith(("encoder.", "source_"))
-        }
-        check_renamed(of_encoder, weights, directory)
+        load_renamed(config, weights, self.weights.directory, ("its config.json asks for", "copy it again, complete"))
         save_encoder(output, config, weights, tokenizer, card)
 
     def _renamed(self, tokenizer: PretrainedTokenizer, whole: PretrainedTokenizer) -> dict[str, Tensor]:
@@ -412,5 +396,6 @@ class PretrainedEncoder:
         found = {ours: self.weights.tensor(theirs) for ours, theirs in self.names.items() if ours != _TABLE}
         found[_TABLE] = self.weights.rows(self.names[_TABLE], rows)
         # All tokens are of the first type, so that its vector may as well be in those of positions.
-        found[_POSITIONS] = found[_POSITIONS][self.about.first_position :] + found.pop(_TYPES)[0]
+        first = about_family(self.config.family).first_position
+        found[_POSITIONS] = found[_POSITIONS][first:] + found.pop(_TYPES)[0]
         return found

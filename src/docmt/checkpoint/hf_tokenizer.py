@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,40 +50,33 @@ def read_tokenizer(directory: Path, config: Mapping[str, Any], rows: tuple[int, 
             f"the model has {rows[0]} embeddings for the source and {rows[1]} for the target, where {directory} has "
             f"one vocabulary: {_ADVICE}"
         )
-    special_ids = _special_ids(directory, config)
+    given = read_if_there(directory / "generation_config.json"), config
+    special_ids = {name: value for values in given for name, value in values.items() if value is not None}
     vocabularies: dict[Side, Vocabulary] = {}
     pieces: dict[Side, Pieces] = {}
     languages: dict[str, str] = {}
-    for side, size in zip(SIDES, rows, strict=True):
+    alike = found["source"] is found["target"]
+    for side, size in zip(SIDES[alike:], rows[alike:], strict=True):
         own = found[side]
-        if side == "target" and own is found["source"]:
-            vocabularies[side], pieces[side] = vocabularies["source"], pieces["source"]
-            continue
         marks = {match[0]: code for text in own.ids if (match := is_language(text)) for code in match.groups() if code}
         sentinels = frozenset(filter(_SENTINEL.fullmatch, own.ids))
         # The configuration has one id for each, that of the source.
-        given = special_ids if own.ids is found["source"].ids else {}
+        known = special_ids if own.ids is found["source"].ids else {}
         try:
-            vocabularies[side] = _side_vocabulary(own, own.marks | marks.keys() | sentinels, size, names, given)
+            vocabularies[side] = _side_vocabulary(own, own.marks | marks.keys() | sentinels, size, names, known)
             pieces[side] = own.open(vocabularies[side].words())
         except ValueError as error:
             raise DocmtError(f"{own.path} or a file beside it is damaged ({error}): {_ADVICE}") from error
         languages |= {code: mark for mark, code in marks.items() if own.ids[mark] < size}
     clean_up = names.settings.get("clean_up_tokenization_spaces") is True and not found["target"].is_bpe
-    return PretrainedTokenizer(vocabularies, pieces, languages, clean_up)
-
-
-def _special_ids(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    path = directory / "generation_config.json"
-    given = [read_json(path) if path.is_file() else {}, config]
-    return {key: value for values in given for key, value in values.items() if value is not None}
+    both = {"source": vocabularies["target"], **vocabularies}, {"source": pieces["target"], **pieces}
+    return PretrainedTokenizer(*both, languages, clean_up)
 
 
 def _side_vocabulary(
-    found: Found, marks: Iterable[str], size: int, names: Names, special_ids: Mapping[str, Any]
+    found: Found, marks: frozenset[str], size: int, names: Names, special_ids: Mapping[str, Any]
 ) -> Vocabulary:
     """The rows of a model in the order of our ids, with what the tokenizer knows about them."""
-    marks = frozenset(marks)
     texts: dict[int, str] = {}
     for text, row in found.ids.items():
         if row >= size and text in marks:
@@ -120,9 +113,8 @@ def _special_rows(found: Found, size: int, names: Names, special_ids: Mapping[st
     return rows
 
 
-_SETTINGS_FILE = "tokenizer_config.json"
-_SPECIALS_FILE = "special_tokens_map.json"
-_ADDED_FILE = "added_tokens.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+_FILES = (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
 _USUAL = {"bos": "<s>", "pad": "<pad>", "eos": "</s>", "unk": "<unk>", "mask": "<mask>", "sep": "</s>", "cls": "<s>"}
 _BERT = {name: f"[{name.upper()}]" for name in ("pad", "unk", "mask", "sep", "cls")}
 
@@ -155,7 +147,7 @@ def read_names(directory: Path, model_type: str = "") -> Names:
     and eos.
     """
     is_bert = model_type == "bert"
-    settings, specials, added = (_read(directory / name) for name in (_SETTINGS_FILE, _SPECIALS_FILE, _ADDED_FILE))
+    settings, specials, added = (read_if_there(directory / name) for name in _FILES)
     try:
         special = {**_USUAL, **_BERT} if is_bert else dict(_USUAL)
         for values in (specials, settings):
@@ -169,13 +161,13 @@ def read_names(directory: Path, model_type: str = "") -> Names:
         listed = {_text(token) for _, token in decoder if token.get("special")} | {*special.values(), *additional}
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DocmtError(
-            f"{directory / _SETTINGS_FILE} or a file beside it is damaged (its tokens: {error!r}): copy the directory "
-            "again, complete"
+            f"{directory / TOKENIZER_CONFIG} or a file beside it is damaged (its tokens: {error!r}): {_ADVICE}"
         ) from error
     return Names(special, tuple(dict.fromkeys(additional)), rows, frozenset(rows.keys() - listed), settings)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_if_there(path: Path) -> dict[str, Any]:
+    """The object in a JSON file, an empty one where there is no file. Raises DocmtError for a damaged one."""
     return read_json(path) if path.is_file() else {}
 
 
@@ -245,7 +237,7 @@ def _m2m100(directory: Path, names: Names) -> dict[Side, Found]:
     marks = [text for text in names.additional if text.startswith("__")] or [f"__{code}__" for code in known.split()]
     for text in marks:
         ids.setdefault(text, len(ids))
-    return _both(_spm(path, ids, names.marks.union(marks)))
+    return dict.fromkeys(SIDES, _spm(path, ids, names.marks.union(marks)))
 
 
 def _fairseq(directory: Path, names: Names) -> dict[Side, Found]:
@@ -264,7 +256,7 @@ def _fairseq(directory: Path, names: Names) -> dict[Side, Found]:
         )
     for text in (*names.additional, names.special["mask"]):
         ids.setdefault(text, len(ids))
-    return _both(_spm(path, ids, names.marks))
+    return dict.fromkeys(SIDES, _spm(path, ids, names.marks))
 
 
 def _t5(directory: Path, names: Names) -> dict[Side, Found]:
@@ -276,22 +268,19 @@ def _t5(directory: Path, names: Names) -> dict[Side, Found]:
         raise DocmtError(f"{directory} has a tokenizer_config.json that says extra_ids {count!r}: {_ADVICE}")
     for number in range(count):
         ids.setdefault(f"<extra_id_{number}>", len(pieces) + count - 1 - number)
-    return _both(_spm(path, ids, names.marks))
+    return dict.fromkeys(SIDES, _spm(path, ids, names.marks))
 
 
 def _bart(directory: Path, names: Names) -> dict[Side, Found]:
     """Byte-level BPE in two files: the vocabulary, and merges, a line for each in the order of their ranks."""
     path = directory / "merges.txt"
-    try:
-        lines = read_bytes(path).decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise DocmtError(f"{path} is no text in UTF-8 ({error}): {_ADVICE}") from error
+    lines = read_symbols(path, "the list of merges")
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     before = {**byte_level, "add_prefix_space": names.settings.get("add_prefix_space") is True}
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     model = {"type": "BPE", "vocab": _vocabulary(directory / "vocab.json"), "merges": merges}
     values = {"version": "1.0", "model": model, "pre_tokenizer": before, "decoder": byte_level}
-    return _both(_json(path, json.dumps(values).encode(), names))
+    return dict.fromkeys(SIDES, _json(path, json.dumps(values).encode(), names))
 
 
 def _bert(directory: Path, names: Names) -> dict[Side, Found]:
@@ -314,12 +303,12 @@ def _bert(directory: Path, names: Names) -> dict[Side, Found]:
     decoder = {"type": "WordPiece", "prefix": "##", "cleanup": True}
     splitter = {"type": "BertPreTokenizer"}
     values = {"version": "1.0", "model": model, "normalizer": normalizer, "pre_tokenizer": splitter, "decoder": decoder}
-    return _both(_json(path, json.dumps(values).encode(), names))
+    return dict.fromkeys(SIDES, _json(path, json.dumps(values).encode(), names))
 
 
 def _tokenizer_json(directory: Path, names: Names) -> dict[Side, Found]:
     path = directory / "tokenizer.json"
-    return _both(_json(path, read_bytes(path), names))
+    return dict.fromkeys(SIDES, _json(path, read_bytes(path), names))
 
 
 _LAYOUTS: dict[tuple[str, ...], Callable[[Path, Names], dict[Side, Found]]] = {
@@ -351,20 +340,16 @@ def _json(path: Path, data: bytes, names: Names) -> Found:
     ids = _with_added(ids, path.parent, names)
     special = {token["content"] for token in values["added_tokens"] if token["special"]}
 
-    def open_(words: Mapping[str, int]) -> Pieces:
-        return JsonPieces(restrict_json(values, words), words)
-
-    return Found(path, ids, names.marks | special, open_, is_bpe=model["type"] == "BPE")
+    is_bpe = model["type"] == "BPE"
+    return Found(
+        path, ids, names.marks | special, lambda words: JsonPieces(restrict_json(values, words), words), is_bpe
+    )
 
 
 def _spm(path: Path, ids: Mapping[str, int], marks: frozenset[str]) -> Found:
     data = read_bytes(path, "the SentencePiece model")
     marks |= _marks(_read_spm(path))
-
-    def open_(words: Mapping[str, int]) -> Pieces:
-        return SpmPieces(restrict_spm(data, ids.keys() - words), words)
-
-    return Found(path, ids, marks, open_)
+    return Found(path, ids, marks, lambda words: SpmPieces(restrict_spm(data, ids.keys() - words), words))
 
 
 def _read_spm(path: Path) -> list[SpmPiece]:
@@ -393,7 +378,3 @@ def _with_added(ids: Mapping[str, int], directory: Path, names: Names) -> dict[s
             "model: save that tokenizer again, with a tokenizer.json"
         )
     return {**ids, **names.rows}
-
-
-def _both(found: Found) -> dict[Side, Found]:
-    return {"source": found, "target": found}

@@ -20,7 +20,8 @@ from docmt.checkpoint.weights import (
     STATE_FILE,
     WEIGHTS_FILE,
     load_weights,
-    model_without_weights,
+    model_on_meta,
+    read_shapes,
     read_weights,
     save_tensors,
 )
@@ -95,12 +96,8 @@ class ModelCard:
         lines = [*front, "---", "", f"# {self.title}", "", f"{what}, {size}, {pair}.", "", use, ""]
         for heading, facts in (("Data", self.data), ("Training", self.training)):
             if facts:
-                lines += [
-                    f"## {heading}",
-                    "",
-                    *(f"- {key.replace('_', ' ')}: {value}" for key, value in facts.items()),
-                    "",
-                ]
+                listed = [f"- {key.replace('_', ' ')}: {value}" for key, value in facts.items()]
+                lines += [f"## {heading}", "", *listed, ""]
         if self.scores:
             rows = [
                 [escaped(str(score["name"])), f"{score['score']:.2f}", code_cell(str(score.get("signature", "")))]
@@ -193,7 +190,7 @@ def load_model(directory: Path | str, device: torch.device | str = "cpu") -> Tra
     """
     device = choose_device(device)
     found = find_model(directory)
-    model = model_without_weights(load_model_config(found), found / WEIGHTS_FILE)
+    model = model_on_meta(load_model_config(found), read_shapes(found / WEIGHTS_FILE), found / WEIGHTS_FILE)
     load_weights(model, found / WEIGHTS_FILE, assign=True)
     tell_if_unfinished(Path(directory), found)
     return model.to(device).eval()
@@ -202,20 +199,14 @@ def load_model(directory: Path | str, device: torch.device | str = "cpu") -> Tra
 def choose_device(device: torch.device | str) -> torch.device:
     """The device of that name; "auto" is the GPU if there is one that works, and otherwise the CPU.
 
-    Raises DocmtError for a device that is not there.
+    Raises DocmtError for a device that is not there, or does not work.
     """
-    if str(device) != "auto":
-        return check_device(device)
-    if torch.cuda.is_available():
+    if str(device) == "auto":
         try:
-            return check_device("cuda")
+            return choose_device("cuda" if torch.cuda.is_available() else "cpu")
         except DocmtError as error:
             _log.warning("%s: going on with the CPU", str(error).partition(": ")[0])
-    return torch.device("cpu")
-
-
-def check_device(device: torch.device | str) -> torch.device:
-    """The device of that name. Raises DocmtError if it is not there or does not work."""
+            return torch.device("cpu")
     try:
         tensor = torch.zeros(1, device=device)
         tensor.tolist()
@@ -301,12 +292,10 @@ def find_model(directory: Path | str) -> Path:
     if directory.is_file():
         raise DocmtError(f"{directory} is not a model directory but a file: name the model first, then the files")
     checkpoints = directory / RUN_CHECKPOINTS
-    for place in (directory, directory / RUN_MODEL):
-        if _has_any(place, (CONFIG_FILE, WEIGHTS_FILE)):
+    for place in (directory, directory / RUN_MODEL, *(checkpoints / name for name in _STANDS_FOR)):
+        # A checkpoint without a config is one of earlier versions, which is no model directory.
+        if (place / CONFIG_FILE).is_file() or (place.parent != checkpoints and (place / WEIGHTS_FILE).is_file()):
             return place
-    for name in _STANDS_FOR:
-        if _has_any(checkpoints / name, (CONFIG_FILE,)):
-            return checkpoints / name
     if not directory.exists():
         raise DocmtError(f"there is no directory {directory}: give a model directory or a run directory")
     if checkpoints.is_dir():
@@ -344,10 +333,6 @@ def same_drafters(one: Path | str, other: Path | str) -> bool:
     searches = [read_json(path) if path.exists() else None for path in (ours / DRAFTING_FILE, theirs / DRAFTING_FILE)]
     same_weights = checksum_of_file(ours / WEIGHTS_FILE) == checksum_of_file(theirs / WEIGHTS_FILE)
     return same_weights and searches[0] == searches[1]
-
-
-def _has_any(place: Path, files: Sequence[str]) -> bool:
-    return any((place / file).is_file() for file in files)
 
 
 def tell_if_unfinished(asked: Path, found: Path) -> None:

@@ -7,6 +7,7 @@ neither of them: its id comes after those of the four special symbols of fairseq
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,9 @@ _NAMES = (
     (r"\.module(?=\.)", ""),
     (r"^encoder\.cross_attention_project\.", "decoder."),
     (r"^(decoder\.layers\.\d+)\.(k_proj|v_proj|tau|sigma)", r"\1.encoder_attn.\2"),
-    *fairseq.NAMES,
-    (r"self_attn", "attention.whole"),
-    (r"encoder_attn", "cross.whole"),
+    (r"self_attn\.", "attention.whole."),
+    (r"encoder_attn\.", "cross.whole."),
+    *fairseq.BART.names,
     (r"g_proj", "gate"),
     (r"\.tau$", ".features.temperature"),
     (r"\.sigma$", ".features.scales"),
@@ -58,6 +59,7 @@ _FIXED: dict[str, object] = {
     "layernorm_embedding": False,
     "use_sep": True,
 }
+_GATES = {"decay": "decay_sentential_gate", "average": "use_sentential_gate"}
 _JOINS = 4
 """Their id of the symbol that joins sentences: ours is that of `<s>`, 0, which is no symbol of their text."""
 
@@ -82,21 +84,15 @@ def convert_rfa(
     target_rows = len(fairseq.check_copies(checkpoint, weights, "decoder.embed_tokens.weight", [_OUTPUT]))
     source_rows = len(fairseq.check_copies(checkpoint, weights, "encoder.embed_tokens.weight", []))
     source, target = _symbols(source_dictionary, source_rows), _symbols(target_dictionary, target_rows)
-    config = architecture(
-        values,
-        linear=_FEATURES["cross"][0] in weights,
-        source_size=source_rows + _UNKNOWN,
-        target_size=target_rows + _UNKNOWN,
-        instance_tokens=instance_tokens,
-    )
+    linear = _FEATURES["cross"][0] in weights
+    sizes = {"source_size": source_rows + _UNKNOWN, "target_size": target_rows + _UNKNOWN}
+    config = replace(architecture(values, linear=linear, **sizes), instance_tokens=instance_tokens)
     model = load_renamed(config, rename(weights, config, values), checkpoint)
     origin = f"{checkpoint.name}, a checkpoint of the code of Wu et al. (2022)"
     return fairseq.save_converted(output, model, DictionaryTokenizer(target, source), origin, values)
 
 
-def architecture(
-    values: Mapping[str, Any], *, linear: bool, source_size: int, target_size: int, instance_tokens: int = 512
-) -> ModelConfig:
+def architecture(values: Mapping[str, Any], *, linear: bool, source_size: int, target_size: int) -> ModelConfig:
     """docmt's description of a model trained with these arguments; linear: with random features, not the baseline.
 
     Raises DocmtError naming what it cannot express.
@@ -120,7 +116,6 @@ def architecture(
             "vocabulary_size": target_size,
             "source_vocabulary_size": source_size if source_size != target_size else 0,
             **fairseq.sizes(values),
-            "instance_tokens": instance_tokens,
         }
     )
 
@@ -128,12 +123,12 @@ def architecture(
 def _linear(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options of linear attention."""
     fairseq.choice(values, "random_feature", {"rrf": "sine and cosine"})
-    decays, averages = bool(values.get("decay_sentential_gate")), bool(values.get("use_sentential_gate"))
-    if decays and averages:
+    gates = [gate for gate, name in _GATES.items() if values.get(name)]
+    if len(gates) > 1:
         raise DocmtError(
             "the checkpoint was trained with decay_sentential_gate and use_sentential_gate: docmt has only one of them"
         )
-    gate = {"gate": "decay" if decays else "average"} if decays or averages else {}
+    gate = {"gate": gates[0], "gate_start": fairseq.number(values, "decay_gate_bias", 0.0)} if gates else {}
     return {
         "map": "random",
         "features": fairseq.needed(values, "causal_proj_dim"),
@@ -141,7 +136,6 @@ def _linear(values: Mapping[str, Any]) -> dict[str, Any]:
         "temperature": "dimension" if values.get("reparam_proj") else "head",
         "rescale": bool(values.get("norm_rescale")),
         **gate,
-        **({"gate_start": fairseq.number(values, "decay_gate_bias", 0.0)} if gate else {}),
     }
 
 
@@ -158,7 +152,7 @@ def rename(weights: Mapping[str, Tensor], config: ModelConfig, values: Mapping[s
             for place, (matrices, temperature) in _FEATURES.items():
                 features = f"decoder.{layer}.{place}.whole.features"
                 if matrices in weights:
-                    found[f"{features}.matrices"] = weights[matrices].float()
+                    found[f"{features}.matrices"] = weights[matrices].float().clone()
                 if not values.get("learned_tau"):
                     constant = fairseq.number(values, temperature, 1.0)
                     found[f"{features}.temperature"] = torch.full((config.heads, 1, 1), float(constant))
@@ -174,14 +168,6 @@ def _our_rows(rows: Tensor) -> Tensor:
 
 def _symbols(path: Path, rows: int) -> list[str]:
     """The words in docmt's order of ids: <s>, which their text does not have, in the place of what joins sentences."""
-    symbols = fairseq.read_dictionary(path)
-    specials = _JOINS + 1
-    missing = rows - specials - len(symbols)
-    if not 0 <= missing < 8:  # dictionaries are padded to a multiple of 8 entries
-        raise DocmtError(
-            f"{path} has {len(symbols)} symbols, but the checkpoint {rows} rows, {specials} special tokens among them: "
-            "give the dictionary of this checkpoint"
-        )
-    symbols = ["<s>", *symbols, *fairseq.made_up(symbols, missing)]
+    symbols = ["<s>", *fairseq.read_dictionary(path, rows, specials=_JOINS + 1)]
     fairseq.check_different(path, symbols)
     return symbols

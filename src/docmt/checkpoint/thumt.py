@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.fairseq import check_different, choice, needed, save_converted
+from docmt.checkpoint.fairseq import check_different, choice, needed, number, read_arguments, save_converted
 from docmt.checkpoint.model_directory import check_new
-from docmt.checkpoint.weights import load_renamed, read_symbols, read_tensors
+from docmt.checkpoint.weights import load_renamed, read_symbols, read_tensors, renamed
 from docmt.core.errors import DocmtError
-from docmt.core.files import read_json
 from docmt.model import ModelConfig, TranslationModel
-from docmt.text import DictionaryTokenizer, SpecialTokens
+from docmt.text import DictionaryTokenizer, Tokenizer
 
 _SPECIALS = ("<pad>", "<eos>", "<unk>")
 """Their ids 0 to 2; ours are one higher, as <s> comes first."""
@@ -86,26 +86,18 @@ def convert_thumt(
     """
     check_new(output)
     variables = read_variables(checkpoint)
-    values = read_json(arguments or checkpoint.parent / "args.json")
-    values = values["parameters"] if isinstance(values.get("parameters"), dict) else values
-    source, target = _symbols(source_vocabulary), _symbols(target_vocabulary)
-    config = architecture(
-        values,
-        variables,
-        source_size=len(source) + SpecialTokens.count,
-        target_size=len(target) + SpecialTokens.count,
-        context_sentences=context_sentences,
-        instance_tokens=instance_tokens,
-    )
+    values = read_arguments(arguments or checkpoint.parent / "args.json")
+    tokenizer = DictionaryTokenizer(_symbols(target_vocabulary), _symbols(source_vocabulary))
+    config = architecture(values, variables, tokenizer, context_sentences)
     weights = rename(variables)
     if (shared := weights.pop("shared", None)) is not None:  # docmt's model has two tables, which begin as copies
         weights |= {"source_tokens.weight": shared, "target_tokens.weight": shared.clone()}
     for name in ("source_tokens.weight", "target_tokens.weight"):
         if name in weights:  # rows for <s> before, for <eod> and <mask> behind
             weights[name] = torch.nn.functional.pad(weights[name], (0, 0, 1, 2))
-    model = load_renamed(config, weights, checkpoint)
+    model = load_renamed(replace(config, instance_tokens=instance_tokens), weights, checkpoint)
     origin = f"{checkpoint.name}, a checkpoint of the code of Zhang et al. (2018)"
-    return save_converted(output, model, DictionaryTokenizer(target, source), origin, {})
+    return save_converted(output, model, tokenizer, origin, {})
 
 
 def read_variables(path: Path) -> dict[str, Tensor]:
@@ -124,13 +116,7 @@ def read_variables(path: Path) -> dict[str, Tensor]:
 
 
 def architecture(
-    values: Mapping[str, Any],
-    variables: Mapping[str, Tensor],
-    *,
-    source_size: int,
-    target_size: int,
-    context_sentences: int = 2,
-    instance_tokens: int = 512,
+    values: Mapping[str, Any], variables: Collection[str], tokenizer: Tokenizer, context_sentences: int
 ) -> ModelConfig:
     """docmt's description of a model with these parameters. Raises DocmtError naming what it cannot express."""
     for name, wanted in _FIXED.items():
@@ -139,6 +125,7 @@ def architecture(
     context = [values.get(f"context_{side}_attention", True) for side in ("encoder", "decoder")]
     if not any("ctxenc" in name or "ctxdec" in name for name in variables):
         context = [False, False]  # the sentence model has no such parameters
+    source_size, target_size = tokenizer.source_vocabulary_size, tokenizer.vocabulary_size
     settings: dict[str, Any] = {"system": "sentence"}
     if any(context):
         kind = {"context_representation": "self_attention", **values}
@@ -164,25 +151,24 @@ def architecture(
             "encoder_layers": needed(values, "num_encoder_layers"),
             "decoder_layers": needed(values, "num_decoder_layers"),
             "normalization": "pre" if values.get("layer_preprocess", "none") == "layer_norm" else "post",
-            "dropout": float(values.get("residual_dropout", 0.0)),
-            "attention_dropout": float(values.get("attention_dropout", 0.0)),
+            "dropout": number(values, "residual_dropout", 0.0),
+            "attention_dropout": number(values, "attention_dropout", 0.0),
             "output": "tied" if values.get("shared_embedding_and_softmax_weights") else "auto",
             "positions": "sentence",
-            "instance_tokens": instance_tokens,
         }
     )
 
 
 def rename(variables: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights under docmt's names, in its layout: matrices are [out, in], fused ones are taken apart."""
-    renamed: dict[str, Tensor] = {}
+    found: dict[str, Tensor] = {}
     for name, tensor in variables.items():
         if "bidirectional_rnn" in name:
-            renamed |= _lstm(name, tensor)
+            found |= _lstm(name, tensor)
         else:
             for ours, part in parameters(name, tensor).items():
-                renamed[ours] = part.t() if name.endswith("/matrix") else part
-    return renamed
+                found[ours] = part.t() if name.endswith("/matrix") else part
+    return found
 
 
 def parameters(name: str, tensor: Tensor) -> dict[str, Tensor]:
@@ -190,8 +176,7 @@ def parameters(name: str, tensor: Tensor) -> dict[str, Tensor]:
     last = name.rpartition("/")[2]
     if last in _EMBEDDINGS and name.count("/") <= 1:
         return {_EMBEDDINGS[last]: tensor}
-    for pattern, replacement in _NAMES:
-        name = re.sub(pattern, replacement, name)
+    name = renamed(name, _NAMES)
     for fused, parts in _FUSED.items():
         if f"{fused}/" in name or f"{fused}." in name:
             tensors = tensor.chunk(len(parts), dim=-1)

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_beside, check_regular, read_bytes
 from docmt.model import ModelConfig, TranslationModel
+from docmt.text import SpecialTokens
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
@@ -27,6 +29,7 @@ STATE_FILE = "state.json"
 BY_CONFIG = ("the config asks for", "it belongs to another model, copy the directory again")
 BY_ARGUMENTS = ("its arguments ask for", "they belong to another checkpoint")
 _NUMBERS = ("F32", "F16", "BF16", "F64")  # kinds of weights, in the words of safetensors
+_POINTER = b"version https://git-lfs"  # in the place of a file that was not fetched with the rest of a repository
 
 
 def load_weights(model: nn.Module, path: Path, assign: bool = False) -> None:
@@ -48,7 +51,7 @@ def read_shapes(path: Path, skipped: Sequence[str] = ()) -> dict[str, list[int]]
     missing or damaged, or holds anything else but numbers with a fraction.
     """
     check_regular(path)
-    with _opened(path) as file:
+    with open_tensors(path) as file:
         found = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - it is no mapping
         found = {key: tensor for key, tensor in found.items() if tensor.get_dtype() not in skipped}
         for name, tensor in found.items():
@@ -77,13 +80,13 @@ def check_shapes(
             raise DocmtError(f"{path} has {name} of shape {has} where {asks} {wanted}: {advice}")
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: dict[str, str] | None = None) -> None:
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Writes a safetensors file (not atomic: for use inside of `atomic_path` and `atomic_directory`).
 
-    facts: what the file says of itself, for libraries that ask. Raises OSError when the system refuses.
+    Raises OSError when the system refuses.
     """
     try:
-        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, facts)
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:  # how the library reports a full disk, among others
         number = re.search(r"os error (\d+)", str(error))
         raise OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error)) from error
@@ -119,15 +122,17 @@ def check_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a safetensors file, on the CPU. Raises DocmtError if it is missing or damaged."""
     check_regular(path)
-    with _opened(path) as file:
+    with open_tensors(path) as file:
         return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - it is no mapping
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """The file, opened by the library, whose failures are raised as DocmtError."""
+def open_tensors(path: Path) -> Iterator[Any]:
+    """The safetensors file, opened by the library, whose failures are raised as DocmtError."""
     try:
         with path.open("rb") as opened:
+            if opened.read(len(_POINTER)) == _POINTER:
+                raise DocmtError(f"{path} only says where git-lfs has the weights: run `git lfs pull` there")
             name = Path(f"/dev/fd/{opened.fileno()}")  # as the library opens no name that is not UTF-8
             with safe_open(name if name.exists() else path, framework="pt") as file:
                 yield file
@@ -137,30 +142,17 @@ def _opened(path: Path) -> Iterator[Any]:
         raise DocmtError(f"{path} is damaged ({error}): copy it again from where it came") from error
 
 
-def model_without_weights(config: ModelConfig, path: Path) -> TranslationModel:
+def model_on_meta(
+    config: ModelConfig, names: Collection[str], path: Path, asked: tuple[str, str] = BY_CONFIG
+) -> TranslationModel:
     """The model on "meta": no memory, no random numbers and no time for weights that are read from `path` at once.
 
-    Raises DocmtError if they are other weights than the config asks for; also at once, however many those would be.
-    """
-    shapes = read_shapes(path)
-    model = model_on_meta(config, shapes, path)
-    check_shapes(model.state_dict(), shapes, path)
-    return model
-
-
-def model_on_meta(
-    config: ModelConfig,
-    names: Collection[str],
-    path: Path,
-    asked: tuple[str, str] = BY_CONFIG,
-    stacks: Sequence[str] = ("encoder", "decoder"),
-) -> TranslationModel:
-    """The model without memory for its weights, which has as many layers as there are weights for by these names.
-
-    Raises DocmtError if it has not: a short file may ask for more layers than can be built. asked: see `check_shapes`.
+    Raises DocmtError unless it has as many layers as there are weights for by these names: a short file may ask for
+    more than can be built. asked: see `check_shapes`. To an encoder alone belongs a decoder for no words, which a model
+    cannot be without.
     """
     asks, advice = asked
-    for side in stacks:
+    for side in ("encoder",) if config.is_encoder else ("encoder", "decoder"):
         wanted = getattr(config.filled(), f"{side}_layers")
         found = len({name.split(".")[1] for name in names if name.startswith(f"{side}.") and name.count(".") > 1})
         if found != wanted:
@@ -168,6 +160,8 @@ def model_on_meta(
     for name, wanted in vars(config.chosen).items():
         if name.endswith("layers") and wanted > len(names):
             raise DocmtError(f"{path} has {len(names)} weights where {asks} {wanted} {name}: {advice}")
+    if config.is_encoder:
+        config = replace(config, vocabulary_size=SpecialTokens.count)
     with torch.device("meta"), _Unfilled():
         return TranslationModel(config)
 
@@ -194,29 +188,22 @@ def read_symbols(path: Path, what: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def load_renamed(config: ModelConfig, weights: Mapping[str, Tensor], checkpoint: Path) -> TranslationModel:
-    """The model with these weights. Raises DocmtError where names or shapes are not those that it has, before it takes
-    memory, or where weights are not numbers."""
-    model = model_on_meta(config, weights, checkpoint, BY_ARGUMENTS)
-    check_renamed(model.state_dict(), weights, checkpoint)
-    model.load_state_dict(_apart(weights), assign=True)
-    return model
+def load_renamed(
+    config: ModelConfig, weights: Mapping[str, Tensor], checkpoint: Path, asked: tuple[str, str] = BY_ARGUMENTS
+) -> TranslationModel:
+    """The model made of these weights themselves; for an encoder alone the rest stays on "meta".
 
-
-def check_renamed(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor], checkpoint: Path) -> None:
-    """Raises DocmtError for weights of other names or shapes than expected, or that are not numbers."""
-    check_shapes(expected, {name: tensor.shape for name, tensor in weights.items()}, checkpoint, BY_ARGUMENTS)
+    weights: each in memory of its own; asked: see `check_shapes`. Raises DocmtError where names or shapes are not those
+    of the model, before it takes memory, or where weights are not numbers.
+    """
+    model = model_on_meta(config, weights, checkpoint, asked)
+    expected = model.state_dict()
+    if config.is_encoder:
+        expected = {name: expected[name] for name in expected if name.startswith(("encoder.", "source_"))}
+    check_shapes(expected, {name: tensor.shape for name, tensor in weights.items()}, checkpoint, asked)
     check_numbers(checkpoint, weights)
-
-
-def _apart(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same, each in memory of its own: some are one tensor in the checkpoint, but several in ours."""
-    found: dict[str, Tensor] = {}
-    places = set()
-    for name, tensor in weights.items():
-        found[name] = tensor.clone() if tensor.data_ptr() in places else tensor
-        places.add(tensor.data_ptr())
-    return found
+    model.load_state_dict(weights, strict=not config.is_encoder, assign=True)
+    return model
 
 
 def renamed(name: str, names: Sequence[tuple[str, str]]) -> str:
