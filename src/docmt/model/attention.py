@@ -237,10 +237,9 @@ def attend_pattern(
             _log.info("attention kernel: %s (%s)", kernel, reason)
     if kernel not in kernels.KERNELS:
         raise ValueError(f"kernel {kernel!r}: choose one of {', '.join(kernels.KERNELS)}")
-    function = {"reference": kernels.reference, "padded": kernels.padded, "varlen": kernels.varlen}[kernel]
     # Queries, keys and values come in the precision that the projections chose; autocast would only add copies here.
     with torch.autocast(query.device.type, enabled=False):
-        return function(query, key, value, pattern, dropout, distances)
+        return kernels.KERNELS[kernel](query, key, value, pattern, dropout, distances)
 
 
 class Attention(nn.Module):
