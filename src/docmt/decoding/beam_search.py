@@ -217,9 +217,6 @@ class Beams:
     def _drop_finished(self) -> None:
         beam = self.config.beam
         alive = self.total.isfinite().any(dim=1).tolist()
-        if any(not alive[i] and not self.found[number] for i, number in enumerate(self.documents)):
-            # Whatever the weights, some next token is possible, so this is never for want of one.
-            raise not_numbers()
         kept = [i for i, number in enumerate(self.documents) if alive[i] and len(self.found[number]) < beam]
         if len(kept) == len(self.documents):
             return
@@ -256,32 +253,17 @@ def search(
     where the model's scores are not numbers.
     """
     if config.compatibility in _POOLED:
-        return _pooled_search(model, memories, rows, specials, config)
-    beams = Beams(model, memories, rows, specials, config)
-    while beams.documents:
-        beams.step()
-    return beams.best()
-
-
-def _pooled_search(
-    model: Model,
-    memories: Memories,
-    rows: Sequence[Row],
-    specials: SpecialTokens,
-    config: SearchConfig,
-) -> list[list[Hypothesis]]:
-    if any(len(row.sentences) > 1 for row in rows):
-        raise DocmtError(
-            f"search.compatibility {config.compatibility} is for systems that translate sentence by sentence: choose "
-            "none for this model"
-        )
-    found = _POOLED[config.compatibility](model, memories, rows, specials, config).run()
-    if not all(found):
+        if any(len(row.sentences) > 1 for row in rows):
+            raise DocmtError(
+                f"search.compatibility {config.compatibility} is for systems that translate sentence by sentence: "
+                "choose none for this model"
+            )
+        found = _POOLED[config.compatibility](model, memories, rows, specials, config).run()
+    else:
+        beams = Beams(model, memories, rows, specials, config)
+        while beams.documents:
+            beams.step()
+        found = beams.best()
+    if not all(found):  # whatever the weights, some next token is possible, so this is never for want of one
         raise not_numbers()
-    return [
-        [
-            Hypothesis([words], [total], [length], score, length)
-            for words, total, score, length in ranks[: config.n_best]
-        ]
-        for ranks in found
-    ]
+    return found

@@ -229,6 +229,7 @@ class Steps:
             StepView(member, memory, rows, beams, prefix)
             for member, memory, prefix in zip(self.members, seen, read, strict=True)
         ]
+        self.caches = [cache for view in self.views for cache in view.caches]
 
     def read(self, tokens: Tensor, offsets: Tensor, places: Tensor | int, sentences: Tensor) -> list[Tensor]:
         """Decoder states [R, d] of each member after tokens [R].
@@ -245,18 +246,18 @@ class Steps:
 
     def reorder(self, rows: Tensor) -> None:
         """Row i goes on from hypothesis rows[i], one of the same document."""
-        for view in self.views:
-            view.reorder(rows)
+        for cache in self.caches:
+            cache.reorder(rows)
 
     def share(self, common: int) -> None:
         """The next `common` positions not yet shared are the same in all beams of each document."""
-        for view in self.views:
-            view.share(common)
+        for cache in self.caches:
+            cache.share(common)
 
     def keep(self, rows: Tensor, documents: Tensor) -> None:
         """Goes on with these documents (numbers as of now) and their rows only."""
-        for view in self.views:
-            view.keep(rows, documents)
+        for cache in self.caches:
+            cache.keep(rows, documents)
 
 
 def normalizers(logits: Tensor) -> Tensor:
@@ -356,21 +357,6 @@ class StepView:
         cache.store(number, torch.stack(pair, dim=1))
         return cache.attend_before(number, attention.asked(x)).flatten(-2), cache.there
 
-    def reorder(self, rows: Tensor) -> None:
-        """Row i goes on from hypothesis rows[i], one of the same document."""
-        for cache in self.caches:
-            cache.reorder(rows)
-
-    def share(self, common: int) -> None:
-        """The next `common` positions not yet shared are the same in all beams of each document."""
-        for cache in self.caches:
-            cache.share(common)
-
-    def keep(self, rows: Tensor, documents: Tensor) -> None:
-        """Goes on with these documents (numbers as of now) and their rows only."""
-        for cache in self.caches:
-            cache.keep(rows, documents)
-
 
 def _projected_dtype(model: TranslationModel) -> torch.dtype:
     """That of what projections give: that of autocast, or the model's own, which its tables have."""
@@ -383,7 +369,7 @@ def _own_cache(
 ) -> Cache:
     """For the hypotheses' own states, whose keys are as `like` [H k]."""
     if isinstance(attentions[0], LinearAttention):
-        return LinearSelfCache.of(attentions)
+        return LinearSelfCache(len(attentions), attentions[0])
     if sight.part == "before":
         return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, sight)
     if sight.part == "sentence" and not single:
