@@ -117,16 +117,13 @@ class FullView:
         total: T, tokens of the sequence.
         """
         if sight not in self._before:
-            self._before[sight] = self._patterns_before(sight, total)
+            spans = [seen_spans(self.layout, replace(sight, back=back)) for back in range(sight.back, 0, -1)]
+            own = self.layout.sentences.lengths
+            keys = Spans(torch.cat([each.starts for each in spans]), torch.cat([each.lengths for each in spans]))
+            there = torch.stack([each.lengths > 0 for each in spans], dim=1)  # [S, k]
+            pattern = Pattern(Spans.tile(own.repeat(sight.back)), keys, False, total)
+            self._before[sight] = pattern, there.repeat_interleave(own, dim=0)
         return self._before[sight]
-
-    def _patterns_before(self, sight: Sight, total: int) -> tuple[Pattern, Tensor]:
-        backs = range(sight.back, 0, -1)
-        spans = [seen_spans(self.layout, replace(sight, back=back)) for back in backs]
-        own = self.layout.sentences.lengths
-        keys = Spans(torch.cat([each.starts for each in spans]), torch.cat([each.lengths for each in spans]))
-        there = torch.stack([each.lengths > 0 for each in spans], dim=1)  # [S, k]
-        return Pattern(Spans.tile(own.repeat(sight.back)), keys, False, total), there.repeat_interleave(own, dim=0)
 
     def seen(self, sight: Sight, x: Tensor) -> tuple[Tensor, Pattern]:
         """The states that an attention of this sight looks at, and which of them each token sees."""

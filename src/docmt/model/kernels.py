@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -27,22 +27,18 @@ _BUCKET_FILL = 0.55
 _PLAIN_UP_TO = {torch.bfloat16: 1024, torch.float32: 256}
 
 
+@dataclass(eq=False)
 class Bucket:
     """n segments of similar length, padded to q queries and l keys. What depends on it alone is built once."""
 
-    def __init__(
-        self,
-        count: int,
-        query_length: int,
-        key_length: int,
-        key_mask: Tensor | None,
-        causal: bool,
-        device: torch.device,
-    ) -> None:
-        """key_mask [n, 1, 1, l] bool, True = attend; None when no key is padding or causality hides it."""
-        self.count, self.query_length, self.key_length = count, query_length, key_length
-        self.key_mask, self.causal, self.device = key_mask, causal, device
-        self._built: dict[object, Tensor | None] = {}
+    count: int
+    query_length: int
+    key_length: int
+    key_mask: Tensor | None
+    """[n, 1, 1, l] bool, True = attend; None when no key is padding or causality hides it"""
+    causal: bool
+    device: torch.device
+    _built: dict[object, Tensor | None] = field(default_factory=dict)
 
     def hidden(self, dtype: torch.dtype) -> Tensor | None:
         """Return 0 where a query may look and minus infinity elsewhere: [q, l] or [n, 1, 1, l]; None: all is seen."""
@@ -102,7 +98,6 @@ class Pattern:
         self.sees_nothing = not bool((queries.lengths * keys.lengths).any())
         self._kept: dict[object, Any] = {}
 
-    @cached_property
     def _order(self) -> list[list[int]]:
         """Segment numbers by bucket, largest area first; segments with an empty side are left out."""
         areas = (self.queries.lengths * self.keys.lengths).tolist()
@@ -122,13 +117,10 @@ class Pattern:
 
     def padded_layout(self, heads: int, device: torch.device) -> PaddedLayout:
         """Gather indices and masks of the padded kernel, on `device`."""
-        return self.kept(("padded", heads, device), lambda: PaddedLayout(self, self._order, heads, device))
+        return self.kept(("padded", heads, device), lambda: PaddedLayout(self, self._order(), heads, device))
 
     def varlen_layout(self, device: torch.device) -> VarlenLayout:
         """Indices and lengths for the varlen kernel, on `device`."""
-        return self.kept(("varlen", device), lambda: self._varlen_layout(device))
-
-    def _varlen_layout(self, device: torch.device) -> VarlenLayout:
         queries, keys = self.queries, self.keys
         filled = (queries.lengths > 0) & (keys.lengths > 0)
         if not bool(filled.all()):
@@ -356,7 +348,7 @@ def varlen(
     """Flash attention on the packed tensors themselves (CUDA, 16-bit floats, no attention dropout, no distances)."""
     from torch.nn.attention.varlen import varlen_attn
 
-    layout = pattern.varlen_layout(query.device)
+    layout = pattern.kept(("varlen", query.device), lambda: pattern.varlen_layout(query.device))
     if layout.keys is not None:
         key, value = key[layout.keys], value[layout.keys]
     result = varlen_attn(

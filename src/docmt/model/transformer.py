@@ -63,7 +63,8 @@ class Parts:
         self.own_head = (self.family.head if sizes.output == "auto" else sizes.output) == "own"
         self._distances: dict[bool, Distances] = {}
         if sizes.position_encoding == "relative":
-            self._distances = {causal: self._new_distances(causal) for causal in (False, True)}
+            shape = (sizes.relative_buckets, sizes.relative_distance, sizes.heads)
+            self._distances = {causal: Distances(*shape, causal=causal) for causal in (False, True)}
 
     # Layers
 
@@ -237,10 +238,6 @@ class Parts:
             return LearnedPositions(self.sizes.width, self.sizes.max_positions)
         return SinusoidalPositions(self.sizes.width, self.family.first_position, self.family.frequencies)
 
-    def _new_distances(self, causal: bool) -> Distances:
-        sizes = self.sizes
-        return Distances(sizes.relative_buckets, sizes.relative_distance, sizes.heads, causal=causal)
-
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
@@ -367,7 +364,12 @@ class TranslationModel(Embeddings):
         laid out as its source. Dropout is off; the model's mode is left as it was. Raises
         ValueError where a document has unequal numbers of them, but for the plain document system.
         """
-        self.system.check_counts(pairs)
+        for number, (ours, theirs) in enumerate(pairs if self.system.rules == "frame" else (), 1):
+            if len(ours) != len(theirs):
+                raise ValueError(
+                    f"document {number} has {len(ours)} source but {len(theirs)} target sentences: sentence i of the "
+                    "target belongs to sentence i of the source"
+                )
         with evaluating(self):
             source, target = (pack([pair[side] for pair in pairs]) for side in (0, 1))
             # Where counts differ no attention asks which sentences belong together.
