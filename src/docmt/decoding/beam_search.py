@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.caches import answers_at_once
@@ -18,7 +19,7 @@ from docmt.decoding.config import SearchConfig
 from docmt.decoding.incremental import Steps, can_read_prefixes, likeliest, normalizers, read_prefixes
 from docmt.decoding.models import Memories, Model, members_of, next_logits
 from docmt.decoding.published import GenerateSearch, PooledSearch, ThumtSearch
-from docmt.decoding.rules import Progress, Row, WordIds, marks_of, rules_of
+from docmt.decoding.rules import Marks, Progress, Row, WordIds, rules_of
 from docmt.decoding.translation import Hypothesis, not_numbers
 from docmt.text import SpecialTokens
 
@@ -39,7 +40,7 @@ class Beams:
         """See `search.search`."""
         device = model.device
         self.model = model
-        self.specials, self.marks, self.config = specials, marks_of(model, specials), config
+        self.specials, self.marks, self.config = specials, Marks(specials, model.parts.frame), config
         in_one_pass = any(row.prefix for row in rows) and config.compatibility == "none" and can_read_prefixes(model)
         prefixes = read_prefixes(model, memories, rows, specials, config.beam) if in_one_pass else []
         self.decoder = Steps(model, memories, rows, config.beam, prefixes)
@@ -53,8 +54,10 @@ class Beams:
         self.given = [sum(len(sentence) + labels for sentence in row.prefix) for row in rows]  # tokens of prefixes
         self.limits = [[config.sentence_limit(length) for length in row.lengths] for row in rows]
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
-        padded = [[*row.sentences] + [0] * (int(self.counts.max()) - len(row.sentences)) for row in rows]
-        self.numbers = torch.tensor(padded, device=device)  # [D, S] of the sentences in the packed source
+        numbers = [torch.tensor(row.sentences) for row in rows]
+        self.numbers = pad_sequence(numbers, batch_first=True).to(
+            device
+        )  # [D, S] of the sentences in the packed source
         count = len(rows) * config.beam
         self.progress = Progress.start(count, self.marks.begins, device)
         self.said = torch.zeros(count, 0, dtype=torch.int64, device=device)  # [R, n] the last tokens, and
@@ -183,7 +186,7 @@ class Beams:
                 kept = [place for place, token in enumerate(tokens) if token != self.specials.pad]
                 tokens, scores = [tokens[place] for place in kept], [scores[place] for place in kept]
             free = int(self.progress.free[row]) + (0 if bool(forced[row]) else 1)
-            if self.config.as_published:
+            if self.config.compatibility == "gtransformer":
                 free = len(tokens) - self.given[self.documents[i]]
             sentences, sentence_scores = self.marks.split(tokens, scores)
             # (Not those of a forced prefix, of which nothing is kept.)

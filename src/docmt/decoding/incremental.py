@@ -201,7 +201,8 @@ def _document_numbers(memories: Iterable[Memory], rows: Sequence[Row]) -> Tensor
     """The number in the memories of the document that each row is of: [D]."""
     for memory in memories:
         if memory.documents is not None:
-            return memory.documents.holding(_first_tokens(memory, rows))
+            sentences = torch.tensor([row.sentences[0] for row in rows])
+            return memory.documents.holding(memory.sentences.starts[sentences])
     return torch.arange(len(rows))
 
 
@@ -237,9 +238,10 @@ class Steps:
         offsets [R]: position of the token in its sentence; places: in all that was said; sentences [R]: number of its
         source sentence in the packed source.
         """
+        for cache in self.caches:
+            cache.begin_step(offsets, sentences)
         states = []
         for member, view in zip(self.members, self.views, strict=True):
-            view.begin(offsets, sentences)
             positions = offsets if member.config.restarts else torch.zeros_like(offsets) + places
             states.append(member.decode(member.embed_step(tokens, positions), view))
         return states
@@ -325,12 +327,6 @@ class StepView:
                 self.caches.append(_memory_cache(sight, attentions, memories[sight.memory], rows, beams, single))
             self.places |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
 
-    def begin(self, offsets: Tensor, sentences: Tensor) -> None:
-        """Before each step. offsets [R]: position of the token in its sentence; sentences [R]: number of its source
-        sentence in the packed source."""
-        for cache in self.caches:
-            cache.begin_step(offsets, sentences)
-
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """x [R, d] -> [R, d]"""
         cache, number = self.places[attention]
@@ -385,8 +381,10 @@ def _memory_cache(
 ) -> Cache:
     """For a memory, whose keys and values are computed here, once: of what the rows see."""
     states = [memory.at(attention.sight) for attention in attentions]
-    spans = _documents(memory, rows) if sight.part == "document" else seen_spans(memory, sight)
-    if single and sight.part != "document":
+    spans = seen_spans(memory, sight)
+    if sight.part == "document":
+        spans = spans.select(_document_numbers([memory], rows))
+    elif single:
         spans = spans.select(torch.tensor([row.sentences[0] for row in rows]))
         index = spans.indices().to(memory.states.device)
         states, spans = [own.index_select(0, index) for own in states], Spans.tile(spans.lengths)
@@ -396,14 +394,3 @@ def _memory_cache(
     if single or sight.part == "document":
         return DocumentCrossCache(keys, values, spans, beams)
     return SentenceCrossCache(keys, values, spans, len(rows) * beams)
-
-
-def _documents(memory: Memory, rows: Sequence[Row]) -> Spans:
-    """The document of the memory that each row's first sentence lies in."""
-    assert memory.documents is not None
-    return memory.documents.select(memory.documents.holding(_first_tokens(memory, rows)))
-
-
-def _first_tokens(memory: Memory, rows: Sequence[Row]) -> Tensor:
-    """The first token of each row's first sentence in a memory: [D]."""
-    return memory.sentences.starts[torch.tensor([row.sentences[0] for row in rows])]

@@ -16,7 +16,7 @@ from torch import Tensor
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.incremental import Steps, likeliest
 from docmt.decoding.models import Memories, Model, next_logits
-from docmt.decoding.rules import Row, marks_of
+from docmt.decoding.rules import Marks, Row
 from docmt.decoding.translation import Hypothesis
 from docmt.text import SpecialTokens
 
@@ -35,7 +35,7 @@ class PooledSearch(ABC):
         config: SearchConfig,
     ) -> None:
         device, beam = model.device, config.beam
-        self.specials, self.config, self.marks = specials, config, marks_of(model, specials)
+        self.specials, self.config, self.marks = specials, config, Marks(specials, model.parts.frame)
         self.model, self.decoder = model, Steps(model, memories, rows, beam)
         self.family = model.parts.family
         self.sentences = torch.tensor([row.sentences[0] for row in rows], device=device).repeat_interleave(beam)

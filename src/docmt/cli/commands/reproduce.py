@@ -118,12 +118,9 @@ def _plan(name: str | None, options: dict[str, Any]) -> tuple[Plan, EvaluationCo
     seeds = _seeds(options.get("seeds") or "")
     scale = options.get("scale", "cpu")
     plan = experiments.make_plan(experiment, scale, options["store"], options["output"], seeds, overrides)
-    from docmt.decoding.rules import check_rounds  # torch takes a while to load
-    from docmt.decoding.scheduler import check_context
+    from docmt.decoding.scheduler import check_context  # torch takes a while to load
 
-    models = [run.config.model for run in plan.runs]
-    check_context(evaluation.context, *models)
-    check_rounds(evaluation.search, evaluation.context, *models)
+    check_context(evaluation.search, evaluation.context, *(run.config.model for run in plan.runs))
     return plan, evaluation
 
 
