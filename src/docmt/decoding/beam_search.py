@@ -95,7 +95,7 @@ class Beams:
         # 2 B candidates a document: even if B of them end, B go on (a single beam ends with its best).
         totals = (self.total.flatten()[:, None] + scores).view(len(self.documents), -1)  # [D, B * C]
         best, index = totals.topk(min(2 * beam, totals.shape[1]), dim=1)
-        flat = index + _offsets(index) * totals.shape[1]
+        flat = index + torch.arange(len(index), device=index.device)[:, None] * totals.shape[1]
         parents = flat // scores.shape[1]  # [D, 2B] rows
         chosen, worth = tokens.flatten()[flat], scores.flatten()[flat]
         ends = (chosen == self.marks.ends) & self._may_end()[parents]
@@ -233,10 +233,6 @@ class Beams:
         self.counts, self.numbers = self.counts[documents], self.numbers[documents]
         self.rules.keep(documents)
         self.decoder.keep(rows, documents)
-
-
-def _offsets(index: Tensor) -> Tensor:
-    return torch.arange(len(index), device=index.device)[:, None]
 
 
 _POOLED: dict[str, type[PooledSearch]] = {"thumt": ThumtSearch, "huggingface": GenerateSearch}

@@ -145,32 +145,25 @@ class FullView:
         return spans if chosen is None else spans.select(chosen)
 
 
-class SharedView(FullView):
+class SharedView:
     """A whole pass in which states that are the same (`Reading.same`) are computed once.
 
     Of the T tokens of the layout U are computed. Attention sees all T, as there spans must be whole; what has weights,
     and takes the time, has the U alone.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        memories: Mapping[str, Memory],
-        aligned: Tensor,
-        documents: Tensor | None,
-        same: Tensor,
-    ) -> None:
-        """same [T]: for each token the one that is computed in its place; for the rest see `FullView`."""
-        super().__init__(layout, memories, aligned, documents)
+    def __init__(self, view: FullView, same: Tensor) -> None:
+        """view: of all T tokens; same [T]: for each token the one that is computed in its place."""
+        self.view = view
         self.computed, self.place = same.unique(return_inverse=True)  # [U] of the T, [T] of the U
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """x [U, d] -> [U, d]"""
-        return super().attend(attention, x.index_select(0, self.place)).index_select(0, self.computed)
+        return self.view.attend(attention, x.index_select(0, self.place)).index_select(0, self.computed)
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """See `View`: x, states [U, d] -> [U, k, d] and [U, k]."""
-        found, there = super().attend_before(attention, *(each.index_select(0, self.place) for each in (x, states)))
+        found, there = self.view.attend_before(attention, *(each.index_select(0, self.place) for each in (x, states)))
         return found.index_select(0, self.computed), there.index_select(0, self.computed)
 
 

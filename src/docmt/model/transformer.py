@@ -296,12 +296,13 @@ class TranslationModel(Embeddings):
         if target is None:
             raise ValueError("a forward pass needs decoder input: give the reading a target")
         x, memories = self.embed("target", target), self.memories(reading)
+        view = FullView(target, memories, reading.aligned, reading.documents)
         if reading.same is None:
-            states = self.decode(x, FullView(target, memories, reading.aligned, reading.documents))
+            states = self.decode(x, view)
             return states if reading.predicted is None else states.index_select(0, reading.predicted)
-        view = SharedView(target, memories, reading.aligned, reading.documents, reading.same)
-        states = self.decode(x.index_select(0, view.computed), view)
-        return states.index_select(0, view.place if reading.predicted is None else view.place[reading.predicted])
+        shared = SharedView(view, reading.same)
+        states = self.decode(x.index_select(0, shared.computed), shared)
+        return states.index_select(0, shared.place if reading.predicted is None else shared.place[reading.predicted])
 
     def encode(self, source: Packed) -> Tensor:
         """Encoder states [Ts, d] of a source that looks at nothing but itself."""
