@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from docmt.core.errors import DocmtError
@@ -112,5 +112,4 @@ class ContextConfig:
 
     def changes(self) -> dict[str, Any]:
         """Return the settings that differ from the defaults."""
-        usual = ContextConfig()
-        return {name: value for name, value in asdict(self).items() if value != getattr(usual, name)}
+        return {name: value for name, value in vars(self).items() if value != vars(ContextConfig())[name]}

@@ -90,17 +90,14 @@ class Task:
         context: ContextConfig = ContextConfig(),
         batch_tokens: int = BATCH_TOKENS,
         drafts: Sequence[WordIds] | None = None,
-        drafts_later: bool = False,
     ) -> Task:
-        """Cuts the documents; drafts: of each of their sentences, where the model reads them (`drafts_later`: its parts
-        will have them).
+        """Cuts the documents; drafts: of each of their sentences, where the model reads them and the task's parts are
+        not to get them later.
 
-        Raises DocmtError where a sentence cannot fit, and ValueError for a model that reads drafts without any.
+        Raises DocmtError where a sentence cannot fit.
         """
         words, offsets = Words.of(documents), np.cumsum([0, *map(len, documents)])
         drafted = Words.of(drafts) if drafts is not None and common_needs(model).drafts else None
-        if common_needs(model).drafts and drafted is None and not drafts_later:
-            raise ValueError("the model reads drafts: give one for each sentence")
         instances = cut_source(words, offsets, model, config, context, drafted)
         return cls(model, words, offsets, instances, specials, config, context, batch_tokens, drafted)
 
@@ -134,15 +131,15 @@ class Task:
         lengths: list[int] = instance_lengths(self.instances, self.words.lengths, draft_lengths=drafted).tolist()
         return lengths
 
-    def turns(self, chosen: Sequence[int]) -> list[list[int]]:
-        """These instances (rising, to the end of each document) in an order in which each comes after all that it sees
-        the translation of; those of a turn go together."""
+    def turns(self) -> list[list[int]]:
+        """The instances in an order in which each comes after all that it sees the translation of; those of a turn go
+        together."""
         if (self.instances.own == self.instances.first).all():
-            return [list(chosen)] if len(chosen) else []
-        documents = self.instances.document[chosen]  # in rising order
+            return [list(range(len(self.instances)))]
+        documents = self.instances.document  # in rising order
         places = np.arange(len(documents)) - np.searchsorted(documents, documents)
         turns: list[list[int]] = [[] for _ in range(int(places.max(initial=-1)) + 1)]
-        for number, place in zip(chosen, places.tolist(), strict=True):
+        for number, place in enumerate(places.tolist()):
             turns[place].append(number)
         return turns
 
@@ -332,10 +329,8 @@ def _whole_instances(task: Task, on_sentences: Counter) -> Found:
     """Orders "documents" and "in turn": a row of the search is an instance, whose own sentences are found together,
     after the translations of those before them that it has as well."""
     found: Found = {}
-    instances = task.instances
-
-    own, first, last = instances.own, instances.first, instances.last
-    for batch in (batch for turn in task.turns(range(len(instances))) for batch in task.batches(turn)):
+    own, first, last = task.instances.own, task.instances.first, task.instances.last
+    for batch in (batch for turn in task.turns() for batch in task.batches(turn)):
         earlier = [range(int(first[i]), int(own[i])) for i in batch]
         prefixes = [[task.history.ranks(task.start + number)[0] for number in numbers] for numbers in earlier]
         for i, before, hypotheses in zip(batch, earlier, _search(task, batch, prefixes), strict=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,7 +79,7 @@ class Stream:
             own = [documents[number] for number in numbers]
             drafted = None if drafts is None else [drafts[number] for number in numbers]
             how = (specials, self._config, self._context, self._batch_tokens)
-            return Task.of(self._model, own, *how, drafted, drafts_later=self._draft is not None)
+            return Task.of(self._model, own, *how, drafted)
 
         numbers = range(len(documents))
         try:
@@ -324,17 +325,7 @@ def translate_documents(
 
 
 def translate_ids(
-    model: Model,
-    documents: Sequence[WordIds],
-    specials: SpecialTokens,
-    config: SearchConfig,
-    *,
-    context: ContextConfig = ContextConfig(),
-    batch_tokens: int = BATCH_TOKENS,
-    drafts: Sequence[WordIds] | None = None,
+    model: Model, documents: Sequence[WordIds], specials: SpecialTokens, config: SearchConfig, **settings: Any
 ) -> list[list[list[int]]]:
-    """The best translation of each document: one list of word ids per source sentence."""
-    found = translate_documents(
-        model, documents, specials, config, context=context, batch_tokens=batch_tokens, drafts=drafts
-    )
-    return [ranks[0].sentences for ranks in found]
+    """The best translation of each document: one list of word ids per source sentence; see `translate_documents`."""
+    return [ranks[0].sentences for ranks in translate_documents(model, documents, specials, config, **settings)]
