@@ -84,10 +84,6 @@ class Beams:
         counts = torch.tensor([len(prefix) for prefix in prefixes], device=self.said.device)
         self.progress.sentence = counts.repeat_interleave(self.config.beam)
 
-    def best(self) -> list[list[Hypothesis]]:
-        """The best `config.n_best` hypotheses of each row, best first."""
-        return [sorted(found, key=lambda own: -own.score)[: self.config.n_best] for found in self.found]
-
     def step(self) -> None:
         """One more token for every row; documents that are done leave."""
         beam = self.config.beam
@@ -262,7 +258,7 @@ def search(
         beams = Beams(model, memories, rows, specials, config)
         while beams.documents:
             beams.step()
-        found = beams.best()
+        found = [sorted(own, key=lambda each: -each.score)[: config.n_best] for own in beams.found]
     if not all(found):  # whatever the weights, some next token is possible, so this is never for want of one
         raise not_numbers()
     return found

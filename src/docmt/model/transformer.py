@@ -28,7 +28,6 @@ from docmt.model.embeddings import (
 )
 from docmt.model.families import FAMILIES, Family
 from docmt.model.layers import (
-    Bilstm,
     Dropout,
     FeedForward,
     GatedResidual,
@@ -187,14 +186,6 @@ class Parts:
         return Layer(
             {name: block if isinstance(block, tuple) else (block, self.residual()) for name, block in blocks.items()}
         )
-
-    def stack(self, layers: Sequence[Layer]) -> nn.ModuleList:
-        """Layers as one module, for `run` to go through."""
-        return nn.ModuleList(layers)
-
-    def bilstm(self) -> Bilstm:
-        """A bidirectional LSTM over sentences: [T, d] -> [T, 2 d]."""
-        return Bilstm(self.sizes.width)
 
     # Embeddings and output
 

@@ -107,7 +107,9 @@ class Group(System):
         if self.top == "global":
             return parts.group_attention(whole=whole, linear=self.linear)
         exact = self.join == "exact"  # models have settled systems
-        return parts.group_attention(sight, whole, self.gate_bias, self.linear, exact)
+        return parts.group_attention(
+            local=sight, whole=whole, gate_bias=self.gate_bias, linear=self.linear, exact=exact
+        )
 
     def origin(self, name: str) -> str | None:
         """Group attention starts from that of the sentence model; gates and global attention are new, or its copy."""
