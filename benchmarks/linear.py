@@ -146,7 +146,7 @@ def _decoding(settings: Settings, model: TranslationModel, tokens: int) -> Calla
     sentences, words = len(reading.source.sentences), reading.source.tokens[:1]
     model.eval()
     steps = Steps(model, model.memories(reading), [Row(range(sentences), [0] * sentences)], beams=1)
-    for cache in steps.views[0].caches:
+    for cache in steps.caches:
         if isinstance(cache, DocumentSelfCache):
             _fill(cache, tokens)
 

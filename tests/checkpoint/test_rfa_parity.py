@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from tiers import only
 
-from docmt.decoding.incremental import StepView
+from docmt.decoding.incremental import Steps
 from docmt.decoding.rules import Row
 from docmt.model.kernels import Pattern
 from docmt.model.linear import Fading, attend_linear, step_linear
@@ -255,13 +255,12 @@ def test_token_by_token_is_as_the_whole_pass(variant, models):
         first = int(read.target.sentences.holding(torch.tensor([document])))
         last = next((s for s in range(first + 1, len(sentences)) if read.target.tokens[reached_at(read, s)] == 2), None)
         inside = range(first, len(sentences) if last is None else last)
-        view = StepView(model, model.memories(read), [Row(list(inside), [1])], beams=1)
+        decoder = Steps(model, model.memories(read), [Row(list(inside), [1])], beams=1)
         offsets = [offset for s in inside for offset in range(sentences[s])]
         with torch.no_grad():
             for step, offset in enumerate(offsets):
                 token = read.target.tokens[document + step, None]
-                view.begin(torch.tensor([offset]), torch.tensor([inside[0]]))
-                states = model.decode(model.embed_step(token, torch.tensor([step])), view)
+                (states,) = decoder.read(token, torch.tensor([offset]), step, torch.tensor([inside[0]]))
                 torch.testing.assert_close(theirs(model.project(states))[0], wanted[reached], rtol=0, atol=1e-5)
                 reached += 1
     assert reached == len(wanted)

@@ -28,7 +28,7 @@ from plain_search import (
 from docmt.core.errors import DocmtError
 from docmt.data import cut
 from docmt.decoding import SearchConfig, beam_search, caches
-from docmt.decoding.incremental import StepView
+from docmt.decoding.incremental import Steps
 from docmt.decoding.rules import Row
 from docmt.decoding.scheduler import Task
 from docmt.model import pack
@@ -139,20 +139,20 @@ STREAM = [[20, 21], [22], [23, 24, 25], [19], [18]]
 def check_steps(model, reading, row, streams, share_at):
     """Steps through the streams of as many beams, turning the beams round after each step."""
     beams = len(streams)
-    view = StepView(model, model.memories(reading), [row], beams)
+    decoder = Steps(model, model.memories(reading), [row], beams)
     expected = torch.stack([model(replace(reading, target=pack([stream]))) for stream in streams])  # [B, T, d]
     tokens = [[token for sentence in stream for token in sentence] for stream in streams]
     places = [(number, offset) for number, s in enumerate(streams[0]) for offset in range(len(s))]
     order = torch.arange(beams)
     for step, (number, offset) in enumerate(places):
-        view.begin(torch.full((beams,), offset), torch.full((beams,), row.sentences[number]))
-        positions = torch.full((beams,), offset if model.config.restarts else step)
-        x = model.embed_step(torch.tensor([tokens[b][step] for b in order.tolist()]), positions)
-        torch.testing.assert_close(model.decode(x, view), expected[order, step], atol=2e-5, rtol=1e-4)
-        view.reorder(torch.tensor([1, 2, 0]))
+        said = torch.tensor([tokens[b][step] for b in order.tolist()])
+        sentences = torch.full_like(order, row.sentences[number])
+        (states,) = decoder.read(said, torch.full_like(order, offset), step, sentences)
+        torch.testing.assert_close(states, expected[order, step], atol=2e-5, rtol=1e-4)
+        decoder.reorder(torch.tensor([1, 2, 0]))
         order = order[torch.tensor([1, 2, 0])]
         if step == share_at:
-            view.share(step + 1)
+            decoder.share(step + 1)
 
 
 def input_of(model, sentences):

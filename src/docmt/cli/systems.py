@@ -68,7 +68,6 @@ def check_models(models: Sequence[str], context: ContextConfig, search: SearchCo
     from docmt.checkpoint.model_directory import find_model, load_model_config
     from docmt.checkpoint.weights import WEIGHTS_FILE, read_shapes
     from docmt.decoding.models import model_paths, read_tokenizer_and_languages
-    from docmt.decoding.rules import check_rounds
     from docmt.decoding.scheduler import check_context
 
     languages = {}
@@ -77,8 +76,7 @@ def check_models(models: Sequence[str], context: ContextConfig, search: SearchCo
         for path in paths:
             if path.is_file():
                 raise DocmtError(f"{path} is a file, and files cannot translate: name models alone")
-            check_context(context, config := load_model_config(path))
-            check_rounds(search, context, config)
+            check_context(search, context, load_model_config(path))
             read_shapes(find_model(path) / WEIGHTS_FILE)
         _, languages[model] = read_tokenizer_and_languages(paths)
     return languages

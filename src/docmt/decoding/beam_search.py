@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.caches import answers_at_once
@@ -18,7 +19,7 @@ from docmt.decoding.config import SearchConfig
 from docmt.decoding.incremental import Steps, can_read_prefixes, likeliest, normalizers, read_prefixes
 from docmt.decoding.models import Memories, Model, members_of, next_logits
 from docmt.decoding.published import GenerateSearch, PooledSearch, ThumtSearch
-from docmt.decoding.rules import Progress, Row, WordIds, marks_of, rules_of
+from docmt.decoding.rules import Marks, Progress, Row, WordIds, rules_of
 from docmt.decoding.translation import Hypothesis, not_numbers
 from docmt.text import SpecialTokens
 
@@ -39,7 +40,7 @@ class Beams:
         """See `search.search`."""
         device = model.device
         self.model = model
-        self.specials, self.marks, self.config = specials, marks_of(model, specials), config
+        self.specials, self.marks, self.config = specials, Marks(specials, model.parts.frame), config
         in_one_pass = any(row.prefix for row in rows) and config.compatibility == "none" and can_read_prefixes(model)
         prefixes = read_prefixes(model, memories, rows, specials, config.beam) if in_one_pass else []
         self.decoder = Steps(model, memories, rows, config.beam, prefixes)
@@ -53,8 +54,10 @@ class Beams:
         self.given = [sum(len(sentence) + labels for sentence in row.prefix) for row in rows]  # tokens of prefixes
         self.limits = [[config.sentence_limit(length) for length in row.lengths] for row in rows]
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
-        padded = [[*row.sentences] + [0] * (int(self.counts.max()) - len(row.sentences)) for row in rows]
-        self.numbers = torch.tensor(padded, device=device)  # [D, S] of the sentences in the packed source
+        numbers = [torch.tensor(row.sentences) for row in rows]
+        self.numbers = pad_sequence(numbers, batch_first=True).to(
+            device
+        )  # [D, S] of the sentences in the packed source
         count = len(rows) * config.beam
         self.progress = Progress.start(count, self.marks.begins, device)
         self.said = torch.zeros(count, 0, dtype=torch.int64, device=device)  # [R, n] the last tokens, and
@@ -81,10 +84,6 @@ class Beams:
         counts = torch.tensor([len(prefix) for prefix in prefixes], device=self.said.device)
         self.progress.sentence = counts.repeat_interleave(self.config.beam)
 
-    def best(self) -> list[list[Hypothesis]]:
-        """The best `config.n_best` hypotheses of each row, best first."""
-        return [sorted(found, key=lambda own: -own.score)[: self.config.n_best] for found in self.found]
-
     def step(self) -> None:
         """One more token for every row; documents that are done leave."""
         beam = self.config.beam
@@ -92,7 +91,7 @@ class Beams:
         # 2 B candidates a document: even if B of them end, B go on (a single beam ends with its best).
         totals = (self.total.flatten()[:, None] + scores).view(len(self.documents), -1)  # [D, B * C]
         best, index = totals.topk(min(2 * beam, totals.shape[1]), dim=1)
-        flat = index + _offsets(index) * totals.shape[1]
+        flat = index + torch.arange(len(index), device=index.device)[:, None] * totals.shape[1]
         parents = flat // scores.shape[1]  # [D, 2B] rows
         chosen, worth = tokens.flatten()[flat], scores.flatten()[flat]
         ends = (chosen == self.marks.ends) & self._may_end()[parents]
@@ -183,7 +182,7 @@ class Beams:
                 kept = [place for place, token in enumerate(tokens) if token != self.specials.pad]
                 tokens, scores = [tokens[place] for place in kept], [scores[place] for place in kept]
             free = int(self.progress.free[row]) + (0 if bool(forced[row]) else 1)
-            if self.config.as_published:
+            if self.config.compatibility == "gtransformer":
                 free = len(tokens) - self.given[self.documents[i]]
             sentences, sentence_scores = self.marks.split(tokens, scores)
             # (Not those of a forced prefix, of which nothing is kept.)
@@ -217,9 +216,6 @@ class Beams:
     def _drop_finished(self) -> None:
         beam = self.config.beam
         alive = self.total.isfinite().any(dim=1).tolist()
-        if any(not alive[i] and not self.found[number] for i, number in enumerate(self.documents)):
-            # Whatever the weights, some next token is possible, so this is never for want of one.
-            raise not_numbers()
         kept = [i for i, number in enumerate(self.documents) if alive[i] and len(self.found[number]) < beam]
         if len(kept) == len(self.documents):
             return
@@ -233,10 +229,6 @@ class Beams:
         self.counts, self.numbers = self.counts[documents], self.numbers[documents]
         self.rules.keep(documents)
         self.decoder.keep(rows, documents)
-
-
-def _offsets(index: Tensor) -> Tensor:
-    return torch.arange(len(index), device=index.device)[:, None]
 
 
 _POOLED: dict[str, type[PooledSearch]] = {"thumt": ThumtSearch, "huggingface": GenerateSearch}
@@ -256,32 +248,17 @@ def search(
     where the model's scores are not numbers.
     """
     if config.compatibility in _POOLED:
-        return _pooled_search(model, memories, rows, specials, config)
-    beams = Beams(model, memories, rows, specials, config)
-    while beams.documents:
-        beams.step()
-    return beams.best()
-
-
-def _pooled_search(
-    model: Model,
-    memories: Memories,
-    rows: Sequence[Row],
-    specials: SpecialTokens,
-    config: SearchConfig,
-) -> list[list[Hypothesis]]:
-    if any(len(row.sentences) > 1 for row in rows):
-        raise DocmtError(
-            f"search.compatibility {config.compatibility} is for systems that translate sentence by sentence: choose "
-            "none for this model"
-        )
-    found = _POOLED[config.compatibility](model, memories, rows, specials, config).run()
-    if not all(found):
+        if any(len(row.sentences) > 1 for row in rows):
+            raise DocmtError(
+                f"search.compatibility {config.compatibility} is for systems that translate sentence by sentence: "
+                "choose none for this model"
+            )
+        found = _POOLED[config.compatibility](model, memories, rows, specials, config).run()
+    else:
+        beams = Beams(model, memories, rows, specials, config)
+        while beams.documents:
+            beams.step()
+        found = [sorted(own, key=lambda each: -each.score)[: config.n_best] for own in beams.found]
+    if not all(found):  # whatever the weights, some next token is possible, so this is never for want of one
         raise not_numbers()
-    return [
-        [
-            Hypothesis([words], [total], [length], score, length)
-            for words, total, score, length in ranks[: config.n_best]
-        ]
-        for ranks in found
-    ]
+    return found

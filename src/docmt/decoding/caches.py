@@ -62,6 +62,7 @@ class Cache:
 
     def keep(self, rows: Tensor, documents: Tensor) -> None:
         """Goes on with these documents (numbers as of now) and their rows only."""
+        self.reorder(rows)
 
 
 class _Swapped:
@@ -97,7 +98,8 @@ class SentenceSelfCache(Cache):
             self.buffer = F.pad(self.buffer, (0, 0, 0, _CHUNK))
         self.rows = torch.arange(len(offsets), device=offsets.device)
         self.offsets = offsets
-        self.bias = bias_of(self._positions() <= offsets[:, None], self.buffer.dtype)
+        positions = torch.arange(self.length, device=self.buffer.device)
+        self.bias = bias_of(positions <= offsets[:, None], self.buffer.dtype)
         if self.distances is not None:
             self.bias = self.bias + self.distances(offsets[:, None], self.length).to(self.bias.dtype)
 
@@ -116,13 +118,6 @@ class SentenceSelfCache(Cache):
         if used < self.buffer.shape[4]:
             self.buffer = self.buffer[:, :, :, :, :used].contiguous()
         self.buffer = self.swapped.select(self.buffer, rows)
-
-    def keep(self, rows: Tensor, documents: Tensor) -> None:
-        """See `Cache`."""
-        self.reorder(rows)
-
-    def _positions(self) -> Tensor:
-        return torch.arange(self.length, device=self.buffer.device)
 
 
 class DocumentSelfCache(Cache):
@@ -393,29 +388,17 @@ class SentencesBeforeCache(Cache):
         self.buffer = self.swapped.select(self.buffer, rows)
         self.numbers, self.offsets = self.numbers[rows], self.offsets[rows]
 
-    def keep(self, rows: Tensor, documents: Tensor) -> None:
-        """See `Cache`."""
-        self.reorder(rows)
-
 
 class LinearSelfCache(Cache):
     """The state of each row, with the gate that waits for its sentence to end."""
 
-    def __init__(self, layers: int, averaging: bool, floor: float, joined: bool = False) -> None:
-        """averaging: what is new weighs what the gate takes from the old; floor: least denominator; joined: as
-        `LinearAttention` has it."""
-        self.averaging, self.floor, self.joined = averaging, floor, joined
+    def __init__(self, layers: int, like: LinearAttention) -> None:
+        """like: one of the attentions, which differ in their weights alone."""
+        self.averaging, self.floor, self.joined = like.averaging, like.features.floor, like.joined
         self.opened: Tensor | None = None  # [R, 1] whether the last token opened a sentence (not the first)
         self.states: list[Tensor | None] = [None] * layers  # [R, H, F, k + 1]
         self.gates: list[Tensor | None] = [None] * layers  # [R, H] after the last token, in 0..1
         self.fresh: list[Tensor | None] = [None] * layers  # [R, H] what the sentence's keys weigh
-
-    @classmethod
-    def of(cls, attentions: Sequence[Attention]) -> LinearSelfCache:
-        """For attentions of one sight, which are linear."""
-        first = attentions[0]
-        assert isinstance(first, LinearAttention)
-        return cls(len(attentions), first.averaging, first.features.floor, first.joined)
 
     def go_on_after(self, begun: Sequence[tuple[Tensor, Tensor | None]]) -> None:
         """Begins with a state [R, H, F, k + 1] of each layer, and how much of what was there before the row's sentence
@@ -463,10 +446,6 @@ class LinearSelfCache(Cache):
         for kept in (self.states, self.gates, self.fresh):
             kept[:] = [None if own is None else own.index_select(0, rows) for own in kept]
         self.opened = None if self.opened is None else self.opened.index_select(0, rows)
-
-    def keep(self, rows: Tensor, documents: Tensor) -> None:
-        """See `Cache`."""
-        self.reorder(rows)
 
 
 def cross_states(attentions: Sequence[Attention], states: Sequence[Tensor], spans: Spans) -> list[Tensor]:

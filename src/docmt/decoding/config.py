@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from docmt.core.errors import DocmtError
@@ -78,7 +78,7 @@ class SearchConfig:
         """Most tokens of the translation of a sentence of `source_tokens` tokens (marks not counted)."""
         if self.compatibility in ("thumt", "rfa"):
             return int(self.max_length_ratio * (source_tokens + 1) + self.max_length_extra)
-        if self.as_published:
+        if self.compatibility == "gtransformer":
             return max(int(self.max_length_ratio * (source_tokens - 1) + self.max_length_extra), 1)
         return int(self.max_length_ratio * source_tokens + self.max_length_extra)
 
@@ -86,11 +86,6 @@ class SearchConfig:
         """The score of a translation with this log-probability and number of tokens that count."""
         length = (5 + tokens) / 6 if self.compatibility == "thumt" else max(tokens, 1)
         return log_probability / length**self.length_penalty
-
-    @property
-    def as_published(self) -> bool:
-        """Whether the rules are those of the published search of Bao et al. (2021)."""
-        return self.compatibility == "gtransformer"
 
 
 @dataclass(frozen=True)
@@ -117,5 +112,4 @@ class ContextConfig:
 
     def changes(self) -> dict[str, Any]:
         """Return the settings that differ from the defaults."""
-        usual = ContextConfig()
-        return {name: value for name, value in asdict(self).items() if value != getattr(usual, name)}
+        return {name: value for name, value in vars(self).items() if value != vars(ContextConfig())[name]}

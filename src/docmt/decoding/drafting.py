@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -87,10 +87,6 @@ class Drafter:
             return [_no_error(made[number]) for number in range(first, last)]
 
         return drafts
-
-    def in_batches_of(self, batch_tokens: int) -> Drafter:
-        """The same, which searches as many tokens together."""
-        return replace(self, batch_tokens=batch_tokens)
 
 
 def _no_error(drafted: list[int] | DocmtError) -> list[int]:

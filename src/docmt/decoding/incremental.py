@@ -201,7 +201,8 @@ def _document_numbers(memories: Iterable[Memory], rows: Sequence[Row]) -> Tensor
     """The number in the memories of the document that each row is of: [D]."""
     for memory in memories:
         if memory.documents is not None:
-            return memory.documents.holding(_first_tokens(memory, rows))
+            sentences = torch.tensor([row.sentences[0] for row in rows])
+            return memory.documents.holding(memory.sentences.starts[sentences])
     return torch.arange(len(rows))
 
 
@@ -229,6 +230,7 @@ class Steps:
             StepView(member, memory, rows, beams, prefix)
             for member, memory, prefix in zip(self.members, seen, read, strict=True)
         ]
+        self.caches = [cache for view in self.views for cache in view.caches]
 
     def read(self, tokens: Tensor, offsets: Tensor, places: Tensor | int, sentences: Tensor) -> list[Tensor]:
         """Decoder states [R, d] of each member after tokens [R].
@@ -236,27 +238,28 @@ class Steps:
         offsets [R]: position of the token in its sentence; places: in all that was said; sentences [R]: number of its
         source sentence in the packed source.
         """
+        for cache in self.caches:
+            cache.begin_step(offsets, sentences)
         states = []
         for member, view in zip(self.members, self.views, strict=True):
-            view.begin(offsets, sentences)
             positions = offsets if member.config.restarts else torch.zeros_like(offsets) + places
             states.append(member.decode(member.embed_step(tokens, positions), view))
         return states
 
     def reorder(self, rows: Tensor) -> None:
         """Row i goes on from hypothesis rows[i], one of the same document."""
-        for view in self.views:
-            view.reorder(rows)
+        for cache in self.caches:
+            cache.reorder(rows)
 
     def share(self, common: int) -> None:
         """The next `common` positions not yet shared are the same in all beams of each document."""
-        for view in self.views:
-            view.share(common)
+        for cache in self.caches:
+            cache.share(common)
 
     def keep(self, rows: Tensor, documents: Tensor) -> None:
         """Goes on with these documents (numbers as of now) and their rows only."""
-        for view in self.views:
-            view.keep(rows, documents)
+        for cache in self.caches:
+            cache.keep(rows, documents)
 
 
 def normalizers(logits: Tensor) -> Tensor:
@@ -324,12 +327,6 @@ class StepView:
                 self.caches.append(_memory_cache(sight, attentions, memories[sight.memory], rows, beams, single))
             self.places |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
 
-    def begin(self, offsets: Tensor, sentences: Tensor) -> None:
-        """Before each step. offsets [R]: position of the token in its sentence; sentences [R]: number of its source
-        sentence in the packed source."""
-        for cache in self.caches:
-            cache.begin_step(offsets, sentences)
-
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """x [R, d] -> [R, d]"""
         cache, number = self.places[attention]
@@ -356,21 +353,6 @@ class StepView:
         cache.store(number, torch.stack(pair, dim=1))
         return cache.attend_before(number, attention.asked(x)).flatten(-2), cache.there
 
-    def reorder(self, rows: Tensor) -> None:
-        """Row i goes on from hypothesis rows[i], one of the same document."""
-        for cache in self.caches:
-            cache.reorder(rows)
-
-    def share(self, common: int) -> None:
-        """The next `common` positions not yet shared are the same in all beams of each document."""
-        for cache in self.caches:
-            cache.share(common)
-
-    def keep(self, rows: Tensor, documents: Tensor) -> None:
-        """Goes on with these documents (numbers as of now) and their rows only."""
-        for cache in self.caches:
-            cache.keep(rows, documents)
-
 
 def _projected_dtype(model: TranslationModel) -> torch.dtype:
     """That of what projections give: that of autocast, or the model's own, which its tables have."""
@@ -383,7 +365,7 @@ def _own_cache(
 ) -> Cache:
     """For the hypotheses' own states, whose keys are as `like` [H k]."""
     if isinstance(attentions[0], LinearAttention):
-        return LinearSelfCache.of(attentions)
+        return LinearSelfCache(len(attentions), attentions[0])
     if sight.part == "before":
         return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, sight)
     if sight.part == "sentence" and not single:
@@ -399,8 +381,10 @@ def _memory_cache(
 ) -> Cache:
     """For a memory, whose keys and values are computed here, once: of what the rows see."""
     states = [memory.at(attention.sight) for attention in attentions]
-    spans = _documents(memory, rows) if sight.part == "document" else seen_spans(memory, sight)
-    if single and sight.part != "document":
+    spans = seen_spans(memory, sight)
+    if sight.part == "document":
+        spans = spans.select(_document_numbers([memory], rows))
+    elif single:
         spans = spans.select(torch.tensor([row.sentences[0] for row in rows]))
         index = spans.indices().to(memory.states.device)
         states, spans = [own.index_select(0, index) for own in states], Spans.tile(spans.lengths)
@@ -410,14 +394,3 @@ def _memory_cache(
     if single or sight.part == "document":
         return DocumentCrossCache(keys, values, spans, beams)
     return SentenceCrossCache(keys, values, spans, len(rows) * beams)
-
-
-def _documents(memory: Memory, rows: Sequence[Row]) -> Spans:
-    """The document of the memory that each row's first sentence lies in."""
-    assert memory.documents is not None
-    return memory.documents.select(memory.documents.holding(_first_tokens(memory, rows)))
-
-
-def _first_tokens(memory: Memory, rows: Sequence[Row]) -> Tensor:
-    """The first token of each row's first sentence in a memory: [D]."""
-    return memory.sentences.starts[torch.tensor([row.sentences[0] for row in rows])]

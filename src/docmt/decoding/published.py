@@ -16,15 +16,15 @@ from torch import Tensor
 from docmt.decoding.config import SearchConfig
 from docmt.decoding.incremental import Steps, likeliest
 from docmt.decoding.models import Memories, Model, next_logits
-from docmt.decoding.rules import Row, marks_of
+from docmt.decoding.rules import Marks, Row
+from docmt.decoding.translation import Hypothesis
 from docmt.text import SpecialTokens
 
 _NONE = -torch.inf
 
 
 class PooledSearch(ABC):
-    """One search over rows of a sentence each; afterwards `run` gives for each its words, log-probability, score and
-    how many tokens count."""
+    """One search over rows of a sentence each."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class PooledSearch(ABC):
         config: SearchConfig,
     ) -> None:
         device, beam = model.device, config.beam
-        self.specials, self.config, self.marks = specials, config, marks_of(model, specials)
+        self.specials, self.config, self.marks = specials, config, Marks(specials, model.parts.frame)
         self.model, self.decoder = model, Steps(model, memories, rows, beam)
         self.family = model.parts.family
         self.sentences = torch.tensor([row.sentences[0] for row in rows], device=device).repeat_interleave(beam)
@@ -51,11 +51,11 @@ class PooledSearch(ABC):
         self.ended_said = torch.zeros(*shape, self.limit, dtype=torch.int64, device=device)
         self.ended_length = torch.zeros(shape, dtype=torch.int64, device=device)
 
-    def run(self) -> list[list[tuple[list[int], float, float, int]]]:
+    def run(self) -> list[list[Hypothesis]]:
         """The best of each sentence, best first; those that did not end only where none did."""
         while self.said.shape[2] < self.limit and not self._settled():
             self._step()
-        return [self._best(number) for number in range(len(self.total))]
+        return [self._best(number)[: self.config.n_best] for number in range(len(self.total))]
 
     @abstractmethod
     def _settled(self) -> bool:
@@ -102,7 +102,7 @@ class PooledSearch(ABC):
         lengths = torch.cat((self.ended_length, torch.full_like(totals, length, dtype=torch.int64)), dim=1)
         self.ended_length = lengths.gather(1, kept)
 
-    def _best(self, number: int) -> list[tuple[list[int], float, float, int]]:
+    def _best(self, number: int) -> list[Hypothesis]:
         if bool(self.ended[number].isfinite().any()):
             lengths, totals, scores = self.ended_length[number], self.ended_total[number], self.ended[number]
             said = [
@@ -112,7 +112,11 @@ class PooledSearch(ABC):
             said, totals = self.said[number].tolist(), self.total[number]
             scores = self.config.normalized(totals, self.said.shape[2])
         found = zip(said, totals.tolist(), scores.tolist(), strict=True)
-        return [(self._words(own), total, score, len(own)) for own, total, score in found if score > _NONE]
+        return [
+            Hypothesis([self._words(own)], [total], [len(own)], score, len(own))
+            for own, total, score in found
+            if score > _NONE
+        ]
 
     def _words(self, said: list[int]) -> list[int]:
         """What was said without its marks."""

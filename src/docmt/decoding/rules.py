@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.config import ContextConfig, SearchConfig
 from docmt.decoding.models import Model, members_of
-from docmt.model import ModelConfig
 from docmt.model.scope import SentenceFrame
 from docmt.model.systems import Order, System
 from docmt.text import SpecialTokens
@@ -155,17 +155,14 @@ class Frame:
     """Rules of the framed search: sentence counts and limits of each document."""
 
     def __init__(self, rows: Sequence[Row], config: SearchConfig, marks: Marks, device: torch.device):
-        self.config, self.marks, self.specials = config, marks, marks.specials
-        longest = max(len(row.sentences) for row in rows)
+        self.config, self.marks = config, marks
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D]
-        self.limits = torch.zeros(len(rows), longest, dtype=torch.int64, device=device)  # [D, S]
-        for i, row in enumerate(rows):
-            limits = [config.sentence_limit(length) for length in row.lengths]
-            self.limits[i, : len(limits)] = torch.tensor(limits)
+        limits = [torch.tensor([config.sentence_limit(length) for length in row.lengths]) for row in rows]
+        self.limits = pad_sequence(limits, batch_first=True).to(device)  # [D, S]
         self.prefixes = prefixes_of(rows, marks, device)  # [D, P], -1 where nothing is forced
-        specials = self.specials
+        specials = marks.specials
         never = [specials.bos, specials.pad, specials.eos, _EOD]  # but for the mark that closes the sentence
-        if not config.as_published:
+        if config.compatibility != "gtransformer":
             never += [specials.unk, _MASK]
         self.never = torch.tensor(never, device=device)
 
@@ -226,7 +223,7 @@ class Frame:
 
     def _closing(self, progress: Progress, document: Tensor) -> Tensor:
         """[R] the mark that closes the sentence."""
-        return torch.where(self._is_last(progress, document), self.specials.eos, self.marks.between[0])
+        return torch.where(self._is_last(progress, document), self.marks.specials.eos, self.marks.between[0])
 
 
 def prefixes_of(rows: Sequence[Row], marks: Marks, device: torch.device) -> Tensor:
@@ -237,10 +234,8 @@ def prefixes_of(rows: Sequence[Row], marks: Marks, device: torch.device) -> Tens
         [*opens, *(token for sentence in row.prefix for token in (*sentence, *marks.between))] if row.prefix else []
         for row in rows
     ]
-    prefixes = torch.full((len(rows), max(map(len, streams))), -1, dtype=torch.int64)
-    for i, tokens in enumerate(streams):
-        prefixes[i, : len(tokens)] = torch.tensor(tokens, dtype=torch.int64)
-    return prefixes.to(device)
+    prefixes = [torch.tensor(tokens, dtype=torch.int64) for tokens in streams]
+    return pad_sequence(prefixes, batch_first=True, padding_value=-1).to(device)
 
 
 class OpenEnd:
@@ -250,7 +245,7 @@ class OpenEnd:
         self.specials = specials = marks.specials
         never = [specials.pad]
         self.least = 0
-        if config.as_published:
+        if config.compatibility == "gtransformer":
             longest = max(sum(row.lengths) + 2 * len(row.lengths) for row in rows)
             most = max(len(row.lengths) for row in rows)
             totals = [int(config.max_length_ratio * longest + config.max_length_extra * most)] * len(rows)
@@ -368,22 +363,12 @@ def order_of(model: Model, config: SearchConfig, context: ContextConfig) -> Orde
             "search.compatibility rfa is for models that translate after their own earlier translations "
             "(context.window or model.concat.keep prefix): choose none for this one"
         )
-    check_rounds(config, context, *(member.config for member in members_of(model)))
     return order
 
 
 def takes_rounds(context: ContextConfig, system: System) -> bool:
     """Return whether `search.rounds` has an effect: the system sees earlier translations, sentence for sentence."""
     return system.rules == "frame" and system.orders.get(context.window, system.order) in ("documents", "in turn")
-
-
-def check_rounds(search: SearchConfig, context: ContextConfig, *models: ModelConfig) -> None:
-    """Raise DocmtError where `search.rounds` is set and has no effect with any of these models."""
-    if search.rounds and not any(takes_rounds(context, model.chosen) for model in models):
-        raise DocmtError(
-            "search.rounds is for systems that see earlier translations (group; concat with context.window prefix; "
-            "hierarchical at the target), not for this model: leave it out"
-        )
 
 
 def rules_of(model: Model, config: SearchConfig) -> Rules:
@@ -396,8 +381,3 @@ def rules_of(model: Model, config: SearchConfig) -> Rules:
             f"search.compatibility {config.compatibility} is not for models of family {family}: choose {choice}"
         )
     return RfaRules if config.compatibility == "rfa" else _RULES[model.system.rules]
-
-
-def marks_of(model: Model, specials: SpecialTokens) -> Marks:
-    """What this model says, with its marks."""
-    return Marks(specials, model.parts.frame)

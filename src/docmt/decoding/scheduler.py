@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import MANY
@@ -21,8 +22,8 @@ from docmt.data.instances import instance_lengths, lengths_before, place_of
 from docmt.decoding.beam_search import search
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.models import Model, common_needs, members_of
-from docmt.decoding.rules import Row, WordIds
-from docmt.decoding.translation import Hypothesis, TranslatedSpan
+from docmt.decoding.rules import Row, WordIds, takes_rounds
+from docmt.decoding.translation import Hypothesis, TranslatedSpan, join
 from docmt.model import ModelConfig, Reading
 from docmt.model.systems import Needs, System
 from docmt.text import SpecialTokens
@@ -89,23 +90,20 @@ class Task:
         context: ContextConfig = ContextConfig(),
         batch_tokens: int = BATCH_TOKENS,
         drafts: Sequence[WordIds] | None = None,
-        drafts_later: bool = False,
     ) -> Task:
-        """Cuts the documents; drafts: of each of their sentences, where the model reads them (`drafts_later`: its parts
-        will have them).
+        """Cuts the documents; drafts: of each of their sentences, where the model reads them and the task's parts are
+        not to get them later.
 
-        Raises DocmtError where a sentence cannot fit, and ValueError for a model that reads drafts without any.
+        Raises DocmtError where a sentence cannot fit.
         """
         words, offsets = Words.of(documents), np.cumsum([0, *map(len, documents)])
         drafted = Words.of(drafts) if drafts is not None and common_needs(model).drafts else None
-        if common_needs(model).drafts and drafted is None and not drafts_later:
-            raise ValueError("the model reads drafts: give one for each sentence")
         instances = cut_source(words, offsets, model, config, context, drafted)
         return cls(model, words, offsets, instances, specials, config, context, batch_tokens, drafted)
 
     def part(self, chosen: Sequence[int]) -> Task:
         """The task of some instances, in order, with no more sentences than they read: numbers of these count from the
-        first of them, those of documents and of the sentences within a document (`place`) stay."""
+        first of them, those of documents stay."""
         instances = self.instances
         first, last = int(instances.before[chosen].min()), int(instances.last[chosen].max())
         moved = {name: getattr(instances, name)[chosen] - first for name in ("before", "first", "own", "last")}
@@ -133,15 +131,15 @@ class Task:
         lengths: list[int] = instance_lengths(self.instances, self.words.lengths, draft_lengths=drafted).tolist()
         return lengths
 
-    def turns(self, chosen: Sequence[int]) -> list[list[int]]:
-        """These instances (rising, to the end of each document) in an order in which each comes after all that it sees
-        the translation of; those of a turn go together."""
+    def turns(self) -> list[list[int]]:
+        """The instances in an order in which each comes after all that it sees the translation of; those of a turn go
+        together."""
         if (self.instances.own == self.instances.first).all():
-            return [list(chosen)] if len(chosen) else []
-        documents = self.instances.document[chosen]  # in rising order
+            return [list(range(len(self.instances)))]
+        documents = self.instances.document  # in rising order
         places = np.arange(len(documents)) - np.searchsorted(documents, documents)
         turns: list[list[int]] = [[] for _ in range(int(places.max(initial=-1)) + 1)]
-        for number, place in zip(chosen, places.tolist(), strict=True):
+        for number, place in enumerate(places.tolist()):
             turns[place].append(number)
         return turns
 
@@ -150,10 +148,15 @@ class Task:
         reading = read_source(self.words, self.instances, batch, self.model.parts.frame, self.drafts)
         return reading.to(self.model.device)
 
-    def place(self, first: int, last: int) -> tuple[int, int, int]:
-        """Document, first and last of sentences that are numbered through all documents, numbered in theirs."""
-        document, number = place_of(first, self.offsets)
-        return document, number, number + last - first
+    def aligned(self, reading: Reading, batch: Sequence[int]) -> Sequence[Tensor]:
+        """Where the sentences first .. last - 1 of each of these instances are in what is read of them."""
+        counts = self.instances.last[batch] - self.instances.first[batch]
+        return reading.aligned.split(counts.tolist())
+
+    def span(self, first: int, last: int, ranks: Sequence[Hypothesis]) -> TranslatedSpan:
+        """Translations of the sentences first .. last - 1 of this task, with their numbers in the whole one."""
+        document, _ = place_of(first, self.offsets)
+        return TranslatedSpan(document, self.start + first, self.start + last, ranks)
 
 
 def filled_places(documents: Sequence[WordIds]) -> tuple[list[list[int]], list[WordIds]]:
@@ -198,7 +201,7 @@ def cut_source(
         needs = replace(needs, sentences=1)
     configs = [member.config for member in members_of(model)]
     for own in configs:
-        check_context(context, own)
+        check_context(config, context, own)
     limits = [own.position_limit for own in configs if own.position_limit is not None]
     if limits and len(words.lengths):
         # The longest translation that the search may try must have positions too.
@@ -248,8 +251,16 @@ def supported(context: ContextConfig, system: System) -> ContextConfig:
     return ContextConfig(**{name: getattr(context, name) for name, has_effect in has.items() if has_effect})
 
 
-def check_context(context: ContextConfig, *models: ModelConfig) -> None:
-    """Raise DocmtError for a setting that has no effect with any of these models, or asks for too many positions."""
+def check_context(search: SearchConfig, context: ContextConfig, *models: ModelConfig) -> None:
+    """Raise DocmtError for a setting that has no effect with any of these models, or asks for too many positions.
+
+    Of the search that is `search.rounds`, which looks at context.
+    """
+    if search.rounds and not any(takes_rounds(context, model.chosen) for model in models):
+        raise DocmtError(
+            "search.rounds is for systems that see earlier translations (group; concat with context.window prefix; "
+            "hierarchical at the target), not for this model: leave it out"
+        )
     for name in context.changes():
         if not any(name in supported(context, model.chosen).changes() for model in models):
             systems = sorted({model.system for model in models})
@@ -308,57 +319,71 @@ def packed_units(
 
 
 POOL = 4  # times as many tokens are read together as are searched: more sentences to find similar ones among
-Found = dict[tuple[int, int], TranslatedSpan]
-"""By document and first sentence: what was searched as one, an instance or a sentence."""
+Counter = Callable[[int], object]
+Found = dict[int, TranslatedSpan]
+"""By the number of its first sentence in the whole task: what was searched as one, an instance or a sentence."""
+_PREFIX_SHARE = 8  # a batch has at most so many times its tokens in prefixes, whose keys each row copies
 
 
-def _whole_instances(task: Task, on_sentences: Callable[[int], object]) -> Found:
+def _whole_instances(task: Task, on_sentences: Counter) -> Found:
     """Orders "documents" and "in turn": a row of the search is an instance, whose own sentences are found together,
     after the translations of those before them that it has as well."""
     found: Found = {}
-    instances = task.instances
-
-    own, first, last = instances.own, instances.first, instances.last
-    for batch in (batch for turn in task.turns(range(len(instances))) for batch in task.batches(turn)):
+    own, first, last = task.instances.own, task.instances.first, task.instances.last
+    for batch in (batch for turn in task.turns() for batch in task.batches(turn)):
         earlier = [range(int(first[i]), int(own[i])) for i in batch]
         prefixes = [[task.history.ranks(task.start + number)[0] for number in numbers] for numbers in earlier]
         for i, before, hypotheses in zip(batch, earlier, _search(task, batch, prefixes), strict=True):
-            document, begin, end = task.place(int(own[i]), int(last[i]))
             kept = [each.after(len(before), alone=task.config.compatibility == "rfa") for each in hypotheses]
-            found[document, begin] = TranslatedSpan(document, begin, end, kept)
-            task.history.add(task.start + int(own[i]), [each.fitted(end - begin) for each in kept])
+            span = task.span(int(own[i]), int(last[i]), kept)
+            found[span.first] = span
+            task.history.add(span.first, [each.fitted(span.last - span.first) for each in kept])
         on_sentences(int((last[batch] - own[batch]).sum()))
     return found
 
 
-def _pooled_sentences(task: Task, on_sentences: Callable[[int], object]) -> Found:
-    """Order "sentences": the sentences of many instances are read together, and those of similar length searched."""
+def _pooled_sentences(task: Task, on_sentences: Counter, after_earlier: bool = False) -> Found:
+    """Order "sentences": the sentences of many instances are read together, and those of similar length searched.
+
+    after_earlier: each after the translations of those before it that its instance has as well.
+    """
     found: Found = {}
     instances, lengths = task.instances, task.words.lengths
-    for batch in task.batches(times=POOL):
+    for batch in task.batches(times=1 if after_earlier else POOL):
         reading = task.read(batch)
         memories = task.model.memories(reading)
-        numbers = [n for i in batch for n in range(int(instances.first[i]), int(instances.last[i]))]
-        sizes = [(int(lengths[n]) + MARKS, place) for place, n in enumerate(numbers)]
+        rows: list[Row] = []
+        numbers: list[int] = []
+        for i, aligned in zip(batch, task.aligned(reading, batch), strict=True):
+            first, own, last = (int(column[i]) for column in (instances.first, instances.own, instances.last))
+            before = [task.history.ranks(task.start + n)[0] for n in range(first, last)] if after_earlier else []
+            for n in range(own, last):
+                seen = slice(0 if after_earlier else n - first, n + 1 - first)
+                rows.append(Row(aligned[seen].tolist(), lengths[first:last][seen].tolist(), before[: n - first]))
+                numbers.append(n)
+        sizes = [
+            (max(row.lengths[-1] + MARKS, sum(map(len, row.prefix)) // _PREFIX_SHARE), place)
+            for place, row in enumerate(rows)
+        ]
         for places in batches_of(sizes, task.batch_tokens):
-            rows = [Row([int(reading.aligned[place])], [int(lengths[numbers[place]])]) for place in places]
-            ranks = search(task.model, memories, rows, task.specials, task.config)
+            ranks = search(task.model, memories, [rows[place] for place in places], task.specials, task.config)
             for place, hypotheses in zip(places, ranks, strict=True):
-                document, first, last = task.place(numbers[place], numbers[place] + 1)
-                found[document, first] = TranslatedSpan(document, first, last, hypotheses)
+                kept = [each.after(len(rows[place].prefix)) for each in hypotheses]
+                span = task.span(numbers[place], numbers[place] + 1, kept)
+                found[span.first] = span
             on_sentences(len(places))
     return found
 
 
-def _windows(task: Task, on_sentences: Callable[[int], object]) -> Found:
+def _windows(task: Task, on_sentences: Counter) -> Found:
     """Order "windows": the last sentence of every window."""
     found: Found = {}
     for batch in task.batches():
         for i, hypotheses in zip(batch, _search(task, batch), strict=True):
-            document, first, last = task.place(int(task.instances.own[i]), int(task.instances.last[i]))
-            own = [each.after(len(each.sentences) - 1) for each in hypotheses]
-            found[document, first] = TranslatedSpan(document, first, last, own)
-            task.history.add(task.start + int(task.instances.own[i]), [each.sentences for each in own])
+            kept = [each.after(len(each.sentences) - 1) for each in hypotheses]
+            span = task.span(int(task.instances.own[i]), int(task.instances.last[i]), kept)
+            found[span.first] = span
+            task.history.add(span.first, [each.sentences for each in kept])
         on_sentences(len(batch))
     return found
 
@@ -366,18 +391,41 @@ def _windows(task: Task, on_sentences: Callable[[int], object]) -> Found:
 def _search(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] | None = None) -> list[list[Hypothesis]]:
     """The best translations of these instances, each a row, after the forced prefixes."""
     reading = task.read(batch)
-    rows, reached = [], 0
-    for place, i in enumerate(batch):
-        first, last = int(task.instances.first[i]), int(task.instances.last[i])
-        numbers = [int(number) for number in reading.aligned[reached : reached + last - first]]
-        rows.append(Row(numbers, task.words.lengths[first:last].tolist(), prefixes[place] if prefixes else ()))
-        reached += last - first
+    rows = []
+    for i, aligned, prefix in zip(batch, task.aligned(reading, batch), prefixes or [()] * len(batch), strict=True):
+        lengths = task.words.lengths[int(task.instances.first[i]) : int(task.instances.last[i])]
+        rows.append(Row(aligned.tolist(), lengths.tolist(), prefix))
     return search(task.model, task.model.memories(reading), rows, task.specials, task.config)
 
 
-ORDERS: dict[str, Callable[[Task, Callable[[int], object]], Found]] = {
+def _rounds(task: Task, on_sentences: Counter) -> Found:
+    """Decode in a fixed number of rounds: all sentences at once, each after drafts of those before it.
+
+    The first round searches every sentence without earlier target sentences. Each further round searches every sentence
+    again, after the drafts of the round before. Nothing is verified: a document costs as many sentence batches as there
+    are rounds. After round r the first r sentences of an instance are those of sequential search (with beams inside of
+    sentences); docs/decisions/0002-rounds.md has how fast the others agree. on_sentences hears of the last round.
+    """
+    instances, found = task.instances, Found()
+    alone = replace(task, instances=replace(instances, before=instances.own, first=instances.own))
+    for number in range(task.config.rounds):
+        count = on_sentences if number + 1 == task.config.rounds else lambda sentences: None
+        found = _pooled_sentences(task, count, after_earlier=True) if number else _pooled_sentences(alone, count)
+        for span in found.values():
+            task.history.add(span.first, [each.sentences for each in span.ranks])
+    joined: Found = {}
+    for own, last in zip(instances.own.tolist(), instances.last.tolist(), strict=True):
+        start = task.start + own
+        spans = [found[number] for number in range(start, task.start + last)]
+        joined[start] = task.span(own, last, join(spans, task.config, start))
+    return joined
+
+
+ORDERS: dict[str, Callable[[Task, Counter], Found]] = {
     "documents": _whole_instances,
     "sentences": _pooled_sentences,
     "windows": _windows,
     "in turn": _whole_instances,
+    "rounds": _rounds,
 }
+"""By the name that systems have for them, and rounds, where those are set."""

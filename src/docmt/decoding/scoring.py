@@ -8,7 +8,7 @@ translations of a source share is decoded once, as a decoder's states depend on 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,9 +19,9 @@ from torch import Tensor
 from docmt.data import Batch, Words, collate
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.models import Model, mean_probability, members_of
-from docmt.decoding.rules import WordIds, marks_of, rules_of
-from docmt.decoding.scheduler import Task, batches_of, drafts_at, only_at
-from docmt.decoding.translation import Hypothesis, TranslatedSpan, join_documents, not_numbers
+from docmt.decoding.rules import Marks, WordIds, rules_of
+from docmt.decoding.scheduler import Counter, Found, Task, batches_of, drafts_at, only_at
+from docmt.decoding.translation import Hypothesis, join, not_numbers
 from docmt.model import Reading, TranslationModel
 from docmt.model.spans import Packed
 from docmt.text import SpecialTokens
@@ -72,8 +72,7 @@ def shared_reading(task: Task, reading: Reading, batch: Sequence[OneSource]) -> 
     assert reading.target is not None
     firsts = [group[0][0] for group in batch]
     own = task.read(firsts)
-    sentences = (task.instances.last[firsts] - task.instances.first[firsts]).tolist()
-    aligned = [part for part, group in zip(own.aligned.split(sentences), batch, strict=True) for _ in group]
+    aligned = [part for part, group in zip(task.aligned(own, firsts), batch, strict=True) for _ in group]
     return replace(
         reading,
         source=own.source,
@@ -120,7 +119,7 @@ def score_documents(
     *,
     context: ContextConfig = ContextConfig(),
     batch_tokens: int = BATCH_TOKENS,
-    on_sentences: Callable[[int], object] = lambda count: None,
+    on_sentences: Counter = lambda count: None,
     drafts: Sequence[WordIds] | None = None,
     limited: bool = True,
     apart: bool = False,
@@ -143,20 +142,23 @@ def score_documents(
     on_sentences(sum(counts) - sum(map(len, sources)))
     task = Task.of(model, sources, specials, config, context, batch_tokens, drafts)
     found = score_task(task, Words.of(targets), on_sentences, limited, apart)
-    joined = join_documents(found.values(), len(sources), config)
-    return [ranks[0].spread(own, count) for ranks, own, count in zip(joined, places, counts, strict=True)]
+    hypotheses = []
+    for (start, end), own, count in zip(pairwise(task.offsets.tolist()), places, counts, strict=True):
+        (joined,) = join([found[number] for number in range(start, end) if number in found], config, start)
+        hypotheses.append(joined.spread(own, count))
+    return hypotheses
 
 
 @torch.inference_mode()
 def score_task(
     task: Task,
     words: Words,
-    on_sentences: Callable[[int], object] = lambda count: None,
+    on_sentences: Counter = lambda count: None,
     limited: bool = True,
     apart: bool = False,
-) -> dict[tuple[int, int], TranslatedSpan]:
-    """Like `score_documents` for the instances of a task, by document and first sentence; words: all their targets."""
-    found: dict[tuple[int, int], TranslatedSpan] = {}
+) -> Found:
+    """Like `score_documents` for the instances of a task; words: all their targets."""
+    found: Found = {}
     model, specials = task.model, task.specials
     for groups in shared_batches(task, words):
         equal = [numbers for group in groups for numbers in group]
@@ -166,9 +168,9 @@ def score_task(
         batch = replace(batch, reading=reading.apart() if apart else reading).to(model.device)
         for numbers, hypothesis in zip(equal, _score(task, words, batch, indices, limited), strict=True):
             for i in numbers:
-                document, first, last = task.place(int(task.instances.own[i]), int(task.instances.last[i]))
-                found[document, first] = TranslatedSpan(document, first, last, [hypothesis])
-                on_sentences(last - first)
+                span = task.span(int(task.instances.own[i]), int(task.instances.last[i]), [hypothesis])
+                found[span.first] = span
+                on_sentences(span.last - span.first)
     return found
 
 
@@ -178,7 +180,7 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limi
         [_label_scores(member, batch, task.config.temperature) for member in members_of(task.model)]
     )
     frame, rules, config = task.model.parts.frame, rules_of(task.model, task.config), task.config
-    said, marks = marks_of(task.model, task.specials), 1 + frame.goes_on
+    said, marks = Marks(task.specials, frame), 1 + frame.goes_on
     hypotheses, reached = [], 0
     for i in indices:
         own = range(int(task.instances.own[i]), int(task.instances.last[i]))
@@ -195,7 +197,7 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limi
         free = len(stream) - len(forced)
         if config.compatibility == "huggingface":
             free += said.inner * len(own)
-        if config.as_published:
+        if config.compatibility == "gtransformer":
             free = len(stream)
         sentences, sentence_scores = said.split(stream, worth)
         score = config.normalized(sum(sentence_scores), free)

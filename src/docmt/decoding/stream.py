@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +19,8 @@ from docmt.data import Words
 from docmt.data.config import MARKS
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.models import Model
-from docmt.decoding.rounds import translate_in_rounds
 from docmt.decoding.rules import OpenEnd, WordIds, order_of, rules_of
-from docmt.decoding.scheduler import ORDERS, Task, batches_in_order, drafts_at, filled_places
+from docmt.decoding.scheduler import ORDERS, Counter, Found, Task, batches_in_order, drafts_at, filled_places
 from docmt.decoding.scoring import score_task
 from docmt.decoding.translation import Hypothesis, Reached, TranslatedSpan, join
 from docmt.text import SpecialTokens
@@ -28,7 +28,6 @@ from docmt.text import SpecialTokens
 Drafts = Callable[[int, int], Sequence[Sequence[int]]]
 """Gives the drafts of the sentences first .. last - 1 (of those that are not empty, numbered through all documents);
 the numbers that it is asked for rise."""
-Counter = Callable[[int], object]
 Parts = list[TranslatedSpan]
 """What was searched of an instance, in order."""
 
@@ -80,7 +79,7 @@ class Stream:
             own = [documents[number] for number in numbers]
             drafted = None if drafts is None else [drafts[number] for number in numbers]
             how = (specials, self._config, self._context, self._batch_tokens)
-            return Task.of(self._model, own, *how, drafted, drafts_later=self._draft is not None)
+            return Task.of(self._model, own, *how, drafted)
 
         numbers = range(len(documents))
         try:
@@ -227,9 +226,8 @@ class Stream:
             drafted = self._draft(task.start, task.start + len(task.words.lengths))
             task = replace(task, drafts=Words.of([drafted]))
         with torch.inference_mode():
-            translate = translate_in_rounds if self._config.rounds else ORDERS[self._order]
-            found = translate(task, on_sentences)
-        found = {place: self._with_limits(task, span) for place, span in found.items()}
+            found = ORDERS["rounds" if self._config.rounds else self._order](task, on_sentences)
+        found = {number: self._with_limits(task, span) for number, span in found.items()}
         # Ranks below the best were found after the best translations of the sentences before, not after their own. In
         # the published search of RFA a sentence may have been closed by a mark that goes on, and nothing is kept of it.
         # The plain document system may have said other marks than those of the translation that it is read as.
@@ -240,14 +238,13 @@ class Stream:
             found = _with_own_scores(task, found)
         parts: list[Parts] = []
         for own, last in zip(task.instances.own.tolist(), task.instances.last.tolist(), strict=True):
-            document, first, after = task.place(own, last)
-            parts.append([found[document, number] for number in range(first, after) if (document, number) in found])
+            numbers = range(task.start + own, task.start + last)
+            parts.append([found[number] for number in numbers if number in found])
         return parts
 
     def _with_limits(self, task: Task, span: TranslatedSpan) -> TranslatedSpan:
         """The span with the sentences that the length limit ended."""
-        start = int(task.offsets[span.document])
-        words = task.words.lengths[start + span.first : start + span.last].tolist()
+        words = task.words.lengths[span.first - task.start : span.last - task.start].tolist()
         limits = [self._config.sentence_limit(length) for length in words]
         ended = [self._rules.ended_by_limit(list(map(len, e.sentences)), limits, e.free_tokens) for e in span.ranks]
         ranks = [replace(each, at_limit=at_limit) for each, at_limit in zip(span.ranks, ended, strict=True)]
@@ -256,7 +253,8 @@ class Stream:
     def _stretch(self, pairs: Sequence[tuple[int, Parts | DocmtError]]) -> TranslatedSpan:
         """That of instances of one document that follow each other."""
         instances, (begin, _), (end, own) = self._task.instances, pairs[0], pairs[-1]
-        document, start, stop = self._task.place(int(instances.own[begin]), int(instances.last[end]))
+        document, number = int(instances.document[begin]), int(instances.own[begin])
+        start, stop = (int(each - self._offsets[document]) for each in (number, instances.last[end]))
         places, size = self._places[document], self._sizes[document]
         first, last = (int(places[start]) if start else 0), (int(places[stop]) if stop < len(places) else size)
         said: list[list[list[int]]] = []
@@ -267,14 +265,9 @@ class Stream:
         reached = Reached(last, said)
         if isinstance(own, DocmtError):
             return TranslatedSpan(document, first, last, reached=reached, error=own)
-        spans = [
-            replace(span, first=span.first - start, last=span.last - start)
-            for _, found in pairs
-            if not isinstance(found, DocmtError)
-            for span in found
-        ]
+        spans = [span for _, found in pairs if not isinstance(found, DocmtError) for span in found]
         within = (places[start:stop] - first).tolist()
-        ranks = [each.spread(within, last - first) for each in join(spans, self._config)]
+        ranks = [each.spread(within, last - first) for each in join(spans, self._config, number)]
         return TranslatedSpan(document, first, last, ranks, reached)
 
     def _without_instances(self, first: int, last: int) -> Iterator[TranslatedSpan]:
@@ -292,19 +285,19 @@ class Stream:
         self._task.history.forget(seen)
 
 
-def _with_own_scores(task: Task, found: dict[tuple[int, int], TranslatedSpan]) -> dict[tuple[int, int], TranslatedSpan]:
+def _with_own_scores(task: Task, found: Found) -> Found:
     """The translations with the scores that they have after their own document's sentences, not those of a window
     whose other sentences were translated otherwise."""
-    rescored: dict[tuple[int, int], list[Hypothesis]] = {place: [] for place in found}
+    rescored: dict[int, list[Hypothesis]] = {number: [] for number in found}
     for rank in range(max((len(span.ranks) for span in found.values()), default=0)):
         known = [task.history.ranks(task.start + number) for number in range(len(task.words.lengths))]
         targets = Words.of([[ranks[min(rank, len(ranks) - 1)] for ranks in known]])
-        for place, span in score_task(task, targets).items():
-            if rank < len(found[place].ranks):
-                own, (new,) = found[place].ranks[rank], span.ranks
+        for number, span in score_task(task, targets).items():
+            if rank < len(found[number].ranks):
+                own, (new,) = found[number].ranks[rank], span.ranks
                 scores = {name: getattr(new, name) for name in ("sentence_scores", "sentence_tokens", "free_tokens")}
-                rescored[place].append(replace(own, **scores))
-    return {place: replace(span, ranks=rescored[place]) for place, span in found.items()}
+                rescored[number].append(replace(own, **scores))
+    return {number: replace(span, ranks=rescored[number]) for number, span in found.items()}
 
 
 def translate_documents(
@@ -332,17 +325,7 @@ def translate_documents(
 
 
 def translate_ids(
-    model: Model,
-    documents: Sequence[WordIds],
-    specials: SpecialTokens,
-    config: SearchConfig,
-    *,
-    context: ContextConfig = ContextConfig(),
-    batch_tokens: int = BATCH_TOKENS,
-    drafts: Sequence[WordIds] | None = None,
+    model: Model, documents: Sequence[WordIds], specials: SpecialTokens, config: SearchConfig, **settings: Any
 ) -> list[list[list[int]]]:
-    """The best translation of each document: one list of word ids per source sentence."""
-    found = translate_documents(
-        model, documents, specials, config, context=context, batch_tokens=batch_tokens, drafts=drafts
-    )
-    return [ranks[0].sentences for ranks in found]
+    """The best translation of each document: one list of word ids per source sentence; see `translate_documents`."""
+    return [ranks[0].sentences for ranks in translate_documents(model, documents, specials, config, **settings)]

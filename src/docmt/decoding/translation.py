@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.config import SearchConfig
 from docmt.documents import Document
 from docmt.documents.document import brief, shorten
-
-if TYPE_CHECKING:  # the command line reads this module before torch is loaded
-    pass
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,10 @@ class Reached:
 
 @dataclass(frozen=True)
 class TranslatedSpan:
-    """The translations of the sentences first .. last - 1 of a document."""
+    """The translations of the sentences first .. last - 1 of a document.
+
+    While a task is searched, these are numbered through all its documents (`Task`); in what a stream gives, in theirs.
+    """
 
     document: int
     first: int
@@ -117,26 +117,20 @@ class TranslatedSpan:
     """why there are no translations"""
 
 
-def join_documents(spans: Iterable[TranslatedSpan], documents: int, search: SearchConfig) -> list[list[Hypothesis]]:
-    """Return the hypotheses of each document, best first, joined from its spans."""
-    of_document: list[list[TranslatedSpan]] = [[] for _ in range(documents)]
-    for span in spans:
-        of_document[span.document].append(span)
-    return [join(sorted(each, key=lambda span: span.first), search) for each in of_document]
-
-
-def join(spans: Sequence[TranslatedSpan], search: SearchConfig) -> list[Hypothesis]:
+def join(spans: Sequence[TranslatedSpan], search: SearchConfig, start: int = 0) -> list[Hypothesis]:
     """Return the hypotheses of consecutive spans joined, best first: the j-th joins the j-th best of every span.
 
-    Where a span has fewer hypotheses than another one, its last stands in for the missing ranks.
+    start: the number of their first sentence, which is 0 in what they give. Where a span has fewer hypotheses than
+    another one, its last stands in for the missing ranks.
     """
     ranks = max((len(span.ranks) for span in spans), default=1)
     return [
-        _joined([(span, span.ranks[min(rank, len(span.ranks) - 1)]) for span in spans], search) for rank in range(ranks)
+        _joined([(span, span.ranks[min(rank, len(span.ranks) - 1)]) for span in spans], search, start)
+        for rank in range(ranks)
     ]
 
 
-def _joined(parts: Sequence[tuple[TranslatedSpan, Hypothesis]], search: SearchConfig) -> Hypothesis:
+def _joined(parts: Sequence[tuple[TranslatedSpan, Hypothesis]], search: SearchConfig, start: int) -> Hypothesis:
     """One hypothesis with exactly as many target sentences as there are source sentences."""
     sentences: list[list[int]] = []
     scores: list[float] = []
@@ -153,8 +147,12 @@ def _joined(parts: Sequence[tuple[TranslatedSpan, Hypothesis]], search: SearchCo
         tokens,
         search.normalized(sum(scores), free),
         free,
-        at_limit=[span.first + number for span, part in parts for number in part.at_limit],
-        miscounted=[(span.first, span.last) for span, part in parts if len(part.sentences) != span.last - span.first],
+        at_limit=[span.first - start + number for span, part in parts for number in part.at_limit],
+        miscounted=[
+            (span.first - start, span.last - start)
+            for span, part in parts
+            if len(part.sentences) != span.last - span.first
+        ],
         rank_scores=[part.score for span, part in parts for _ in range(span.first, span.last)],
     )
 

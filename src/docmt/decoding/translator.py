@@ -21,7 +21,7 @@ from docmt.data.config import MARKS
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.drafting import drafter_of
 from docmt.decoding.models import Precision, computing_in, load_members, members_of, model_paths
-from docmt.decoding.rules import WordIds, check_rounds
+from docmt.decoding.rules import WordIds
 from docmt.decoding.scheduler import POOL, check_context, filled_places, instance_limit, packed_units
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.stream import Stream, translate_documents
@@ -76,9 +76,9 @@ class Translator:
         self._paths = model_paths(model)
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
         for member in self.models:
-            check_context(context, member.config)
-            check_rounds(search, context, member.config)
-        self._drafter = drafter_of(self._paths, self._model, self.tokenizer, precision)
+            check_context(search, context, member.config)
+        drafter = drafter_of(self._paths, self._model, self.tokenizer, precision)
+        self._drafter = drafter and replace(drafter, batch_tokens=batch_tokens)
         # The languages: codes of those it translates from and to, empty where the model does not say.
         _log.info("%s", self._summary())
 
@@ -253,7 +253,7 @@ class Translator:
         cut documents."""
         if self._drafter is None or any(member.config.position_limit is not None for member in self.models):
             return self.drafts(sources)
-        return self._drafter.in_batches_of(self.batch_tokens).stream(filled_places(sources)[1], look_ahead)
+        return self._drafter.stream(filled_places(sources)[1], look_ahead)
 
     def score(self, source: Document | str, target: Document | str) -> Translation:
         """The given translation, sentence by sentence, with its log-probabilities."""
@@ -306,9 +306,8 @@ class Translator:
         """The first translations that the model reads, of documents of word ids; None where it reads none."""
         if self._drafter is None:
             return None
-        drafter = self._drafter.in_batches_of(self.batch_tokens)
         with progress(self._title("drafting"), sum(map(len, sources))) as bar:
-            return drafter.drafts(sources, bar.advance)
+            return self._drafter.drafts(sources, bar.advance)
 
     def instances(self, source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
         """The instances (ranges of sentences) of a parallel document as in training: the published units of d-BLEU."""

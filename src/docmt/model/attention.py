@@ -117,16 +117,13 @@ class FullView:
         total: T, tokens of the sequence.
         """
         if sight not in self._before:
-            self._before[sight] = self._patterns_before(sight, total)
+            spans = [seen_spans(self.layout, replace(sight, back=back)) for back in range(sight.back, 0, -1)]
+            own = self.layout.sentences.lengths
+            keys = Spans(torch.cat([each.starts for each in spans]), torch.cat([each.lengths for each in spans]))
+            there = torch.stack([each.lengths > 0 for each in spans], dim=1)  # [S, k]
+            pattern = Pattern(Spans.tile(own.repeat(sight.back)), keys, False, total)
+            self._before[sight] = pattern, there.repeat_interleave(own, dim=0)
         return self._before[sight]
-
-    def _patterns_before(self, sight: Sight, total: int) -> tuple[Pattern, Tensor]:
-        backs = range(sight.back, 0, -1)
-        spans = [seen_spans(self.layout, replace(sight, back=back)) for back in backs]
-        own = self.layout.sentences.lengths
-        keys = Spans(torch.cat([each.starts for each in spans]), torch.cat([each.lengths for each in spans]))
-        there = torch.stack([each.lengths > 0 for each in spans], dim=1)  # [S, k]
-        return Pattern(Spans.tile(own.repeat(sight.back)), keys, False, total), there.repeat_interleave(own, dim=0)
 
     def seen(self, sight: Sight, x: Tensor) -> tuple[Tensor, Pattern]:
         """The states that an attention of this sight looks at, and which of them each token sees."""
@@ -148,32 +145,25 @@ class FullView:
         return spans if chosen is None else spans.select(chosen)
 
 
-class SharedView(FullView):
+class SharedView:
     """A whole pass in which states that are the same (`Reading.same`) are computed once.
 
     Of the T tokens of the layout U are computed. Attention sees all T, as there spans must be whole; what has weights,
     and takes the time, has the U alone.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        memories: Mapping[str, Memory],
-        aligned: Tensor,
-        documents: Tensor | None,
-        same: Tensor,
-    ) -> None:
-        """same [T]: for each token the one that is computed in its place; for the rest see `FullView`."""
-        super().__init__(layout, memories, aligned, documents)
+    def __init__(self, view: FullView, same: Tensor) -> None:
+        """view: of all T tokens; same [T]: for each token the one that is computed in its place."""
+        self.view = view
         self.computed, self.place = same.unique(return_inverse=True)  # [U] of the T, [T] of the U
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """x [U, d] -> [U, d]"""
-        return super().attend(attention, x.index_select(0, self.place)).index_select(0, self.computed)
+        return self.view.attend(attention, x.index_select(0, self.place)).index_select(0, self.computed)
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """See `View`: x, states [U, d] -> [U, k, d] and [U, k]."""
-        found, there = super().attend_before(attention, *(each.index_select(0, self.place) for each in (x, states)))
+        found, there = self.view.attend_before(attention, *(each.index_select(0, self.place) for each in (x, states)))
         return found.index_select(0, self.computed), there.index_select(0, self.computed)
 
 
@@ -237,10 +227,9 @@ def attend_pattern(
             _log.info("attention kernel: %s (%s)", kernel, reason)
     if kernel not in kernels.KERNELS:
         raise ValueError(f"kernel {kernel!r}: choose one of {', '.join(kernels.KERNELS)}")
-    function = {"reference": kernels.reference, "padded": kernels.padded, "varlen": kernels.varlen}[kernel]
     # Queries, keys and values come in the precision that the projections chose; autocast would only add copies here.
     with torch.autocast(query.device.type, enabled=False):
-        return function(query, key, value, pattern, dropout, distances)
+        return kernels.KERNELS[kernel](query, key, value, pattern, dropout, distances)
 
 
 class Attention(nn.Module):

@@ -222,15 +222,13 @@ class ModelConfig(Sizes):
         if self.source_vocabulary_size and family.tables == "one":
             apart = ", ".join(name for name, own in FAMILIES.items() if own.tables != "one")
             raise DocmtError(f"model.source_vocabulary_size is for model.family {apart}: leave it out")
-        for name, ids, has in (
-            ("source_mark", self.source_mark, family.names("source")),
-            ("target_mark", self.target_mark, family.names("target")),
-        ):
+        for side, ids in (("source", self.source_mark), ("target", self.target_mark)):
             for id in ids:
-                check_number(f"model.{name}", id, (0, range_of(Sizes, "vocabulary_size")[1]))
-            if ids and not has:
+                check_number(f"model.{side}_mark", id, (0, range_of(Sizes, "vocabulary_size")[1]))
+            if ids and not family.names(side):
                 raise DocmtError(
-                    f"model.{name} is set, but sentences of model.family {self.family} have no such mark: leave it out"
+                    f"model.{side}_mark is set, but sentences of model.family {self.family} have no such mark: leave "
+                    "it out"
                 )
         fits, systems = {
             "any": (not family.unpredicted[1] or chosen.rules == "frame", "that keep to the sentences of the source"),

@@ -7,8 +7,8 @@ of the keys; with `causal`, token j of a segment sees tokens 0..j of its span. A
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -19,7 +19,6 @@ from docmt.model.embeddings import Distances
 from docmt.model.spans import Spans
 
 Kept = TypeVar("Kept")
-KERNELS = ("reference", "padded", "varlen")
 
 # A bucket takes in segments down to this share of its padded area, so at most that much is computed in vain,
 # against one more round of small products.
@@ -28,22 +27,18 @@ _BUCKET_FILL = 0.55
 _PLAIN_UP_TO = {torch.bfloat16: 1024, torch.float32: 256}
 
 
+@dataclass(eq=False)
 class Bucket:
     """n segments of similar length, padded to q queries and l keys. What depends on it alone is built once."""
 
-    def __init__(
-        self,
-        count: int,
-        query_length: int,
-        key_length: int,
-        key_mask: Tensor | None,
-        causal: bool,
-        device: torch.device,
-    ) -> None:
-        """key_mask [n, 1, 1, l] bool, True = attend; None when no key is padding or causality hides it."""
-        self.count, self.query_length, self.key_length = count, query_length, key_length
-        self.key_mask, self.causal, self.device = key_mask, causal, device
-        self._built: dict[object, Tensor | None] = {}
+    count: int
+    query_length: int
+    key_length: int
+    key_mask: Tensor | None
+    """[n, 1, 1, l] bool, True = attend; None when no key is padding or causality hides it"""
+    causal: bool
+    device: torch.device
+    _built: dict[object, Tensor | None] = field(default_factory=dict)
 
     def hidden(self, dtype: torch.dtype) -> Tensor | None:
         """Return 0 where a query may look and minus infinity elsewhere: [q, l] or [n, 1, 1, l]; None: all is seen."""
@@ -103,7 +98,6 @@ class Pattern:
         self.sees_nothing = not bool((queries.lengths * keys.lengths).any())
         self._kept: dict[object, Any] = {}
 
-    @cached_property
     def _order(self) -> list[list[int]]:
         """Segment numbers by bucket, largest area first; segments with an empty side are left out."""
         areas = (self.queries.lengths * self.keys.lengths).tolist()
@@ -123,13 +117,10 @@ class Pattern:
 
     def padded_layout(self, heads: int, device: torch.device) -> PaddedLayout:
         """Gather indices and masks of the padded kernel, on `device`."""
-        return self.kept(("padded", heads, device), lambda: PaddedLayout(self, self._order, heads, device))
+        return self.kept(("padded", heads, device), lambda: PaddedLayout(self, self._order(), heads, device))
 
     def varlen_layout(self, device: torch.device) -> VarlenLayout:
         """Indices and lengths for the varlen kernel, on `device`."""
-        return self.kept(("varlen", device), lambda: self._varlen_layout(device))
-
-    def _varlen_layout(self, device: torch.device) -> VarlenLayout:
         queries, keys = self.queries, self.keys
         filled = (queries.lengths > 0) & (keys.lengths > 0)
         if not bool(filled.all()):
@@ -165,33 +156,30 @@ class PaddedLayout:
 
     def __init__(self, pattern: Pattern, order: list[list[int]], heads: int, device: torch.device) -> None:
         self.buckets: list[Bucket] = []
-        query_rows, key_rows, query_real, key_real = [], [], [], []
+        query_rows, key_rows = [], []
         for members in order:
             index = torch.tensor(members)
             count = _coarse(len(members))
             q = _coarse(int(pattern.queries.lengths[index].max()))
             length = _coarse(int(pattern.keys.lengths[index].max()))
-            rows, real = _bucket_rows(pattern.queries, index, count, q, heads)
-            query_rows.append(rows)
-            query_real.append(real)
-            rows, real = _bucket_rows(pattern.keys, index, count, length, heads)
-            key_rows.append(rows)
-            key_real.append(real)
-            mask = real.view(count, heads, length)[:, :1, None, :].clone()
+            query_rows.append(_bucket_rows(pattern.queries, index, count, q, heads))
+            key_rows.append(_bucket_rows(pattern.keys, index, count, length, heads))
+            mask = key_rows[-1][1].view(count, heads, length)[:, :1, None, :].clone()
             mask[len(members) :] = True  # segments that only fill the count may look anywhere
             masked = not pattern.causal and not bool(mask.all())
             key_mask = mask.to(device) if masked else None
             self.buckets.append(Bucket(count, q, length, key_mask, pattern.causal, device))
-        self.query = Rows(query_rows, query_real, pattern.query_total * heads, device)
-        self.key = Rows(key_rows, key_real, -1 if pattern.keys.overlap() else pattern.key_total * heads, device)
+        self.query = Rows(query_rows, pattern.query_total * heads, device)
+        self.key = Rows(key_rows, -1 if pattern.keys.overlap() else pattern.key_total * heads, device)
 
 
 class Rows:
     """Padded rows and their inverse. `inverse` [total] is None when a row may be gathered several times."""
 
-    def __init__(self, rows: list[Tensor], real: list[Tensor], total: int, device: torch.device) -> None:
-        index = torch.cat(rows) if rows else torch.empty(0, dtype=torch.int64)
-        kept = torch.cat(real) if real else torch.empty(0, dtype=torch.bool)
+    def __init__(self, rows: Sequence[tuple[Tensor, Tensor]], total: int, device: torch.device) -> None:
+        """rows: parts of the padded rows, of each [n] the row that stands there and [n] bool whether it is no padding;
+        total: of the rows that are packed (-1: some are gathered several times)."""
+        index, kept = (torch.cat(parts) for parts in zip(*rows, strict=True))
         self.index = index.to(device)
         self.padding = torch.nonzero(~kept).flatten().to(device)
         self.inverse: Tensor | None = None
@@ -223,39 +211,28 @@ def _bucket_rows(spans: Spans, members: Tensor, count: int, length: int, heads: 
     return rows.flatten(), real[:, None, :].expand_as(rows).flatten()
 
 
-class _Gather(torch.autograd.Function):
-    """Rows of x by index, where each row of x is wanted at most once besides padding: both ways are plain copies."""
+class _Move(torch.autograd.Function):
+    """Rows of x by index, where each is wanted at most once besides padding: both ways are plain copies.
+
+    `there` [m] is the row of x for each row of the result, `back` [n] the other way round. What has no counterpart
+    (`unfilled` rows of the result, `unread` ones of x) is zero, of the result and of the gradient.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor, missing: Tensor | None) -> Tensor:
-        ctx.save_for_backward(inverse, missing)
-        return x.index_select(0, index)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        inverse, missing = ctx.saved_tensors
-        gradient = gradients[0].index_select(0, inverse)
-        if missing is not None:
-            gradient.index_fill_(0, missing, 0.0)
-        return gradient, None, None, None, None
-
-
-class _Scatter(torch.autograd.Function):
-    """The way back: padded rows to packed rows; padding receives no gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, inverse: Tensor, padding: Tensor, missing: Tensor | None) -> Tensor:
-        ctx.save_for_backward(index, padding)
-        result = x.index_select(0, inverse)
-        if missing is not None:
-            result.index_fill_(0, missing, 0.0)
-        return result
+    def forward(
+        ctx: Any, x: Tensor, there: Tensor, back: Tensor, unfilled: Tensor | None, unread: Tensor | None
+    ) -> Tensor:
+        ctx.save_for_backward(back, unread)
+        return _Move.copied(x, there, unfilled)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        index, padding = ctx.saved_tensors
-        gradient = gradients[0].index_select(0, index)
-        return gradient.index_fill_(0, padding, 0.0), None, None, None, None
+        return _Move.copied(gradients[0], *ctx.saved_tensors), None, None, None, None
+
+    @staticmethod
+    def copied(x: Tensor, index: Tensor, zeros: Tensor | None) -> Tensor:
+        result = x.index_select(0, index)
+        return result if zeros is None else result.index_fill_(0, zeros, 0.0)
 
 
 def padded(
@@ -294,13 +271,13 @@ def gather_rows(x: Tensor, rows: Rows) -> Tensor:
     flat = x.reshape(-1, x.shape[-1])
     if rows.inverse is None:
         return flat.index_select(0, rows.index)
-    result: Tensor = _Gather.apply(flat, rows.index, rows.inverse, rows.padding, rows.missing)  # type: ignore[no-untyped-call]
+    result: Tensor = _Move.apply(flat, rows.index, rows.inverse, None, rows.missing)  # type: ignore[no-untyped-call]
     return result
 
 
 def scatter_rows(x: Tensor, rows: Rows) -> Tensor:
     """Padded rows [.., n] -> [total, n], each where it came from."""
-    result: Tensor = _Scatter.apply(x, rows.index, rows.inverse, rows.padding, rows.missing)  # type: ignore[no-untyped-call]
+    result: Tensor = _Move.apply(x, rows.inverse, rows.index, rows.missing, rows.padding)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -371,7 +348,7 @@ def varlen(
     """Flash attention on the packed tensors themselves (CUDA, 16-bit floats, no attention dropout, no distances)."""
     from torch.nn.attention.varlen import varlen_attn
 
-    layout = pattern.varlen_layout(query.device)
+    layout = pattern.kept(("varlen", query.device), lambda: pattern.varlen_layout(query.device))
     if layout.keys is not None:
         key, value = key[layout.keys], value[layout.keys]
     result = varlen_attn(
@@ -388,6 +365,9 @@ def varlen(
     if layout.queries is None:
         return result
     return torch.zeros_like(query).index_copy(0, layout.queries, result)  # queries without keys give zeros
+
+
+KERNELS = {"reference": reference, "padded": padded, "varlen": varlen}
 
 
 def choose(query: Tensor, dropout: float, biased: bool = False) -> tuple[str, str]:

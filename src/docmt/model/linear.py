@@ -258,10 +258,10 @@ class Chunks:
         real = (offsets < spans.lengths[segments][:, None]).flatten()  # [N * C]
         last = spans.lengths[segments][:, None] - 1
         tokens = (spans.starts[segments][:, None] + torch.minimum(offsets, last)).flatten()
-        rows = [tokens * heads + head for head in range(heads)]
+        rows = [(tokens * heads + head, real) for head in range(heads)]
         # Rows that several spans have can be gathered, but not put back.
         unique = -1 if spans.overlap() else total * heads
-        self.rows = Rows(rows, [real] * heads, unique, device)
+        self.rows = Rows(rows, unique, device)
         self.real = real.to(device)
         self.segments, self.own = segments.to(device), segments
 

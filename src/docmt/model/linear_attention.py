@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -42,14 +42,12 @@ def draw(heads: int, count: int, width: int, how: Drawing, generator: torch.Gene
         bases = bases * triangles.diagonal(dim1=-2, dim2=-1).sign()[..., None, :]  # else some directions are likelier
         lengths = torch.randn(heads, count, width, generator=generator).norm(dim=-1, keepdim=True)
         return bases.flatten(1, 2)[:, :count] * lengths
-    if how == "quasi":
-        seed = int(torch.randint(2**31, (), generator=generator))
-        points = SobolEngine(width, scramble=True, seed=seed).draw(heads * count).double()
-        # The points nearest to 0 and 1 are kept from infinity.
-        points = points.clamp(2.0**-32, 1 - 2.0**-32)
-        normal = math.sqrt(2) * torch.erfinv(2 * points - 1)
-        return normal.float().view(heads, count, width)
-    raise ValueError(f"how {how!r}: choose one of {', '.join(get_args(Drawing))}")
+    seed = int(torch.randint(2**31, (), generator=generator))
+    points = SobolEngine(width, scramble=True, seed=seed).draw(heads * count).double()
+    # The points nearest to 0 and 1 are kept from infinity.
+    points = points.clamp(2.0**-32, 1 - 2.0**-32)
+    normal = math.sqrt(2) * torch.erfinv(2 * points - 1)
+    return normal.float().view(heads, count, width)
 
 
 class RandomFeatures(nn.Module):

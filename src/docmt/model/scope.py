@@ -63,15 +63,6 @@ class SentenceFrame:
             return len(self.source_opens), len(self.source_closes)
         return len(self.target_opens), int(self.target_closes)
 
-    def mark_of(self, start: int, length: int) -> tuple[int, int]:
-        """Start and length of the mark that stands for a missing context: the first of a sentence, or its `</s>`."""
-        return (start if self.source_opens else start + max(length - len(self.source_closes), 0)), min(length, 1)
-
-    def within_context(self, start: int, length: int, *, last: bool) -> tuple[int, int]:
-        """Start and length of what a context takes of a sentence: all of it, or of sentences that nothing opens all
-        but what closes them; only the last is closed."""
-        return start, length if self.source_opens or last else length - len(self.source_closes)
-
 
 def _around(sentence: str, known: Mapping[str, Sequence[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ids of the marks before and after the words."""

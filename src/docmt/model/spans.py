@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from docmt.model.scope import SentenceFrame
@@ -168,30 +169,23 @@ class Packed:
         no sentence is before it, a context is a single mark (the paper's section 3.1; the code has `</s>`, too).
         """
         numbers = torch.arange(len(self.sentences))
-        documents = self._documents()
+        documents = self.documents.holding(self.sentences.starts)  # [S] the document of each sentence
         first_of_document = torch.searchsorted(documents, documents)  # [S] sentences are in order of their documents
-        first = torch.maximum(numbers - count, first_of_document)
-        spans = []
-        starts, lengths = self.sentences.starts.tolist(), self.sentences.lengths.tolist()
-        marks = [frame.mark_of(start, length) for start, length in zip(starts, lengths, strict=True)]
-        for own, begin in enumerate(first.tolist()):
-            before = range(begin, own)
-            spans.append(
-                [frame.within_context(starts[i], lengths[i], last=i == own - 1) for i in before] or [marks[own]]
-            )
-        totals = [sum(length for _, length in parts) for parts in spans]
-        flat = [part for parts in spans for part in parts]
-        pieces = Spans(torch.tensor([start for start, _ in flat]), torch.tensor([length for _, length in flat]))
-        return Spans.tile(totals), pieces.indices()
+        seen = torch.minimum(numbers - first_of_document, torch.tensor(count))  # [S] how many are before each
+        owners = numbers.repeat_interleave(seen.clamp(min=1))  # [n] of n parts, of which a context is made
+        parts = self.sentences.select(Spans(numbers - seen, seen.clamp(min=1)).indices())
+        mark, last = seen[owners] == 0, F.pad(owners.diff(), (0, 1), value=1) > 0
+        # Of sentences that nothing opens what closes them is left out, but for that of the last one of a context.
+        closing = 0 if frame.source_opens else len(frame.source_closes)
+        starts = parts.starts + (parts.lengths - closing).clamp(min=0) * (mark & bool(closing))
+        lengths = torch.where(mark, parts.lengths.clamp(max=1), parts.lengths - closing * ~last)
+        totals = torch.zeros_like(numbers).index_add_(0, owners, lengths)
+        return Spans.tile(totals), Spans(starts, lengths).indices()
 
     def _changed(self, tokens: Tensor, change: Callable[[Spans], Spans]) -> Packed:
         """Other tokens, and all spans changed in the same way."""
         counted = None if self.counted is None else change(self.counted)
         return Packed(tokens, change(self.sentences), change(self.documents), counted)
-
-    def _documents(self) -> Tensor:
-        """[S] the number of the document of each sentence."""
-        return self.documents.holding(self.sentences.starts)
 
 
 def pack(documents: Sequence[Sequence[Sequence[int]]]) -> Packed:

@@ -28,7 +28,6 @@ from docmt.model.embeddings import (
 )
 from docmt.model.families import FAMILIES, Family
 from docmt.model.layers import (
-    Bilstm,
     Dropout,
     FeedForward,
     GatedResidual,
@@ -63,7 +62,8 @@ class Parts:
         self.own_head = (self.family.head if sizes.output == "auto" else sizes.output) == "own"
         self._distances: dict[bool, Distances] = {}
         if sizes.position_encoding == "relative":
-            self._distances = {causal: self._new_distances(causal) for causal in (False, True)}
+            shape = (sizes.relative_buckets, sizes.relative_distance, sizes.heads)
+            self._distances = {causal: Distances(*shape, causal=causal) for causal in (False, True)}
 
     # Layers
 
@@ -187,14 +187,6 @@ class Parts:
             {name: block if isinstance(block, tuple) else (block, self.residual()) for name, block in blocks.items()}
         )
 
-    def stack(self, layers: Sequence[Layer]) -> nn.ModuleList:
-        """Layers as one module, for `run` to go through."""
-        return nn.ModuleList(layers)
-
-    def bilstm(self) -> Bilstm:
-        """A bidirectional LSTM over sentences: [T, d] -> [T, 2 d]."""
-        return Bilstm(self.sizes.width)
-
     # Embeddings and output
 
     def embeddings(self) -> dict[str, nn.Module]:
@@ -236,10 +228,6 @@ class Parts:
         if self.sizes.position_encoding == "learned":
             return LearnedPositions(self.sizes.width, self.sizes.max_positions)
         return SinusoidalPositions(self.sizes.width, self.family.first_position, self.family.frequencies)
-
-    def _new_distances(self, causal: bool) -> Distances:
-        sizes = self.sizes
-        return Distances(sizes.relative_buckets, sizes.relative_distance, sizes.heads, causal=causal)
 
 
 @contextmanager
@@ -299,12 +287,13 @@ class TranslationModel(Embeddings):
         if target is None:
             raise ValueError("a forward pass needs decoder input: give the reading a target")
         x, memories = self.embed("target", target), self.memories(reading)
+        view = FullView(target, memories, reading.aligned, reading.documents)
         if reading.same is None:
-            states = self.decode(x, FullView(target, memories, reading.aligned, reading.documents))
+            states = self.decode(x, view)
             return states if reading.predicted is None else states.index_select(0, reading.predicted)
-        view = SharedView(target, memories, reading.aligned, reading.documents, reading.same)
-        states = self.decode(x.index_select(0, view.computed), view)
-        return states.index_select(0, view.place if reading.predicted is None else view.place[reading.predicted])
+        shared = SharedView(view, reading.same)
+        states = self.decode(x.index_select(0, shared.computed), shared)
+        return states.index_select(0, shared.place if reading.predicted is None else shared.place[reading.predicted])
 
     def encode(self, source: Packed) -> Tensor:
         """Encoder states [Ts, d] of a source that looks at nothing but itself."""
@@ -367,7 +356,12 @@ class TranslationModel(Embeddings):
         laid out as its source. Dropout is off; the model's mode is left as it was. Raises
         ValueError where a document has unequal numbers of them, but for the plain document system.
         """
-        self.system.check_counts(pairs)
+        for number, (ours, theirs) in enumerate(pairs if self.system.rules == "frame" else (), 1):
+            if len(ours) != len(theirs):
+                raise ValueError(
+                    f"document {number} has {len(ours)} source but {len(theirs)} target sentences: sentence i of the "
+                    "target belongs to sentence i of the source"
+                )
         with evaluating(self):
             source, target = (pack([pair[side] for pair in pairs]) for side in (0, 1))
             # Where counts differ no attention asks which sentences belong together.

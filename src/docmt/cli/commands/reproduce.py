@@ -116,12 +116,9 @@ def _plan(name: str | None, options: ReproduceOptions, overrides: Mapping[str, A
     evaluation = experiments.EvaluationConfig(options.search, options.metrics, suite, options.context)
     seeds = _seeds(options.seeds)
     plan = experiments.make_plan(experiment, options.scale, options.store, options.output, seeds, overrides)
-    from docmt.decoding.rules import check_rounds  # torch takes a while to load
-    from docmt.decoding.scheduler import check_context
+    from docmt.decoding.scheduler import check_context  # torch takes a while to load
 
-    models = [run.config.model for run in plan.runs]
-    check_context(evaluation.context, *models)
-    check_rounds(evaluation.search, evaluation.context, *models)
+    check_context(evaluation.search, evaluation.context, *(run.config.model for run in plan.runs))
     return plan, evaluation
 
 

@@ -126,7 +126,7 @@ class Family:
         """Whether its models come from elsewhere, to be used or trained on as they are."""
         return self.huggingface is not None
 
-    def names(self, language: Literal["source", "target"]) -> bool:
+    def names(self, language: str) -> bool:
         """Whether its sentences have a place for a mark that names this language."""
         mark = SOURCE if language == "source" else TARGET
         return mark in f"{self.source} {self.target}".split()

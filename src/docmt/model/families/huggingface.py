@@ -11,6 +11,7 @@ _ACTIVATIONS: dict[str, object] = {
     "silu": "silu",
     "swish": "silu",
 }
+_PROJECTIONS = ((r"\.q\.", ".query."), (r"\.k\.", ".key."), (r"\.v\.", ".value."))
 
 
 _BART = HuggingFace(
@@ -54,9 +55,7 @@ _BART = HuggingFace(
         (r"self_attn", "attention.local"),
         (r"encoder_attn", "cross.local"),
         (r"\.([qkv])_proj", r".\1"),
-        (r"\.q\.", ".query."),
-        (r"\.k\.", ".key."),
-        (r"\.v\.", ".value."),
+        *_PROJECTIONS,
         (r"out_proj", "output"),
         (r"\.fc1\.", ".feed_forward.inner."),
         (r"\.fc2\.", ".feed_forward.outer."),
@@ -91,13 +90,7 @@ _MBART = replace(
     sizes={**_BART.sizes, "normalization": "pre"},
 )
 
-MBART = Family(
-    source="w </s> SOURCE",
-    target="TARGET w </s>",
-    head_bias=True,
-    unpredicted=(0, 2),
-    huggingface=_MBART,
-)
+MBART = replace(BART, source="w </s> SOURCE", target="TARGET w </s>", huggingface=_MBART)
 """mBART (Liu et al. 2020) of 25 languages."""
 
 MBART50 = replace(
@@ -241,10 +234,7 @@ ROBERTA = replace(
 """RoBERTa (Liu et al. 2019) and XLM-R (Conneau et al. 2020)."""
 
 _T5_ACTIVATIONS: dict[str, object] = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "silu": "silu",
+    **_ACTIVATIONS,
     "gated-relu": "gated_relu",
     "gated-gelu": "gated_gelu_tanh",  # as the library reads it
     "gated-gelu_new": "gated_gelu_tanh",
@@ -297,9 +287,7 @@ _T5 = HuggingFace(
         (r"^decoder\.block\.(\d+)\.layer\.1\.layer_norm", r"decoder.\1.cross_residual.norm"),
         (r"\.block\.(\d+)\.layer\.\d\.layer_norm", r".\1.feed_forward_residual.norm"),
         (r"\.block\.(\d+)\.layer\.\d\.DenseReluDense", r".\1.feed_forward"),
-        (r"\.q\.weight", ".query.weight"),
-        (r"\.k\.weight", ".key.weight"),
-        (r"\.v\.weight", ".value.weight"),
+        *_PROJECTIONS,
         (r"\.o\.weight", ".output.weight"),
         (r"\.(wi|wi_0)\.weight", ".inner.weight"),
         (r"\.wi_1\.weight", ".factor.weight"),

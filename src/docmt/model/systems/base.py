@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.model.scope import Needs, Sight
 
@@ -28,32 +28,24 @@ sentence i + 1, each after its document's own earlier translations."""
 
 @dataclass(frozen=True)
 class System:
-    """A system: its options (fields) and the answers in which systems differ. This one: the sentence Transformer."""
+    """A system: its options (fields) and the answers in which systems differ. This one: the sentence Transformer.
+
+    Answers that depend on options are properties and methods.
+    """
+
+    orders: ClassVar[Mapping[str, Order]] = {}
+    """the orders between which translation may choose, by the names that `context.window` has for them"""
+    rules: ClassVar[Rules] = "frame"
+    """what its translations may say next"""
+    positions: ClassVar[Literal["sentence"] | None] = "sentence"
+    """where positions restart, if that is not for `model.positions` to say"""
+    usual_positions: ClassVar[Literal["document", "sentence"]] = "sentence"
+    """what `model.positions` auto stands for"""
 
     @property
     def order(self) -> Order:
         """How its sentences are decoded."""
         return "sentences"
-
-    @property
-    def orders(self) -> Mapping[str, Order]:
-        """The orders between which translation may choose, by the names that `context.window` has for them."""
-        return {}
-
-    @property
-    def rules(self) -> Rules:
-        """What its translations may say next."""
-        return "frame"
-
-    @property
-    def positions(self) -> Literal["sentence"] | None:
-        """Where positions restart, if that is not for `model.positions` to say."""
-        return "sentence"
-
-    @property
-    def usual_positions(self) -> Literal["document", "sentence"]:
-        """What `model.positions` auto stands for."""
-        return "sentence"
 
     @property
     def predicts(self) -> Literal["all", "last"]:
@@ -80,15 +72,6 @@ class System:
 
     def check(self, sizes: Sizes) -> None:
         """Raises DocmtError, naming the option, for values that do not go with the sizes or with each other."""
-
-    def check_counts(self, pairs: Sequence[tuple[Sequence[object], Sequence[object]]]) -> None:
-        """Raises ValueError where a document (source and target sentences) has unequal numbers of them."""
-        for number, (ours, theirs) in enumerate(pairs, 1):
-            if len(ours) != len(theirs):
-                raise ValueError(
-                    f"document {number} has {len(ours)} source but {len(theirs)} target sentences: sentence i of the "
-                    "target belongs to sentence i of the source"
-                )
 
     def encoder(self, parts: Parts) -> list[Layer]:
         """The layers of the encoder, bottom to top."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import ranged
@@ -24,32 +24,18 @@ class Document(System):
     Every attention sees the whole instance; which source sentence a target sentence belongs to is unknown.
     """
 
+    rules: ClassVar[Rules] = "open"  # the model itself ends sentences and the document
+    positions: ClassVar[None] = None
+    usual_positions: ClassVar[Literal["document"]] = "document"  # the order of sentences is known from positions alone
+
     @property
     def order(self) -> Order:
         """A row of the search is an instance."""
         return "documents"
 
-    @property
-    def rules(self) -> Rules:
-        """The model itself ends sentences and the document."""
-        return "open"
-
-    @property
-    def positions(self) -> None:
-        """As `model.positions` says."""
-        return None
-
-    @property
-    def usual_positions(self) -> Literal["document"]:
-        """The order of sentences is known from positions alone."""
-        return "document"
-
     def needs(self) -> Needs:
         """As much as fits."""
         return Needs()
-
-    def check_counts(self, pairs: Sequence[tuple[Sequence[object], Sequence[object]]]) -> None:
-        """Any number of target sentences will do."""
 
     def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
         """Attention over the document."""
@@ -79,21 +65,13 @@ class Concat(Document):
     padding_windows: bool = False
     """train on further, shorter windows at the end of each document, so that its last sentences stand in every place of
     a window as well"""
+    orders: ClassVar[Mapping[str, Order]] = {"last": "windows", "prefix": "in turn"}  # by what `keep` may be
+    rules: ClassVar[Rules] = "frame"  # a window has as many target as source sentences
 
     @property
     def order(self) -> Order:
         """Window by window, as `keep` says."""
         return self.orders[self.keep]
-
-    @property
-    def orders(self) -> Mapping[str, Order]:
-        """By what `keep` may be."""
-        return {"last": "windows", "prefix": "in turn"}
-
-    @property
-    def rules(self) -> Rules:
-        """A window has as many target as source sentences."""
-        return "frame"
 
     @property
     def predicts(self) -> Literal["all", "last"]:
@@ -118,8 +96,6 @@ class Concat(Document):
     def needs(self) -> Needs:
         """A window at every sentence."""
         return Needs(sentences=self.sentences, windows=True, padding_windows=self.padding_windows)
-
-    check_counts = System.check_counts
 
     def check(self, sizes: Sizes) -> None:
         """Raises DocmtError for padding windows that would repeat documents."""

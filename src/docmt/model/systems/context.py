@@ -78,16 +78,20 @@ class Context(System):
 
     def modules(self, parts: Parts) -> dict[str, nn.Module]:
         """The context encoder."""
+        from torch import nn
+
+        from docmt.model.layers import Bilstm
+
         parts = parts.encoder
         if self.representation == "embedding":
             return {}
         if self.representation == "bilstm":
-            return {"context": parts.bilstm()}
+            return {"context": Bilstm(parts.sizes.width)}
         layers = [
             parts.layer(attention=self.attend(parts, Sight(), number), feed_forward=parts.feed_forward())
             for number in range(self.layers)
         ]
-        return {"context": parts.stack(layers)} | ({"context_norm": parts.norm()} if parts.pre_norm else {})
+        return {"context": nn.ModuleList(layers)} | ({"context_norm": parts.norm()} if parts.pre_norm else {})
 
     def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
         """The contexts and the encoded sentences; those that are only looked back at are not encoded themselves."""

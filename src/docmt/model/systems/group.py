@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import ranged
@@ -45,6 +45,7 @@ class Group(System):
 
     global_attention: Literal["softmax", "linear"] = "softmax"
     """attention over the document: softmax (published), or linear in its length, with the options of model.linear"""
+    positions: ClassVar[None] = None
 
     @property
     def linear(self) -> bool:
@@ -55,11 +56,6 @@ class Group(System):
     def order(self) -> Order:
         """A row of the search is an instance."""
         return "documents"
-
-    @property
-    def positions(self) -> None:
-        """As `model.positions` says."""
-        return None
 
     @property
     def from_start(self) -> str:
@@ -110,7 +106,7 @@ class Group(System):
             return parts.group_attention(local=sight)
         if self.top == "global":
             return parts.group_attention(whole=whole, linear=self.linear)
-        exact = self.settled(parts.sizes).join == "exact"
+        exact = self.join == "exact"  # models have settled systems
         return parts.group_attention(
             local=sight, whole=whole, gate_bias=self.gate_bias, linear=self.linear, exact=exact
         )
