@@ -91,13 +91,13 @@ def store(tmp_path: Path) -> ParallelStore:
         writer.add("a", [[10, 11], [12]], [[20], [21, 22]])
         writer.add("b", [[13, 14, 15]], [[23, 24]])
         writer.add("c", [[16]], [[25]])
-    return ParallelStore.open(tmp_path)
+    return ParallelStore(tmp_path)
 
 
 def cut_store(store: ParallelStore, needs: Needs = Needs(), **limits: int) -> tuple[Words, Words, Instances]:  # noqa: B008
     """Both sides of the store and their instances."""
-    instances = cut(store.source_lengths, store.target_lengths, store.document_offsets, needs, **limits)
-    source, target = Words(store.source_tokens, store.source_offsets), Words(store.target_tokens, store.target_offsets)
+    instances = cut(store.source.lengths, store.target.lengths, store.document_offsets, needs, **limits)
+    source, target = store.source, store.target
     return source, target, instances
 
 

@@ -142,7 +142,7 @@ def test_the_tokenizer_sees_both_sides_of_train_only(config: PrepareConfig, kind
 def test_a_tokenizer_that_is_there_already(config: PrepareConfig, tmp_path: Path) -> None:
     first = prepare(config)
     again = prepare(changed(config, store=tmp_path / "two", tokenizer=str(config.store / "tokenizer")))
-    assert again.split("dev").source_tokens.tolist() == first.split("dev").source_tokens.tolist()
+    assert again.split("dev").source.tokens.tolist() == first.split("dev").source.tokens.tolist()
     spm = SentencePieceTokenizer.train([s for document in corpus(60, 1) for s in document], 320)
     spm.save(tmp_path / "spm")
     third = prepare(changed(config, store=tmp_path / "three", sentencepiece_model=tmp_path / "spm" / "tokenizer.model"))

@@ -105,7 +105,7 @@ def test_processes_share_an_epoch_and_its_tokens_are_known(change, store, world)
             ends = plans[0].ends_epoch
         assert updates == ranks[0].updates_in(epoch)
         split = store.split("train")
-        assert tokens == len(split.target_tokens) + 2 * len(split.target_lengths), "each sentence with two marks"
+        assert tokens == len(split.target.tokens) + 2 * len(split.target.lengths), "each sentence with two marks"
 
 
 @pytest.mark.parametrize(

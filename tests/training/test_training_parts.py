@@ -265,7 +265,7 @@ def test_updates_go_on_for_ever_and_from_anywhere(change, store):
 def test_the_sentence_system_sees_single_sentences(change, store):
     config = change(model__system="sentence")
     corpus = TrainingCorpus(store, config)
-    assert len(corpus.train.instances) == len(store.split("train").source_lengths)
+    assert len(corpus.train.instances) == len(store.split("train").source.lengths)
 
 
 def test_a_share_of_the_training_documents_is_its_first_documents(change, store):

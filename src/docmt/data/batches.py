@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -16,42 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from docmt.data.instances import Instances, Mixture
+from docmt.data.store import Words
 from docmt.model.scope import SentenceFrame
 from docmt.model.spans import Packed, Reading, Spans
 from docmt.text.tokenizer import SpecialTokens
 
 Indices = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Words:
-    """Word ids of S sentences of one side, end to end: sentence i is tokens[offsets[i] : offsets[i + 1]]."""
-
-    tokens: NDArray[np.unsignedinteger | np.signedinteger]
-    offsets: NDArray[np.int64]
-    """[S + 1]"""
-
-    @classmethod
-    def of(cls, documents: Sequence[Sequence[Sequence[int]]]) -> Words:
-        """The sentences of documents of word ids, in order."""
-        sentences = [sentence for document in documents for sentence in document]
-        tokens = np.array([word for sentence in sentences for word in sentence], dtype=np.int64)
-        return cls(tokens, np.cumsum([0, *map(len, sentences)]))
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """[S] words of each sentence."""
-        return np.diff(self.offsets)
-
-    def part(self, first: int, last: int) -> Words:
-        """The sentences first .. last - 1 alone."""
-        offsets = self.offsets[first : last + 1]
-        return Words(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0])
-
-    def documents(self, document_offsets: Sequence[int] | NDArray[np.int64]) -> list[list[list[int]]]:
-        """The inverse of `of`; document_offsets [D + 1]: the first sentence of each document."""
-        sentences = [own.tolist() for own in np.split(self.tokens, self.offsets[1:-1])]
-        return [sentences[first:last] for first, last in pairwise(np.asarray(document_offsets).tolist())]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,31 +61,34 @@ def collate(
     """
     reading = read_source(source, instances, indices, frame, drafts)
     if references:
-        reading = replace(reading, references=_beside_source(target, instances, indices, frame))
-    ranges = [(int(instances.first[index]), int(instances.last[index])) for index in indices]
-    laid = _lay_out(target, ranges, frame.target_opens, (specials.eos,) if frame.target_closes else (), frame.joined)
+        reading = replace(reading, references=_beside_source(target, instances.at(indices), frame))
+    chosen, closes = instances.at(indices), (specials.eos,) if frame.target_closes else ()
+    laid = _lay_out(target, chosen.first, chosen.last, frame.target_opens, closes, frame.joined)
     labels = torch.roll(laid.tokens, -1)
     if frame.goes_on:
         labels[laid.documents.ends - 1] = specials.eod
     elif not frame.target_closes:
         labels[(laid.documents if frame.joined else laid.sentences).ends - 1] = specials.eos
-    last = None
-    if predicts == "last":
-        lengths = [(int(instances.first[i]), int(instances.own[i]), int(instances.last[i])) for i in indices]
-        last = np.concatenate([np.arange(first, last) >= start for first, start, last in lengths])
-    predicted = _predicted(laid, frame, last)
+    own = _numbers_of(chosen.first, chosen.own, chosen.last) if predicts == "last" else None
+    predicted = _predicted(laid, frame, own)
     labels = labels if predicted is None else labels[predicted]
     return Batch(replace(reading, target=laid, predicted=predicted), labels)
 
 
-def _predicted(laid: Packed, frame: SentenceFrame, own: NDArray[np.bool_] | None) -> Tensor | None:
-    """[n] the positions of decoder input that have a label, in sentences [S] that are `own` (None: all); None: all."""
+def _predicted(laid: Packed, frame: SentenceFrame, own: Tensor | None) -> Tensor | None:
+    """[n] the positions of decoder input that have a label, in the sentences `own` [m] (None: all); None: all."""
     opens, closes = frame.marks("target")
     before, behind = opens - 1, 0 if frame.goes_on else closes
     if own is None and not before and not behind:
         return None
     spans = laid.sentences.within(before, behind)
-    return (spans if own is None else spans.select(torch.from_numpy(own.nonzero()[0]))).indices()
+    return (spans if own is None else spans.select(own)).indices()
+
+
+def _numbers_of(first: Indices, own: Indices, last: Indices) -> Tensor:
+    """[n] the numbers of the sentences own .. last - 1 of instances whose sentences first .. last - 1 are laid out."""
+    starts = Spans.tile(torch.from_numpy(last - first)).starts
+    return Spans(starts + torch.from_numpy(own - first), torch.from_numpy(last - own)).indices()
 
 
 def read_source(
@@ -130,35 +102,26 @@ def read_source(
 
     drafts: of every source sentence, where a system reads them.
     """
-    ranges = [(int(instances.before[index]), int(instances.last[index])) for index in indices]
-    firsts = [int(instances.first[index]) for index in indices]
-    laid = _beside_source(source, instances, indices, frame)
-    numbers, reached = [], 0
-    for (before, last), first in zip(ranges, firsts, strict=True):
-        numbers.append(np.arange(reached + first - before, reached + last - before))
-        reached += last - before
-    drafted = None if drafts is None else _beside_source(drafts, instances, indices, frame)
-    return Reading(laid, torch.from_numpy(np.concatenate(numbers)), drafts=drafted)
+    chosen = instances.at(indices)
+    laid = _beside_source(source, chosen, frame)
+    drafted = None if drafts is None else _beside_source(drafts, chosen, frame)
+    return Reading(laid, _numbers_of(chosen.before, chosen.first, chosen.last), drafts=drafted)
 
 
-def _beside_source(
-    words: Words, instances: Instances, indices: Sequence[int] | Indices, frame: SentenceFrame
-) -> Packed:
-    """What there is for every source sentence of the given instances (its words, or a translation), as a source."""
-    ranges = [(int(instances.before[index]), int(instances.last[index])) for index in indices]
-    return _lay_out(words, ranges, frame.source_opens, frame.source_closes, frame.joined)
+def _beside_source(words: Words, chosen: Instances, frame: SentenceFrame) -> Packed:
+    """What there is for every source sentence of the instances (its words, or a translation), as a source."""
+    return _lay_out(words, chosen.before, chosen.last, frame.source_opens, frame.source_closes, frame.joined)
 
 
 def _lay_out(
-    words: Words, ranges: Sequence[tuple[int, int]], opens: Sequence[int], closes: Sequence[int], joined: bool
+    words: Words, first: Indices, last: Indices, opens: Sequence[int], closes: Sequence[int], joined: bool
 ) -> Packed:
-    """Ranges of sentences (end exclusive), each a document; each sentence between the marks that open and close it.
+    """Sentences from `first` to before `last` [I], each a document; each sentence between marks that open and close it.
 
     If they are joined, the mark inside a document is <s>, and that at its end (of decoder input, its begin) </s>.
     """
-    offsets, marks = words.offsets, len(opens) + len(closes)
-    lengths = np.concatenate([np.diff(offsets[first : last + 1]) for first, last in ranges]) + marks
-    own = np.concatenate([words.tokens[offsets[first] : offsets[last]] for first, last in ranges])
+    parts, marks = [words.part(*ends) for ends in zip(first, last, strict=True)], len(opens) + len(closes)
+    lengths = np.concatenate([part.lengths for part in parts]) + marks
     ends = np.cumsum(lengths)
     starts = ends - lengths
     laid = np.empty(int(lengths.sum()), dtype=np.int64)
@@ -166,8 +129,8 @@ def _lay_out(
     for place, mark in [*enumerate(opens), *((place - len(closes), mark) for place, mark in enumerate(closes))]:
         at = (starts if place >= 0 else ends) + place
         is_word[at], laid[at] = False, SpecialTokens.bos if joined else mark
-    laid[is_word] = own
-    documents = Spans.tile([int(offsets[last] - offsets[first]) + marks * (last - first) for first, last in ranges])
+    laid[is_word] = np.concatenate([part.tokens for part in parts])
+    documents = Spans.tile([len(part.tokens) + marks * len(part.lengths) for part in parts])
     if joined:
         laid[documents.starts if opens else documents.ends - 1] = SpecialTokens.eos
     return Packed(torch.from_numpy(laid), Spans.tile(torch.from_numpy(lengths)), documents)

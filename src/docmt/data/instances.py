@@ -39,6 +39,10 @@ class Instances:
     def __len__(self) -> int:
         return len(self.first)
 
+    def at(self, indices: Sequence[int] | Integers) -> Instances:
+        """Those of these numbers, in this order."""
+        return Instances(*(getattr(self, each.name)[np.asarray(indices)] for each in fields(self)))
+
     @classmethod
     def joined(cls, parts: Sequence[Instances]) -> Instances:
         """All of these, one after the other."""
@@ -150,12 +154,9 @@ def instance_lengths(
     draft_lengths: Sequence[int] | Integers | None = None,
 ) -> Integers:
     """[I] tokens of each instance, marks included: those of its longest side, what is only read counted in."""
-    longest = _totals(source_lengths, instances.before, instances.last)
-    if target_lengths is not None:
-        longest = np.maximum(longest, _totals(target_lengths, instances.first, instances.last))
-    if draft_lengths is not None:
-        longest = np.maximum(longest, _totals(draft_lengths, instances.before, instances.last))
-    return longest
+    sides = [(source_lengths, instances.before), (target_lengths, instances.first), (draft_lengths, instances.before)]
+    totals = [_totals(lengths, first, instances.last) for lengths, first in sides if lengths is not None]
+    return np.max(totals, axis=0)
 
 
 def lengths_before(
@@ -174,7 +175,7 @@ def place_of(sentence: int, document_offsets: Sequence[int] | Integers) -> tuple
 
 
 def _totals(lengths: Sequence[int] | Integers, first: Integers, last: Integers) -> Integers:
-    reached = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64) + MARKS)])
+    reached = _running_sum(lengths)
     totals: Integers = reached[last] - reached[first]
     return totals
 

@@ -164,16 +164,14 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
             _warn_of_long_documents(corpus, own, *longest)
             counts[_unused(str(corpus), counts)] = own
     sums = checksums(directory, [path.name for path in sorted(directory.iterdir())])
-    return _count(
-        ParallelStore.open(directory), config.instance_tokens, skipped, counts if len(counts) > 1 else {}, sums
-    )
+    return _count(ParallelStore(directory), config.instance_tokens, skipped, counts if len(counts) > 1 else {}, sums)
 
 
 def _count(
     store: ParallelStore, limit: int, skipped: Skipped, corpora: dict[str, CorpusCounts], sums: dict[str, str]
 ) -> SplitStatistics:
     """Count a split; limit: of its instances; sums: of its files."""
-    source, target, borders = store.source_lengths, store.target_lengths, store.document_offsets
+    source, target, borders = store.source.lengths, store.target.lengths, store.document_offsets
     costs = np.maximum(source, target) + MARKS
     longest = int(costs.argmax())
     document, place = place_of(longest, borders)

@@ -41,20 +41,19 @@ class Split:
         self.store, self.specials, self.drafts = store, specials, _drafts_of(store, model)
         self.predicts, self.frame = model.chosen.predicts, FAMILIES[model.family].frame(model)
         self.references = training and model.chosen.needs().references
-        self.source = Words(store.source_tokens, store.source_offsets)
-        self.target = Words(store.target_tokens, store.target_offsets)
         self._check_words(SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size))
         documents = max(round(share * len(store.document_ids)), 1)
         self.instances, mixture = _instances(store, documents, config, training)
         self._check_positions(config)
         sentences = int(store.document_offsets[documents])
-        self.size = documents, sentences, int(store.source_offsets[sentences]), int(store.target_offsets[sentences])
+        source, target = (int(side.offsets[sentences]) for side in (store.source, store.target))
+        self.size = documents, sentences, source, target
         """documents, sentence pairs, source tokens and target tokens, without marks"""
-        lengths = instance_lengths(self.instances, store.source_lengths, store.target_lengths, self._draft_lengths)
+        lengths = instance_lengths(self.instances, store.source.lengths, store.target.lengths, self._draft_lengths)
         self.plan = BatchPlan(self.instances, lengths, config.batches.batch_tokens, config.seed, mixture)
         first = self.instances.own if self.predicts == "last" else self.instances.first
         last = self.instances.last
-        words = store.target_offsets[last] - store.target_offsets[first]
+        words = store.target.offsets[last] - store.target.offsets[first]
         self._label_tokens: NDArray[np.int64] = words + (1 + self.frame.goes_on) * (last - first)  # [I]
 
     @property
@@ -64,10 +63,9 @@ class Split:
     def _check_words(self, source_specials: SpecialTokens) -> None:
         """Raises DocmtError for a file of tokens with numbers that are no words."""
         source, target = self.store.sides
-        columns = [(source, self.source, source_specials), (target, self.target, self.specials)]
-        drafts = [] if self.drafts is None else [("draft", self.drafts, self.specials)]
-        for name, column, specials in [*columns, *drafts]:
-            tokens = column.tokens
+        columns = [(source, self.store.source, source_specials), (target, self.store.target, self.specials)]
+        for name, column, specials in [*columns, ("draft", self.drafts, self.specials)]:
+            tokens = column.tokens if column is not None else np.empty(0)
             if len(tokens) and (int(tokens.min()) < specials.unk or int(tokens.max()) >= specials.eod):
                 raise DocmtError(
                     f"{self.store.directory / f'{name}_tokens.npy'} is damaged (it holds numbers that are no words): "
@@ -79,15 +77,15 @@ class Split:
         model, store = config.model, self.store
         if model.position_limit is None:
             return
-        limited = (store.source_lengths, store.target_lengths if model.limits_target else store.source_lengths)
+        limited = (store.source.lengths, (store.target if model.limits_target else store.source).lengths)
         if model.restarts:
-            sentences = np.arange(len(store.source_lengths))
+            sentences = np.arange(len(limited[0]))
             longest = np.maximum(*limited)
             if self._draft_lengths is not None:
                 longest = np.maximum(longest, self._draft_lengths)
             needs = model.chosen.needs()
             before = needs.before if needs.joined else 0
-            contexts = lengths_before(store.source_lengths, store.document_offsets, before)
+            contexts = lengths_before(limited[0], store.document_offsets, before)
             checks = [
                 ("sentence", longest + self.frame.most_marks, sentences),
                 (f"context of {before} sentences before sentence", contexts, sentences),
@@ -112,7 +110,7 @@ class Split:
     def batch(self, indices: NDArray[np.int64]) -> Batch:
         """The batch of these instances, on the CPU."""
         return collate(
-            *(self.source, self.target, self.instances, indices, self.specials, self.frame, self.predicts),
+            *(self.store.source, self.store.target, self.instances, indices, self.specials, self.frame, self.predicts),
             drafts=self.drafts,
             references=self.references,
         )
@@ -127,7 +125,7 @@ def _instances(
 ) -> tuple[Instances, Mixture | None]:
     """The instances of the first documents, in training those at all limits that it mixes."""
     model, limits = config.model, config.batches.instance_lengths if training else []
-    lengths = store.source_lengths, store.target_lengths, store.document_offsets[: documents + 1]
+    lengths = store.source.lengths, store.target.lengths, store.document_offsets[: documents + 1]
     needs, most = model.chosen.needs(), model.instance_sentences
     if limits:
         return cut_mixed(*lengths, needs, limits, most)
@@ -145,7 +143,7 @@ def _drafts_of(store: ParallelStore, model: ModelConfig) -> Words | None:
             f"the {model.system} system reads drafts, but {why}: translate the source texts with a sentence model, and "
             "run `docmt prepare` again with --drafts"
         )
-    return Words(*store.drafts)
+    return store.drafts
 
 
 @dataclass(frozen=True)
@@ -262,11 +260,11 @@ class TrainingCorpus:
 
         CRC-32 of all arrays; 1 GB takes about a second.
         """
-        train, store = self.train, self.train.store
-        columns = [store.source_tokens, store.target_tokens, store.source_offsets, store.target_offsets]
+        train, source, target = self.train, self.train.store.source, self.train.store.target
+        columns = [source.tokens, target.tokens, source.offsets, target.offsets, train.store.document_offsets]
         drafts = [] if train.drafts is None else [train.drafts.tokens, train.drafts.offsets]
         crc = zlib.crc32(str(self.specials.vocabulary_size).encode())
-        for column in [*columns, store.document_offsets, *drafts]:
+        for column in [*columns, *drafts]:
             crc = zlib.crc32(np.ascontiguousarray(column).data, crc)
         return f"{crc:08x}"
 

@@ -36,13 +36,7 @@ from docmt.training.distributed import (
 from docmt.training.finetune import initialize_from, with_architecture_of
 from docmt.training.optimizer import Updater, seed_of
 from docmt.training.reporting import Recent, Tracker, card_of, opening, seconds_left
-from docmt.training.run_directory import (
-    BestSoFar,
-    RunDirectory,
-    TrainingState,
-    read_state,
-    save_checkpoint,
-)
+from docmt.training.run_directory import BestSoFar, RunDirectory, TrainingState, read_state, save_checkpoint
 from docmt.training.validation import DevBleu, validation_loss
 
 _log = logging.getLogger(__name__)
@@ -59,12 +53,15 @@ class TrainingResult:
     """the finished model directory; None if the training was interrupted"""
     update: int
     """updates done in all"""
-    interrupted: bool
-    """whether Ctrl-C or SIGTERM ended it (`resume` goes on)"""
     reason: str
     """why it ended, for people"""
     leads: bool
     """whether this process is the one of several that speaks to people"""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C or SIGTERM ended it (`resume` goes on)."""
+        return self.model is None
 
 
 def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
@@ -113,7 +110,8 @@ def _begin(
         run.prepare(config)
         _keep_drafter(run, config, corpus)
     fabric.barrier()
-    stack.enter_context(run.logging(fabric.is_global_zero))
+    if fabric.is_global_zero:
+        stack.enter_context(run.logging())
     stop = stack.enter_context(stop_on_signals())
     return Training(fabric, config, corpus, run, resume), stop
 
@@ -152,7 +150,8 @@ class Training:
         updates = corpus.updates(self.state.epoch, self.state.position)
         self.updates = ahead(updates) if _lays_out_ahead(fabric.device) else updates
         self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint)
-        self._cut_metrics()
+        if fabric.is_global_zero:
+            run.cut_metrics(self.state.update)
         self.sums = torch.tensor(
             [self.state.interval.loss, self.state.interval.nll], dtype=torch.float64, device=fabric.device
         )
@@ -169,7 +168,8 @@ class Training:
     def to_the_end(self, wish: StopWish) -> TrainingResult:
         """The loop: updates, with metrics, validations and checkpoints between them, until a limit is reached."""
         config, state = self.config, self.state
-        self._announce()
+        for line in opening(config, self.corpus, self.model, state, self.fabric):
+            _log.info("%s", line)
         limit = config.stop.max_steps or None
         with closing(self.updates), progress("training (updates)", limit, done=state.update) as bar:
             while not (reason := self._reason_to_stop(wish)):
@@ -186,19 +186,19 @@ class Training:
                 if validated or due:
                     self._save()
                 bar.advance(1, self._note(), self._seconds_left())
-        if wish.wished:
-            self._save()
-            self.tracker.close()
-            _log.info("interrupted after update %d", state.update)
-            return TrainingResult(self.run.path, None, state.update, True, reason, self.fabric.is_global_zero)
-        if state.validated != state.update:
+        finished = not wish.wished
+        if finished and state.validated != state.update:
             self._validate()
-        if self.corpus.dev is None and state.update not in dict(state.snapshots):
+        if finished and self.corpus.dev is None and state.update not in dict(state.snapshots):
             self._keep_for_average()
         self._save()
         self.tracker.close()
-        self._finish(reason)
-        return TrainingResult(self.run.path, self.run.model, state.update, False, reason, self.fabric.is_global_zero)
+        if finished:
+            self._finish(reason)
+        else:
+            _log.info("interrupted after update %d", state.update)
+        model = self.run.model if finished else None
+        return TrainingResult(self.run.path, model, state.update, reason, self.fabric.is_global_zero)
 
     def _update(self) -> bool:
         """One update; returns whether it was the last of its epoch."""
@@ -359,16 +359,10 @@ class Training:
 
     def _new_state(self) -> TrainingState:
         """That of a training that begins; the model has the weights to start from."""
-        new_weights: list[str] = []
-        if self.config.initialize_from is not None:
-            statistics = self.corpus.statistics
-            new_weights = initialize_from(
-                self.model,
-                self.config.initialize_from,
-                self.corpus.tokenizer,
-                self.config.initialize_reverse_from,
-                (statistics.source_language, statistics.target_language),
-            )
+        start, reverse, new_weights = self.config.initialize_from, self.config.initialize_reverse_from, list[str]()
+        if start is not None:
+            languages = self.corpus.statistics.languages
+            new_weights = initialize_from(self.model, start, self.corpus.tokenizer, reverse, languages)
         return TrainingState(
             best=BestSoFar(higher_is_better=self.config.validation.best_by == "d_bleu"),
             data=self.corpus.fingerprint,
@@ -397,21 +391,10 @@ class Training:
             check_shapes(self.model.state_dict(), read_shapes(weights), weights)
         return state
 
-    def _cut_metrics(self) -> None:
-        if self.fabric.is_global_zero:
-            self.run.cut_metrics(self.state.update)
-
     def _add_metrics(self, line: dict[str, Any]) -> None:
         if self.fabric.is_global_zero:
             self.run.add_metrics(line)
             self.tracker.add(line)
-
-    def _announce(self) -> None:
-        fabric = self.fabric
-        processes = f", {fabric.world_size} processes" if fabric.world_size > 1 else ""
-        place = f"{fabric.device}, {self.config.precision}{processes}"
-        for line in opening(self.config, self.corpus, self.model, self.state, place):
-            _log.info("%s", line)
 
     def _note(self) -> str:
         """What the progress line shows beside the number of updates."""
