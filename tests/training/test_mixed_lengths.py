@@ -26,7 +26,7 @@ def mixed_plan(documents, limits, seed=1, batch_tokens=50):
     lengths = np.array([length for document in documents for length in document])
     offsets = np.cumsum([0, *map(len, documents)])
     instances, mixture = cut_mixed(lengths, lengths, offsets, Needs(), limits, 1000)
-    return instances, mixture, BatchPlan(instances, instance_lengths(instances, lengths), batch_tokens, seed, mixture)
+    return instances, mixture, BatchPlan(instance_lengths(instances, lengths), batch_tokens, seed, mixture)
 
 
 @given(DOCUMENTS, st.sets(st.sampled_from([8, 16, 30, 64]), min_size=1), st.integers(0, 3))

@@ -234,7 +234,7 @@ def test_long_drafts_count_as_tokens_and_need_positions(hops, drafted):
     store.drafts = long
     with_long = type(corpus.train)(store, config, corpus.specials)
     sentences = with_long.instances.last - with_long.instances.before
-    assert with_long.plan._lengths.tolist() == (42 * sentences).tolist()
+    assert with_long.plan.lengths.tolist() == (42 * sentences).tolist()
     with pytest.raises(DocmtError, match=r"has 42 tokens, but model.max_positions is 41"):
         type(corpus.train)(store, hops("run", **settings, model__max_positions=41), corpus.specials)
 

@@ -136,6 +136,7 @@ def _lay_out(
     return Packed(torch.from_numpy(laid), Spans.tile(torch.from_numpy(lengths)), documents)
 
 
+@dataclass(frozen=True)
 class BatchPlan:
     """Which instances make up each batch: a function of (seed, epoch) alone, so it can be resumed anywhere.
 
@@ -143,35 +144,26 @@ class BatchPlan:
     instance above that is a batch of its own. Of a mixture an epoch takes what it draws; each batch is of one limit.
     """
 
-    def __init__(
-        self,
-        instances: Instances,
-        lengths: Sequence[int] | NDArray[np.int64],
-        batch_tokens: int,
-        seed: int,
-        mixture: Mixture | None = None,
-    ) -> None:
-        """`lengths` [I]: the token count of each instance, as `instance_lengths` gives it; mixture: of instances that
-        were cut at several limits.
+    lengths: Indices
+    """[I] the token count of each instance, as `instance_lengths` gives it"""
+    batch_tokens: int
+    seed: int
+    mixture: Mixture | None = None
+    """of instances that were cut at several limits"""
 
-        Raises ValueError for lengths of another number of instances, no instances, or a negative seed.
-        """
-        if len(lengths) != len(instances) or len(instances) == 0:
-            raise ValueError(f"{len(lengths)} lengths for {len(instances)} instances; both must be equal and over 0")
-        if batch_tokens < 1 or seed < 0:
-            raise ValueError(f"batch_tokens {batch_tokens} must be at least 1, seed {seed} at least 0")
-        self.instances = instances
-        self.batch_tokens = batch_tokens
-        self.seed = seed
-        self.mixture = mixture
-        self._lengths = np.asarray(lengths, dtype=np.int64)
+    def __post_init__(self) -> None:
+        if self.batch_tokens < 1 or self.seed < 0 or not len(self.lengths):
+            raise ValueError(
+                f"{len(self.lengths)} lengths, batch_tokens {self.batch_tokens} and seed {self.seed} must be at least "
+                "1, 1 and 0"
+            )
 
     def epoch(self, epoch: int) -> list[Indices]:
         """The batches of one epoch (0, 1, ...): every instance once, or of a mixture every sentence."""
         # Sorting raw random words, not Generator.permutation: numpy keeps the raw stream the same for ever, the
         # methods of a generator only until somebody finds a better algorithm.
         draw = np.random.default_rng([self.seed, epoch]).bit_generator.random_raw
-        order = np.argsort(draw(len(self._lengths)), kind="stable")
+        order = np.argsort(draw(len(self.lengths)), kind="stable")
         if self.mixture is None:
             return self._cut(order)
         taken = self.mixture.drawn(draw(int(self.mixture.stretch.max()) + 1))
@@ -180,10 +172,10 @@ class BatchPlan:
 
     def in_order(self) -> list[Indices]:
         """The batches without shuffling, for validation."""
-        return self._cut(np.arange(len(self._lengths)))
+        return self._cut(np.arange(len(self.lengths)))
 
     def _cut(self, order: Indices) -> list[Indices]:
-        reached = np.cumsum(self._lengths[order])  # tokens up to each instance, that included
+        reached = np.cumsum(self.lengths[order])  # tokens up to each instance, that included
         borders, start = [], 0
         while start < len(order):
             if start:

@@ -42,6 +42,9 @@ def prepare(config: PrepareConfig) -> PreparedStore:
     _check_store(config)
     ready = config.ready_tokenizer  # a wrong name shows before any corpus is read
     _warn_of_languages(config)
+    if config.vocabulary_size and (ready is not None or config.sentencepiece_model is not None):
+        size = config.vocabulary_size
+        _log.warning("--vocabulary_size %d has no effect, as the tokenizer is not learned: leave it out", size)
     for split in SPLITS:
         for corpus in config.corpora(split):
             for path in corpus.paths:
@@ -84,10 +87,17 @@ def _check_store(config: PrepareConfig) -> None:
 
 
 def _tokenizer(config: PrepareConfig, ready: Path | None) -> Tokenizer:
-    if config.source_tokenizer is None:
-        return _usual_tokenizer(config, ready)
-    source = _ready_tokenizer(config, config.source_tokenizer)  # first: learning the other one takes minutes
-    return PairTokenizer(source.of("source"), _usual_tokenizer(config, ready).of("target"))
+    """That of both sides, or of the target where the source has another."""
+    # That of the source first: learning the other one takes minutes.
+    source = None if config.source_tokenizer is None else _ready_tokenizer(config, config.source_tokenizer)
+    if ready is not None:
+        usual = _ready_tokenizer(config, ready)
+    elif config.sentencepiece_model is not None:
+        usual = SentencePieceTokenizer.from_model(config.sentencepiece_model)
+    else:
+        languages, size = (config.source_language, config.target_language), config.vocabulary_size or None
+        usual = train_tokenizer(config.tokenizer, _training_sentences(config), size, languages)
+    return usual if source is None else PairTokenizer(source.of("source"), usual.of("target"))
 
 
 def _ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
@@ -99,16 +109,6 @@ def _ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
             "--source_language and --target_language to these codes, or learn another tokenizer"
         )
     return tokenizer
-
-
-def _usual_tokenizer(config: PrepareConfig, ready: Path | None) -> Tokenizer:
-    """That of both sides, or of the target where the source has another."""
-    languages = (config.source_language, config.target_language)
-    if ready is not None:
-        return _ready_tokenizer(config, ready)
-    if config.sentencepiece_model is not None:
-        return SentencePieceTokenizer.from_model(config.sentencepiece_model)
-    return train_tokenizer(config.tokenizer, _training_sentences(config), config.vocabulary_size or None, languages)
 
 
 def _training_sentences(config: PrepareConfig) -> Iterator[tuple[Side, str]]:

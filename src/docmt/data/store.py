@@ -15,24 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import check_regular, matches, parse_json
+from docmt.core.files import check_regular, matches, parse_json, read_bytes
 from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, StatisticsError
 from docmt.text import Side, Tokenizer, load_tokenizer
 from docmt.text.tokenizer import SIDES
 
 TOKENIZER_FOLDER = "tokenizer"
 DOCUMENTS_FILE = "documents.json"
-SPLIT_FILES = (
-    "source_tokens.npy",
-    "target_tokens.npy",
-    "source_offsets.npy",
-    "target_offsets.npy",
-    "document_offsets.npy",
-    DOCUMENTS_FILE,
-)
-"""What a split consists of."""
 DRAFT_FILES = ("draft_tokens.npy", "draft_offsets.npy")
-"""What it has besides, if it was prepared with drafts."""
+"""What a split has besides, if it was prepared with drafts."""
 
 Offsets = NDArray[np.int64]
 
@@ -86,16 +77,17 @@ class ParallelStore:
         self.source = _load_column(directory, "source")
         sentences = len(self.source.offsets) - 1
         self.target = _load_column(directory, "target", sentences)
-        has_drafts = any(name in (sums or {}) or (directory / name).exists() for name in DRAFT_FILES)
+        sums = sums or {}
+        has_drafts = any(name in sums or (directory / name).exists() for name in DRAFT_FILES)
         self.drafts = _load_column(directory, "draft", sentences) if has_drafts else None
         self.document_offsets: Offsets = _load_offsets(directory / "document_offsets.npy", sentences)
         self.document_ids: list[str] = _load_ids(directory / DOCUMENTS_FILE)
         if len(self.document_ids) != len(self.document_offsets) - 1:
             raise _damaged(directory / DOCUMENTS_FILE, "it does not have an id for every document")
         # Last, as what is wrong otherwise says more. Always, as 100 MB take 20 ms and are then in memory for training.
-        for name, wanted in (sums or {}).items():
-            if name in (*SPLIT_FILES, *DRAFT_FILES) and not matches(directory / name, wanted):
-                raise _damaged(directory / name, f"it is not what its checksum in {STATISTICS_FILE} says")
+        for path in directory.iterdir():
+            if path.name in sums and not matches(path, sums[path.name]):
+                raise _damaged(path, f"it is not what its checksum in {STATISTICS_FILE} says")
 
     def reversed(self) -> Self:
         """The same split with source and target in each other's place."""
@@ -130,9 +122,8 @@ class PreparedStore:
         self.tokenizer: Tokenizer = load_tokenizer(directory / TOKENIZER_FOLDER)
         if self.tokenizer.vocabulary_size != self.statistics.vocabulary_size:
             raise _damaged(directory / TOKENIZER_FOLDER, "it is not the tokenizer that this store was made with")
-        self._splits: dict[str, ParallelStore] = {}
-        for name in self.splits:
-            self.split(name)
+        splits = self.statistics.splits
+        self._splits = {name: ParallelStore(directory / name, split.crc32) for name, split in splits.items()}
 
     @classmethod
     def open(cls, directory: Path) -> Self:
@@ -150,13 +141,11 @@ class PreparedStore:
 
     def split(self, name: str) -> ParallelStore:
         """One split. Raises DocmtError if the store has none of that name."""
-        if name not in self.statistics.splits:
+        if name not in self._splits:
             raise DocmtError(
                 f"the store {self.directory} has no split {name!r}, only {', '.join(self.splits)}; "
                 f"run `docmt prepare` again with --{name}"
             )
-        if name not in self._splits:
-            self._splits[name] = ParallelStore(self.directory / name, self.statistics.splits[name].crc32)
         return self._splits[name]
 
     def reversed(self) -> Self:
@@ -185,13 +174,14 @@ class StoreWriter:
     def __init__(self, directory: Path, vocabulary_size: int, drafts: bool = False) -> None:
         """drafts: whether each sentence has one."""
         directory.mkdir(parents=True, exist_ok=True)
-        self.directory, self.has_drafts, self.sentences = directory, drafts, 0
+        self.directory, self.has_drafts = directory, drafts
+        self.documents = self.sentences = 0  # so far
         # Two bytes for a token where the ids allow it: reading is then half the work.
         kind = "<u2" if vocabulary_size <= 1 << 16 else "<i4"
         columns = (*SIDES, "draft") if drafts else SIDES
         self._tokens = [_NumberFile(directory / f"{name}_tokens.npy", kind) for name in columns]
         self._offsets = [_NumberFile(directory / f"{name}_offsets.npy", "<i8", [0]) for name in columns]
-        self._documents = _NumberFile(directory / "document_offsets.npy", "<i8", [0])
+        self._borders = _NumberFile(directory / "document_offsets.npy", "<i8", [0])
         self._ids: list[str] = []
 
     def add(
@@ -212,14 +202,10 @@ class StoreWriter:
             for sentence in sentences:
                 tokens.append(sentence)
                 offsets.append([tokens.length])
+        self.documents += 1
         self.sentences += len(source)
-        self._documents.append([self.sentences])
+        self._borders.append([self.sentences])
         self._ids.append(id)
-
-    @property
-    def documents(self) -> int:
-        """How many documents there are so far."""
-        return len(self._ids)
 
     def __enter__(self) -> Self:
         return self
@@ -227,7 +213,7 @@ class StoreWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for file in (*self._tokens, *self._offsets, self._documents):
+        for file in (*self._tokens, *self._offsets, self._borders):
             file.close()
         if error is None:
             (self.directory / DOCUMENTS_FILE).write_text(json.dumps(self._ids) + "\n", encoding="utf-8")
@@ -247,7 +233,7 @@ class _NumberFile:
         self._dtype = np.dtype(kind)
         self._buffer: list[int] = []
         self._file: BinaryIO = path.open("wb")
-        self._header_length = self._write_header()
+        self._write_header()
         self.append(numbers)
 
     def append(self, numbers: Sequence[int]) -> None:
@@ -260,27 +246,23 @@ class _NumberFile:
         with self._file:
             self._flush()
             self._file.seek(0)
-            if self._write_header() != self._header_length:
-                raise AssertionError("numpy pads headers so that their length does not depend on the shape")
+            self._write_header()
 
     def _flush(self) -> None:
         self._file.write(np.array(self._buffer, dtype=self._dtype).tobytes())
         self._buffer.clear()
 
-    def _write_header(self) -> int:
+    def _write_header(self) -> None:
+        """Write the header, which numpy pads: its length does not depend on that of the array."""
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.length,)}
         np.lib.format.write_array_header_1_0(self._file, header)
-        return self._file.tell()
 
 
 def _load_ids(path: Path) -> list[str]:
     try:
-        check_regular(path)
-        ids = parse_json(path.read_bytes())
-    except OSError as error:
-        raise _damaged(path, error.strerror or "it cannot be read") from error
-    except ValueError as error:
-        raise _damaged(path, "it is truncated or not JSON") from error
+        ids = parse_json(read_bytes(path, regular=True))
+    except (DocmtError, ValueError) as error:
+        raise _damaged(path, "it cannot be read, is truncated or not JSON") from error
     if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
         raise _damaged(path, "it is not a list of document ids")
     return ids

@@ -6,7 +6,7 @@ import difflib
 import logging
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ from docmt.core.options import shown
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families.family import ENCODER_SIZES
 from docmt.model.linear_attention import DIRECTIONS
-from docmt.model.systems import Needs, System
+from docmt.model.systems import SYSTEMS, Needs, System
 from docmt.text import Tokenizer
 from docmt.training.config import AdapterConfig, OptimizerConfig
 from docmt.training.reporting import new_weights_in_words
@@ -37,23 +37,20 @@ Options = TypeVar("Options", ModelConfig, System)
 _log = logging.getLogger(__name__)
 _OF_PRESET = ("width", "feed_forward", "heads", "encoder_layers", "decoder_layers")
 _OF_ENCODER = tuple(f"encoder_{name}" for name in ENCODER_SIZES)
-# What weights of equal shapes mean depends on these.
-_ARCHITECTURE = (
-    "family",
-    *_OF_PRESET,
-    *_OF_ENCODER,
-    "head_width",
-    "normalization",
-    "activation",
-    "embedding_normalization",
-    "scale_embeddings",
-    "output",
-    "position_encoding",
-    "relative_buckets",
-    "relative_distance",
-    "source_mark",
-    "target_mark",
+# What weights of equal shapes mean depends on all settings but these.
+_OF_DATA = ("vocabulary_size", "source_vocabulary_size", "instance_tokens", "instance_sentences")
+_FREE = (
+    *_OF_DATA,
+    "preset",
+    "positions",
+    "max_positions",
+    "dropout",
+    "attention_dropout",
+    "linear",
+    "system",
+    *SYSTEMS,
 )
+_ARCHITECTURE = [each.name for each in fields(ModelConfig) if each.name not in _FREE]
 # The same of linear attention; a gate may be new, and features are no weights.
 _LINEAR = ("map", "temperature", "rescale")
 _GATE = ("gate", "gates")

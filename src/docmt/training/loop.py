@@ -243,9 +243,7 @@ class Training:
         state = self.state
         loss, nll = (self.sums / state.interval.tokens).tolist()
         self._check_number("loss", loss)
-        line: dict[str, Any] = {
-            "update": state.update,
-            "epoch": state.epoch,
+        line = {
             "loss": loss,
             "nll": nll,
             "ppl": math.exp(min(nll, 100)),
@@ -254,7 +252,6 @@ class Training:
         if self.gradient_norm is not None:
             line["gradient_norm"] = self.gradient_norm.item()
         line["tokens_per_second"] = round(state.interval.tokens / max(state.interval.seconds, 1e-9), 1)
-        line["seconds"] = round(state.seconds, 2)
         self._add_metrics(line)
         self.sums.zero_()
         state.interval.tokens, state.interval.seconds = 0, 0.0
@@ -270,16 +267,18 @@ class Training:
         smoothing, entropy = config.objective.label_smoothing, config.validation.entropy
         found = validation_loss(self.fabric, self.model, dev, smoothing, entropy)
         self._check_number("dev loss", found.loss)
-        line: dict[str, Any] = {"update": state.update, "epoch": state.epoch}
-        line |= {"valid_loss": found.loss, "valid_nll": found.nll, "valid_ppl": math.exp(min(found.nll, 100))}
+        line: dict[str, Any] = {
+            "valid_loss": found.loss,
+            "valid_nll": found.nll,
+            "valid_ppl": math.exp(min(found.nll, 100)),
+        }
         score = found.loss
         if self.bleu is not None:
             score = line["valid_d_bleu"] = self.bleu(self.model)
         state.seconds += time.monotonic() - started
         improved = state.best.improves(score, state.update)
         line |= {f"entropy_{kind}": bits for kind, bits in found.entropy.items()}
-        line |= {"best": improved, "seconds": round(state.seconds, 2)}
-        self._add_metrics(line)
+        self._add_metrics({**line, "best": improved})
         shown = ", ".join(f"{name.removeprefix('valid_')} {line[name]:.4f}" for name in line if "valid_" in name)
         _log.info("update %d: dev %s%s", state.update, shown, " (best)" if improved else "")
         self.measured = f"dev {self._score_name} {score:.3f} (best{'' if improved else f' {state.best.score:.3f}'})"
@@ -374,10 +373,12 @@ class Training:
         """That of a checkpoint, whose weights the model has then."""
         load_weights(self.model, checkpoint / WEIGHTS_FILE)
         state = read_state(checkpoint)
-        if state.data != self.corpus.fingerprint:
+        fingerprint = self.corpus.fingerprint
+        if not fingerprint.startswith(state.data):  # runs of earlier versions have that of the training split alone
             what = "drafts or text" if self.corpus.train.drafts is not None else "text"
+            split = "dev" if fingerprint.partition("-")[0] == state.data.partition("-")[0] else "training"
             raise DocmtError(
-                f"the training data in {self.config.store} is not what the run {self.run.path} was started with "
+                f"the {split} data in {self.config.store} is not what the run {self.run.path} was started with "
                 f"({what}): put the old store back, or start a new run"
             )
         if state.processes != self.fabric.world_size:
@@ -391,7 +392,9 @@ class Training:
             check_shapes(self.model.state_dict(), read_shapes(weights), weights)
         return state
 
-    def _add_metrics(self, line: dict[str, Any]) -> None:
+    def _add_metrics(self, values: dict[str, Any]) -> None:
+        state = self.state
+        line = {"update": state.update, "epoch": state.epoch, **values, "seconds": round(state.seconds, 2)}
         if self.fabric.is_global_zero:
             self.run.add_metrics(line)
             self.tracker.add(line)

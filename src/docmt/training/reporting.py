@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -111,12 +112,9 @@ def new_weights_in_words(names: Collection[str], model: nn.Module) -> str:
 
 def _ranges(numbers: Collection[int]) -> str:
     """Layers for people, counted from 1: {0, 1, 2, 4} -> 1-3, 5."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
+    # Numbers that follow each other are as far from their places in the list.
+    groups = groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
+    runs = [[number for _, number in group] for _, group in groups]
     return ", ".join(f"{run[0] + 1}-{run[-1] + 1}" if len(run) > 1 else str(run[0] + 1) for run in runs)
 
 

@@ -90,7 +90,7 @@ class TrainingState:
 
     best: BestSoFar
     data: str = ""
-    """fingerprint of the training data"""
+    """fingerprint of training and dev data"""
     update: int = 0
     """updates done"""
     epoch: int = 0
