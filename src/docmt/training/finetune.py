@@ -38,18 +38,8 @@ _log = logging.getLogger(__name__)
 _OF_PRESET = ("width", "feed_forward", "heads", "encoder_layers", "decoder_layers")
 _OF_ENCODER = tuple(f"encoder_{name}" for name in ENCODER_SIZES)
 # What weights of equal shapes mean depends on all settings but these.
-_OF_DATA = ("vocabulary_size", "source_vocabulary_size", "instance_tokens", "instance_sentences")
-_FREE = (
-    *_OF_DATA,
-    "preset",
-    "positions",
-    "max_positions",
-    "dropout",
-    "attention_dropout",
-    "linear",
-    "system",
-    *SYSTEMS,
-)
+_SIZES = ("preset", "vocabulary_size", "source_vocabulary_size", "instance_tokens", "instance_sentences")
+_FREE = (*_SIZES, "positions", "max_positions", "dropout", "attention_dropout", "linear", "system", *SYSTEMS)
 _ARCHITECTURE = [each.name for each in fields(ModelConfig) if each.name not in _FREE]
 # The same of linear attention; a gate may be new, and features are no weights.
 _LINEAR = ("map", "temperature", "rescale")
