@@ -127,7 +127,7 @@ def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_pa
     assert scores["d_bleu"]["score"] == evaluate_documents(*texts).to_json()["d_bleu"]["score"]
     by_instance = replace(evaluation, metrics=MetricConfig(unit="instance"))
     evaluate_run(config, tested, by_instance)
-    assert stored_scores(config.run, by_instance)["sentences"] == len(dev.source_lengths)
+    assert stored_scores(config.run, by_instance)["sentences"] == len(dev.source.lengths)
 
 
 @pytest.mark.full

@@ -294,11 +294,9 @@ def _load_array(path: Path, kinds: str) -> NDArray[Any]:
     check_regular(path)
     try:
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise _damaged(path, error.strerror or "it cannot be read") from error
     except Exception as error:
         # numpy reads the header as Python: a flipped bit raises TokenError, SyntaxError and whatever else it spells.
-        raise _damaged(path, "it is truncated or no array") from error
+        raise _damaged(path, getattr(error, "strerror", None) or "it is truncated or no array") from error
     if not isinstance(loaded, np.ndarray) or loaded.ndim != 1 or loaded.dtype.kind not in kinds:
         raise _damaged(path, "it does not hold a list of whole numbers")
     return loaded

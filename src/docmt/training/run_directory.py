@@ -7,7 +7,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -279,10 +279,8 @@ class RunDirectory:
 
     def write_recipe(self, config: TrainConfig) -> None:
         """Writes the configuration as YAML, in the order of its fields; it can be read from any folder."""
-        values = config.to_dict()
-        for name in _PLACES:
-            if values[name] is not None:
-                values[name] = str(absolute(Path(values[name])))
+        places: dict[str, Any] = {name: absolute(path) for name in _PLACES if (path := getattr(config, name))}
+        values = replace(config, **places).to_dict()
         write_text(self.recipe, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
     def add_metrics(self, values: Mapping[str, Any]) -> None:
