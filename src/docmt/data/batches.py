@@ -120,8 +120,10 @@ def _lay_out(
 
     If they are joined, the mark inside a document is <s>, and that at its end (of decoder input, its begin) </s>.
     """
-    parts, marks = [words.part(*ends) for ends in zip(first, last, strict=True)], len(opens) + len(closes)
-    lengths = np.concatenate([part.lengths for part in parts]) + marks
+    offsets, marks = words.offsets, len(opens) + len(closes)
+    sentences = Spans(torch.from_numpy(first), torch.from_numpy(last - first)).indices().numpy()
+    lengths = offsets[sentences + 1] - offsets[sentences] + marks
+    tokens = np.asarray(words.tokens)  # slices of a memory map take longer
     ends = np.cumsum(lengths)
     starts = ends - lengths
     laid = np.empty(int(lengths.sum()), dtype=np.int64)
@@ -129,8 +131,9 @@ def _lay_out(
     for place, mark in [*enumerate(opens), *((place - len(closes), mark) for place, mark in enumerate(closes))]:
         at = (starts if place >= 0 else ends) + place
         is_word[at], laid[at] = False, SpecialTokens.bos if joined else mark
-    laid[is_word] = np.concatenate([part.tokens for part in parts])
-    documents = Spans.tile([len(part.tokens) + marks * len(part.lengths) for part in parts])
+    ranges = zip(offsets[first], offsets[last], strict=True)
+    laid[is_word] = np.concatenate([tokens[start:end] for start, end in ranges])
+    documents = Spans.tile(torch.from_numpy(offsets[last] - offsets[first] + marks * (last - first)))
     if joined:
         laid[documents.starts if opens else documents.ends - 1] = SpecialTokens.eos
     return Packed(torch.from_numpy(laid), Spans.tile(torch.from_numpy(lengths)), documents)

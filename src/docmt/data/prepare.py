@@ -43,8 +43,7 @@ def prepare(config: PrepareConfig) -> PreparedStore:
     ready = config.ready_tokenizer  # a wrong name shows before any corpus is read
     _warn_of_languages(config)
     if config.vocabulary_size and (ready is not None or config.sentencepiece_model is not None):
-        size = config.vocabulary_size
-        _log.warning("--vocabulary_size %d has no effect, as the tokenizer is not learned: leave it out", size)
+        _log.warning("--vocabulary_size has no effect, as the tokenizer is not learned: leave it out")
     for split in SPLITS:
         for corpus in config.corpora(split):
             for path in corpus.paths:

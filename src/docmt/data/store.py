@@ -22,8 +22,6 @@ from docmt.text.tokenizer import SIDES
 
 TOKENIZER_FOLDER = "tokenizer"
 DOCUMENTS_FILE = "documents.json"
-DRAFT_FILES = ("draft_tokens.npy", "draft_offsets.npy")
-"""What a split has besides, if it was prepared with drafts."""
 
 Offsets = NDArray[np.int64]
 
@@ -78,7 +76,8 @@ class ParallelStore:
         sentences = len(self.source.offsets) - 1
         self.target = _load_column(directory, "target", sentences)
         sums = sums or {}
-        has_drafts = any(name in sums or (directory / name).exists() for name in DRAFT_FILES)
+        drafts = ("draft_tokens.npy", "draft_offsets.npy")
+        has_drafts = any(name in sums or (directory / name).exists() for name in drafts)
         self.drafts = _load_column(directory, "draft", sentences) if has_drafts else None
         self.document_offsets: Offsets = _load_offsets(directory / "document_offsets.npy", sentences)
         self.document_ids: list[str] = _load_ids(directory / DOCUMENTS_FILE)

@@ -205,8 +205,7 @@ class Training:
         state, started = self.state, time.monotonic()
         plan, batches = next(self.updates)
         number = state.update + 1
-        logged = number % self.config.log_every == 0
-        result = self.updater.update(number, plan, batches, measure_norm=logged)
+        result = self.updater.update(number, plan, batches, measure_norm=number % self.config.log_every == 0)
         self.sums += result.sums
         self.gradient_norm = result.gradient_norm
         state.update = number
