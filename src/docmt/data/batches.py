@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from docmt.data.instances import Instances, Mixture
+from docmt.data.instances import Instances, Mixture, Numbers
 from docmt.data.store import Words
 from docmt.model.scope import SentenceFrame
 from docmt.model.spans import Packed, Reading, Spans
@@ -48,7 +48,7 @@ def collate(
     source: Words,
     target: Words,
     instances: Instances,
-    indices: Sequence[int] | Indices,
+    indices: Numbers,
     specials: SpecialTokens,
     frame: SentenceFrame,
     predicts: Literal["all", "last"] = "all",
@@ -92,11 +92,7 @@ def _numbers_of(first: Indices, own: Indices, last: Indices) -> Tensor:
 
 
 def read_source(
-    source: Words,
-    instances: Instances,
-    indices: Sequence[int] | Indices,
-    frame: SentenceFrame,
-    drafts: Words | None = None,
+    source: Words, instances: Instances, indices: Numbers, frame: SentenceFrame, drafts: Words | None = None
 ) -> Reading:
     """The source sides of the given instances; `aligned` are their sentences without those that are only read.
 

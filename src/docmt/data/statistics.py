@@ -58,6 +58,15 @@ class SplitStatistics:
         """With source and target in each other's place."""
         return replace(self, source_tokens=self.target_tokens, target_tokens=self.source_tokens)
 
+    @property
+    def sentences_per_instance(self) -> float:
+        return self.sentences / self.instances
+
+    @property
+    def tokens_per_instance(self) -> float:
+        """Mean cost of an instance."""
+        return self.cost / self.instances
+
 
 @dataclass(frozen=True)
 class CorpusStatistics:
@@ -131,8 +140,8 @@ def format_statistics(statistics: CorpusStatistics) -> str:
         ("instances", [f"{split.instances:,}" for split in splits.values()]),
         ("source tokens", [f"{split.source_tokens:,}" for split in splits.values()]),
         ("target tokens", [f"{split.target_tokens:,}" for split in splits.values()]),
-        ("sentences per instance", [f"{split.sentences / split.instances:.1f}" for split in splits.values()]),
-        ("tokens per instance", [f"{split.cost / split.instances:.1f}" for split in splits.values()]),
+        ("sentences per instance", [f"{split.sentences_per_instance:.1f}" for split in splits.values()]),
+        ("tokens per instance", [f"{split.tokens_per_instance:.1f}" for split in splits.values()]),
         ("longest sentence (tokens)", [f"{split.longest_cost:,}" for split in splits.values()]),
         (f"sentences of {statistics.instance_tokens} tokens or more", [f"{s.over_limit:,}" for s in splits.values()]),
     ]

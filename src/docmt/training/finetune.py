@@ -278,10 +278,7 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def parameter_groups(
-    parameters: Mapping[str, nn.Parameter],
-    names: Sequence[str],
-    settings: OptimizerConfig,
-    new_weights: Collection[str],
+    parameters: Mapping[str, nn.Parameter], names: list[str], settings: OptimizerConfig, new_weights: Collection[str]
 ) -> list[dict[str, Any]]:
     """What the optimiser trains, `parameters` by name, in groups with the factor (`scale`) of their learning rate.
 
