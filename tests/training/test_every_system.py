@@ -229,8 +229,8 @@ def test_a_joint_hierarchical_model_starts_from_one_of_the_encoder(change, store
 
 def test_learned_positions_must_hold_the_instances(change, store):
     learned = {"model__position_encoding": "learned", "model__positions": "document"}
-    longest = int(max(TrainingCorpus(store, change()).train.plan._lengths))
-    dev = int(max(TrainingCorpus(store, change()).dev.plan._lengths))
+    longest = int(max(TrainingCorpus(store, change()).train.plan.lengths))
+    dev = int(max(TrainingCorpus(store, change()).dev.plan.lengths))
     enough = max(longest, dev)
     TrainingCorpus(store, change(**learned, model__max_positions=enough))
     message = (

@@ -135,7 +135,7 @@ def _words(name: str, text: str, advice: str, alone: tuple[str, ...] = ()) -> li
     """The words between commas. Raises DocmtError for an empty one, and for those that stand alone beside another."""
     words = [word.strip() for word in text.split(",")]
     if not all(words) or (len(words) > 1 and set(alone) & set(words)):
-        raise DocmtError(f"{name} is {shown(text)}: {advice}, with one comma between two")
+        raise DocmtError(f"{name} is {shown(text)}: {advice} with one comma between two")
     return words
 
 
@@ -289,7 +289,7 @@ class TrainConfig:
     @property
     def frozen(self) -> list[str]:
         """The words and patterns of `freeze`; empty for none. Raises DocmtError for what is neither."""
-        advice = "choose none, loaded, or any of embeddings, encoder, decoder and patterns of names"
+        advice = "choose none, loaded, or any of embeddings, encoder, decoder and patterns of names,"
         words = _words("freeze", self.freeze, advice, alone=("none", "loaded"))
         return [] if words == ["none"] else words
 
