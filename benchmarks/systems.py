@@ -131,7 +131,7 @@ class _Corpus:
                 for number, (source, target) in enumerate(_documents(settings, count, 1)):
                     # Drafts are as long as the target, which they stand for.
                     store.add(str(number), source, target, target if drafts else None)
-            self.train = Split(ParallelStore.open(Path(folder) / "train"), config, self.specials)
+            self.train = Split(ParallelStore(Path(folder) / "train"), config, self.specials)
 
 
 def _training(settings: Settings, name: str, model_config: ModelConfig, frozen: bool = False) -> Case:

@@ -163,7 +163,7 @@ class _Corpus:
                         for lengths in parallel_lengths(tokens, generator)
                     )
                     store.add(str(document), source, target)
-            self.train = Split(ParallelStore.open(Path(folder) / "train"), config, self.specials)
+            self.train = Split(ParallelStore(Path(folder) / "train"), config, self.specials)
 
     def plans(self) -> list[UpdatePlan]:
         """Updates of one batch each, which together take all documents."""

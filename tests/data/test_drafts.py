@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.data import PrepareConfig, PreparedStore, Words, prepare
+from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.documents import read_parallel
 
 SOURCE = [["ka bo", "bo"], ["lu", "", "ka lu"]]
@@ -20,7 +20,7 @@ KEPT = [["KA", ""], ["BO LU", "LU"]]
 def texts(store, name="train"):
     """The drafts of a split, as text."""
     split = store.split(name)
-    documents = Words(*split.drafts).documents(split.document_offsets)
+    documents = split.drafts.documents(split.document_offsets)
     return [store.tokenizer.decode_batch(document, "target") for document in documents]
 
 
@@ -77,9 +77,10 @@ def test_drafts_are_read_beside_every_form_of_a_corpus(corpora, form, tmp_path):
     assert plain.split("train").drafts is None
     store = prepare(replace(config, drafts=[drafts], overwrite=True))
     assert texts(store) == KEPT
-    assert store.split("train").drafts[0].dtype == np.uint16
-    for name in ("source_tokens", "target_tokens", "document_offsets"):
-        assert np.array_equal(getattr(store.split("train"), name), getattr(plain.split("train"), name))
+    assert store.split("train").drafts.tokens.dtype == np.uint16
+    for side in ("source", "target"):
+        assert np.array_equal(getattr(store.split("train"), side).tokens, getattr(plain.split("train"), side).tokens)
+    assert np.array_equal(store.split("train").document_offsets, plain.split("train").document_offsets)
     assert store.split("train").reversed().drafts is None
 
 

@@ -139,10 +139,14 @@ def test_the_tokenizer_sees_both_sides_of_train_only(config: PrepareConfig, kind
     assert store.tokenizer.encode_batch(both) == expected.encode_batch(both)
 
 
-def test_a_tokenizer_that_is_there_already(config: PrepareConfig, tmp_path: Path) -> None:
+def test_a_tokenizer_that_is_there_already(
+    config: PrepareConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     first = prepare(config)
+    assert "no effect" not in caplog.text
     again = prepare(changed(config, store=tmp_path / "two", tokenizer=str(config.store / "tokenizer")))
-    assert again.split("dev").source_tokens.tolist() == first.split("dev").source_tokens.tolist()
+    assert "--vocabulary_size has no effect, as the tokenizer is not learned: leave it out" in caplog.text
+    assert again.split("dev").source.tokens.tolist() == first.split("dev").source.tokens.tolist()
     spm = SentencePieceTokenizer.train([s for document in corpus(60, 1) for s in document], 320)
     spm.save(tmp_path / "spm")
     third = prepare(changed(config, store=tmp_path / "three", sentencepiece_model=tmp_path / "spm" / "tokenizer.model"))

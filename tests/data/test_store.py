@@ -31,16 +31,16 @@ def write(directory: Path, vocabulary_size: int = 100) -> Path:
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    store = ParallelStore.open(write(tmp_path / "train"))
-    assert store.source_tokens.tolist() == [4, 5, 6, 7, 11, 12]
-    assert store.target_tokens.tolist() == [8, 9, 10, 13, 14, 15]
-    assert store.source_offsets.tolist() == [0, 3, 4, 6]
-    assert store.target_offsets.tolist() == [0, 1, 3, 6]
+    store = ParallelStore(write(tmp_path / "train"))
+    assert store.source.tokens.tolist() == [4, 5, 6, 7, 11, 12]
+    assert store.target.tokens.tolist() == [8, 9, 10, 13, 14, 15]
+    assert store.source.offsets.tolist() == [0, 3, 4, 6]
+    assert store.target.offsets.tolist() == [0, 1, 3, 6]
     assert store.document_offsets.tolist() == [0, 2, 3]
     assert store.document_ids == ["ep-1", "Grüße \n 2"]
-    assert store.source_lengths.tolist() == [3, 1, 2] and store.target_lengths.tolist() == [1, 2, 3]
+    assert store.source.lengths.tolist() == [3, 1, 2] and store.target.lengths.tolist() == [1, 2, 3]
     assert store.documents("source")[0][0] == [4, 5, 6] and store.documents("target")[0][1] == [9, 10]
-    assert isinstance(store.source_tokens, np.memmap)
+    assert isinstance(store.source.tokens, np.memmap)
     assert sorted(path.name for path in (tmp_path / "train").iterdir()) == sorted(FILES)
 
 
@@ -48,18 +48,18 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 def test_two_bytes_a_token_where_they_suffice(size: int, dtype: str, tmp_path: Path) -> None:
     with StoreWriter(tmp_path, size) as writer:
         writer.add("", [[size - 3]], [[4]])
-    store = ParallelStore.open(tmp_path)
-    assert store.source_tokens.dtype == store.target_tokens.dtype == dtype
-    assert store.source_tokens.tolist() == [size - 3]
+    store = ParallelStore(tmp_path)
+    assert store.source.tokens.dtype == store.target.tokens.dtype == dtype
+    assert store.source.tokens.tolist() == [size - 3]
 
 
 def test_more_than_a_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("docmt.data.store._TokenFile.BUFFER_TOKENS", 7)
+    monkeypatch.setattr("docmt.data.store._NumberFile.BUFFERED", 7)
     with StoreWriter(tmp_path, 50_000) as writer:
         for number in range(10_000):
             writer.add(str(number), [[number + 4] * 3], [[number + 5] * 2])
-    store = ParallelStore.open(tmp_path)
-    assert store.source_tokens.tolist() == [number + 4 for number in range(10_000) for _ in range(3)]
+    store = ParallelStore(tmp_path)
+    assert store.source.tokens.tolist() == [number + 4 for number in range(10_000) for _ in range(3)]
     assert store.documents("target")[9_999][0] == [10_004, 10_004]
 
 
@@ -74,7 +74,7 @@ def test_missing_and_truncated_files_are_named(file: str, damage: str, tmp_path:
         if file == "documents.json" and damage == "truncated":
             path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(DocmtError, match=rf"{file} is missing or damaged .*run `docmt prepare` again"):
-        ParallelStore.open(tmp_path)
+        ParallelStore(tmp_path)
 
 
 def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
@@ -83,19 +83,19 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
         data = (tmp_path / file).read_bytes()
         np.save(tmp_path / file, np.array([0, 2, 7], dtype=np.int64))
         with pytest.raises(DocmtError, match="does not fit"):
-            ParallelStore.open(tmp_path)
+            ParallelStore(tmp_path)
         (tmp_path / file).write_bytes(data)
     for other in (np.array([0.5]), np.zeros((2, 2), dtype=np.int64), np.array(["a"])):
         np.save(tmp_path / "source_tokens.npy", other)
         with pytest.raises(DocmtError, match="whole numbers"):
-            ParallelStore.open(tmp_path)
+            ParallelStore(tmp_path)
     write(tmp_path)
     (tmp_path / "documents.json").write_text('["one"]')
     with pytest.raises(DocmtError, match=r"documents\.json .*id for every document"):
-        ParallelStore.open(tmp_path)
+        ParallelStore(tmp_path)
     (tmp_path / "documents.json").write_text("{}")
     with pytest.raises(DocmtError, match=r"documents\.json .*not a list"):
-        ParallelStore.open(tmp_path)
+        ParallelStore(tmp_path)
 
 
 def test_sides_that_do_not_match_are_refused(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_flipped_bit_in_a_header_is_damage(tmp_path: Path) -> None:
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
         with contextlib.suppress(DocmtError):
-            ParallelStore.open(tmp_path)
+            ParallelStore(tmp_path)
 
 
 def test_ids_that_are_no_text(tmp_path: Path) -> None:
@@ -124,4 +124,4 @@ def test_ids_that_are_no_text(tmp_path: Path) -> None:
     for content in ("[1, 2]", "[" * 100_000):
         (tmp_path / "documents.json").write_text(content)
         with pytest.raises(DocmtError, match=r"documents\.json is missing or damaged"):
-            ParallelStore.open(tmp_path)
+            ParallelStore(tmp_path)

@@ -103,7 +103,7 @@ def test_label_tokens_are_known_before_collating(name, change, drafted):
     for indices in corpus.train.plan.epoch(0):
         assert corpus.train.batch(indices).tokens == corpus.train.label_tokens(indices)
         total += corpus.train.label_tokens(indices)
-    words = len(drafted.split("train").target_tokens) + 2 * len(drafted.split("train").target_lengths)
+    words = len(drafted.split("train").target.tokens) + 2 * len(drafted.split("train").target.lengths)
     windows = name in ("concat", "concat, padding windows", "concat, rfa")
     assert (total > words) if windows else (total == words)  # in windows sentences are predicted more than once
 
@@ -229,8 +229,8 @@ def test_a_joint_hierarchical_model_starts_from_one_of_the_encoder(change, store
 
 def test_learned_positions_must_hold_the_instances(change, store):
     learned = {"model__position_encoding": "learned", "model__positions": "document"}
-    longest = int(max(TrainingCorpus(store, change()).train.plan._lengths))
-    dev = int(max(TrainingCorpus(store, change()).dev.plan._lengths))
+    longest = int(max(TrainingCorpus(store, change()).train.plan.lengths))
+    dev = int(max(TrainingCorpus(store, change()).dev.plan.lengths))
     enough = max(longest, dev)
     TrainingCorpus(store, change(**learned, model__max_positions=enough))
     message = (
@@ -259,7 +259,7 @@ def test_one_overlong_sentence_is_refused_at_the_start(tmp_path, change):
 
 def test_contexts_longer_than_learned_positions_are_refused_at_the_start(change, store):
     split = store.split("train")
-    longest = int(max(split.source_lengths.max(), split.target_lengths.max())) + 2
+    longest = int(max(split.source.lengths.max(), split.target.lengths.max())) + 2
     learned = {"model__position_encoding": "learned", "model__max_positions": longest}
     TrainingCorpus(store, change(**SYSTEMS["sentence"], **learned))
     with pytest.raises(DocmtError, match=r"model.max_positions is"):
@@ -269,7 +269,7 @@ def test_contexts_longer_than_learned_positions_are_refused_at_the_start(change,
 @pytest.mark.parametrize("name", ["hierarchical", "hierarchical on both sides"])
 def test_learned_positions_need_not_reach_through_sentences_that_are_seen_one_by_one(change, store, name):
     split = store.split("train")
-    longest = int(max(split.source_lengths.max(), split.target_lengths.max())) + 2
+    longest = int(max(split.source.lengths.max(), split.target.lengths.max())) + 2
     learned = {"model__position_encoding": "learned", "model__max_positions": longest}
     assert len(TrainingCorpus(store, change(**SYSTEMS[name], **learned)).train.instances)
 

@@ -26,7 +26,7 @@ def mixed_plan(documents, limits, seed=1, batch_tokens=50):
     lengths = np.array([length for document in documents for length in document])
     offsets = np.cumsum([0, *map(len, documents)])
     instances, mixture = cut_mixed(lengths, lengths, offsets, Needs(), limits, 1000)
-    return instances, mixture, BatchPlan(instances, instance_lengths(instances, lengths), batch_tokens, seed, mixture)
+    return instances, mixture, BatchPlan(instance_lengths(instances, lengths), batch_tokens, seed, mixture)
 
 
 @given(DOCUMENTS, st.sets(st.sampled_from([8, 16, 30, 64]), min_size=1), st.integers(0, 3))
@@ -105,7 +105,7 @@ def test_processes_share_an_epoch_and_its_tokens_are_known(change, store, world)
             ends = plans[0].ends_epoch
         assert updates == ranks[0].updates_in(epoch)
         split = store.split("train")
-        assert tokens == len(split.target_tokens) + 2 * len(split.target_lengths), "each sentence with two marks"
+        assert tokens == len(split.target.tokens) + 2 * len(split.target.lengths), "each sentence with two marks"
 
 
 @pytest.mark.parametrize(

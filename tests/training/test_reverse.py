@@ -45,7 +45,7 @@ def test_a_reversed_store_is_that_of_the_exchanged_corpus(store, exchanged):
     for name in store.splits:
         for side in SIDES:
             assert found.split(name).documents(side) == exchanged.split(name).documents(side)
-            lengths = [getattr(made.split(name), f"{side}_lengths") for made in (found, exchanged)]
+            lengths = [getattr(made.split(name), side).lengths for made in (found, exchanged)]
             assert np.array_equal(*lengths)
     back = found.reversed()
     assert back.statistics == store.statistics
@@ -92,6 +92,6 @@ def test_systems_that_read_drafts_are_refused(config, monkeypatch):
 
 def test_damage_is_told_of_the_file_on_the_disk(store, config):
     split = store.reversed().split("train")
-    split.target_tokens = np.zeros_like(split.target_tokens)
+    split.target = replace(split.target, tokens=np.zeros_like(split.target.tokens))
     with pytest.raises(DocmtError, match=r"train.source_tokens.npy is damaged"):
         Split(split, replace(config, reverse=True), store.tokenizer.specials)

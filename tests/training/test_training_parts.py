@@ -113,6 +113,7 @@ def test_averages_are_means(tmp_path):
             "optimizer.loaded_scale has no effect on frozen weights",
         ),
         ({"optimizer__loaded_scale": 0}, "optimizer.loaded_scale is 0: choose a number from 1e-06 to 1,000"),
+        ({"checkpoints__average_count": 3}, "checkpoints.average_count is set but checkpoints.average is none: choose"),
         ({"batches__train_share": 0}, "batches.train_share is 0: choose a number from 1e-09 to 1"),
         ({"batches__train_share": 1.5}, "batches.train_share is 1.5: choose"),
     ],
@@ -265,7 +266,7 @@ def test_updates_go_on_for_ever_and_from_anywhere(change, store):
 def test_the_sentence_system_sees_single_sentences(change, store):
     config = change(model__system="sentence")
     corpus = TrainingCorpus(store, config)
-    assert len(corpus.train.instances) == len(store.split("train").source_lengths)
+    assert len(corpus.train.instances) == len(store.split("train").source.lengths)
 
 
 def test_a_share_of_the_training_documents_is_its_first_documents(change, store):

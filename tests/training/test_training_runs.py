@@ -3,12 +3,15 @@
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -233,6 +236,37 @@ def test_other_data_at_the_same_place_is_refused(change, monkeypatch):
     monkeypatch.setattr("docmt.training.corpus.TrainingCorpus.fingerprint", "00000000")
     with pytest.raises(DocmtError, match=r"is not what the run .* was started with"):
         train(config, resume=True)
+
+
+@pytest.mark.parametrize("damage", ["text", "gone"])
+def test_another_dev_split_at_the_same_place_is_refused(change, store, tmp_path, damage):
+    """The best model would be chosen by scores on two different texts."""
+    shutil.copytree(store.directory, tmp_path / "store")
+    config = change(store=tmp_path / "store", stop__max_steps=2)
+    train(config)
+    dev, statistics = tmp_path / "store" / "dev", tmp_path / "store" / "statistics.json"
+    values = json.loads(statistics.read_text())
+    if damage == "gone":
+        shutil.rmtree(dev)
+        del values["splits"]["dev"]
+    else:
+        tokens = np.load(dev / "target_tokens.npy")
+        np.save(dev / "target_tokens.npy", tokens[::-1].copy())
+        del values["splits"]["dev"]["crc32"]
+    statistics.write_text(json.dumps(values))
+    with pytest.raises(DocmtError, match=r"the dev data in .* is not what the run .* was started with \(text\): put"):
+        train(replace(config, stop=replace(config.stop, max_steps=4)), resume=True)
+
+
+def test_a_run_of_a_version_that_knew_no_dev_data_goes_on(change):
+    config = change(stop__max_steps=2)
+    train(config)
+    path = config.run / "checkpoints" / "last" / "state.json"
+    values = json.loads(path.read_text())
+    values["data"] = values["data"].partition("-")[0]
+    values["crc32"].pop("state")
+    path.write_text(json.dumps(values))
+    assert train(change(stop__max_steps=3), resume=True).update == 3
 
 
 def test_the_clock_ends_the_run(change):

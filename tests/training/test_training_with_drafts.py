@@ -46,14 +46,14 @@ def test_batches_have_the_drafts_of_their_sentences(hops, drafted, change):
     corpus = TrainingCorpus(drafted, hops("run"))
     assert corpus.fingerprint != TrainingCorpus(drafted, change(**SENTENCE)).fingerprint
     for name, split in (("train", corpus.train), ("dev", corpus.dev)):
-        drafts, words = Words(*drafted.split(name).drafts), drafted.split(name)
+        drafts, words = drafted.split(name).drafts, drafted.split(name)
         for indices in split.plan.in_order():
             reading = split.batch(indices).reading
             assert reading.references is None
             numbers = [n for i in indices for n in range(split.instances.before[i], split.instances.last[i])]
             for packed, own in (
                 (reading.drafts, drafts),
-                (reading.source, Words(words.source_tokens, words.source_offsets)),
+                (reading.source, words.source),
             ):
                 found = packed.tokens.split(packed.sentences.lengths.tolist())
                 wanted = [[0, *own.tokens[own.offsets[n] : own.offsets[n + 1]], 2] for n in numbers]
@@ -127,7 +127,7 @@ def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_pa
     assert scores["d_bleu"]["score"] == evaluate_documents(*texts).to_json()["d_bleu"]["score"]
     by_instance = replace(evaluation, metrics=MetricConfig(unit="instance"))
     evaluate_run(config, tested, by_instance)
-    assert stored_scores(config.run, by_instance)["sentences"] == len(dev.source_lengths)
+    assert stored_scores(config.run, by_instance)["sentences"] == len(dev.source.lengths)
 
 
 @pytest.mark.full
@@ -225,16 +225,16 @@ def test_long_drafts_count_as_tokens_and_need_positions(hops, drafted):
         int(lengths.max())
         for name in ("train", "dev")
         for split in [drafted.split(name)]
-        for lengths in (split.source_lengths, split.target_lengths, np.diff(split.drafts[1]))
+        for lengths in (split.source.lengths, split.target.lengths, split.drafts.lengths)
     )
     corpus = TrainingCorpus(drafted, hops("run", **settings, model__max_positions=longest + 2))
-    drafts = Words(*drafted.split("train").drafts)
+    drafts = drafted.split("train").drafts
     long = Words(np.repeat(drafts.tokens[:1], 40 * len(drafts.lengths)), 40 * np.arange(len(drafts.lengths) + 1))
     store, config = copy(drafted.split("train")), hops("run")
-    store.drafts = (long.tokens, long.offsets)
+    store.drafts = long
     with_long = type(corpus.train)(store, config, corpus.specials)
     sentences = with_long.instances.last - with_long.instances.before
-    assert with_long.plan._lengths.tolist() == (42 * sentences).tolist()
+    assert with_long.plan.lengths.tolist() == (42 * sentences).tolist()
     with pytest.raises(DocmtError, match=r"has 42 tokens, but model.max_positions is 41"):
         type(corpus.train)(store, hops("run", **settings, model__max_positions=41), corpus.specials)
 

@@ -5,9 +5,6 @@ from .batches import (
     BatchPlan as BatchPlan,
 )
 from .batches import (
-    Words as Words,
-)
-from .batches import (
     collate as collate,
 )
 from .batches import (
@@ -30,3 +27,4 @@ from .statistics import (
 from .store import ParallelStore as ParallelStore
 from .store import PreparedStore as PreparedStore
 from .store import StoreWriter as StoreWriter
+from .store import Words as Words

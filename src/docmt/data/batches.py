@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -15,43 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from docmt.data.instances import Instances, Mixture
+from docmt.data.instances import Instances, Mixture, Numbers
+from docmt.data.store import Words
 from docmt.model.scope import SentenceFrame
 from docmt.model.spans import Packed, Reading, Spans
 from docmt.text.tokenizer import SpecialTokens
 
 Indices = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Words:
-    """Word ids of S sentences of one side, end to end: sentence i is tokens[offsets[i] : offsets[i + 1]]."""
-
-    tokens: NDArray[np.unsignedinteger | np.signedinteger]
-    offsets: NDArray[np.int64]
-    """[S + 1]"""
-
-    @classmethod
-    def of(cls, documents: Sequence[Sequence[Sequence[int]]]) -> Words:
-        """The sentences of documents of word ids, in order."""
-        sentences = [sentence for document in documents for sentence in document]
-        tokens = np.array([word for sentence in sentences for word in sentence], dtype=np.int64)
-        return cls(tokens, np.cumsum([0, *map(len, sentences)]))
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """[S] words of each sentence."""
-        return np.diff(self.offsets)
-
-    def part(self, first: int, last: int) -> Words:
-        """The sentences first .. last - 1 alone."""
-        offsets = self.offsets[first : last + 1]
-        return Words(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0])
-
-    def documents(self, document_offsets: Sequence[int] | NDArray[np.int64]) -> list[list[list[int]]]:
-        """The inverse of `of`; document_offsets [D + 1]: the first sentence of each document."""
-        sentences = [own.tolist() for own in np.split(self.tokens, self.offsets[1:-1])]
-        return [sentences[first:last] for first, last in pairwise(np.asarray(document_offsets).tolist())]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +48,7 @@ def collate(
     source: Words,
     target: Words,
     instances: Instances,
-    indices: Sequence[int] | Indices,
+    indices: Numbers,
     specials: SpecialTokens,
     frame: SentenceFrame,
     predicts: Literal["all", "last"] = "all",
@@ -92,73 +61,65 @@ def collate(
     """
     reading = read_source(source, instances, indices, frame, drafts)
     if references:
-        reading = replace(reading, references=_beside_source(target, instances, indices, frame))
-    ranges = [(int(instances.first[index]), int(instances.last[index])) for index in indices]
-    laid = _lay_out(target, ranges, frame.target_opens, (specials.eos,) if frame.target_closes else (), frame.joined)
+        reading = replace(reading, references=_beside_source(target, instances.at(indices), frame))
+    chosen, closes = instances.at(indices), (specials.eos,) if frame.target_closes else ()
+    laid = _lay_out(target, chosen.first, chosen.last, frame.target_opens, closes, frame.joined)
     labels = torch.roll(laid.tokens, -1)
     if frame.goes_on:
         labels[laid.documents.ends - 1] = specials.eod
     elif not frame.target_closes:
         labels[(laid.documents if frame.joined else laid.sentences).ends - 1] = specials.eos
-    last = None
-    if predicts == "last":
-        lengths = [(int(instances.first[i]), int(instances.own[i]), int(instances.last[i])) for i in indices]
-        last = np.concatenate([np.arange(first, last) >= start for first, start, last in lengths])
-    predicted = _predicted(laid, frame, last)
+    own = _numbers_of(chosen.first, chosen.own, chosen.last) if predicts == "last" else None
+    predicted = _predicted(laid, frame, own)
     labels = labels if predicted is None else labels[predicted]
     return Batch(replace(reading, target=laid, predicted=predicted), labels)
 
 
-def _predicted(laid: Packed, frame: SentenceFrame, own: NDArray[np.bool_] | None) -> Tensor | None:
-    """[n] the positions of decoder input that have a label, in sentences [S] that are `own` (None: all); None: all."""
+def _predicted(laid: Packed, frame: SentenceFrame, own: Tensor | None) -> Tensor | None:
+    """[n] the positions of decoder input that have a label, in the sentences `own` [m] (None: all); None: all."""
     opens, closes = frame.marks("target")
     before, behind = opens - 1, 0 if frame.goes_on else closes
     if own is None and not before and not behind:
         return None
     spans = laid.sentences.within(before, behind)
-    return (spans if own is None else spans.select(torch.from_numpy(own.nonzero()[0]))).indices()
+    return (spans if own is None else spans.select(own)).indices()
+
+
+def _numbers_of(first: Indices, own: Indices, last: Indices) -> Tensor:
+    """[n] the numbers of the sentences own .. last - 1 of instances whose sentences first .. last - 1 are laid out."""
+    starts = Spans.tile(torch.from_numpy(last - first)).starts
+    return Spans(starts + torch.from_numpy(own - first), torch.from_numpy(last - own)).indices()
 
 
 def read_source(
-    source: Words,
-    instances: Instances,
-    indices: Sequence[int] | Indices,
-    frame: SentenceFrame,
-    drafts: Words | None = None,
+    source: Words, instances: Instances, indices: Numbers, frame: SentenceFrame, drafts: Words | None = None
 ) -> Reading:
     """The source sides of the given instances; `aligned` are their sentences without those that are only read.
 
     drafts: of every source sentence, where a system reads them.
     """
-    ranges = [(int(instances.before[index]), int(instances.last[index])) for index in indices]
-    firsts = [int(instances.first[index]) for index in indices]
-    laid = _beside_source(source, instances, indices, frame)
-    numbers, reached = [], 0
-    for (before, last), first in zip(ranges, firsts, strict=True):
-        numbers.append(np.arange(reached + first - before, reached + last - before))
-        reached += last - before
-    drafted = None if drafts is None else _beside_source(drafts, instances, indices, frame)
-    return Reading(laid, torch.from_numpy(np.concatenate(numbers)), drafts=drafted)
+    chosen = instances.at(indices)
+    laid = _beside_source(source, chosen, frame)
+    drafted = None if drafts is None else _beside_source(drafts, chosen, frame)
+    return Reading(laid, _numbers_of(chosen.before, chosen.first, chosen.last), drafts=drafted)
 
 
-def _beside_source(
-    words: Words, instances: Instances, indices: Sequence[int] | Indices, frame: SentenceFrame
-) -> Packed:
-    """What there is for every source sentence of the given instances (its words, or a translation), as a source."""
-    ranges = [(int(instances.before[index]), int(instances.last[index])) for index in indices]
-    return _lay_out(words, ranges, frame.source_opens, frame.source_closes, frame.joined)
+def _beside_source(words: Words, chosen: Instances, frame: SentenceFrame) -> Packed:
+    """What there is for every source sentence of the instances (its words, or a translation), as a source."""
+    return _lay_out(words, chosen.before, chosen.last, frame.source_opens, frame.source_closes, frame.joined)
 
 
 def _lay_out(
-    words: Words, ranges: Sequence[tuple[int, int]], opens: Sequence[int], closes: Sequence[int], joined: bool
+    words: Words, first: Indices, last: Indices, opens: Sequence[int], closes: Sequence[int], joined: bool
 ) -> Packed:
-    """Ranges of sentences (end exclusive), each a document; each sentence between the marks that open and close it.
+    """Sentences from `first` to before `last` [I], each a document; each sentence between marks that open and close it.
 
     If they are joined, the mark inside a document is <s>, and that at its end (of decoder input, its begin) </s>.
     """
     offsets, marks = words.offsets, len(opens) + len(closes)
-    lengths = np.concatenate([np.diff(offsets[first : last + 1]) for first, last in ranges]) + marks
-    own = np.concatenate([words.tokens[offsets[first] : offsets[last]] for first, last in ranges])
+    sentences = Spans(torch.from_numpy(first), torch.from_numpy(last - first)).indices().numpy()
+    lengths = offsets[sentences + 1] - offsets[sentences] + marks
+    tokens = np.asarray(words.tokens)  # slices of a memory map take longer
     ends = np.cumsum(lengths)
     starts = ends - lengths
     laid = np.empty(int(lengths.sum()), dtype=np.int64)
@@ -166,13 +127,15 @@ def _lay_out(
     for place, mark in [*enumerate(opens), *((place - len(closes), mark) for place, mark in enumerate(closes))]:
         at = (starts if place >= 0 else ends) + place
         is_word[at], laid[at] = False, SpecialTokens.bos if joined else mark
-    laid[is_word] = own
-    documents = Spans.tile([int(offsets[last] - offsets[first]) + marks * (last - first) for first, last in ranges])
+    ranges = zip(offsets[first], offsets[last], strict=True)
+    laid[is_word] = np.concatenate([tokens[start:end] for start, end in ranges])
+    documents = Spans.tile(torch.from_numpy(offsets[last] - offsets[first] + marks * (last - first)))
     if joined:
         laid[documents.starts if opens else documents.ends - 1] = SpecialTokens.eos
     return Packed(torch.from_numpy(laid), Spans.tile(torch.from_numpy(lengths)), documents)
 
 
+@dataclass(frozen=True)
 class BatchPlan:
     """Which instances make up each batch: a function of (seed, epoch) alone, so it can be resumed anywhere.
 
@@ -180,35 +143,26 @@ class BatchPlan:
     instance above that is a batch of its own. Of a mixture an epoch takes what it draws; each batch is of one limit.
     """
 
-    def __init__(
-        self,
-        instances: Instances,
-        lengths: Sequence[int] | NDArray[np.int64],
-        batch_tokens: int,
-        seed: int,
-        mixture: Mixture | None = None,
-    ) -> None:
-        """`lengths` [I]: the token count of each instance, as `instance_lengths` gives it; mixture: of instances that
-        were cut at several limits.
+    lengths: Indices
+    """[I] the token count of each instance, as `instance_lengths` gives it"""
+    batch_tokens: int
+    seed: int
+    mixture: Mixture | None = None
+    """of instances that were cut at several limits"""
 
-        Raises ValueError for lengths of another number of instances, no instances, or a negative seed.
-        """
-        if len(lengths) != len(instances) or len(instances) == 0:
-            raise ValueError(f"{len(lengths)} lengths for {len(instances)} instances; both must be equal and over 0")
-        if batch_tokens < 1 or seed < 0:
-            raise ValueError(f"batch_tokens {batch_tokens} must be at least 1, seed {seed} at least 0")
-        self.instances = instances
-        self.batch_tokens = batch_tokens
-        self.seed = seed
-        self.mixture = mixture
-        self._lengths = np.asarray(lengths, dtype=np.int64)
+    def __post_init__(self) -> None:
+        if self.batch_tokens < 1 or self.seed < 0 or not len(self.lengths):
+            raise ValueError(
+                f"{len(self.lengths)} lengths, batch_tokens {self.batch_tokens} and seed {self.seed} must be at least "
+                "1, 1 and 0"
+            )
 
     def epoch(self, epoch: int) -> list[Indices]:
         """The batches of one epoch (0, 1, ...): every instance once, or of a mixture every sentence."""
         # Sorting raw random words, not Generator.permutation: numpy keeps the raw stream the same for ever, the
         # methods of a generator only until somebody finds a better algorithm.
         draw = np.random.default_rng([self.seed, epoch]).bit_generator.random_raw
-        order = np.argsort(draw(len(self._lengths)), kind="stable")
+        order = np.argsort(draw(len(self.lengths)), kind="stable")
         if self.mixture is None:
             return self._cut(order)
         taken = self.mixture.drawn(draw(int(self.mixture.stretch.max()) + 1))
@@ -217,10 +171,10 @@ class BatchPlan:
 
     def in_order(self) -> list[Indices]:
         """The batches without shuffling, for validation."""
-        return self._cut(np.arange(len(self._lengths)))
+        return self._cut(np.arange(len(self.lengths)))
 
     def _cut(self, order: Indices) -> list[Indices]:
-        reached = np.cumsum(self._lengths[order])  # tokens up to each instance, that included
+        reached = np.cumsum(self.lengths[order])  # tokens up to each instance, that included
         borders, start = [], 0
         while start < len(order):
             if start:

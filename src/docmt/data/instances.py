@@ -18,6 +18,7 @@ from docmt.model.systems import Needs
 DEFAULT_MAX_SENTENCES = 1000
 
 Integers = NDArray[np.int64]
+Numbers = Sequence[int] | Integers
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,10 @@ class Instances:
     def __len__(self) -> int:
         return len(self.first)
 
+    def at(self, indices: Numbers) -> Instances:
+        """Those of these numbers, in this order."""
+        return Instances(*(getattr(self, each.name)[np.asarray(indices)] for each in fields(self)))
+
     @classmethod
     def joined(cls, parts: Sequence[Instances]) -> Instances:
         """All of these, one after the other."""
@@ -46,9 +51,9 @@ class Instances:
 
 
 def cut(
-    source_lengths: Sequence[int] | Integers,
-    target_lengths: Sequence[int] | Integers | None,
-    document_offsets: Sequence[int] | Integers,
+    source_lengths: Numbers,
+    target_lengths: Numbers | None,
+    document_offsets: Numbers,
     needs: Needs,
     *,
     limit: int = DEFAULT_LIMIT,
@@ -93,7 +98,7 @@ Budget = tuple[Integers, int]
 """Costs of all sentences before each, [S + 1], and the limit below which those of an instance stay."""
 
 
-def _running_sum(lengths: Sequence[int] | Integers) -> Integers:
+def _running_sum(lengths: Numbers) -> Integers:
     """[S + 1] costs of all sentences before each."""
     costs = np.asarray(lengths, dtype=np.int64) + MARKS
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(costs)])
@@ -145,36 +150,31 @@ def _windows(budgets: Sequence[Budget], borders: Integers, most: int, extra: int
 
 def instance_lengths(
     instances: Instances,
-    source_lengths: Sequence[int] | Integers,
-    target_lengths: Sequence[int] | Integers | None = None,
-    draft_lengths: Sequence[int] | Integers | None = None,
+    source_lengths: Numbers,
+    target_lengths: Numbers | None = None,
+    draft_lengths: Numbers | None = None,
 ) -> Integers:
     """[I] tokens of each instance, marks included: those of its longest side, what is only read counted in."""
-    longest = _totals(source_lengths, instances.before, instances.last)
-    if target_lengths is not None:
-        longest = np.maximum(longest, _totals(target_lengths, instances.first, instances.last))
-    if draft_lengths is not None:
-        longest = np.maximum(longest, _totals(draft_lengths, instances.before, instances.last))
-    return longest
+    sides = [(source_lengths, instances.before), (target_lengths, instances.first), (draft_lengths, instances.before)]
+    totals = [_totals(lengths, first, instances.last) for lengths, first in sides if lengths is not None]
+    return np.max(totals, axis=0)
 
 
-def lengths_before(
-    source_lengths: Sequence[int] | Integers, document_offsets: Sequence[int] | Integers, count: int
-) -> Integers:
+def lengths_before(source_lengths: Numbers, document_offsets: Numbers, count: int) -> Integers:
     """[S] source tokens, marks included, of the `count` sentences before each in its document."""
     offsets, numbers = np.asarray(document_offsets), np.arange(len(source_lengths))
     first = offsets[np.searchsorted(offsets, numbers, side="right") - 1]
     return _totals(source_lengths, np.maximum(numbers - count, first), numbers)
 
 
-def place_of(sentence: int, document_offsets: Sequence[int] | Integers) -> tuple[int, int]:
+def place_of(sentence: int, document_offsets: Numbers) -> tuple[int, int]:
     """Number of the document of a sentence that is numbered through all of them, and its number there, from 0."""
     document = int(np.searchsorted(document_offsets, sentence, side="right")) - 1
     return document, sentence - int(document_offsets[document])
 
 
-def _totals(lengths: Sequence[int] | Integers, first: Integers, last: Integers) -> Integers:
-    reached = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64) + MARKS)])
+def _totals(lengths: Numbers, first: Integers, last: Integers) -> Integers:
+    reached = _running_sum(lengths)
     totals: Integers = reached[last] - reached[first]
     return totals
 

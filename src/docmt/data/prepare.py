@@ -42,6 +42,8 @@ def prepare(config: PrepareConfig) -> PreparedStore:
     _check_store(config)
     ready = config.ready_tokenizer  # a wrong name shows before any corpus is read
     _warn_of_languages(config)
+    if config.vocabulary_size and (ready is not None or config.sentencepiece_model is not None):
+        _log.warning("--vocabulary_size has no effect, as the tokenizer is not learned: leave it out")
     for split in SPLITS:
         for corpus in config.corpora(split):
             for path in corpus.paths:
@@ -84,10 +86,17 @@ def _check_store(config: PrepareConfig) -> None:
 
 
 def _tokenizer(config: PrepareConfig, ready: Path | None) -> Tokenizer:
-    if config.source_tokenizer is None:
-        return _usual_tokenizer(config, ready)
-    source = _ready_tokenizer(config, config.source_tokenizer)  # first: learning the other one takes minutes
-    return PairTokenizer(source.of("source"), _usual_tokenizer(config, ready).of("target"))
+    """That of both sides, or of the target where the source has another."""
+    # That of the source first: learning the other one takes minutes.
+    source = None if config.source_tokenizer is None else _ready_tokenizer(config, config.source_tokenizer)
+    if ready is not None:
+        usual = _ready_tokenizer(config, ready)
+    elif config.sentencepiece_model is not None:
+        usual = SentencePieceTokenizer.from_model(config.sentencepiece_model)
+    else:
+        languages, size = (config.source_language, config.target_language), config.vocabulary_size or None
+        usual = train_tokenizer(config.tokenizer, _training_sentences(config), size, languages)
+    return usual if source is None else PairTokenizer(source.of("source"), usual.of("target"))
 
 
 def _ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
@@ -99,16 +108,6 @@ def _ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
             "--source_language and --target_language to these codes, or learn another tokenizer"
         )
     return tokenizer
-
-
-def _usual_tokenizer(config: PrepareConfig, ready: Path | None) -> Tokenizer:
-    """That of both sides, or of the target where the source has another."""
-    languages = (config.source_language, config.target_language)
-    if ready is not None:
-        return _ready_tokenizer(config, ready)
-    if config.sentencepiece_model is not None:
-        return SentencePieceTokenizer.from_model(config.sentencepiece_model)
-    return train_tokenizer(config.tokenizer, _training_sentences(config), config.vocabulary_size or None, languages)
 
 
 def _training_sentences(config: PrepareConfig) -> Iterator[tuple[Side, str]]:
@@ -164,16 +163,14 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
             _warn_of_long_documents(corpus, own, *longest)
             counts[_unused(str(corpus), counts)] = own
     sums = checksums(directory, [path.name for path in sorted(directory.iterdir())])
-    return _count(
-        ParallelStore.open(directory), config.instance_tokens, skipped, counts if len(counts) > 1 else {}, sums
-    )
+    return _count(ParallelStore(directory), config.instance_tokens, skipped, counts if len(counts) > 1 else {}, sums)
 
 
 def _count(
     store: ParallelStore, limit: int, skipped: Skipped, corpora: dict[str, CorpusCounts], sums: dict[str, str]
 ) -> SplitStatistics:
     """Count a split; limit: of its instances; sums: of its files."""
-    source, target, borders = store.source_lengths, store.target_lengths, store.document_offsets
+    source, target, borders = store.source.lengths, store.target.lengths, store.document_offsets
     costs = np.maximum(source, target) + MARKS
     longest = int(costs.argmax())
     document, place = place_of(longest, borders)

@@ -81,6 +81,11 @@ class CorpusStatistics:
     """The limit with which the instances were counted."""
     splits: dict[str, SplitStatistics]
 
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Codes of those that are translated from and to; empty where they are not known."""
+        return self.source_language, self.target_language
+
     def reversed(self) -> CorpusStatistics:
         """With source and target in each other's place."""
         return replace(

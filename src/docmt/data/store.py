@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from array import array
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -15,90 +15,90 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import check_regular, checksum_of_file, parse_json
+from docmt.core.files import check_regular, checksum_of_file, parse_json, read_bytes
 from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, StatisticsError
 from docmt.text import Side, Tokenizer, load_tokenizer
+from docmt.text.tokenizer import SIDES
 
-SIDES = ("source", "target")
 TOKENIZER_FOLDER = "tokenizer"
 DOCUMENTS_FILE = "documents.json"
-SPLIT_FILES = (
-    "source_tokens.npy",
-    "target_tokens.npy",
-    "source_offsets.npy",
-    "target_offsets.npy",
-    "document_offsets.npy",
-    DOCUMENTS_FILE,
-)
-"""What a split consists of."""
-DRAFT_FILES = ("draft_tokens.npy", "draft_offsets.npy")
-"""What it has besides, if it was prepared with drafts."""
 
-Tokens = NDArray[np.uint16] | NDArray[np.int32]
 Offsets = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Words:
+    """Word ids of S sentences of one side, end to end: sentence i is tokens[offsets[i] : offsets[i + 1]]."""
+
+    tokens: NDArray[np.unsignedinteger | np.signedinteger]
+    offsets: NDArray[np.int64]
+    """[S + 1]"""
+
+    @classmethod
+    def of(cls, documents: Sequence[Sequence[Sequence[int]]]) -> Words:
+        """The sentences of documents of word ids, in order."""
+        sentences = [sentence for document in documents for sentence in document]
+        tokens = np.array([word for sentence in sentences for word in sentence], dtype=np.int64)
+        return cls(tokens, np.cumsum([0, *map(len, sentences)]))
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """[S] words of each sentence."""
+        return np.diff(self.offsets)
+
+    def part(self, first: int, last: int) -> Words:
+        """The sentences first .. last - 1 alone."""
+        offsets = self.offsets[first : last + 1]
+        return Words(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0])
+
+    def documents(self, document_offsets: Sequence[int] | NDArray[np.int64]) -> list[list[list[int]]]:
+        """The inverse of `of`; document_offsets [D + 1]: the first sentence of each document."""
+        sentences = [own.tolist() for own in np.split(self.tokens, self.offsets[1:-1])]
+        return [sentences[first:last] for first, last in pairwise(np.asarray(document_offsets).tolist())]
 
 
 class ParallelStore:
     """The D documents, S sentence pairs and tokens of one split, read from disk as they are needed.
 
-    `source_tokens`, `target_tokens`: word ids without marks, all sentences end to end; `source_offsets`,
-    `target_offsets` [S + 1]: where each sentence begins among them; `document_offsets` [D + 1]: the first sentence of
-    each document; `document_ids` [D]. `drafts`: tokens and offsets [S + 1] of first translations, if there are any.
+    `source`, `target`: word ids without marks; `document_offsets` [D + 1]: the first sentence of each document;
+    `document_ids` [D]; `drafts`: first translations of the source, if there are any.
     """
 
     def __init__(self, directory: Path, sums: Mapping[str, str] | None = None) -> None:
-        """See `open`."""
+        """sums: checksums of the files, by name, as far as they are known.
+
+        Raises DocmtError, naming the file, if one is missing, truncated, does not fit, or is not what its sum says.
+        """
         self.directory = directory
-        self.sides: tuple[Side, Side] = ("source", "target")
+        self.sides = SIDES
         """which side of the files is the source, and which the target"""
-        self.source_tokens, self.source_offsets = _load_column(directory, "source")
-        sentences = len(self.source_offsets) - 1
-        self.target_tokens, self.target_offsets = _load_column(directory, "target", sentences)
-        has_drafts = any(name in (sums or {}) or (directory / name).exists() for name in DRAFT_FILES)
+        self.source = _load_column(directory, "source")
+        sentences = len(self.source.offsets) - 1
+        self.target = _load_column(directory, "target", sentences)
+        sums = sums or {}
+        drafts = ("draft_tokens.npy", "draft_offsets.npy")
+        has_drafts = any(name in sums or (directory / name).exists() for name in drafts)
         self.drafts = _load_column(directory, "draft", sentences) if has_drafts else None
         self.document_offsets: Offsets = _load_offsets(directory / "document_offsets.npy", sentences)
         self.document_ids: list[str] = _load_ids(directory / DOCUMENTS_FILE)
         if len(self.document_ids) != len(self.document_offsets) - 1:
             raise _damaged(directory / DOCUMENTS_FILE, "it does not have an id for every document")
         # Last, as what is wrong otherwise says more. Always, as 100 MB take 20 ms and are then in memory for training.
-        for name, wanted in (sums or {}).items():
-            if name in (*SPLIT_FILES, *DRAFT_FILES) and checksum_of_file(directory / name) != wanted:
-                raise _damaged(directory / name, f"it is not what its checksum in {STATISTICS_FILE} says")
-
-    @classmethod
-    def open(cls, directory: Path, sums: Mapping[str, str] | None = None) -> Self:
-        """Opens one split; `sums`: checksums of its files, by name, as far as they are known.
-
-        Raises DocmtError, naming the file, if one is missing, truncated, does not fit, or is not what its sum says.
-        """
-        return cls(directory, sums)
+        for path in directory.iterdir():
+            if path.name in sums and checksum_of_file(path) != sums[path.name]:
+                raise _damaged(path, f"it is not what its checksum in {STATISTICS_FILE} says")
 
     def reversed(self) -> Self:
         """The same split with source and target in each other's place."""
         other = copy(self)
-        other.sides = (self.sides[1], self.sides[0])
-        other.source_tokens, other.target_tokens = self.target_tokens, self.source_tokens
-        other.source_offsets, other.target_offsets = self.target_offsets, self.source_offsets
+        other.sides = self.sides[::-1]
+        other.source, other.target = self.target, self.source
         other.drafts = None
         return other
 
-    @property
-    def source_lengths(self) -> Offsets:
-        """[S] words of each source sentence, without marks."""
-        return np.diff(self.source_offsets)
-
-    @property
-    def target_lengths(self) -> Offsets:
-        """[S] words of each target sentence, without marks."""
-        return np.diff(self.target_offsets)
-
     def documents(self, side: Side) -> list[list[list[int]]]:
         """The word ids of every sentence of every document, of one side."""
-        tokens, offsets = (
-            (self.source_tokens, self.source_offsets) if side == "source" else (self.target_tokens, self.target_offsets)
-        )
-        sentences = [tokens[first:last].tolist() for first, last in pairwise(offsets.tolist())]
-        return [sentences[first:last] for first, last in pairwise(self.document_offsets.tolist())]
+        return (self.source if side == "source" else self.target).documents(self.document_offsets)
 
 
 class PreparedStore:
@@ -121,9 +121,8 @@ class PreparedStore:
         self.tokenizer: Tokenizer = load_tokenizer(directory / TOKENIZER_FOLDER)
         if self.tokenizer.vocabulary_size != self.statistics.vocabulary_size:
             raise _damaged(directory / TOKENIZER_FOLDER, "it is not the tokenizer that this store was made with")
-        self._splits: dict[str, ParallelStore] = {}
-        for name in self.splits:
-            self.split(name)
+        splits = self.statistics.splits
+        self._splits = {name: ParallelStore(directory / name, split.crc32) for name, split in splits.items()}
 
     @classmethod
     def open(cls, directory: Path) -> Self:
@@ -141,13 +140,11 @@ class PreparedStore:
 
     def split(self, name: str) -> ParallelStore:
         """One split. Raises DocmtError if the store has none of that name."""
-        if name not in self.statistics.splits:
+        if name not in self._splits:
             raise DocmtError(
                 f"the store {self.directory} has no split {name!r}, only {', '.join(self.splits)}; "
                 f"run `docmt prepare` again with --{name}"
             )
-        if name not in self._splits:
-            self._splits[name] = ParallelStore.open(self.directory / name, self.statistics.splits[name].crc32)
         return self._splits[name]
 
     def reversed(self) -> Self:
@@ -168,7 +165,7 @@ class PreparedStore:
 
 
 class StoreWriter:
-    """Writes one split document by document; nothing but offsets and ids is kept in memory.
+    """Writes one split document by document; nothing but ids is kept in memory.
 
     To be used within `docmt.core.files.atomic_directory`: what it leaves is a split only after the block ended well.
     """
@@ -177,12 +174,13 @@ class StoreWriter:
         """drafts: whether each sentence has one."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory, self.has_drafts = directory, drafts
+        self.documents = self.sentences = 0  # so far
         # Two bytes for a token where the ids allow it: reading is then half the work.
-        dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<i4")
-        self._columns = (*SIDES, "draft") if drafts else SIDES
-        self._files = [_TokenFile(directory / f"{name}_tokens.npy", dtype) for name in self._columns]
-        self._offsets = [array("q", [0]) for _ in self._columns]
-        self._documents = array("q", [0])
+        kind = "<u2" if vocabulary_size <= 1 << 16 else "<i4"
+        columns = (*SIDES, "draft") if drafts else SIDES
+        self._tokens = [_NumberFile(directory / f"{name}_tokens.npy", kind) for name in columns]
+        self._offsets = [_NumberFile(directory / f"{name}_offsets.npy", "<i8", [0]) for name in columns]
+        self._borders = _NumberFile(directory / "document_offsets.npy", "<i8", [0])
         self._ids: list[str] = []
 
     def add(
@@ -199,22 +197,14 @@ class StoreWriter:
         columns = (source, target) if drafts is None else (source, target, drafts)
         if len({len(column) for column in columns}) > 1 or not source:
             raise ValueError(f"document {id}: {len(source)} source and {len(target)} target sentences")
-        for file, offsets, sentences in zip(self._files, self._offsets, columns, strict=True):
+        for tokens, offsets, sentences in zip(self._tokens, self._offsets, columns, strict=True):
             for sentence in sentences:
-                file.append(sentence)
-                offsets.append(file.length)
-        self._documents.append(len(self._offsets[0]) - 1)
+                tokens.append(sentence)
+                offsets.append([tokens.length])
+        self.documents += 1
+        self.sentences += len(source)
+        self._borders.append([self.sentences])
         self._ids.append(id)
-
-    @property
-    def documents(self) -> int:
-        """How many documents there are so far."""
-        return len(self._ids)
-
-    @property
-    def sentences(self) -> int:
-        """How many pairs of sentences there are so far."""
-        return self._documents[-1]
 
     def __enter__(self) -> Self:
         return self
@@ -222,71 +212,69 @@ class StoreWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for file in self._files:
+        for file in (*self._tokens, *self._offsets, self._borders):
             file.close()
         if error is None:
-            for name, offsets in zip(self._columns, self._offsets, strict=True):
-                _save_array(self.directory / f"{name}_offsets.npy", np.array(offsets, dtype="<i8"))
-            _save_array(self.directory / "document_offsets.npy", np.array(self._documents, dtype="<i8"))
             (self.directory / DOCUMENTS_FILE).write_text(json.dumps(self._ids) + "\n", encoding="utf-8")
 
 
-class _TokenFile:
-    """An .npy file of one dimension, whose length becomes known at the end."""
+class _NumberFile:
+    """An .npy file of one dimension, whose length becomes known at the end.
 
-    BUFFER_TOKENS = 1 << 20
+    The error of `np.save` for a full disk does not say that it is full.
+    """
 
-    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+    BUFFERED = 1 << 20  # numbers
+
+    def __init__(self, path: Path, kind: str, numbers: Sequence[int] = ()) -> None:
+        """kind: of the numbers, as numpy calls it; numbers: the first ones."""
         self.length = 0
-        self._dtype = dtype
+        self._dtype = np.dtype(kind)
         self._buffer: list[int] = []
         self._file: BinaryIO = path.open("wb")
-        self._header_length = self._write_header()
+        self._write_header()
+        self.append(numbers)
 
-    def append(self, tokens: Sequence[int]) -> None:
-        self._buffer += tokens
-        self.length += len(tokens)
-        if len(self._buffer) >= self.BUFFER_TOKENS:
+    def append(self, numbers: Sequence[int]) -> None:
+        self._buffer += numbers
+        self.length += len(numbers)
+        if len(self._buffer) >= self.BUFFERED:
             self._flush()
 
     def close(self) -> None:
         with self._file:
             self._flush()
             self._file.seek(0)
-            if self._write_header() != self._header_length:
-                raise AssertionError("numpy pads headers so that their length does not depend on the shape")
+            self._write_header()
 
     def _flush(self) -> None:
         self._file.write(np.array(self._buffer, dtype=self._dtype).tobytes())
         self._buffer.clear()
 
-    def _write_header(self) -> int:
+    def _write_header(self) -> None:
+        """Write the header, which numpy pads: its length does not depend on that of the array."""
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.length,)}
         np.lib.format.write_array_header_1_0(self._file, header)
-        return self._file.tell()
 
 
 def _load_ids(path: Path) -> list[str]:
     try:
-        check_regular(path)
-        ids = parse_json(path.read_bytes())
-    except OSError as error:
-        raise _damaged(path, error.strerror or "it cannot be read") from error
-    except ValueError as error:
-        raise _damaged(path, "it is truncated or not JSON") from error
+        ids = parse_json(read_bytes(path, regular=True))
+    except (DocmtError, ValueError) as error:
+        raise _damaged(path, "it cannot be read, is truncated or not JSON") from error
     if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
         raise _damaged(path, "it is not a list of document ids")
     return ids
 
 
-def _load_column(directory: Path, name: str, sentences: int | None = None) -> tuple[Tokens, Offsets]:
-    """Return tokens and offsets [S + 1] of a side, or of the drafts, of as many sentences as there are."""
+def _load_column(directory: Path, name: str, sentences: int | None = None) -> Words:
+    """Return the words of a side, or of the drafts, of as many sentences as there are."""
     tokens = _load_array(directory / f"{name}_tokens.npy", "ui")
     path = directory / f"{name}_offsets.npy"
     offsets = _load_offsets(path, len(tokens), shortest=0 if name == "draft" else 1)
     if sentences not in (None, len(offsets) - 1):
         raise _damaged(path, "its sentences are not as many as the source's")
-    return tokens, offsets
+    return Words(tokens, offsets)
 
 
 def _load_offsets(path: Path, end: int, shortest: int = 1) -> Offsets:
@@ -305,21 +293,12 @@ def _load_array(path: Path, kinds: str) -> NDArray[Any]:
     check_regular(path)
     try:
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise _damaged(path, error.strerror or "it cannot be read") from error
     except Exception as error:
         # numpy reads the header as Python: a flipped bit raises TokenError, SyntaxError and whatever else it spells.
-        raise _damaged(path, "it is truncated or no array") from error
+        raise _damaged(path, getattr(error, "strerror", None) or "it is truncated or no array") from error
     if not isinstance(loaded, np.ndarray) or loaded.ndim != 1 or loaded.dtype.kind not in kinds:
         raise _damaged(path, "it does not hold a list of whole numbers")
     return loaded
-
-
-def _save_array(path: Path, array: NDArray[Any]) -> None:
-    """Like `np.save`, whose error for a full disk does not say so."""
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-        file.write(array.tobytes())
 
 
 def _damaged(path: Path, reason: str) -> DocmtError:

@@ -438,10 +438,10 @@ def _scores(translator: Translator, run: TrainConfig, test: ParallelStore, metri
     references = [tokenizer.decode_batch(document, "target") for document in test.documents("target")]
     instances: Ranges = [[(0, len(document))] for document in sources]
     if metrics.unit == "instance":
-        instances = packed_units(model.config, test.source_lengths, test.target_lengths, test.document_offsets)
+        instances = packed_units(model.config, test.source.lengths, test.target.lengths, test.document_offsets)
     units = in_units(sources, instances)
     drafts, specials = translator.drafts(units), tokenizer.specials
-    with computing_in(model, run.products), progress("translating (sentences)", len(test.source_lengths)) as bar:
+    with computing_in(model, run.products), progress("translating (sentences)", len(test.source.lengths)) as bar:
         search, context = translator.search, translator.context
         translated = translate_documents(
             model, units, specials, search, context=context, on_sentences=bar.advance, drafts=drafts

@@ -128,14 +128,15 @@ class AdapterConfig:
     @property
     def patterns(self) -> list[str]:
         """Those of `modules`. Raises DocmtError for empty ones."""
-        patterns = _words(self.modules)
-        if not all(patterns):
-            raise DocmtError(f"adapters.modules is {shown(self.modules)}: give patterns with one comma between two")
-        return patterns
+        return _words("adapters.modules", self.modules, "give patterns")
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",")]
+def _words(name: str, text: str, advice: str, alone: tuple[str, ...] = ()) -> list[str]:
+    """The words between commas. Raises DocmtError for an empty one, and for those that stand alone beside another."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(words) or (len(words) > 1 and set(alone) & set(words)):
+        raise DocmtError(f"{name} is {shown(text)}: {advice} with one comma between two")
+    return words
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,10 @@ class CheckpointConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "checkpoints.")
+        if self.average == "none" and self.average_count != CheckpointConfig.average_count:
+            raise DocmtError(
+                "checkpoints.average_count is set but checkpoints.average is none: choose last or best, or leave it out"
+            )
 
 
 @dataclass(frozen=True)
@@ -284,12 +289,8 @@ class TrainConfig:
     @property
     def frozen(self) -> list[str]:
         """The words and patterns of `freeze`; empty for none. Raises DocmtError for what is neither."""
-        words = _words(self.freeze)
-        if not all(words) or (len(words) > 1 and {"none", "loaded"} & set(words)):
-            raise DocmtError(
-                f"freeze is {shown(self.freeze)}: choose none, loaded, or any of embeddings, encoder, decoder and "
-                "patterns of names, with one comma between two"
-            )
+        advice = "choose none, loaded, or any of embeddings, encoder, decoder and patterns of names,"
+        words = _words("freeze", self.freeze, advice, alone=("none", "loaded"))
         return [] if words == ["none"] else words
 
     @property

@@ -26,48 +26,39 @@ class Split:
     """One split of the store, cut into instances and planned into batches."""
 
     def __init__(
-        self,
-        store: ParallelStore,
-        config: TrainConfig,
-        specials: SpecialTokens,
-        share: float = 1.0,
-        training: bool = False,
+        self, store: ParallelStore, config: TrainConfig, specials: SpecialTokens, training: bool = False
     ) -> None:
-        """`share` of the documents (at least one) is used, from the first on; training: as the train split.
+        """training: as the train split, of whose documents a share (at least one) is used, from the first on.
 
         Raises DocmtError where the system reads drafts and the split has none.
         """
         model = config.model
         self.store, self.specials, self.drafts = store, specials, _drafts_of(store, model)
+        self._draft_lengths = None if self.drafts is None else self.drafts.lengths
         self.predicts, self.frame = model.chosen.predicts, FAMILIES[model.family].frame(model)
         self.references = training and model.chosen.needs().references
-        self.source = Words(store.source_tokens, store.source_offsets)
-        self.target = Words(store.target_tokens, store.target_offsets)
         self._check_words(SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size))
+        share = config.batches.train_share if training else 1.0
         documents = max(round(share * len(store.document_ids)), 1)
         self.instances, mixture = _instances(store, documents, config, training)
         self._check_positions(config)
         sentences = int(store.document_offsets[documents])
-        self.size = documents, sentences, int(store.source_offsets[sentences]), int(store.target_offsets[sentences])
+        source, target = (int(side.offsets[sentences]) for side in (store.source, store.target))
+        self.size = documents, sentences, source, target
         """documents, sentence pairs, source tokens and target tokens, without marks"""
-        lengths = instance_lengths(self.instances, store.source_lengths, store.target_lengths, self._draft_lengths)
-        self.plan = BatchPlan(self.instances, lengths, config.batches.batch_tokens, config.seed, mixture)
+        lengths = instance_lengths(self.instances, store.source.lengths, store.target.lengths, self._draft_lengths)
+        self.plan = BatchPlan(lengths, config.batches.batch_tokens, config.seed, mixture)
         first = self.instances.own if self.predicts == "last" else self.instances.first
         last = self.instances.last
-        words = store.target_offsets[last] - store.target_offsets[first]
+        words = store.target.offsets[last] - store.target.offsets[first]
         self._label_tokens: NDArray[np.int64] = words + (1 + self.frame.goes_on) * (last - first)  # [I]
-
-    @property
-    def _draft_lengths(self) -> NDArray[np.int64] | None:
-        return None if self.drafts is None else self.drafts.lengths
 
     def _check_words(self, source_specials: SpecialTokens) -> None:
         """Raises DocmtError for a file of tokens with numbers that are no words."""
         source, target = self.store.sides
-        columns = [(source, self.source, source_specials), (target, self.target, self.specials)]
-        drafts = [] if self.drafts is None else [("draft", self.drafts, self.specials)]
-        for name, column, specials in [*columns, *drafts]:
-            tokens = column.tokens
+        columns = [(source, self.store.source, source_specials), (target, self.store.target, self.specials)]
+        for name, column, specials in [*columns, ("draft", self.drafts, self.specials)]:
+            tokens = column.tokens if column is not None else np.empty(0)
             if len(tokens) and (int(tokens.min()) < specials.unk or int(tokens.max()) >= specials.eod):
                 raise DocmtError(
                     f"{self.store.directory / f'{name}_tokens.npy'} is damaged (it holds numbers that are no words): "
@@ -79,15 +70,13 @@ class Split:
         model, store = config.model, self.store
         if model.position_limit is None:
             return
-        limited = (store.source_lengths, store.target_lengths if model.limits_target else store.source_lengths)
+        limited = (store.source.lengths, (store.target if model.limits_target else store.source).lengths)
         if model.restarts:
-            sentences = np.arange(len(store.source_lengths))
-            longest = np.maximum(*limited)
-            if self._draft_lengths is not None:
-                longest = np.maximum(longest, self._draft_lengths)
+            sentences = np.arange(len(limited[0]))
+            longest = np.max([side for side in (*limited, self._draft_lengths) if side is not None], axis=0)
             needs = model.chosen.needs()
             before = needs.before if needs.joined else 0
-            contexts = lengths_before(store.source_lengths, store.document_offsets, before)
+            contexts = lengths_before(limited[0], store.document_offsets, before)
             checks = [
                 ("sentence", longest + self.frame.most_marks, sentences),
                 (f"context of {before} sentences before sentence", contexts, sentences),
@@ -112,10 +101,23 @@ class Split:
     def batch(self, indices: NDArray[np.int64]) -> Batch:
         """The batch of these instances, on the CPU."""
         return collate(
-            *(self.source, self.target, self.instances, indices, self.specials, self.frame, self.predicts),
+            *(self.store.source, self.store.target, self.instances, indices, self.specials, self.frame, self.predicts),
             drafts=self.drafts,
             references=self.references,
         )
+
+    def fingerprint(self) -> str:
+        """Changes when the split, its drafts (where they are read) or the vocabulary does.
+
+        CRC-32 of all arrays; 1 GB takes about a second.
+        """
+        source, target = self.store.source, self.store.target
+        columns = [source.tokens, target.tokens, source.offsets, target.offsets, self.store.document_offsets]
+        drafts = [] if self.drafts is None else [self.drafts.tokens, self.drafts.offsets]
+        crc = zlib.crc32(str(self.specials.vocabulary_size).encode())
+        for column in [*columns, *drafts]:
+            crc = zlib.crc32(np.ascontiguousarray(column).data, crc)
+        return f"{crc:08x}"
 
     def label_tokens(self, indices: NDArray[np.int64]) -> int:
         """How many tokens these instances predict, known without laying them out."""
@@ -127,7 +129,7 @@ def _instances(
 ) -> tuple[Instances, Mixture | None]:
     """The instances of the first documents, in training those at all limits that it mixes."""
     model, limits = config.model, config.batches.instance_lengths if training else []
-    lengths = store.source_lengths, store.target_lengths, store.document_offsets[: documents + 1]
+    lengths = store.source.lengths, store.target.lengths, store.document_offsets[: documents + 1]
     needs, most = model.chosen.needs(), model.instance_sentences
     if limits:
         return cut_mixed(*lengths, needs, limits, most)
@@ -145,7 +147,7 @@ def _drafts_of(store: ParallelStore, model: ModelConfig) -> Words | None:
             f"the {model.system} system reads drafts, but {why}: translate the source texts with a sentence model, and "
             "run `docmt prepare` again with --drafts"
         )
-    return Words(*store.drafts)
+    return store.drafts
 
 
 @dataclass(frozen=True)
@@ -193,8 +195,7 @@ class TrainingCorpus:
         self.statistics = store.statistics
         self.specials = store.tokenizer.specials
         self.rank, self.world, self.accumulate = rank, world, config.batches.accumulate
-        share = config.batches.train_share
-        self.train = Split(store.split("train"), config, self.specials, share, training=True)
+        self.train = Split(store.split("train"), config, self.specials, training=True)
         self.dev = Split(store.split("dev"), config, self.specials) if "dev" in store.splits else None
         self._check_documents(config.model)
         stop = config.stop
@@ -258,17 +259,8 @@ class TrainingCorpus:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when the training split, its drafts (where they are read) or the vocabulary does.
-
-        CRC-32 of all arrays; 1 GB takes about a second.
-        """
-        train, store = self.train, self.train.store
-        columns = [store.source_tokens, store.target_tokens, store.source_offsets, store.target_offsets]
-        drafts = [] if train.drafts is None else [train.drafts.tokens, train.drafts.offsets]
-        crc = zlib.crc32(str(self.specials.vocabulary_size).encode())
-        for column in [*columns, store.document_offsets, *drafts]:
-            crc = zlib.crc32(np.ascontiguousarray(column).data, crc)
-        return f"{crc:08x}"
+        """That of the training split, and after a hyphen that of the dev split, or "none"."""
+        return f"{self.train.fingerprint()}-{'none' if self.dev is None else self.dev.fingerprint()}"
 
 
 def in_direction(store: PreparedStore, config: TrainConfig) -> PreparedStore:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from lightning_fabric import Fabric
@@ -59,8 +59,7 @@ def start_fabric(config: TrainConfig) -> Fabric:
         if not gpus:
             raise DocmtError("device is cuda, but PyTorch sees no GPU here: choose --device cpu")
         raise DocmtError(f"devices is {devices}, but there are {gpus} GPUs for them: choose {gpus} or fewer")
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it greets every process
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it greets every process
     fabric = Fabric(
         accelerator=accelerator,
         devices=devices,
@@ -111,7 +110,7 @@ def end_with_the_first(processes: Sequence[subprocess.Popen[bytes]], run: Path) 
     Most often the connection breaks and all end in order. But a process that is busy with a long update, or waits on a
     GPU for one that is gone, would not notice.
     """
-    while not any(_failed(process) for process in processes):
+    while all(process.poll() in (None, 0, INTERRUPTED) for process in processes):
         if all(process.poll() is not None for process in processes):
             return
         time.sleep(_LOOK_EVERY)
@@ -123,18 +122,12 @@ def end_with_the_first(processes: Sequence[subprocess.Popen[bytes]], run: Path) 
     os._exit(USAGE_ERROR)
 
 
-def _failed(process: subprocess.Popen[bytes]) -> bool:
-    return process.poll() not in (None, 0, INTERRUPTED)
-
-
 def sum_over_processes(fabric: Fabric, values: Sequence[float]) -> list[float]:
     """Each value summed over all processes, in float64 where the device has it."""
     if fabric.world_size == 1:
         return list(values)
-    total = fabric.all_reduce(torch.tensor(values, dtype=torch.float64, device=fabric.device), reduce_op="sum")
-    assert isinstance(total, torch.Tensor)
-    result: list[float] = total.tolist()
-    return result
+    total: Any = fabric.all_reduce(torch.tensor(values, dtype=torch.float64, device=fabric.device), reduce_op="sum")
+    return list(map(float, total.tolist()))
 
 
 def gather_shares(fabric: Fabric, items: Sequence[Item]) -> list[Item]:

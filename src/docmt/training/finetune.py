@@ -6,10 +6,10 @@ import difflib
 import logging
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -22,45 +22,33 @@ from docmt.checkpoint.model_directory import (
     load_model_tokenizer,
     load_model_weights,
 )
-from docmt.checkpoint.weights import read_weights
+from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
 from docmt.core.errors import DocmtError
 from docmt.core.options import shown
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families.family import ENCODER_SIZES
 from docmt.model.linear_attention import DIRECTIONS
-from docmt.model.systems import Needs, System
+from docmt.model.systems import SYSTEMS, Needs, System
 from docmt.text import Tokenizer
 from docmt.training.config import AdapterConfig, OptimizerConfig
 from docmt.training.reporting import new_weights_in_words
 
+Options = TypeVar("Options", ModelConfig, System)
 _log = logging.getLogger(__name__)
 _OF_PRESET = ("width", "feed_forward", "heads", "encoder_layers", "decoder_layers")
 _OF_ENCODER = tuple(f"encoder_{name}" for name in ENCODER_SIZES)
-# What weights of equal shapes mean depends on these.
-_ARCHITECTURE = (
-    "family",
-    *_OF_PRESET,
-    *_OF_ENCODER,
-    "head_width",
-    "normalization",
-    "activation",
-    "embedding_normalization",
-    "scale_embeddings",
-    "output",
-    "position_encoding",
-    "relative_buckets",
-    "relative_distance",
-    "source_mark",
-    "target_mark",
-)
-# The same of a system that has it.
-_OF_SYSTEM = ("join",)
+# What weights of equal shapes mean depends on all settings but these.
+_SIZES = ("preset", "vocabulary_size", "source_vocabulary_size", "instance_tokens", "instance_sentences")
+_FREE = (*_SIZES, "positions", "max_positions", "dropout", "attention_dropout", "linear", "system", *SYSTEMS)
+_ARCHITECTURE = [each.name for each in fields(ModelConfig) if each.name not in _FREE]
 # The same of linear attention; a gate may be new, and features are no weights.
 _LINEAR = ("map", "temperature", "rescale")
 _GATE = ("gate", "gates")
 _NEAREST = 3  # names in the message on a pattern that fits none
 ADAPTERS_FILE = "adapters.safetensors"
 """In the checkpoint that a run goes on from, whose weights have the adapters in them: both apart."""
+BY_RUN = ("the run trains", "copy the run directory again")
+"""Who asks for the tensors of a checkpoint, and what to do where others are there (see `check_shapes`)."""
 
 
 def initialize_from(
@@ -123,23 +111,21 @@ def with_architecture_of(config: ModelConfig, started: ModelConfig) -> ModelConf
 
     A preset other than the usual one says all sizes; of a model of the same system its options are taken as well.
     """
-    theirs, usual = started.filled(), ModelConfig()
+    theirs = started.filled()
     names = [*_architecture_of(theirs), "max_positions", "source_vocabulary_size"]
-    if not theirs.is_encoder and config.preset != usual.preset:
+    if not theirs.is_encoder and config.preset != ModelConfig().preset:
         names = [name for name in names if name not in _OF_PRESET]
+    if theirs.system != config.system or not hasattr(config, config.system):
+        return _with_values_of(config, theirs, names)
+    options: dict[str, Any] = {config.system: _with_values_of(config.chosen, theirs.chosen, vars(config.chosen))}
+    return replace(_with_values_of(config, theirs, [*names, "linear"]), **options)
+
+
+def _with_values_of(config: Options, other: Options, names: Iterable[str]) -> Options:
+    """The configuration with the values of another one for those of these names that were left at their defaults."""
+    usual = type(config)()
     left = [name for name in names if getattr(config, name) == getattr(usual, name)]
-    taken = {name: getattr(theirs, name) for name in left}
-    if theirs.system == config.system and hasattr(usual, config.system):
-        taken[config.system] = _with_options_of(config.chosen, theirs.chosen)
-        taken["linear"] = theirs.linear if config.linear == usual.linear else config.linear
-    return replace(config, **taken)
-
-
-def _with_options_of(system: System, theirs: System) -> System:
-    """The options of a system with those of another model of it, where they were left at their defaults."""
-    usual = type(system)()
-    left = [name for name, value in vars(usual).items() if getattr(system, name) == value]
-    return replace(system, **{name: getattr(theirs, name) for name in left})
+    return replace(config, **{name: getattr(other, name) for name in left})
 
 
 def _check_direction(directory: Path, reverse: Path) -> None:
@@ -181,10 +167,12 @@ def _initialize_from_reverse(
 def _load(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Architecture and weights of a model to start from. Raises DocmtError where they cannot be a start."""
     started = load_model_config(directory, encoders=True)
-    if started.is_encoder:
-        _check_vocabulary(directory, tokenizer.of("source"), "--source_tokenizer")
-    else:
-        _check_vocabulary(directory, tokenizer, "--tokenizer")
+    words, option = (tokenizer.of("source"), "source_tokenizer") if started.is_encoder else (tokenizer, "tokenizer")
+    if not load_model_tokenizer(directory).same_words(words):
+        raise DocmtError(
+            f"{directory} has another vocabulary than the training data: prepare the data with its tokenizer "
+            f"(`docmt prepare --{option} {directory}`)"
+        )
     _check_architecture(directory, started, model.config)
     return started, load_model_weights(directory)
 
@@ -218,9 +206,8 @@ def _check_architecture(directory: Path, started: ModelConfig, wanted: ModelConf
     for name in _architecture_of(started):
         _check_same(directory, name, getattr(started.filled(), name), getattr(wanted.filled(), name))
     if started.system == wanted.system:
-        for name in _OF_SYSTEM:
-            theirs, ours = (getattr(own.filled().chosen, name, None) for own in (started, wanted))
-            _check_same(directory, f"{wanted.system}.{name}", theirs, ours)
+        theirs, ours = (getattr(own.filled().chosen, "join", None) for own in (started, wanted))
+        _check_same(directory, f"{wanted.system}.join", theirs, ours)
     if not started.chosen.linear:
         return
     if not wanted.chosen.linear:
@@ -237,14 +224,6 @@ def _check_same(directory: Path, name: str, theirs: object, ours: object) -> Non
         raise DocmtError(
             f"model.{name} is {ours!r}, but {theirs!r} in {directory}, which this model is to start from: choose "
             "the same"
-        )
-
-
-def _check_vocabulary(directory: Path, tokenizer: Tokenizer, option: str) -> None:
-    if not load_model_tokenizer(directory).same_words(tokenizer):
-        raise DocmtError(
-            f"{directory} has another vocabulary than the training data: prepare the data with its tokenizer "
-            f"(`docmt prepare {option} {directory}`)"
         )
 
 
@@ -299,17 +278,14 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def parameter_groups(
-    parameters: Mapping[str, nn.Parameter],
-    names: Sequence[str],
-    settings: OptimizerConfig,
-    new_weights: Collection[str],
+    parameters: Mapping[str, nn.Parameter], names: list[str], settings: OptimizerConfig, new_weights: Collection[str]
 ) -> list[dict[str, Any]]:
     """What the optimiser trains, `parameters` by name, in groups with the factor (`scale`) of their learning rate.
 
     names: of all weights of the model, frozen ones too. Raises DocmtError for a pattern that fits none, and for
     settings without an effect on any that is trained.
     """
-    loaded = [name for name in parameters if name not in new_weights] if settings.loaded_scale != 1 else []
+    loaded = [name for name in parameters if name not in new_weights]
     scales = dict.fromkeys(parameters, 1.0) | dict.fromkeys(loaded, settings.loaded_scale)
     if settings.loaded_scale != 1 and not loaded:
         raise DocmtError("optimizer.loaded_scale has no effect, as all loaded weights are frozen: leave it out")
@@ -418,9 +394,6 @@ def adapter_tensors(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str
 
 def restore_adapters(model: nn.Module, path: Path) -> None:
     """Copies what `adapter_tensors` gave into the model. Raises DocmtError for a file that is damaged or of another."""
-    tensors, own = read_weights(path), dict(model.named_parameters())
-    for name, parameter in adapter_tensors(model, own).items():
-        if name not in tensors or tensors[name].shape != parameter.shape:
-            raise DocmtError(f"{path} does not fit the model (at {name}): copy the run directory again")
-        with torch.no_grad():
-            parameter.copy_(tensors[name])
+    tensors = read_weights(path)
+    check_shapes(adapter_tensors(model, model.state_dict()), read_shapes(path), path, BY_RUN)
+    model.load_state_dict(tensors, strict=False)

@@ -36,13 +36,7 @@ from docmt.training.distributed import (
 from docmt.training.finetune import initialize_from, with_architecture_of
 from docmt.training.optimizer import Updater, seed_of
 from docmt.training.reporting import Recent, Tracker, card_of, opening, seconds_left
-from docmt.training.run_directory import (
-    BestSoFar,
-    RunDirectory,
-    TrainingState,
-    read_state,
-    save_checkpoint,
-)
+from docmt.training.run_directory import BestSoFar, RunDirectory, TrainingState, read_state, save_checkpoint
 from docmt.training.validation import DevBleu, validation_loss
 
 _log = logging.getLogger(__name__)
@@ -59,12 +53,15 @@ class TrainingResult:
     """the finished model directory; None if the training was interrupted"""
     update: int
     """updates done in all"""
-    interrupted: bool
-    """whether Ctrl-C or SIGTERM ended it (`resume` goes on)"""
     reason: str
     """why it ended, for people"""
     leads: bool
     """whether this process is the one of several that speaks to people"""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C or SIGTERM ended it (`resume` goes on)."""
+        return self.model is None
 
 
 def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
@@ -113,7 +110,8 @@ def _begin(
         run.prepare(config)
         _keep_drafter(run, config, corpus)
     fabric.barrier()
-    stack.enter_context(run.logging(fabric.is_global_zero))
+    if fabric.is_global_zero:
+        stack.enter_context(run.logging())
     stop = stack.enter_context(stop_on_signals())
     return Training(fabric, config, corpus, run, resume), stop
 
@@ -152,7 +150,8 @@ class Training:
         updates = corpus.updates(self.state.epoch, self.state.position)
         self.updates = ahead(updates) if _lays_out_ahead(fabric.device) else updates
         self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint)
-        self._cut_metrics()
+        if fabric.is_global_zero:
+            run.cut_metrics(self.state.update)
         self.sums = torch.tensor(
             [self.state.interval.loss, self.state.interval.nll], dtype=torch.float64, device=fabric.device
         )
@@ -169,7 +168,8 @@ class Training:
     def to_the_end(self, wish: StopWish) -> TrainingResult:
         """The loop: updates, with metrics, validations and checkpoints between them, until a limit is reached."""
         config, state = self.config, self.state
-        self._announce()
+        for line in opening(config, self.corpus, self.model, state, self.fabric):
+            _log.info("%s", line)
         limit = config.stop.max_steps or None
         with closing(self.updates), progress("training (updates)", limit, done=state.update) as bar:
             while not (reason := self._reason_to_stop(wish)):
@@ -186,27 +186,26 @@ class Training:
                 if validated or due:
                     self._save()
                 bar.advance(1, self._note(), self._seconds_left())
-        if wish.wished:
-            self._save()
-            self.tracker.close()
-            _log.info("interrupted after update %d", state.update)
-            return TrainingResult(self.run.path, None, state.update, True, reason, self.fabric.is_global_zero)
-        if state.validated != state.update:
+        finished = not wish.wished
+        if finished and state.validated != state.update:
             self._validate()
-        if self.corpus.dev is None and state.update not in dict(state.snapshots):
+        if finished and self.corpus.dev is None and state.update not in dict(state.snapshots):
             self._keep_for_average()
         self._save()
         self.tracker.close()
-        self._finish(reason)
-        return TrainingResult(self.run.path, self.run.model, state.update, False, reason, self.fabric.is_global_zero)
+        if finished:
+            self._finish(reason)
+        else:
+            _log.info("interrupted after update %d", state.update)
+        model = self.run.model if finished else None
+        return TrainingResult(self.run.path, model, state.update, reason, self.fabric.is_global_zero)
 
     def _update(self) -> bool:
         """One update; returns whether it was the last of its epoch."""
         state, started = self.state, time.monotonic()
         plan, batches = next(self.updates)
         number = state.update + 1
-        logged = number % self.config.log_every == 0
-        result = self.updater.update(number, plan, batches, measure_norm=logged)
+        result = self.updater.update(number, plan, batches, measure_norm=number % self.config.log_every == 0)
         self.sums += result.sums
         self.gradient_norm = result.gradient_norm
         state.update = number
@@ -243,9 +242,7 @@ class Training:
         state = self.state
         loss, nll = (self.sums / state.interval.tokens).tolist()
         self._check_number("loss", loss)
-        line: dict[str, Any] = {
-            "update": state.update,
-            "epoch": state.epoch,
+        line = {
             "loss": loss,
             "nll": nll,
             "ppl": math.exp(min(nll, 100)),
@@ -254,7 +251,6 @@ class Training:
         if self.gradient_norm is not None:
             line["gradient_norm"] = self.gradient_norm.item()
         line["tokens_per_second"] = round(state.interval.tokens / max(state.interval.seconds, 1e-9), 1)
-        line["seconds"] = round(state.seconds, 2)
         self._add_metrics(line)
         self.sums.zero_()
         state.interval.tokens, state.interval.seconds = 0, 0.0
@@ -270,16 +266,18 @@ class Training:
         smoothing, entropy = config.objective.label_smoothing, config.validation.entropy
         found = validation_loss(self.fabric, self.model, dev, smoothing, entropy)
         self._check_number("dev loss", found.loss)
-        line: dict[str, Any] = {"update": state.update, "epoch": state.epoch}
-        line |= {"valid_loss": found.loss, "valid_nll": found.nll, "valid_ppl": math.exp(min(found.nll, 100))}
+        line: dict[str, Any] = {
+            "valid_loss": found.loss,
+            "valid_nll": found.nll,
+            "valid_ppl": math.exp(min(found.nll, 100)),
+        }
         score = found.loss
         if self.bleu is not None:
             score = line["valid_d_bleu"] = self.bleu(self.model)
         state.seconds += time.monotonic() - started
         improved = state.best.improves(score, state.update)
         line |= {f"entropy_{kind}": bits for kind, bits in found.entropy.items()}
-        line |= {"best": improved, "seconds": round(state.seconds, 2)}
-        self._add_metrics(line)
+        self._add_metrics({**line, "best": improved})
         shown = ", ".join(f"{name.removeprefix('valid_')} {line[name]:.4f}" for name in line if "valid_" in name)
         _log.info("update %d: dev %s%s", state.update, shown, " (best)" if improved else "")
         self.measured = f"dev {self._score_name} {score:.3f} (best{'' if improved else f' {state.best.score:.3f}'})"
@@ -359,16 +357,10 @@ class Training:
 
     def _new_state(self) -> TrainingState:
         """That of a training that begins; the model has the weights to start from."""
-        new_weights: list[str] = []
-        if self.config.initialize_from is not None:
-            statistics = self.corpus.statistics
-            new_weights = initialize_from(
-                self.model,
-                self.config.initialize_from,
-                self.corpus.tokenizer,
-                self.config.initialize_reverse_from,
-                (statistics.source_language, statistics.target_language),
-            )
+        start, reverse, new_weights = self.config.initialize_from, self.config.initialize_reverse_from, list[str]()
+        if start is not None:
+            languages = self.corpus.statistics.languages
+            new_weights = initialize_from(self.model, start, self.corpus.tokenizer, reverse, languages)
         return TrainingState(
             best=BestSoFar(higher_is_better=self.config.validation.best_by == "d_bleu"),
             data=self.corpus.fingerprint,
@@ -380,10 +372,12 @@ class Training:
         """That of a checkpoint, whose weights the model has then."""
         load_weights(self.model, checkpoint / WEIGHTS_FILE)
         state = read_state(checkpoint)
-        if state.data != self.corpus.fingerprint:
+        fingerprint = self.corpus.fingerprint
+        if not fingerprint.startswith(state.data):  # runs of earlier versions have that of the training split alone
             what = "drafts or text" if self.corpus.train.drafts is not None else "text"
+            split = "dev" if fingerprint.partition("-")[0] == state.data.partition("-")[0] else "training"
             raise DocmtError(
-                f"the training data in {self.config.store} is not what the run {self.run.path} was started with "
+                f"the {split} data in {self.config.store} is not what the run {self.run.path} was started with "
                 f"({what}): put the old store back, or start a new run"
             )
         if state.processes != self.fabric.world_size:
@@ -397,21 +391,12 @@ class Training:
             check_shapes(self.model.state_dict(), read_shapes(weights), weights)
         return state
 
-    def _cut_metrics(self) -> None:
-        if self.fabric.is_global_zero:
-            self.run.cut_metrics(self.state.update)
-
-    def _add_metrics(self, line: dict[str, Any]) -> None:
+    def _add_metrics(self, values: dict[str, Any]) -> None:
+        state = self.state
+        line = {"update": state.update, "epoch": state.epoch, **values, "seconds": round(state.seconds, 2)}
         if self.fabric.is_global_zero:
             self.run.add_metrics(line)
             self.tracker.add(line)
-
-    def _announce(self) -> None:
-        fabric = self.fabric
-        processes = f", {fabric.world_size} processes" if fabric.world_size > 1 else ""
-        place = f"{fabric.device}, {self.config.precision}{processes}"
-        for line in opening(self.config, self.corpus, self.model, self.state, place):
-            _log.info("%s", line)
 
     def _note(self) -> str:
         """What the progress line shows beside the number of updates."""

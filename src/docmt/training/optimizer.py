@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +13,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from docmt.checkpoint.weights import WEIGHTS_FILE, read_weights
-from docmt.core.errors import DocmtError
+from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, read_shapes, read_weights
 from docmt.data import Batch
 from docmt.model import Packed, TranslationModel
 from docmt.model.attention import View
@@ -26,6 +25,7 @@ from docmt.training.config import TrainConfig
 from docmt.training.corpus import UpdatePlan
 from docmt.training.finetune import (
     ADAPTERS_FILE,
+    BY_RUN,
     adapt,
     adapter_tensors,
     freeze,
@@ -63,18 +63,14 @@ def recompute_layers(model: nn.Module) -> None:
     """
     for module in model.modules():
         if isinstance(module, Layer):
-            module.forward = _recomputed(module, module.forward)  # type: ignore[assignment, method-assign]
+            module.forward = partial(_recomputed, module, module.forward)  # type: ignore[method-assign]
 
 
-def _recomputed(layer: Layer, forward: Callable[[Tensor, View], Tensor]) -> Callable[[Tensor, View], Tensor]:
-    def recomputed(x: Tensor, view: View) -> Tensor:
-        if not (layer.training and torch.is_grad_enabled()):
-            return forward(x, view)
-        found: Any = checkpoint(forward, x, view, use_reentrant=False)
-        result: Tensor = found
-        return result
-
-    return recomputed
+def _recomputed(layer: Layer, forward: Callable[[Tensor, View], Tensor], x: Tensor, view: View) -> Tensor:
+    if not (layer.training and torch.is_grad_enabled()):
+        return forward(x, view)
+    result: Tensor = checkpoint(forward, x, view, use_reentrant=False)
+    return result
 
 
 class Masters:
@@ -293,29 +289,23 @@ class _BatchLoss(nn.Module):
 
 def optimizer_tensors(trained: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """name.key -> tensor for everything the optimiser remembers about each of the parameters that it trains."""
-    states = {name: optimizer.state.get(parameter, {}) for name, parameter in trained.items()}
-    example: dict[str, Any] = next((state for state in states.values() if state), {})
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     for name, parameter in trained.items():
-        for key, value in example.items():
-            # A parameter that no update has reached yet starts from zero: so no entry is ever missing in a whole file.
-            zero = torch.zeros_like(parameter if torch.as_tensor(value).dim() else torch.as_tensor(value))
-            tensors[f"{name}.{key}"] = torch.as_tensor(states[name].get(key, zero))
+        # A parameter that no update has reached yet starts from zero: so no entry is ever missing in a whole file.
+        state = optimizer.state.get(parameter) or {
+            "step": torch.zeros(()),
+            "exp_avg": torch.zeros_like(parameter),
+            "exp_avg_sq": torch.zeros_like(parameter),
+        }
+        tensors |= {f"{name}.{key}": value for key, value in state.items()}
     return tensors
 
 
 def restore_optimizer(trained: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, path: Path) -> None:
     """Puts back what `optimizer_tensors` gave. Raises DocmtError for a file that is damaged or of another model."""
     tensors = read_weights(path)
+    check_shapes(optimizer_tensors(trained, optimizer), read_shapes(path), path, BY_RUN)
     for full_name, tensor in tensors.items():
         name, _, key = full_name.rpartition(".")
-        parameter = trained.get(name)
-        if parameter is None or (tensor.dim() and tensor.shape != parameter.shape):
-            raise DocmtError(f"{path} does not fit the model (at {full_name}): copy the run directory again")
         # Cloned, because a memory-mapped file is not aligned as torch's own tensors are, which changes last bits.
-        optimizer.state[parameter][key] = tensor.clone().to(parameter.device)
-    keys = {full_name.rpartition(".")[2] for full_name in tensors}
-    for name in trained:
-        for key in sorted(keys):
-            if f"{name}.{key}" not in tensors:
-                raise DocmtError(f"{path} is not complete ({name}.{key} is missing): copy the run directory again")
+        optimizer.state[trained[name]][key] = tensor.clone().to(trained[name].device)

@@ -8,10 +8,12 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from docmt.checkpoint.model_directory import DRAFTER_FOLDER, ModelCard, load_languages
@@ -35,9 +37,9 @@ _NO_SCALARS = ("update", "epoch", "seconds", "best")
 
 
 def opening(
-    config: TrainConfig, corpus: TrainingCorpus, model: nn.Module, state: TrainingState, place: str
+    config: TrainConfig, corpus: TrainingCorpus, model: nn.Module, state: TrainingState, fabric: Fabric
 ) -> Iterator[str]:
-    """Lines on model, data, batches and limits of a training that begins or goes on; place: where it computes."""
+    """Lines on model, data, batches and limits of a training that begins or goes on, and on where it computes."""
     sizes = [parameter.numel() for parameter in model.parameters()]
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     part = "" if trained == sum(sizes) else f", of which {_count(trained)} are trained"
@@ -46,10 +48,12 @@ def opening(
     direction = ", target to source" if config.reverse else ""
     yield f"data {config.store}{direction}: train {_amount(corpus.train)}; dev {dev}"
     accumulate = f" x {config.batches.accumulate}" if config.batches.accumulate > 1 else ""
+    processes = f", {fabric.world_size} processes" if fabric.world_size > 1 else ""
     mixed = [f"{length:,}" for length in sorted(config.batches.instance_lengths)]
     yield (
         f"an update sees up to {config.batches.batch_tokens:,} tokens{accumulate} on each device, "
-        f"{'this' if mixed else 'an'} epoch has {corpus.updates_in(state.epoch):,} updates; on {place}"
+        f"{'this' if mixed else 'an'} epoch has {corpus.updates_in(state.epoch):,} updates; "
+        f"on {fabric.device}, {config.precision}{processes}"
     )
     if mixed:
         yield f"every stretch of a document draws its limit anew in each epoch: {', '.join(mixed)} tokens"
@@ -108,12 +112,9 @@ def new_weights_in_words(names: Collection[str], model: nn.Module) -> str:
 
 def _ranges(numbers: Collection[int]) -> str:
     """Layers for people, counted from 1: {0, 1, 2, 4} -> 1-3, 5."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
+    # Numbers that follow each other are as far from their places in the list.
+    groups = groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
+    runs = [[number for _, number in group] for _, group in groups]
     return ", ".join(f"{run[0] + 1}-{run[-1] + 1}" if len(run) > 1 else str(run[0] + 1) for run in runs)
 
 
@@ -131,7 +132,7 @@ def card_of(
         data[name] = f"{split.documents} documents, {split.sentences} sentence pairs"
     if corpus.train.drafts is not None:
         data["drafts"] = f"first translations, which it reads; the model in `{DRAFTER_FOLDER}` writes them"
-    languages = statistics.source_language, statistics.target_language
+    languages = statistics.languages
     if not any(languages) and config.initialize_from is not None:
         with suppress(DocmtError):  # it may be gone since the training began
             languages = load_languages(config.initialize_from)

@@ -7,7 +7,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +35,7 @@ from docmt.core.files import (
     recorded,
     write_text,
 )
-from docmt.core.options import MANY, build, check_number, read_yaml
+from docmt.core.options import MANY, build, check_number, flat, plain, read_yaml
 from docmt.training.config import TrainConfig, absolute, first_difference
 
 _log = logging.getLogger(__name__)
@@ -58,15 +58,12 @@ class BestSoFar:
 
     def improves(self, score: float, update: int) -> bool:
         """Takes in the score of one more validation; True if it is the best so far (a tie, or no number, is not)."""
-        if score == score and (self.score is None or self.is_better(score, self.score)):
+        sign = 1 if self.higher_is_better else -1
+        if score == score and (self.score is None or sign * score > sign * self.score):
             self.score, self.update, self.since = score, update, 0
             return True
         self.since += 1
         return False
-
-    def is_better(self, score: float, other: float) -> bool:
-        """Whether `score` beats `other`."""
-        return score > other if self.higher_is_better else score < other
 
     def out_of(self, patience: int) -> bool:
         """Whether `patience` validations (0 = any number) passed without improvement."""
@@ -93,7 +90,7 @@ class TrainingState:
 
     best: BestSoFar
     data: str = ""
-    """fingerprint of the training data"""
+    """fingerprint of training and dev data"""
     update: int = 0
     """updates done"""
     epoch: int = 0
@@ -142,13 +139,8 @@ def read_state(directory: Path) -> TrainingState:
         state = build(TrainingState, values, path.name)
         for name in ("update", "epoch", "position", "validated"):
             check_number(name, getattr(state, name), (0, MANY))
-        for kind, part in (
-            (TrainingState, values),
-            (BestSoFar, values["best"]),
-            (Interval, values.get("interval", {})),
-        ):
-            if missing := [each.name for each in fields(kind) if each.name not in part]:
-                raise DocmtError(f"it has no {missing[0]}")  # without it a run would silently begin something anew
+        if missing := sorted(flat(plain(state)).keys() - flat(values).keys()):
+            raise DocmtError(f"it has no {missing[0]}")  # without it a run would silently begin something anew
         if sums.get(_STATE, checksum_of(values)) != checksum_of(values):
             raise DocmtError("it is not what its checksum says")
     except DocmtError as error:
@@ -287,10 +279,8 @@ class RunDirectory:
 
     def write_recipe(self, config: TrainConfig) -> None:
         """Writes the configuration as YAML, in the order of its fields; it can be read from any folder."""
-        values = config.to_dict()
-        for name in _PLACES:
-            if values[name] is not None:
-                values[name] = str(absolute(Path(values[name])))
+        places: dict[str, Any] = {name: absolute(path) for name in _PLACES if (path := getattr(config, name))}
+        values = replace(config, **places).to_dict()
         write_text(self.recipe, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
     def add_metrics(self, values: Mapping[str, Any]) -> None:
@@ -326,11 +316,8 @@ class RunDirectory:
                 shutil.rmtree(path)
 
     @contextmanager
-    def logging(self, enabled: bool = True) -> Iterator[None]:
-        """While the block runs, docmt's log messages are appended to the log file (unless not enabled)."""
-        if not enabled:
-            yield
-            return
+    def logging(self) -> Iterator[None]:
+        """While the block runs, docmt's log messages are appended to the log file."""
         logger = logging.getLogger("docmt")
         try:
             self._created += [] if self.log.exists() else [self.log]
