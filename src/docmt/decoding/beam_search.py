@@ -54,10 +54,8 @@ class Beams:
         self.given = [sum(len(sentence) + labels for sentence in row.prefix) for row in rows]  # tokens of prefixes
         self.limits = [[config.sentence_limit(length) for length in row.lengths] for row in rows]
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
-        numbers = [torch.tensor(row.sentences) for row in rows]
-        self.numbers = pad_sequence(numbers, batch_first=True).to(
-            device
-        )  # [D, S] of the sentences in the packed source
+        # [D, S] of the sentences in the packed source
+        self.numbers = pad_sequence([torch.tensor(row.sentences) for row in rows], batch_first=True).to(device)
         count = len(rows) * config.beam
         self.progress = Progress.start(count, self.marks.begins, device)
         self.said = torch.zeros(count, 0, dtype=torch.int64, device=device)  # [R, n] the last tokens, and
