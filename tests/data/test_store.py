@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.data import ParallelStore, StoreWriter
+from docmt.data import ParallelStore, PreparedStore, StoreWriter
 
 DOCUMENTS = [
     ("ep-1", [[4, 5, 6], [7]], [[8], [9, 10]]),

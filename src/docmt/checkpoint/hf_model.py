@@ -89,7 +89,7 @@ def open_weights(directory: Path) -> Weights:
     if (directory / WEIGHTS_FILE).is_file():
         files = {WEIGHTS_FILE}
     elif (directory / INDEX_FILE).is_file():
-        table = read_json(directory / INDEX_FILE).get("weight_map", {})
+        table = read_json(directory / INDEX_FILE).get("weight_map")
         if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
             raise DocmtError(f"{directory / INDEX_FILE} has no weight_map: copy it again from where it came")
         files = {Path(name).name for name in table.values()}
