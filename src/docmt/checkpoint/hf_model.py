@@ -85,7 +85,7 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 def open_weights(directory: Path) -> Weights:
     """The weights in a directory. Raises DocmtError where there are none in safetensors, or some are missing."""
-    table: dict[str, str] = {}
+    table: Any = {}
     if (directory / WEIGHTS_FILE).is_file():
         files = {WEIGHTS_FILE}
     elif (directory / INDEX_FILE).is_file():
