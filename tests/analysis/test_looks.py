@@ -93,7 +93,7 @@ def test_the_weights_are_those_that_the_model_uses(name):
                 same(module.output(found), outputs[look.site.name], 1e-3 if "linear" in name else 1e-5)
             else:  # what looks at several sentences at once is not called as a module
                 before, _ = look.view.attend_before(module, look.asks, look.memory)
-                same(found.unflatten(0, (module.sight.back, -1)).transpose(0, 1), before)
+                same(found.unflatten(0, (module.scope.back, -1)).transpose(0, 1), before)
 
 
 def test_attention_to_sentences_gives_what_its_weights_give():

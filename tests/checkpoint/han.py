@@ -198,7 +198,7 @@ def with_context(module, queries, contexts):
     contexts: of each query a list, oldest first, of states [m, d] without those that attention is not to see. Each
     query is laid out as the last sentence of a document of its own.
     """
-    opening, closing = module.words.sight.marks
+    opening, closing = module.words.scope.marks
     found = []
     for query, before in zip(queries, contexts, strict=True):
         rows = [torch.cat((query[:opening], own, query[:closing])) for own in before] + [query]

@@ -59,7 +59,7 @@ def put_in(monkeypatch, model, source):
     own, padded = LinearAttention.over, source.documents.lengths < source.documents.lengths.max()
 
     def over(self, x, memory, pattern, times=1):
-        if self.sight.memory == "self" or not self.rescaled:
+        if self.scope.memory == "self" or not self.rescaled:
             return own(self, x, memory, pattern, times)
         key, floor = self.split(self.key(memory)), self.features.floor
         salience = self.salience(key)

@@ -19,7 +19,7 @@ from tiers import only
 from docmt.model import ModelConfig
 from docmt.model.attention import FullView, Memory
 from docmt.model.layers import Hierarchy
-from docmt.model.scope import Sight
+from docmt.model.scope import AttentionScope
 
 BATCHES = ("two_documents", "document0", "document1", "border")
 LOOKING_BACK = [name for name in VARIANTS if name != "sentence"]
@@ -54,7 +54,7 @@ def before(module, rows, states, tokens):
     kept = [
         own[torch.tensor([token not in han.HIDDEN for token in row])] for own, row in zip(states, tokens, strict=True)
     ]
-    return [kept[row - min(rows.place(row), module.words.sight.back) : row] for row in range(len(states))]
+    return [kept[row - min(rows.place(row), module.words.scope.back) : row] for row in range(len(states))]
 
 
 def decoded(model, rows, memory):
@@ -146,8 +146,8 @@ def test_the_module_alone(number, case):
         for name in ("input", "query", "context", "index", "out", "projection", "grad_query")
     )
     config = ModelConfig(width=32, feed_forward=64, heads=4, vocabulary_size=57, dropout=0.0)
-    sight = Sight(part="before", back=case["context_size"])
-    module = Hierarchy(han.HanParts(config.filled()), sight, exact=False, detach=True).eval()
+    scope = AttentionScope(part="before", back=case["context_size"])
+    module = Hierarchy(han.HanParts(config.filled()), scope, exact=False, detach=True).eval()
     weights = load_file(han.needed("module", "weights.safetensors"))
     module.load_state_dict({ours: weight for name, weight in weights.items() if (ours := han.rename(name))})
     seen = ~torch.isin(tokens, torch.tensor(han.HIDDEN))  # [S, B2]

@@ -7,7 +7,7 @@ from docmt.data import Words, collate, cut
 from docmt.model import ModelConfig, TranslationModel, pack
 from docmt.model.attention import FullView
 from docmt.model.layers import Hierarchy
-from docmt.model.scope import Sight
+from docmt.model.scope import AttentionScope
 from docmt.model.transformer import Parts
 from docmt.text import SpecialTokens
 from variants import SYSTEMS, hierarchical
@@ -120,7 +120,9 @@ def test_heads_have_their_own_width_where_the_model_is_no_multiple_of_their_numb
 
 def module(k=2, marks=(1, 1), exact=False, detach=False):
     torch.manual_seed(1)
-    made = Hierarchy(Parts(ModelConfig(**SIZES)), Sight(part="before", back=k, marks=marks), exact=exact, detach=detach)
+    made = Hierarchy(
+        Parts(ModelConfig(**SIZES)), AttentionScope(part="before", back=k, marks=marks), exact=exact, detach=detach
+    )
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))

@@ -9,7 +9,7 @@ from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, Reading, Spans, TranslationModel, pack
 from docmt.model.attention import FullView, Memory
 from docmt.model.layers import Hops, SentenceEncoder
-from docmt.model.scope import Sight
+from docmt.model.scope import AttentionScope
 from docmt.model.systems import MultiHop
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 60}
@@ -103,16 +103,16 @@ def test_hops_go_from_the_farthest_sentence_to_the_nearest_or_back(direction, or
     model = build(direction=direction)
     for stack in (model.encoder, model.decoder):
         for number, layer in enumerate(stack):
-            sights = [hop.sight for hop in layer.hops.hops]
-            assert [sight.back for sight in sights] == order
-            assert {sight.depth for sight in sights} == {number}
+            scopes = [hop.scope for hop in layer.hops.hops]
+            assert [scope.back for scope in scopes] == order
+            assert {scope.depth for scope in scopes} == {number}
 
 
 def test_the_fifth_sentence_hops_over_the_second_third_and_fourth_and_the_second_over_the_first_alone():
     sentences = Spans.tile([3, 4, 5, 6, 7, 8])
     memory = Memory(torch.zeros(33, 1), sentences, Spans.tile([33]))
     view = FullView(memory, {"context": memory})
-    seen = [view.seen(Sight("context", "before", back), memory.states)[1].keys for back in (3, 2, 1)]
+    seen = [view.seen(AttentionScope("context", "before", back), memory.states)[1].keys for back in (3, 2, 1)]
     assert [(int(own.starts[4]), int(own.lengths[4])) for own in seen] == [(3, 4), (7, 5), (12, 6)]
     assert [int(own.lengths[1]) for own in seen] == [0, 0, 3]
     assert [int(own.starts[1]) for own in seen][-1] == 0

@@ -226,7 +226,7 @@ def test_scopes_of_the_ablations(options, encoder, cross):
 def scope_of(attention):
     """What a layer sees, by the parts that it has and by what these look at."""
     parts = {"sentence": attention.local, "document": attention.whole}
-    assert all(found is None or found.sight.part == part for part, found in parts.items())
+    assert all(found is None or found.scope.part == part for part, found in parts.items())
     assert (attention.gate is not None) == (None not in parts.values())
     return "both" if attention.gate is not None else next(part for part, found in parts.items() if found is not None)
 
@@ -234,7 +234,7 @@ def scope_of(attention):
 def test_decoder_attention_has_layers_of_its_own_number():
     model = build(group=Group(encoder_layers=2, decoder_layers=1, cross_layers=0))
     assert [scope_of(layer.attention) for layer in model.decoder] == ["sentence", "both"]
-    assert all(layer.attention.local.sight.causal and not layer.cross.local.sight.causal for layer in model.decoder)
+    assert all(layer.attention.local.scope.causal and not layer.cross.local.scope.causal for layer in model.decoder)
 
 
 def test_the_default_of_two_layers_is_all_of_fewer():

@@ -212,17 +212,17 @@ class TokenLook(_Seen):
         Not within a sentence, and not where a sentence before is given. What happens within a sequence made of several
         sentences is not yet a look of a sentence.
         """
-        sight = self.attention.sight
-        memory = self.view.memories.get(sight.memory)
+        scope = self.attention.scope
+        memory = self.view.memories.get(scope.memory)
         joined = memory is not None and memory.places is not None
-        return sight.part == "document" or (sight.part == "sentence" and joined)
+        return scope.part == "document" or (scope.part == "sentence" and joined)
 
     def key_sentences(self, source: Spans) -> Tensor:
         """Return [Tk] the number of the source sentence of each key; source: the sentences of the packed source."""
-        sight = self.attention.sight
-        if sight.memory == "self":
+        scope = self.attention.scope
+        if scope.memory == "self":
             return self.query_sentences()
-        memory = self.view.memories[sight.memory]
+        memory = self.view.memories[scope.memory]
         if memory.places is not None:
             return source.holding(memory.places.cpu())
         return memory.sentences.holding(torch.arange(len(self.memory)))
@@ -295,15 +295,15 @@ def attention_sites(model: TranslationModel) -> list[Site]:
 
 
 def _attention_site(name: str, module: Attention | SentenceAttention) -> Site:
-    """Return the site of an attention, which its stack and its sight tell."""
+    """Return the site of an attention, which its stack and its scope tell."""
     stack, layer = _layer_of(name)
     if isinstance(module, SentenceAttention):
         return Site(f"{stack}_self_sentences", layer, name=name)
-    sight = module.sight
-    seen = {"self": "self", "source": "cross"}.get(sight.memory, sight.memory)
+    scope = module.scope
+    seen = {"self": "self", "source": "cross"}.get(scope.memory, scope.memory)
     # Of an attention to several sentences at once (`View.attend_before`) there is one site for all of them.
-    back = 0 if sight.memory == "self" else sight.back
-    return Site(f"{stack}_{seen}_{_SCOPES[sight.part]}", layer, back, name)
+    back = 0 if scope.memory == "self" else scope.back
+    return Site(f"{stack}_{seen}_{_SCOPES[scope.part]}", layer, back, name)
 
 
 def _gate_site(name: str) -> Site:
@@ -372,7 +372,7 @@ class _Watcher:
         if isinstance(module, SentenceAttention):
             look: Look = SentenceLook(site, view, module.weights(*arguments), arguments[-1])
         else:
-            memory, pattern = view.seen(module.sight, arguments[0])
+            memory, pattern = view.seen(module.scope, arguments[0])
             look = TokenLook(site, view, module, arguments[0], memory, pattern)
         self.looks.append(look)
         self.on_look(look)
@@ -382,7 +382,7 @@ class _Watcher:
         """After the attention to the words of several sentences before, which is not called as a module."""
         x, view = arguments
         if isinstance(view, FullView):
-            pattern, _ = view.seen_before(module.words.sight, len(x))
+            pattern, _ = view.seen_before(module.words.scope, len(x))
             self.on_look(TokenLook(site, view, module.words, module.words_norm(x), x, pattern))
 
     @torch.no_grad()

@@ -29,10 +29,10 @@ from docmt.decoding.caches import (
 from docmt.decoding.models import Memories, Model, members_of, of_members
 from docmt.decoding.rules import Row
 from docmt.model import Packed, pack
-from docmt.model.attention import Attention, FullView, Memory, attend_pattern, seen_spans
+from docmt.model.attention import Attention, FullView, Memory, attend_pattern, visible_spans
 from docmt.model.linear import states_after
 from docmt.model.linear_attention import LinearAttention, Weighing
-from docmt.model.scope import Sight
+from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
 from docmt.text import SpecialTokens
@@ -57,9 +57,9 @@ class RecordingView(FullView):
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """x [T, d] -> [T, d]"""
-        if attention.sight.memory != "self":
+        if attention.scope.memory != "self":
             return super().attend(attention, x)
-        memory, pattern = self.seen(attention.sight, x)
+        memory, pattern = self.seen(attention.scope, x)
         if isinstance(attention, LinearAttention):
             key, value, weighing = attention.shown(memory, pattern)
             self.recorded[attention] = Recorded(key, value, weighing)
@@ -297,7 +297,7 @@ def _largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
 class StepView:
     """What attentions see when R = D * B hypotheses read one token each, equal to what they see in the full pass.
 
-    All attentions of one sight (depth aside) have one cache. Hypotheses of a single sentence each see it as their
+    All attentions of one scope (depth aside) have one cache. Hypotheses of a single sentence each see it as their
     document: then all beams share what they see.
     """
 
@@ -310,21 +310,21 @@ class StepView:
         prefixes: Prefixes | None = None,
     ) -> None:
         """rows: one for each of the D documents of the search; prefixes: see `Steps`."""
-        by_kind: dict[tuple[type[Attention], Sight], list[Attention]] = {}
+        by_kind: dict[tuple[type[Attention], AttentionScope], list[Attention]] = {}
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
-                by_kind.setdefault((type(module), module.sight.place), []).append(module)
+                by_kind.setdefault((type(module), module.scope.place), []).append(module)
         self.places: dict[Attention, tuple[Cache, int]] = {}
         self.caches: list[Cache] = []
         single = all(len(row.sentences) == 1 for row in rows)
-        for (_, sight), attentions in by_kind.items():
-            if sight.memory == "self":
+        for (_, scope), attentions in by_kind.items():
+            if scope.memory == "self":
                 like = torch.empty(model.config.attention_width, dtype=_projected_dtype(model), device=model.device)
-                self.caches.append(_own_cache(sight, attentions, like, len(rows), beams, single))
+                self.caches.append(_own_cache(scope, attentions, like, len(rows), beams, single))
                 if prefixes is not None:
                     prefixes.begin(self.caches[-1], attentions)
             else:
-                self.caches.append(_memory_cache(sight, attentions, memories[sight.memory], rows, beams, single))
+                self.caches.append(_memory_cache(scope, attentions, memories[scope.memory], rows, beams, single))
             self.places |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
@@ -338,7 +338,7 @@ class StepView:
             else:
                 asked = attention.asked_features(x)
             return cache.attend(number, asked).to(x.dtype).flatten(-2)
-        if attention.sight.memory == "self":
+        if attention.scope.memory == "self":
             query, pair = attention.asked_and_kept(x)
             cache.store(number, pair)
         else:
@@ -361,14 +361,14 @@ def _projected_dtype(model: TranslationModel) -> torch.dtype:
 
 
 def _own_cache(
-    sight: Sight, attentions: Sequence[Attention], like: Tensor, documents: int, beams: int, single: bool
+    scope: AttentionScope, attentions: Sequence[Attention], like: Tensor, documents: int, beams: int, single: bool
 ) -> Cache:
     """For the hypotheses' own states, whose keys are as `like` [H k]."""
     if isinstance(attentions[0], LinearAttention):
         return LinearSelfCache(len(attentions), attentions[0])
-    if sight.part == "before":
-        return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, sight)
-    if sight.part == "sentence" and not single:
+    if scope.part == "before":
+        return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, scope)
+    if scope.part == "sentence" and not single:
         own: Cache = SentenceSelfCache(len(attentions), documents * beams, like, attentions[0].heads)
     else:
         own = DocumentSelfCache(len(attentions), documents, beams, like, attentions[0].heads)
@@ -377,12 +377,17 @@ def _own_cache(
 
 
 def _memory_cache(
-    sight: Sight, attentions: Sequence[Attention], memory: Memory, rows: Sequence[Row], beams: int, single: bool
+    scope: AttentionScope,
+    attentions: Sequence[Attention],
+    memory: Memory,
+    rows: Sequence[Row],
+    beams: int,
+    single: bool,
 ) -> Cache:
     """For a memory, whose keys and values are computed here, once: of what the rows see."""
-    states = [memory.at(attention.sight) for attention in attentions]
-    spans = seen_spans(memory, sight)
-    if sight.part == "document":
+    states = [memory.at(attention.scope) for attention in attentions]
+    spans = visible_spans(memory, scope)
+    if scope.part == "document":
         spans = spans.select(_document_numbers([memory], rows))
     elif single:
         spans = spans.select(torch.tensor([row.sentences[0] for row in rows]))
@@ -391,6 +396,6 @@ def _memory_cache(
     if isinstance(attentions[0], LinearAttention):
         return LinearCrossCache(cross_states(attentions, states, spans), beams, attentions[0].features.floor)
     keys, values, spans = with_something(*keys_and_values(attentions, states), spans)
-    if single or sight.part == "document":
+    if single or scope.part == "document":
         return DocumentCrossCache(keys, values, spans, beams)
     return SentenceCrossCache(keys, values, spans, len(rows) * beams)

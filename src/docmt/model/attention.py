@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from docmt.model import kernels
 from docmt.model.embeddings import Distances
 from docmt.model.kernels import Pattern
-from docmt.model.scope import Sight
+from docmt.model.scope import AttentionScope
 from docmt.model.spans import Packed, Spans
 
 
@@ -58,9 +58,9 @@ class Memory:
         """The states of a packed sequence."""
         return cls(states, packed.sentences, packed.documents)
 
-    def at(self, sight: Sight) -> Tensor:
-        """The states [T, d] that an attention of this sight looks at."""
-        return self.states if sight.depth is None else self.layers[sight.depth]
+    def at(self, scope: AttentionScope) -> Tensor:
+        """The states [T, d] that an attention of this scope looks at."""
+        return self.states if scope.depth is None else self.layers[scope.depth]
 
 
 Layout = Packed | Memory
@@ -75,7 +75,7 @@ class View(Protocol):
         ...
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """What `attention`, whose sight is of a sentence before, finds in each of the k = `sight.back` before.
+        """What `attention`, whose scope is of a sentence before, finds in each of the k = `scope.back` before.
 
         x [..., d] asks, and the sequence's own states [..., d] are what is looked at. Returns [..., k, d], oldest
         first and before the output projection, and [..., k] bool: whether there was something to look at.
@@ -84,7 +84,7 @@ class View(Protocol):
 
 
 class FullView:
-    """A whole pass at once: training, scoring, encoding. Patterns are worked out once a sight and die with the view."""
+    """A whole pass at once: training, scoring, encoding. Patterns are worked out once a scope and die with the view."""
 
     def __init__(
         self,
@@ -96,52 +96,52 @@ class FullView:
         """layout: of what is computed; aligned [S], documents [D]: the sentence and the document of the memories that
         belong to each of its own (None: those of the same numbers)."""
         self.layout, self.memories, self.aligned, self.documents = layout, memories or {}, aligned, documents
-        self._patterns: dict[Sight, Pattern] = {}
-        self._before: dict[Sight, tuple[Pattern, Tensor]] = {}
+        self._patterns: dict[AttentionScope, Pattern] = {}
+        self._before: dict[AttentionScope, tuple[Pattern, Tensor]] = {}
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """x [T, d] -> [T, d]"""
-        memory, pattern = self.seen(attention.sight, x)
+        memory, pattern = self.seen(attention.scope, x)
         return attention.over(x, memory, pattern)
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """See `View`: x, states [T, d] -> [T, k, d] and [T, k]."""
-        sight = attention.sight
-        pattern, there = self.seen_before(sight, len(states))
-        found = attention.over(x, states, pattern, times=sight.back)
-        return found.unflatten(0, (sight.back, -1)).transpose(0, 1), there.to(x.device)
+        scope = attention.scope
+        pattern, there = self.seen_before(scope, len(states))
+        found = attention.over(x, states, pattern, times=scope.back)
+        return found.unflatten(0, (scope.back, -1)).transpose(0, 1), there.to(x.device)
 
-    def seen_before(self, sight: Sight, total: int) -> tuple[Pattern, Tensor]:
+    def seen_before(self, scope: AttentionScope, total: int) -> tuple[Pattern, Tensor]:
         """The pattern in which all sentences ask k times, once for each before, and what is there [T, k].
 
         total: T, tokens of the sequence.
         """
-        if sight not in self._before:
-            spans = [seen_spans(self.layout, replace(sight, back=back)) for back in range(sight.back, 0, -1)]
+        if scope not in self._before:
+            spans = [visible_spans(self.layout, replace(scope, back=back)) for back in range(scope.back, 0, -1)]
             own = self.layout.sentences.lengths
             keys = Spans(torch.cat([each.starts for each in spans]), torch.cat([each.lengths for each in spans]))
             there = torch.stack([each.lengths > 0 for each in spans], dim=1)  # [S, k]
-            pattern = Pattern(Spans.tile(own.repeat(sight.back)), keys, False, total)
-            self._before[sight] = pattern, there.repeat_interleave(own, dim=0)
-        return self._before[sight]
+            pattern = Pattern(Spans.tile(own.repeat(scope.back)), keys, False, total)
+            self._before[scope] = pattern, there.repeat_interleave(own, dim=0)
+        return self._before[scope]
 
-    def seen(self, sight: Sight, x: Tensor) -> tuple[Tensor, Pattern]:
-        """The states that an attention of this sight looks at, and which of them each token sees."""
-        memory = x if sight.memory == "self" else self.memories[sight.memory].at(sight)
-        pattern = self._patterns.get(sight.place)
+    def seen(self, scope: AttentionScope, x: Tensor) -> tuple[Tensor, Pattern]:
+        """The states that an attention of this scope looks at, and which of them each token sees."""
+        memory = x if scope.memory == "self" else self.memories[scope.memory].at(scope)
+        pattern = self._patterns.get(scope.place)
         if pattern is None:
-            queries = self.layout.documents if sight.part == "document" else self.layout.sentences
+            queries = self.layout.documents if scope.part == "document" else self.layout.sentences
             if queries is None:
-                raise ValueError(f"what is computed has no documents, but {sight} asks for them")
-            pattern = Pattern(queries, self._keys(sight), sight.causal, len(memory), self.layout.sentences)
-            self._patterns[sight.place] = pattern
+                raise ValueError(f"what is computed has no documents, but {scope} asks for them")
+            pattern = Pattern(queries, self._keys(scope), scope.causal, len(memory), self.layout.sentences)
+            self._patterns[scope.place] = pattern
         return memory, pattern
 
-    def _keys(self, sight: Sight) -> Spans:
-        if sight.memory == "self":
-            return seen_spans(self.layout, sight)
-        spans = seen_spans(self.memories[sight.memory], sight)
-        chosen = self.documents if sight.part == "document" else self.aligned
+    def _keys(self, scope: AttentionScope) -> Spans:
+        if scope.memory == "self":
+            return visible_spans(self.layout, scope)
+        spans = visible_spans(self.memories[scope.memory], scope)
+        chosen = self.documents if scope.part == "document" else self.aligned
         return spans if chosen is None else spans.select(chosen)
 
 
@@ -167,15 +167,15 @@ class SharedView:
         return found.index_select(0, self.computed), there.index_select(0, self.computed)
 
 
-def seen_spans(layout: Layout, sight: Sight) -> Spans:
-    """What each sentence (of sights of documents: each document) sees: a span in the layout."""
-    if sight.part == "sentence":
+def visible_spans(layout: Layout, scope: AttentionScope) -> Spans:
+    """What each sentence (of scopes of documents: each document) sees: a span in the layout."""
+    if scope.part == "sentence":
         return layout.sentences
     if layout.documents is None:
-        raise ValueError(f"the memory {sight.memory!r} has no documents, but {sight} asks for them")
-    if sight.part == "document":
+        raise ValueError(f"the memory {scope.memory!r} has no documents, but {scope} asks for them")
+    if scope.part == "document":
         return layout.documents
-    return layout.sentences.before(layout.documents, sight.back).within(*sight.marks)
+    return layout.sentences.before(layout.documents, scope.back).within(*scope.marks)
 
 
 _log = logging.getLogger(__name__)
@@ -233,13 +233,13 @@ def attend_pattern(
 
 
 class Attention(nn.Module):
-    """Projections, H heads over what the sight names, output projection (Vaswani et al. 2017, section 3.2.2)."""
+    """Projections, H heads over what the scope names, output projection (Vaswani et al. 2017, section 3.2.2)."""
 
     def __init__(
         self,
         width: int,
         heads: int,
-        sight: Sight,
+        scope: AttentionScope,
         dropout: float = 0.0,
         memory_width: int | None = None,
         output_bias: bool = True,
@@ -253,7 +253,7 @@ class Attention(nn.Module):
         attention that sees nothing gives zero. head_width: k (0: width / heads); scaled: scores are divided by the
         square root of k; distances: biases of them, which belong to the model."""
         super().__init__()
-        self.heads, self.sight, self.dropout = heads, sight, dropout
+        self.heads, self.scope, self.dropout = heads, scope, dropout
         inner = heads * (head_width or width // heads)
         self.query = nn.Linear(width, inner, bias=biases)
         self.key = nn.Linear(memory_width or width, inner, bias=biases)
@@ -284,7 +284,7 @@ class Attention(nn.Module):
 
     def join_projections(self) -> None:
         """Makes one product of the three projections where all are of the same states: fewer, larger calls."""
-        if self.sight.memory != "self" or self.sight.part == "before":
+        if self.scope.memory != "self" or self.scope.part == "before":
             return
         parts = (self.query, self.key, self.value)
         weights = torch.cat([own.weight.detach() for own in parts])

@@ -17,7 +17,7 @@ from docmt.model.spans import Packed, Spans
 
 if TYPE_CHECKING:
     from docmt.model.embeddings import Embeddings
-    from docmt.model.scope import Sight
+    from docmt.model.scope import AttentionScope
     from docmt.model.transformer import Parts
 
 
@@ -240,14 +240,14 @@ class Hierarchy(nn.Module):
     first sentence of the batch there, later target words included.) Sentences that are missing are not seen.
     """
 
-    def __init__(self, parts: Parts, sight: Sight, *, exact: bool, detach: bool) -> None:
-        """sight: of the sentences before, `sight.back` of them; detach: no gradient reaches the states through what
+    def __init__(self, parts: Parts, scope: AttentionScope, *, exact: bool, detach: bool) -> None:
+        """scope: of the sentences before, `scope.back` of them; detach: no gradient reaches the states through what
         attention asks and sees, but through x alone, as published."""
         super().__init__()
         sizes = parts.sizes
         self.detach = detach
         self.words_norm, self.sentences_norm, self.summary_norm = (parts.norm() for _ in range(3))
-        self.words = parts.attention(sight)
+        self.words = parts.attention(scope)
         self.sentences = SentenceAttention(sizes.width, sizes.heads, sizes.attention_width)
         self.feed_forward = parts.feed_forward()
         self.feed_forward_residual = Residual(parts.norm(), sizes.dropout, pre_norm=True)
@@ -279,7 +279,7 @@ class Hierarchy(nn.Module):
 class SentenceAttention(nn.Module):
     """Attention of each position to its own k summaries, those of sentences that are missing left out.
 
-    Not an `Attention`: it looks at no other position, so it has no sight and needs no cache.
+    Not an `Attention`: it looks at no other position, so it has no scope and needs no cache.
     """
 
     def __init__(self, width: int, heads: int, attention_width: int = 0) -> None:

@@ -19,7 +19,7 @@ from docmt.model.attention import Attention
 from docmt.model.config import RANDOM_CROSS_FEATURES, RANDOM_FEATURES, Linear
 from docmt.model.kernels import Pattern
 from docmt.model.linear import Fading, attend_linear
-from docmt.model.scope import Sight
+from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
 
 Drawing = Literal["independent", "orthogonal", "quasi"]
@@ -180,7 +180,7 @@ class Weighing(NamedTuple):
 
 
 class LinearAttention(Attention):
-    """Attention with features (Katharopoulos et al. 2020) over what the sight names, with the gate of Wu et al. (2022).
+    """Attention with features (Katharopoulos et al. 2020) over what the scope names, with the gate of Wu et al. (2022).
 
     The gate is that of attention to what was said before, one a head or one in all: at the end of each sentence it says
     how much of all so far is left to the next.
@@ -190,7 +190,7 @@ class LinearAttention(Attention):
         self,
         width: int,
         heads: int,
-        sight: Sight,
+        scope: AttentionScope,
         options: Linear,
         joined: bool = False,
         *,
@@ -199,14 +199,14 @@ class LinearAttention(Attention):
         biases: bool = True,
     ) -> None:
         """joined: the first token of a sentence ends the one before (`SentenceFrame`), and belongs to it here."""
-        super().__init__(width, heads, sight, memory_width=memory_width, head_width=head_width, biases=biases)
-        own = sight.memory == "self"
+        super().__init__(width, heads, scope, memory_width=memory_width, head_width=head_width, biases=biases)
+        own = scope.memory == "self"
         self.features = features_of(options, heads, head_width or width // heads, own=own)
         self.rescaled = options.rescale and not own
         self.averaging = options.gate == "average"
         self.joined = joined
         self.gate: nn.Linear | None = None
-        if sight.causal and options.gate != "none":
+        if scope.causal and options.gate != "none":
             self.gate = nn.Linear(width, heads if options.gates == "head" else 1)
             nn.init.xavier_uniform_(self.gate.weight)
             nn.init.constant_(self.gate.bias, options.gate_start)

@@ -73,10 +73,10 @@ def _around(sentence: str, known: Mapping[str, Sequence[int]]) -> tuple[tuple[in
 
 
 @dataclass(frozen=True)
-class Sight:
+class AttentionScope:
     """Which part of which memory the queries of a sentence see.
 
-    Attentions of equal sight (depth aside) share spans, patterns and, in decoding, one cache; so systems say what their
+    Attentions of equal scope (depth aside) share spans, patterns and, in decoding, one cache; so systems say what their
     attentions see, and nothing else needs to know which system it is.
     """
 
@@ -94,7 +94,7 @@ class Sight:
     """whether a token sees only those up to itself"""
 
     @property
-    def place(self) -> Sight:
+    def place(self) -> AttentionScope:
         """The same at any depth: what decides which tokens see which."""
         return self if self.depth is None else replace(self, depth=None)
 

@@ -239,7 +239,7 @@ class Reading:
         return replace(self._with_sides(lambda side: side.filled(multiple, filler)), aligned=aligned)
 
     def apart(self) -> Reading:
-        """The same without context: through every sight a sentence sees itself alone; see `Packed.apart`."""
+        """The same without context: through every scope a sentence sees itself alone; see `Packed.apart`."""
         return replace(self._with_sides(Packed.apart), documents=self.aligned)
 
     def _with_sides(self, change: Callable[[Packed], Packed]) -> Reading:

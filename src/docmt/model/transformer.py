@@ -38,7 +38,7 @@ from docmt.model.layers import (
     run,
 )
 from docmt.model.linear_attention import LinearAttention
-from docmt.model.scope import Sight
+from docmt.model.scope import AttentionScope
 from docmt.model.spans import Packed, Reading, pack
 
 SentenceIds = Sequence[Sequence[int]]
@@ -68,33 +68,33 @@ class Parts:
     # Layers
 
     def attention(
-        self, sight: Sight, memory_width: int | None = None, *, at_zero: bool = False, output_bias: bool = True
+        self, scope: AttentionScope, memory_width: int | None = None, *, at_zero: bool = False, output_bias: bool = True
     ) -> Attention:
-        """Attention over what `sight` names; memory_width: of its states, if not that of what computes them.
+        """Attention over what `scope` names; memory_width: of its states, if not that of what computes them.
 
         at_zero: at first it finds zeros; output_bias: see `Attention`.
         """
         sizes, family = self.sizes, self.family
-        near = sight.memory == "self" and sight.part != "before"  # of others no distance is known
+        near = scope.memory == "self" and scope.part != "before"  # of others no distance is known
         made = Attention(
-            *(sizes.width, sizes.heads, sight, sizes.attention_dropout),
-            *(memory_width or self.memory_width(sight), output_bias),
+            *(sizes.width, sizes.heads, scope, sizes.attention_dropout),
+            *(memory_width or self.memory_width(scope), output_bias),
             head_width=sizes.head_width,
             biases=family.biases,
             scaled=family.scaled,
-            distances=self._distances.get(sight.causal) if near else None,
+            distances=self._distances.get(scope.causal) if near else None,
         )
         if at_zero:
             nn.init.zeros_(made.output.weight)
         return made
 
-    def memory_width(self, sight: Sight) -> int:
-        """Of the states that `sight` names: the encoder computes those of source and context."""
-        return (self.encoder if sight.memory in ("source", "context") else self).sizes.width
+    def memory_width(self, scope: AttentionScope) -> int:
+        """Of the states that `scope` names: the encoder computes those of source and context."""
+        return (self.encoder if scope.memory in ("source", "context") else self).sizes.width
 
-    def hops(self, sights: Sequence[Sight], at_zero: bool) -> Hops:
-        """Attention to what each of the sights names, one after the other; at_zero: at first they find nothing."""
-        return Hops([self.attention(own, at_zero=at_zero, output_bias=False) for own in sights])
+    def hops(self, scopes: Sequence[AttentionScope], at_zero: bool) -> Hops:
+        """Attention to what each of the scopes names, one after the other; at_zero: at first they find nothing."""
+        return Hops([self.attention(own, at_zero=at_zero, output_bias=False) for own in scopes])
 
     def sentence_encoder(self, side: str, *, whole: bool, frozen: bool) -> SentenceEncoder:
         """An encoder of single sentences for the layers of a side's stack to look at, each at the layer of its number.
@@ -107,7 +107,7 @@ class Parts:
             return self.encoder.sentence_encoder(side, whole=whole, frozen=frozen)
         depth = self.sizes.decoder_layers if target else self.sizes.encoder_layers
         blocks = [
-            {"attention": self.group_attention(local=Sight()), "feed_forward": self.feed_forward()}
+            {"attention": self.group_attention(local=AttentionScope()), "feed_forward": self.feed_forward()}
             for _ in range(depth)
         ]
         if not whole:
@@ -130,20 +130,20 @@ class Parts:
                 delattr(reader, name)
         return reader
 
-    def linear_attention(self, sight: Sight) -> LinearAttention:
-        """Linear attention over what `sight` names."""
+    def linear_attention(self, scope: AttentionScope) -> LinearAttention:
+        """Linear attention over what `scope` names."""
         sizes = self.sizes
         return LinearAttention(
-            *(sizes.width, sizes.heads, sight, sizes.linear, self.frame.joined),
-            memory_width=self.memory_width(sight),
+            *(sizes.width, sizes.heads, scope, sizes.linear, self.frame.joined),
+            memory_width=self.memory_width(scope),
             head_width=sizes.head_width,
             biases=self.family.biases,
         )
 
     def group_attention(
         self,
-        local: Sight | None = None,
-        whole: Sight | None = None,
+        local: AttentionScope | None = None,
+        whole: AttentionScope | None = None,
         gate_bias: float = 0.0,
         linear: bool = False,
         exact: bool = False,

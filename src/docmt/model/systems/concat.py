@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import ranged
-from docmt.model.scope import Needs, Sight
+from docmt.model.scope import AttentionScope, Needs
 from docmt.model.systems.base import Order, Rules, System
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ class Document(System):
         """As much as fits."""
         return Needs()
 
-    def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
+    def attend(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
         """Attention over the document."""
-        return parts.group_attention(whole=replace(sight, part="document"))
+        return parts.group_attention(whole=replace(scope, part="document"))
 
     def origin(self, name: str) -> str | None:
         """Attention over the document starts from that within the sentence."""
@@ -83,10 +83,10 @@ class Concat(Document):
         """As `attention` says."""
         return self.attention == "linear"
 
-    def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
+    def attend(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
         """Attention over the window; where it is linear, that of the encoder is not."""
-        in_decoder = sight.causal or sight.memory != "self"
-        return parts.group_attention(whole=replace(sight, part="document"), linear=self.linear and in_decoder)
+        in_decoder = scope.causal or scope.memory != "self"
+        return parts.group_attention(whole=replace(scope, part="document"), linear=self.linear and in_decoder)
 
     def origin(self, name: str) -> str | None:
         """Attention over the window starts from that within the sentence; features and gates are new."""

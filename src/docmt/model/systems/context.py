@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import ranged
-from docmt.model.scope import Needs, Sight
+from docmt.model.scope import AttentionScope, Needs
 from docmt.model.systems.base import System
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Context(System):
     def _with_context(self, layer: Layer, parts: Parts) -> Layer:
         wide = 2 * parts.encoder.sizes.width if self.representation == "bilstm" else None
         exact = self.branch == "exact"
-        attention = parts.attention(Sight("context"), wide, at_zero=exact)
+        attention = parts.attention(AttentionScope("context"), wide, at_zero=exact)
         branch = parts.gated_residual(exact) if self.gating == "gate" else parts.residual(normed=not exact)
         return layer.insert("context", attention, branch, after="attention")
 
@@ -88,7 +88,7 @@ class Context(System):
         if self.representation == "bilstm":
             return {"context": Bilstm(parts.sizes.width)}
         layers = [
-            parts.layer(attention=self.attend(parts, Sight(), number), feed_forward=parts.feed_forward())
+            parts.layer(attention=self.attend(parts, AttentionScope(), number), feed_forward=parts.feed_forward())
             for number in range(self.layers)
         ]
         return {"context": nn.ModuleList(layers)} | ({"context_norm": parts.norm()} if parts.pre_norm else {})

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from docmt.core.options import ranged
-from docmt.model.scope import Needs, Sight
+from docmt.model.scope import AttentionScope, Needs
 from docmt.model.systems.base import Order, System
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class Hierarchical(System):
     def _hierarchy(self, parts: Parts, side: Literal["source", "target"]) -> nn.Module:
         from docmt.model.layers import Hierarchy
 
-        sight = Sight(part="before", back=self.sentences, marks=parts.frame.marks(side))
-        return Hierarchy(parts, sight, exact=self.branch == "exact", detach=self.detach)
+        scope = AttentionScope(part="before", back=self.sentences, marks=parts.frame.marks(side))
+        return Hierarchy(parts, scope, exact=self.branch == "exact", detach=self.detach)
 
     def origin(self, name: str) -> str | None:
         """What stands above the stacks is new."""

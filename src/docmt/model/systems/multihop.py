@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import ranged
-from docmt.model.scope import Needs, Sight
+from docmt.model.scope import AttentionScope, Needs
 from docmt.model.systems.base import System
 
 if TYPE_CHECKING:
@@ -74,19 +74,19 @@ class MultiHop(System):
         """Self-attention, hops, feed-forward."""
         layers = super().encoder(parts)
         for number, layer in enumerate(layers if self.side != "target" else ()):
-            self._insert_hops(layer, Sight("context", depth=number), "attention", parts)
+            self._insert_hops(layer, AttentionScope("context", depth=number), "attention", parts)
         return layers
 
     def decoder(self, parts: Parts) -> list[Layer]:
         """Self-attention, attention to the draft, hops, cross-attention, feed-forward."""
         layers = super().decoder(parts)
         for number, layer in enumerate(layers if self.side != "source" else ()):
-            draft = parts.attention(Sight("drafts", depth=number), at_zero=self.branch == "exact")
+            draft = parts.attention(AttentionScope("drafts", depth=number), at_zero=self.branch == "exact")
             layer.insert("draft", draft, parts.residual(normed=self.branch == "published"), after="attention")
-            self._insert_hops(layer, Sight("earlier", depth=number), "draft", parts)
+            self._insert_hops(layer, AttentionScope("earlier", depth=number), "draft", parts)
         return layers
 
-    def _insert_hops(self, layer: Layer, memory: Sight, after: str, parts: Parts) -> None:
+    def _insert_hops(self, layer: Layer, memory: AttentionScope, after: str, parts: Parts) -> None:
         places, exact = range(1, self.sentences + 1), self.branch == "exact"
         order = reversed(places) if self.direction == "L2R" else places
         hops = parts.hops([replace(memory, part="before", back=back) for back in order], at_zero=exact)
