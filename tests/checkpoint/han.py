@@ -17,7 +17,7 @@ from torch import nn
 
 from docmt.model import ModelConfig, Packed, Reading, TranslationModel, pack
 from docmt.model import transformer as transformer_module
-from docmt.model.attention import FullView
+from docmt.model.attention import FullContext
 from docmt.model.embeddings import Head, token_embedding
 from docmt.model.scope import SentenceFrame
 from docmt.model.systems import Hierarchical
@@ -203,7 +203,7 @@ def with_context(module, queries, contexts):
     for query, before in zip(queries, contexts, strict=True):
         rows = [torch.cat((query[:opening], own, query[:closing])) for own in before] + [query]
         packed: Packed = pack([[[0] * len(row) for row in rows]])
-        found.append(module(torch.cat(rows), FullView(packed))[-len(query) :])
+        found.append(module(torch.cat(rows), FullContext(packed))[-len(query) :])
     return found
 
 

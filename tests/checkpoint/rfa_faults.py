@@ -10,7 +10,7 @@ import math
 import torch
 
 from docmt.model import linear_attention
-from docmt.model.attention import FullView
+from docmt.model.attention import FullContext
 from docmt.model.kernels import Pattern
 from docmt.model.linear import Fading, linear_states, read_linear
 from docmt.model.linear_attention import LinearAttention
@@ -50,7 +50,7 @@ def states_of_padding(model, source):
     x = model.embed("source", source)
     padding = math.sqrt(model.config.width) * model.source_tokens.weight[1].expand(len(source.documents), -1)
     for layer in model.encoder:
-        padding, x = layer(padding, _OfPadding(x, source.documents)), layer(x, FullView(source))
+        padding, x = layer(padding, _OfPadding(x, source.documents)), layer(x, FullContext(source))
     return padding
 
 

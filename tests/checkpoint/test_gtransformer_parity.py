@@ -14,7 +14,7 @@ from docmt.checkpoint.fairseq import parameter_name, rename
 from docmt.decoding import SearchConfig, score_documents, search
 from docmt.decoding.rules import Row
 from docmt.model import Reading, Spans, pack
-from docmt.model.attention import FullView, Memory
+from docmt.model.attention import FullContext, Memory
 from docmt.text import SpecialTokens
 from docmt.training import smoothed_cross_entropy
 
@@ -65,9 +65,9 @@ def forward(model, variant, kind):
     source, seen, target = layouts(variant, kind, model.system.rules == "frame")
     memory = model.encode(source)
     labels = published.batch(variant, kind)["target"]
-    view = FullView(target, {"source": Memory(memory, seen, source.documents)})
+    context = FullContext(target, {"source": Memory(memory, seen, source.documents)})
     x = model.place("target", model.lookup("target", target.tokens), target)
-    return memory, model.decode(x, view), torch.from_numpy(labels[labels != PAD])
+    return memory, model.decode(x, context), torch.from_numpy(labels[labels != PAD])
 
 
 def stored(variant, kind, name, tokens):

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from tiers import only
 
 from docmt.model import ModelConfig
-from docmt.model.attention import FullView, Memory
+from docmt.model.attention import FullContext, Memory
 from docmt.model.layers import Hierarchy
 from docmt.model.scope import AttentionScope
 
@@ -60,9 +60,11 @@ def before(module, rows, states, tokens):
 def decoded(model, rows, memory):
     """States of the decoder for each row, which sees the given memory of its sentence."""
     reading = rows.reading()
-    view = FullView(reading.target, {"source": Memory.of(torch.cat(list(memory)), reading.source)}, reading.aligned)
+    context = FullContext(
+        reading.target, {"source": Memory.of(torch.cat(list(memory)), reading.source)}, reading.aligned
+    )
     target = reading.target
-    states = model.decode(model.place("target", model.lookup("target", target.tokens), target), view)
+    states = model.decode(model.place("target", model.lookup("target", target.tokens), target), context)
     return sentences_of(states, rows.labels)
 
 
@@ -213,7 +215,7 @@ def test_translations(variant, number, monkeypatch):
         def step(said, source=source):
             target = han.pack([[said]])
             x = model.place("target", model.lookup("target", target.tokens), target)
-            return model.project(model.decode(x, FullView(target, {"source": source}))[-1]).log_softmax(-1)
+            return model.project(model.decode(x, FullContext(target, {"source": source}))[-1]).log_softmax(-1)
 
         found, wanted = han.search(step, settings), record["result"][row]
         assert [score for score, _ in found] == pytest.approx(wanted["scores"], abs=2e-5)

@@ -105,7 +105,7 @@ def test_less_is_computed(system, monkeypatch):
     model, seen = build(**SYSTEMS[system]), []
     decode = TranslationModel.decode
     monkeypatch.setattr(
-        TranslationModel, "decode", lambda self, x, view: (seen.append(len(x)), decode(self, x, view))[1]
+        TranslationModel, "decode", lambda self, x, context: (seen.append(len(x)), decode(self, x, context))[1]
     )
     config = SearchConfig(**SHORT)
     score_documents(model, SOURCES, TARGETS, SPECIALS, config)

@@ -5,7 +5,7 @@ import torch
 
 from docmt.data import Words, collate, cut
 from docmt.model import ModelConfig, TranslationModel, pack
-from docmt.model.attention import FullView
+from docmt.model.attention import FullContext
 from docmt.model.layers import Hierarchy
 from docmt.model.scope import AttentionScope
 from docmt.model.transformer import Parts
@@ -136,11 +136,11 @@ STATES = torch.randn(23, 16, generator=torch.Generator().manual_seed(2))
 @pytest.mark.parametrize("marks", [(1, 1), (0, 1), (0, 0)])
 def test_marks_of_the_sentences_before_are_not_seen(marks):
     hierarchy = module(marks=marks)
-    before = hierarchy(STATES, FullView(PACKED))
+    before = hierarchy(STATES, FullContext(PACKED))
     for position in range(4):
         states = STATES.clone()
         states[position] += 1.0
-        after = hierarchy(states, FullView(PACKED))
+        after = hierarchy(states, FullContext(PACKED))
         seen = marks[0] <= position < 4 - marks[1]
         differs = [
             not torch.equal(*pair) for pair in zip(before.split([4, 5, 3, 11]), after.split([4, 5, 3, 11]), strict=True)
@@ -151,16 +151,16 @@ def test_marks_of_the_sentences_before_are_not_seen(marks):
 @pytest.mark.parametrize("exact", [True, False])
 def test_without_words_before_states_stay_as_they_are(exact):
     """First sentences of documents, and those after sentences without words."""
-    found = module(exact=exact, k=9)(STATES, FullView(PACKED))
+    found = module(exact=exact, k=9)(STATES, FullContext(PACKED))
     assert found.isfinite().all()
     assert torch.equal(found[:4], STATES[:4]) and torch.equal(found[16:], STATES[16:])
     assert not (found[4:16] == STATES[4:16]).all(-1).any()
     alone = pack([marked([[5]])])
-    assert torch.equal(module(exact=exact)(STATES[:3], FullView(alone)), STATES[:3])
+    assert torch.equal(module(exact=exact)(STATES[:3], FullContext(alone)), STATES[:3])
 
 
 def test_a_missing_sentence_changes_nothing():
-    near, far = (module(k=k)(STATES, FullView(PACKED)) for k in (1, 3))
+    near, far = (module(k=k)(STATES, FullContext(PACKED)) for k in (1, 3))
     torch.testing.assert_close(near[4:9], far[4:9], atol=1e-6, rtol=1e-6)
     assert not torch.allclose(near[9:12], far[9:12], atol=1e-3)
 
@@ -168,8 +168,8 @@ def test_a_missing_sentence_changes_nothing():
 def test_an_empty_sentence_changes_nothing():
     documents = [marked([[5, 6], [7]]), marked([[5, 6], [], [7]])]
     hierarchy, states = module(k=2), STATES[:7]
-    plain = hierarchy(states, FullView(pack(documents[:1])))
-    between = hierarchy(torch.cat((states[:4], STATES[7:9], states[4:])), FullView(pack(documents[1:])))
+    plain = hierarchy(states, FullContext(pack(documents[:1])))
+    between = hierarchy(torch.cat((states[:4], STATES[7:9], states[4:])), FullContext(pack(documents[1:])))
     torch.testing.assert_close(plain[4:], between[6:], atol=1e-6, rtol=1e-6)
 
 
@@ -177,7 +177,7 @@ def test_an_empty_sentence_changes_nothing():
 def test_detached_states_have_no_gradient_through_what_looks_at_them(detach):
     hierarchy = module(detach=detach)
     states = STATES.clone().requires_grad_()
-    hierarchy(states, FullView(PACKED))[9:12].sum().backward()
+    hierarchy(states, FullContext(PACKED))[9:12].sum().backward()
     reached = states.grad.abs().sum(-1) > 0
     own = reached[9:12].all()
     words = reached[[1, 2, 5, 6, 7]]

@@ -7,7 +7,7 @@ import torch
 
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, Reading, Spans, TranslationModel, pack
-from docmt.model.attention import FullView, Memory
+from docmt.model.attention import FullContext, Memory
 from docmt.model.layers import Hops, SentenceEncoder
 from docmt.model.scope import AttentionScope
 from docmt.model.systems import MultiHop
@@ -111,8 +111,8 @@ def test_hops_go_from_the_farthest_sentence_to_the_nearest_or_back(direction, or
 def test_the_fifth_sentence_hops_over_the_second_third_and_fourth_and_the_second_over_the_first_alone():
     sentences = Spans.tile([3, 4, 5, 6, 7, 8])
     memory = Memory(torch.zeros(33, 1), sentences, Spans.tile([33]))
-    view = FullView(memory, {"context": memory})
-    seen = [view.seen(AttentionScope("context", "before", back), memory.states)[1].keys for back in (3, 2, 1)]
+    context = FullContext(memory, {"context": memory})
+    seen = [context.seen(AttentionScope("context", "before", back), memory.states)[1].keys for back in (3, 2, 1)]
     assert [(int(own.starts[4]), int(own.lengths[4])) for own in seen] == [(3, 4), (7, 5), (12, 6)]
     assert [int(own.lengths[1]) for own in seen] == [0, 0, 3]
     assert [int(own.starts[1]) for own in seen][-1] == 0

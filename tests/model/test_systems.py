@@ -10,7 +10,7 @@ import torch
 
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, Packed, Reading, Spans, TranslationModel, attend, pack
-from docmt.model.attention import FullView
+from docmt.model.attention import FullContext
 from docmt.model.config import Linear
 from docmt.model.scope import SentenceFrame
 from docmt.model.systems import SYSTEMS as KINDS
@@ -478,15 +478,15 @@ def test_index_tensors_die_with_their_batch(system):
     try:
         read = reading(model, [SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]])
         source, target = read.source, read.target
-        view = FullView(target, model.memories(read), read.aligned)
+        context = FullContext(target, model.memories(read), read.aligned)
         x = model.place("target", model.lookup("target", target.tokens), target)
-        model.decode(x, view).sum().backward()
-        patterns = list(view._patterns.values())
+        model.decode(x, context).sum().backward()
+        patterns = list(context._patterns.values())
         assert patterns
-        watched = [weakref.ref(found) for found in (view, read, source.sentences, *patterns) if _has_weakref(found)]
+        watched = [weakref.ref(found) for found in (context, read, source.sentences, *patterns) if _has_weakref(found)]
         watched += [weakref.ref(tensor) for pattern in patterns for tensor in _tensors(pattern)]
         assert len(watched) > 2 * len(patterns)
-        del source, target, read, view, x, patterns
+        del source, target, read, context, x, patterns
         assert [found() for found in watched if found() is not None] == []
     finally:
         gc.enable()

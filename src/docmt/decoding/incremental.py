@@ -29,7 +29,7 @@ from docmt.decoding.caches import (
 from docmt.decoding.models import Memories, Model, members_of, of_members
 from docmt.decoding.rules import Row
 from docmt.model import Packed, pack
-from docmt.model.attention import Attention, FullView, Memory, attend_pattern, visible_spans
+from docmt.model.attention import Attention, FullContext, Memory, attend_pattern, visible_spans
 from docmt.model.linear import states_after
 from docmt.model.linear_attention import LinearAttention, Weighing
 from docmt.model.scope import AttentionScope
@@ -47,11 +47,11 @@ class Recorded(NamedTuple):
     """weights of the keys in linear attention"""
 
 
-class RecordingView(FullView):
+class RecordingContext(FullContext):
     """A full pass that keeps the keys and values of every self-attention."""
 
     def __init__(self, *args: object) -> None:
-        """See `FullView`."""
+        """See `FullContext`."""
         super().__init__(*args)  # type: ignore[arg-type]
         self.recorded: dict[Attention, Recorded] = {}
 
@@ -69,7 +69,7 @@ class RecordingView(FullView):
         return attend_pattern(query, key, value, pattern, distances=attention.distances).flatten(-2)
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """See `View`: x, states [T, d] -> [T, k, d] and [T, k]."""
+        """See `AttentionContext`: x, states [T, d] -> [T, k, d] and [T, k]."""
         keys, values = (attention.split(project(states)) for project in (attention.key, attention.value))
         self.recorded[attention] = Recorded(keys, values)
         return super().attend_before(attention, x, states)
@@ -172,9 +172,9 @@ def read_prefixes(
     following = firsts[documents] + torch.tensor([len(row.prefix) for row in rows])
     found = []
     for member, seen in zip(members_of(model), of_members(memories), strict=True):
-        view = RecordingView(target, seen, aligned, _document_numbers(seen.values(), longest))
-        member.decode(member.embed("target", target), view)
-        found.append(Prefixes(view.recorded, target, aligned, documents, following, beams))
+        context = RecordingContext(target, seen, aligned, _document_numbers(seen.values(), longest))
+        member.decode(member.embed("target", target), context)
+        found.append(Prefixes(context.recorded, target, aligned, documents, following, beams))
     return found
 
 
@@ -227,10 +227,10 @@ class Steps:
         seen = of_members(memories)
         read: Sequence[Prefixes | None] = prefixes or [None] * len(seen)
         self.views = [
-            StepView(member, memory, rows, beams, prefix)
+            IncrementalState(member, memory, rows, beams, prefix)
             for member, memory, prefix in zip(self.members, seen, read, strict=True)
         ]
-        self.caches = [cache for view in self.views for cache in view.caches]
+        self.caches = [cache for context in self.views for cache in context.caches]
 
     def read(self, tokens: Tensor, offsets: Tensor, places: Tensor | int, sentences: Tensor) -> list[Tensor]:
         """Decoder states [R, d] of each member after tokens [R].
@@ -241,9 +241,9 @@ class Steps:
         for cache in self.caches:
             cache.begin_step(offsets, sentences)
         states = []
-        for member, view in zip(self.members, self.views, strict=True):
+        for member, context in zip(self.members, self.views, strict=True):
             positions = offsets if member.config.restarts else torch.zeros_like(offsets) + places
-            states.append(member.decode(member.embed_step(tokens, positions), view))
+            states.append(member.decode(member.embed_step(tokens, positions), context))
         return states
 
     def reorder(self, rows: Tensor) -> None:
@@ -294,7 +294,7 @@ def _largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values, places.gather(1, index)
 
 
-class StepView:
+class IncrementalState:
     """What attentions see when R = D * B hypotheses read one token each, equal to what they see in the full pass.
 
     All attentions of one scope (depth aside) have one cache. Hypotheses of a single sentence each see it as their
@@ -346,7 +346,7 @@ class StepView:
         return cache.attend(number, query).flatten(-2)
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """See `View`: x, states [R, d] -> [R, k, d] and [R, k]."""
+        """See `AttentionContext`: x, states [R, d] -> [R, k, d] and [R, k]."""
         cache, number = self.places[attention]
         assert isinstance(cache, SentencesBeforeCache)
         pair = [attention.split(project(states)) for project in (attention.key, attention.value)]

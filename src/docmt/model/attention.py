@@ -1,6 +1,6 @@
-"""Attention over spans: what an attention sees (the view), `attend`, multi-head attention, and gates that join several.
+"""Attention over spans: `attend`, multi-head attention, gates that join several, and attention contexts.
 
-The view is the one seam between a full pass and a decoding step.
+An attention context is the one seam between a full pass and a decoding step.
 Notation: T packed tokens, S sentences, D documents, H heads, d model width, k = d / H.
 """
 
@@ -67,7 +67,7 @@ Layout = Packed | Memory
 """A sequence of sentences and documents."""
 
 
-class View(Protocol):
+class AttentionContext(Protocol):
     """What an attention is given beside the states it computes from."""
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
@@ -83,8 +83,8 @@ class View(Protocol):
         ...
 
 
-class FullView:
-    """A whole pass at once: training, scoring, encoding. Patterns are worked out once a scope and die with the view."""
+class FullContext:
+    """A whole pass at once: training, scoring, encoding. Patterns are built once for each scope."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class FullView:
         return attention.over(x, memory, pattern)
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """See `View`: x, states [T, d] -> [T, k, d] and [T, k]."""
+        """See `AttentionContext`: x, states [T, d] -> [T, k, d] and [T, k]."""
         scope = attention.scope
         pattern, there = self.seen_before(scope, len(states))
         found = attention.over(x, states, pattern, times=scope.back)
@@ -145,25 +145,27 @@ class FullView:
         return spans if chosen is None else spans.select(chosen)
 
 
-class SharedView:
+class SharedContext:
     """A whole pass in which states that are the same (`Reading.same`) are computed once.
 
     Of the T tokens of the layout U are computed. Attention sees all T, as there spans must be whole; what has weights,
     and takes the time, has the U alone.
     """
 
-    def __init__(self, view: FullView, same: Tensor) -> None:
-        """view: of all T tokens; same [T]: for each token the one that is computed in its place."""
-        self.view = view
+    def __init__(self, context: FullContext, same: Tensor) -> None:
+        """context: of all T tokens; same [T]: for each token the one that is computed in its place."""
+        self.context = context
         self.computed, self.place = same.unique(return_inverse=True)  # [U] of the T, [T] of the U
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """x [U, d] -> [U, d]"""
-        return self.view.attend(attention, x.index_select(0, self.place)).index_select(0, self.computed)
+        return self.context.attend(attention, x.index_select(0, self.place)).index_select(0, self.computed)
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """See `View`: x, states [U, d] -> [U, k, d] and [U, k]."""
-        found, there = self.view.attend_before(attention, *(each.index_select(0, self.place) for each in (x, states)))
+        """See `AttentionContext`: x, states [U, d] -> [U, k, d] and [U, k]."""
+        found, there = self.context.attend_before(
+            attention, *(each.index_select(0, self.place) for each in (x, states))
+        )
         return found.index_select(0, self.computed), there.index_select(0, self.computed)
 
 
@@ -313,9 +315,9 @@ class Attention(nn.Module):
         query = parts[..., 0, :, :]
         return query if self.factor == 1.0 else query * self.factor, parts[..., 1:, :, :]
 
-    def forward(self, x: Tensor, view: View) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
-        output: Tensor = self.output(view.attend(self, x))
+        output: Tensor = self.output(context.attend(self, x))
         return output
 
     def over(self, x: Tensor, memory: Tensor, pattern: Pattern, times: int = 1) -> Tensor:
@@ -364,8 +366,8 @@ class GroupAttention(nn.Module):
         super().__init__()
         self.local, self.whole, self.gate = local, whole, gate
 
-    def forward(self, x: Tensor, view: View) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
-        found: list[Tensor] = [part(x, view) for part in (self.local, self.whole) if part is not None]
+        found: list[Tensor] = [part(x, context) for part in (self.local, self.whole) if part is not None]
         joined: Tensor = found[0] if self.gate is None else self.gate(*found)
         return joined

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docmt.model.attention import Attention, FullView, Gate, GroupAttention, Memory, SharedView, View
+from docmt.model.attention import Attention, AttentionContext, FullContext, Gate, GroupAttention, Memory, SharedContext
 from docmt.model.config import ModelConfig, Sizes
 from docmt.model.embeddings import (
     Distances,
@@ -287,31 +287,31 @@ class TranslationModel(Embeddings):
         if target is None:
             raise ValueError("a forward pass needs decoder input: give the reading a target")
         x, memories = self.embed("target", target), self.memories(reading)
-        view = FullView(target, memories, reading.aligned, reading.documents)
+        context = FullContext(target, memories, reading.aligned, reading.documents)
         if reading.same is None:
-            states = self.decode(x, view)
+            states = self.decode(x, context)
             return states if reading.predicted is None else states.index_select(0, reading.predicted)
-        shared = SharedView(view, reading.same)
+        shared = SharedContext(context, reading.same)
         states = self.decode(x.index_select(0, shared.computed), shared)
         return states.index_select(0, shared.place if reading.predicted is None else shared.place[reading.predicted])
 
     def encode(self, source: Packed) -> Tensor:
         """Encoder states [Ts, d] of a source that looks at nothing but itself."""
-        return self.run_encoder(self.embed("source", source), FullView(source))
+        return self.run_encoder(self.embed("source", source), FullContext(source))
 
     def memory(self, source: Packed) -> Memory:
         """What `encode` gives, as something to look at."""
         return Memory.of(self.encode(source), source)
 
-    def run_encoder(self, x: Tensor, view: View) -> Tensor:
+    def run_encoder(self, x: Tensor, context: AttentionContext) -> Tensor:
         """Embedded source [Ts, d] -> encoder states [Ts, d]."""
-        x = run(self.encoder, x, view)
-        return run(self.above_encoder, self.encoder_norm(x) if self.encoder_norm is not None else x, view)
+        x = run(self.encoder, x, context)
+        return run(self.above_encoder, self.encoder_norm(x) if self.encoder_norm is not None else x, context)
 
-    def decode(self, x: Tensor, view: View) -> Tensor:
+    def decode(self, x: Tensor, context: AttentionContext) -> Tensor:
         """Embedded decoder input [..., d] -> decoder states [..., d]."""
-        x = run(self.decoder, x, view)
-        return run(self.above_decoder, self.decoder_norm(x) if self.decoder_norm is not None else x, view)
+        x = run(self.decoder, x, context)
+        return run(self.above_decoder, self.decoder_norm(x) if self.decoder_norm is not None else x, context)
 
     def embed(self, side: str, packed: Packed, embeddings: Embeddings | None = None) -> Tensor:
         """Return tokens embedded with their positions, as the first layer reads them: [T, d].

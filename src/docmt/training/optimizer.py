@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, read_shapes, read_weights
 from docmt.data import Batch
 from docmt.model import Packed, TranslationModel
-from docmt.model.attention import View
+from docmt.model.attention import AttentionContext
 from docmt.model.embeddings import Softmax
 from docmt.model.layers import Layer
 from docmt.text import SpecialTokens
@@ -66,10 +66,12 @@ def recompute_layers(model: nn.Module) -> None:
             module.forward = partial(_recomputed, module, module.forward)  # type: ignore[method-assign]
 
 
-def _recomputed(layer: Layer, forward: Callable[[Tensor, View], Tensor], x: Tensor, view: View) -> Tensor:
+def _recomputed(
+    layer: Layer, forward: Callable[[Tensor, AttentionContext], Tensor], x: Tensor, context: AttentionContext
+) -> Tensor:
     if not (layer.training and torch.is_grad_enabled()):
-        return forward(x, view)
-    result: Tensor = checkpoint(forward, x, view, use_reentrant=False)
+        return forward(x, context)
+    result: Tensor = checkpoint(forward, x, context, use_reentrant=False)
     return result
 
 

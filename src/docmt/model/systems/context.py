@@ -95,7 +95,7 @@ class Context(System):
 
     def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
         """The contexts and the encoded sentences; those that are only looked back at are not encoded themselves."""
-        from docmt.model.attention import FullView, Memory
+        from docmt.model.attention import FullContext, Memory
 
         source = reading.source
         vectors = model.lookup("source", source.tokens)  # [T, d], each token once
@@ -107,18 +107,18 @@ class Context(System):
         if len(index) < len(vectors):
             vectors = vectors.index_select(0, index.to(vectors.device))
         x = model.place("source", vectors, current)
-        states = model.run_encoder(x, FullView(current, {"context": context}, numbers))
+        states = model.run_encoder(x, FullContext(current, {"context": context}, numbers))
         return {"context": context, "source": Memory(states, source.sentences.with_only(numbers))}
 
     def _represent(self, model: TranslationModel, contexts: Memory) -> Tensor:
         """What is made of embedded contexts: [T', d] (bilstm: [T', 2 d])."""
-        from docmt.model.attention import FullView
+        from docmt.model.attention import FullContext
         from docmt.model.layers import run
 
         if self.representation == "encoder":
             positions = contexts.sentences.positions().to(contexts.states.device)
             x = model.add_positions("source", contexts.states, positions)
-            x = run(model.get_submodule("context").children(), x, FullView(contexts))
+            x = run(model.get_submodule("context").children(), x, FullContext(contexts))
             return model.get_submodule("context_norm")(x) if model.parts.encoder.pre_norm else x
         x = model.add_positions("source", contexts.states, None)
         return x if self.representation == "embedding" else model.get_submodule("context")(x, contexts.sentences)

@@ -100,13 +100,13 @@ class MultiHop(System):
 
     def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
         """The encoded sentences and, by layer, what sentence encoders give. Raises ValueError without drafts."""
-        from docmt.model.attention import FullView, Memory
+        from docmt.model.attention import FullContext, Memory
 
         source, found = reading.source, {}
         if self.side != "target":
             found["context"] = model.get_submodule("source_sentences")(model.embed("source", source), source)
         current, _ = source.only(numbers := reading.aligned.unique())
-        states = model.run_encoder(model.embed("source", current), FullView(current, found, numbers))
+        states = model.run_encoder(model.embed("source", current), FullContext(current, found, numbers))
         found["source"] = Memory(states, source.sentences.with_only(numbers))
         if self.side != "source":
             if reading.drafts is None:
