@@ -187,7 +187,7 @@ def system_names():
     """Names that systems have in settings, and names of their classes."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in SYSTEM_FILES]
     classes = {node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
-    return classes - {"Needs"}
+    return classes - {"ContextSpec"}
 
 
 def questions_about_systems(code, module, classes):

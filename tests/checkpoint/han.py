@@ -15,7 +15,7 @@ from folders import Variants
 from safetensors.torch import load_file
 from torch import nn
 
-from docmt.model import ModelConfig, Packed, Reading, TranslationModel, pack
+from docmt.model import ModelConfig, ModelInput, Packed, TranslationModel, pack
 from docmt.model import transformer as transformer_module
 from docmt.model.attention import FullContext
 from docmt.model.embeddings import Head, token_embedding
@@ -182,9 +182,9 @@ class Rows:
         ends = [*self.starts[1:], len(rows)]
         return [rows[start:end] for start, end in zip(self.starts, ends, strict=True)]
 
-    def reading(self):
+    def inputs(self):
         source, target = pack(self.documents(self.source)), pack(self.documents([row[:-1] for row in self.target]))
-        return Reading(source, torch.arange(len(self.source)), target)
+        return ModelInput(source, torch.arange(len(self.source)), target)
 
     def real(self, values, side):
         """The entries [length, d] of a stored output [length, B, d] that belong to each row's tokens."""

@@ -72,7 +72,7 @@ def batch_of(model, sources, targets):
     return collate(*words, instances, range(len(ends)), SPECIALS, model.parts.frame)
 
 
-def reading(model, windows):
+def inputs(model, windows):
     """The test batch of windows of so many sentences, and what it is in theirs."""
     batch = np.load(FIXTURES.path / f"batch_L{windows}.npz")
     sources, targets = ([sentences_of(row) for row in batch[side]] for side in ("src_tokens", "target"))

@@ -13,7 +13,7 @@ from tiers import only
 from docmt.checkpoint.fairseq import parameter_name, rename
 from docmt.decoding import SearchConfig, score_documents, search
 from docmt.decoding.rules import Row
-from docmt.model import Reading, Spans, pack
+from docmt.model import ModelInput, Spans, pack
 from docmt.model.attention import FullContext, Memory
 from docmt.text import SpecialTokens
 from docmt.training import smoothed_cross_entropy
@@ -182,9 +182,9 @@ def test_the_search_finds_every_published_hypothesis(models, variant, name):
     for item in record["one_document_at_a_time"]:
         item_sentences = published.sentences(np.array(item["src_tokens"]), end)
         source = [sentence[1:-1] for sentence in item_sentences]
-        reading = Reading(pack([item_sentences]), torch.arange(len(source)))
+        inputs = ModelInput(pack([item_sentences]), torch.arange(len(source)))
         row = Row(range(len(source)), [len(sentence) for sentence in source])
-        found = search(model, model.memories(reading), [row], specials, config)[0]
+        found = search(model, model.memories(inputs), [row], specials, config)[0]
         assert [h.score for h in found] == pytest.approx([h["score"] for h in item["hypotheses"]], abs=1e-4)
         for ours, wanted in zip(found, item["hypotheses"], strict=True):
             if model.system.rules == "frame":

@@ -38,10 +38,10 @@ def encoded(model, rows):
 
     First sentences go on as they are; words that the published code hides are left out.
     """
-    reading = rows.reading()
+    inputs = rows.inputs()
     above, model.above_encoder = model.above_encoder, torch.nn.ModuleList()
     try:
-        plain = sentences_of(model.encode(reading.source), rows.source)
+        plain = sentences_of(model.encode(inputs.source), rows.source)
     finally:
         model.above_encoder = above
     if not above:
@@ -59,11 +59,9 @@ def before(module, rows, states, tokens):
 
 def decoded(model, rows, memory):
     """States of the decoder for each row, which sees the given memory of its sentence."""
-    reading = rows.reading()
-    context = FullContext(
-        reading.target, {"source": Memory.of(torch.cat(list(memory)), reading.source)}, reading.aligned
-    )
-    target = reading.target
+    inputs = rows.inputs()
+    context = FullContext(inputs.target, {"source": Memory.of(torch.cat(list(memory)), inputs.source)}, inputs.aligned)
+    target = inputs.target
     states = model.decode(model.place("target", model.lookup("target", target.tokens), target), context)
     return sentences_of(states, rows.labels)
 
@@ -90,7 +88,7 @@ def test_logits(variant, batch, monkeypatch):
     for row in compared:
         close(found[row], wanted[row])
     if variant in ("sentence", "HAN_dec", "HAN_dec_size1"):  # nothing is hidden: the model as a whole
-        whole = sentences_of(model.project(model(rows.reading())), rows.labels)
+        whole = sentences_of(model.project(model(rows.inputs())), rows.labels)
         for row in compared:
             close(whole[row], wanted[row])
 
@@ -171,7 +169,7 @@ def test_loss_and_gradient_norms_of_the_sentence_model(batch, monkeypatch):
     model, rows = han.load("sentence", monkeypatch), Rows(batch)
     stored, norms = np.load(han.needed("sentence", "out.npz")), han.read_json("sentence", "grad_norms.json")[batch]
     labels = torch.tensor([label for row in rows.labels for label in row])
-    scores = model.project(model(rows.reading())).log_softmax(-1)
+    scores = model.project(model(rows.inputs())).log_softmax(-1)
     wanted = torch.full_like(scores, 0.1 / (scores.shape[1] - 2))
     wanted[:, han.PAD] = 0.0
     wanted[range(len(labels)), labels] = 0.9

@@ -173,8 +173,8 @@ def test_logits_of_whole_models(variant, windows, models):
     """All rows in one pass, as theirs give each alone."""
     stored = np.load(rfa.FIXTURES.needed(variant, f"out_L{windows}.npz"))
     model = models(variant)
-    (batch, row) = rfa.reading(model, windows)
-    read = batch.reading
+    (batch, row) = rfa.inputs(model, windows)
+    read = batch.inputs
     assert rfa.OURS[read.source.tokens].tolist() == rfa.real(row["src_tokens"], row["src_tokens"]).tolist()
     assert rfa.OURS[read.target.tokens].tolist() == rfa.real(row["prev_output_tokens"], row["target"]).tolist()
     assert rfa.OURS[batch.labels].tolist() == rfa.real(row["target"], row["target"]).tolist()
@@ -188,10 +188,10 @@ def test_logits_of_whole_models(variant, windows, models):
 
 def smoothed_losses(model, batch):
     """[B] the label-smoothed loss of each row in nats, as theirs: 0.1 of it spread over all classes."""
-    scores = theirs(model.project(model(batch.reading))).log_softmax(-1)
+    scores = theirs(model.project(model(batch.inputs))).log_softmax(-1)
     right = scores.gather(1, rfa.OURS[batch.labels][:, None])[:, 0]
     loss = -(0.9 * right + 0.1 * scores.mean(-1))
-    return torch.stack([part.sum() for part in loss.split(batch.reading.target.documents.lengths.tolist())])
+    return torch.stack([part.sum() for part in loss.split(batch.inputs.target.documents.lengths.tolist())])
 
 
 @pytest.mark.full
@@ -201,7 +201,7 @@ def test_losses_and_gradients(variant, models):
     norms = rfa.read_json(variant, "grad_norms.json")
     whole = np.load(rfa.FIXTURES.needed(variant, "grads.npz"))
     model = models(variant)
-    losses = smoothed_losses(model, rfa.reading(model, 4)[0])
+    losses = smoothed_losses(model, rfa.inputs(model, 4)[0])
     torch.testing.assert_close(losses.detach(), torch.from_numpy(stored["loss_alone"]), rtol=1e-5, atol=0)
     losses.sum().backward()
     found = {name: parameter.grad for name, parameter in model.named_parameters()}
@@ -234,9 +234,9 @@ def test_logits_with_the_features_of_a_training_pass(variant, models):
     stored = np.load(rfa.FIXTURES.needed(variant, "train_mode_L4.npz"))
     model = models(variant)
     set_features(model, stored["causal_matrices"], stored["cross_matrices"])
-    batch, row = rfa.reading(model, 4)
+    batch, row = rfa.inputs(model, 4)
     with torch.no_grad():
-        logits = theirs(model.project(model(batch.reading)))
+        logits = theirs(model.project(model(batch.inputs)))
     wanted = rfa.real(stored["logits_alone"], row["prev_output_tokens"])
     torch.testing.assert_close(logits, wanted, rtol=0, atol=3e-5)
 
@@ -246,8 +246,8 @@ def test_token_by_token_is_as_the_whole_pass(variant, models):
     """And so as theirs: the states of attention that decoding keeps, over windows of several sentences."""
     stored = np.load(rfa.FIXTURES.needed(variant, "out_L4.npz"))
     model = models(variant)
-    batch, row = rfa.reading(model, 4)
-    read = batch.reading
+    batch, row = rfa.inputs(model, 4)
+    read = batch.inputs
     wanted = rfa.real(stored["logits_alone"], row["prev_output_tokens"])
     sentences = read.target.sentences.lengths.tolist()
     reached = 0

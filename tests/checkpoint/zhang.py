@@ -87,6 +87,6 @@ class Rows:
         """The batch as ours, each document an instance."""
         source, target = Words.of(self.documents("source")), Words.of(self.documents("target"))
         offsets = np.cumsum([0, *map(len, self.documents("source"))])
-        instances = cut(source.lengths, target.lengths, offsets, model.system.needs(), limit=10**6)
+        instances = cut(source.lengths, target.lengths, offsets, model.system.context_spec(), limit=10**6)
         specials = SpecialTokens(model.config.vocabulary_size)
         return collate(source, target, instances, range(len(instances)), specials, model.parts.frame)

@@ -64,28 +64,28 @@ def test_members_of_an_ensemble_share_too():
 
 def read(model, config):
     """The batches of the task: groups, and what is read of each."""
-    needs_drafts = drafts_of(SOURCES) if model.system.needs().drafts else None
+    needs_drafts = drafts_of(SOURCES) if model.system.context_spec().drafts else None
     task, words = Task.of(model, SOURCES, SPECIALS, config, drafts=needs_drafts), Words.of(TARGETS)
     for groups in shared_batches(task, words):
         firsts = [equal[0] for group in groups for equal in group]
         batch = collate(task.words, words, task.instances, firsts, SPECIALS, model.parts.frame, "last", task.drafts)
-        yield groups, shared_reading(task, batch.reading, groups)
+        yield groups, shared_reading(task, batch.inputs, groups)
 
 
 @pytest.mark.parametrize("system", ["group", "document"])
 def test_every_source_is_read_once_and_every_beginning_computed_once(system):
     model = build(**SYSTEMS[system])
-    [(groups, reading)] = read(model, SearchConfig())
+    [(groups, inputs)] = read(model, SearchConfig())
     assert sorted(sorted(map(sorted, group)) for group in groups) == [[[0, 5], [2], [3], [6]], [[1], [4]]]
-    assert len(reading.source.documents) == 2
-    assert len(reading.target.documents) == len(reading.documents) == 6
+    assert len(inputs.source.documents) == 2
+    assert len(inputs.target.documents) == len(inputs.documents) == 6
     beginnings = set()
     for document, (start, length) in enumerate(
-        zip(reading.target.documents.starts.tolist(), reading.target.documents.lengths.tolist(), strict=True)
+        zip(inputs.target.documents.starts.tolist(), inputs.target.documents.lengths.tolist(), strict=True)
     ):
-        said = reading.target.tokens[start : start + length].tolist()
-        beginnings |= {(int(reading.documents[document]), tuple(said[: end + 1])) for end in range(length)}
-    assert len(reading.same.unique()) == len(beginnings) < len(reading.same)
+        said = inputs.target.tokens[start : start + length].tolist()
+        beginnings |= {(int(inputs.documents[document]), tuple(said[: end + 1])) for end in range(length)}
+    assert len(inputs.same.unique()) == len(beginnings) < len(inputs.same)
 
 
 def test_the_sentence_model_scores_equal_pairs_of_sentences_once():
@@ -120,6 +120,6 @@ def test_a_document_without_anything_shared_is_read_as_it_is():
     task, words = Task.of(model, DOCUMENTS, SPECIALS, SearchConfig()), Words.of(DOCUMENTS)
     [groups] = shared_batches(task, words)
     batch = collate(task.words, words, task.instances, range(3), SPECIALS, model.parts.frame)
-    assert shared_reading(task, batch.reading, groups) is batch.reading
-    assert batch.reading.same is None
-    assert torch.equal(model(batch.reading), model(batch.reading.to("cpu")))
+    assert shared_reading(task, batch.inputs, groups) is batch.inputs
+    assert batch.inputs.same is None
+    assert torch.equal(model(batch.inputs), model(batch.inputs.to("cpu")))

@@ -61,14 +61,14 @@ def test_logits_do_not_depend_on_the_borders_of_instances(name, limit, most):
     model = build(**SYSTEMS[name])
     source, target = Words.of([SOURCE, SOURCE[:2]]), Words.of([TARGET, TARGET[:2]])
     lengths = source.lengths, target.lengths, [0, len(SOURCE), len(SOURCE) + 2]
-    instances = cut(*lengths, model.system.needs(), limit=limit, max_sentences=most)
+    instances = cut(*lengths, model.system.context_spec(), limit=limit, max_sentences=most)
     assert len(instances) > 3
     system = model.system
     batch = collate(
         source, target, instances, range(len(instances)), SpecialTokens(40), model.parts.frame, system.predicts
     )
     whole = torch.cat([*logits(model), *logits(model, SOURCE[:2], TARGET[:2])])
-    torch.testing.assert_close(model.project(model(batch.reading)), whole, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model.project(model(batch.inputs)), whole, atol=1e-5, rtol=1e-5)
 
 
 def test_what_instances_hold():
@@ -76,7 +76,7 @@ def test_what_instances_hold():
     found = {}
     for side in ("encoder", "decoder", "both"):
         system = ModelConfig(**SIZES, **hierarchical(side=side, sentences=2)).chosen
-        instances = cut(lengths, lengths, [0, len(SOURCE)], system.needs(), max_sentences=3)
+        instances = cut(lengths, lengths, [0, len(SOURCE)], system.context_spec(), max_sentences=3)
         found[side] = [list(map(int, row)) for row in zip(*(vars(instances)[name] for name in FIELDS), strict=True)]
     assert found["encoder"] == [[0, 0, 0, 3], [1, 3, 3, 6], [4, 6, 6, 8]]
     assert found["decoder"] == [[0, 0, 0, 3], [1, 1, 3, 6], [4, 4, 6, 8]]
@@ -192,10 +192,10 @@ def test_gradients_are_numbers_where_nothing_is_seen(name):
     for source, target in ((SOURCE[:1], TARGET[:1]), (SOURCE, TARGET)):
         batch = collate(
             *(Words.of([side]) for side in (source, target)),
-            cut([1] * len(source), None, [0, len(source)], model.system.needs()),
+            cut([1] * len(source), None, [0, len(source)], model.system.context_spec()),
             [0],
             SpecialTokens(40),
             model.parts.frame,
         )
-        model(batch.reading).square().sum().backward()
+        model(batch.inputs).square().sum().backward()
         assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from docmt.core.errors import DocmtError
-from docmt.model import ModelConfig, Reading, Spans, TranslationModel, pack
+from docmt.model import ModelConfig, ModelInput, Spans, TranslationModel, pack
 from docmt.model.attention import FullContext, Memory
 from docmt.model.layers import Hops, SentenceEncoder
 from docmt.model.scope import AttentionScope
@@ -35,11 +35,11 @@ def logits(model, source=DOCUMENT, target=TARGET, drafts=DRAFTS, references=None
     """Logits [tokens, V] of each sentence of one document, with another document before it."""
     both = [[OTHER, side] for side in (source, target, drafts)]
     packed = [pack(side) for side in both]
-    reading = Reading(packed[0], torch.arange(len(packed[0].sentences)), packed[1], drafts=packed[2])
+    inputs = ModelInput(packed[0], torch.arange(len(packed[0].sentences)), packed[1], drafts=packed[2])
     if references is not None:
-        reading = replace(reading, references=pack([OTHER, references]))
+        inputs = replace(inputs, references=pack([OTHER, references]))
     with torch.no_grad():
-        return model.project(model(reading)).split(packed[1].sentences.lengths.tolist())[len(OTHER) :]
+        return model.project(model(inputs)).split(packed[1].sentences.lengths.tolist())[len(OTHER) :]
 
 
 def changed(sentences, number):
@@ -155,7 +155,7 @@ def test_sentences_that_are_only_read_are_context_like_any_other():
     source, drafts = pack([DOCUMENT]), pack([DRAFTS])
     aligned = torch.arange(3, 6)
     with torch.no_grad():
-        states = model(Reading(source, aligned, pack([TARGET[3:]]), drafts=drafts))
+        states = model(ModelInput(source, aligned, pack([TARGET[3:]]), drafts=drafts))
     parts = model.project(states).split([3, 3, 3])
     for one, other in zip(parts, whole[3:], strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
@@ -190,7 +190,7 @@ def test_published_branches_do_not():
 def test_gradients_reach_the_sentence_encoders_unless_they_are_frozen(sentence_encoders):
     model = build(sentence_encoders=sentence_encoders).train()
     source, target, drafts = (pack([side]) for side in (DOCUMENT, TARGET, DRAFTS))
-    model(Reading(source, torch.arange(6), target, drafts=drafts)).square().sum().backward()
+    model(ModelInput(source, torch.arange(6), target, drafts=drafts)).square().sum().backward()
     for name, parameter in model.named_parameters():
         frozen = "_sentences." in name and sentence_encoders == "frozen"
         assert (parameter.grad is None) == frozen, name

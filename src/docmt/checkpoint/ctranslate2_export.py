@@ -22,7 +22,7 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
 from docmt.model.layers import GATED
 from docmt.model.scope import SentenceFrame
-from docmt.model.systems import Needs
+from docmt.model.systems import ContextSpec
 from docmt.model.transformer import Parts
 from docmt.text import BpeTokenizer, DictionaryTokenizer, PretrainedTokenizer, SentencePieceTokenizer, Tokenizer
 from docmt.text.bpe import parse_library
@@ -87,7 +87,7 @@ def _load_sentence_model(model_directory: Path | str, output: Path) -> tuple[Tra
     check_new(output)
     model, tokenizer = load_model(model_directory), load_model_tokenizer(model_directory)
     config = model.config
-    if config.chosen.needs() != Needs(sentences=1):
+    if config.chosen.context_spec() != ContextSpec(sentences=1):
         raise DocmtError(
             f"{model_directory} is a model of system {config.system}: only a sentence model, which reads nothing but "
             "one sentence, has a form in CTranslate2"

@@ -17,7 +17,7 @@ from torch import Tensor
 from docmt.data.instances import Instances, Mixture, Numbers
 from docmt.data.store import Words
 from docmt.model.scope import SentenceFrame
-from docmt.model.spans import Packed, Reading, Spans
+from docmt.model.spans import ModelInput, Packed, Spans
 from docmt.text.tokenizer import SpecialTokens
 
 Indices = NDArray[np.int64]
@@ -31,7 +31,7 @@ class Batch:
     each instance (or, in frames that end with `</s>`, that at the end of each sentence or of each instance).
     """
 
-    reading: Reading
+    inputs: ModelInput
     labels: Tensor
 
     @property
@@ -41,7 +41,7 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same on `device`."""
-        return replace(self, reading=self.reading.to(device), labels=self.labels.to(device))
+        return replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))
 
 
 def collate(
@@ -59,9 +59,9 @@ def collate(
 
     drafts: of every source sentence, where a system reads them; references: the model reads the target, too.
     """
-    reading = read_source(source, instances, indices, frame, drafts)
+    inputs = read_source(source, instances, indices, frame, drafts)
     if references:
-        reading = replace(reading, references=_beside_source(target, instances.at(indices), frame))
+        inputs = replace(inputs, references=_beside_source(target, instances.at(indices), frame))
     chosen, closes = instances.at(indices), (specials.eos,) if frame.target_closes else ()
     laid = _lay_out(target, chosen.first, chosen.last, frame.target_opens, closes, frame.joined)
     labels = torch.roll(laid.tokens, -1)
@@ -72,7 +72,7 @@ def collate(
     own = _numbers_of(chosen.first, chosen.own, chosen.last) if predicts == "last" else None
     predicted = _predicted(laid, frame, own)
     labels = labels if predicted is None else labels[predicted]
-    return Batch(replace(reading, target=laid, predicted=predicted), labels)
+    return Batch(replace(inputs, target=laid, predicted=predicted), labels)
 
 
 def _predicted(laid: Packed, frame: SentenceFrame, own: Tensor | None) -> Tensor | None:
@@ -93,7 +93,7 @@ def _numbers_of(first: Indices, own: Indices, last: Indices) -> Tensor:
 
 def read_source(
     source: Words, instances: Instances, indices: Numbers, frame: SentenceFrame, drafts: Words | None = None
-) -> Reading:
+) -> ModelInput:
     """The source sides of the given instances; `aligned` are their sentences without those that are only read.
 
     drafts: of every source sentence, where a system reads them.
@@ -101,7 +101,7 @@ def read_source(
     chosen = instances.at(indices)
     laid = _beside_source(source, chosen, frame)
     drafted = None if drafts is None else _beside_source(drafts, chosen, frame)
-    return Reading(laid, _numbers_of(chosen.before, chosen.first, chosen.last), drafts=drafted)
+    return ModelInput(laid, _numbers_of(chosen.before, chosen.first, chosen.last), drafts=drafted)
 
 
 def _beside_source(words: Words, chosen: Instances, frame: SentenceFrame) -> Packed:

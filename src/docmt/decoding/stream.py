@@ -313,7 +313,7 @@ def translate_documents(
 ) -> list[list[Hypothesis]]:
     """The best translations of each document (word ids without marks), best first, all searched together.
 
-    drafts: a first translation of every sentence, for a model that reads them (`Needs.drafts`).
+    drafts: a first translation of every sentence, for a model that reads them (`ContextSpec.drafts`).
 
     With `n_best` above 1 the j-th translation joins the j-th best of every part. Empty sentences stay empty; the
     model does not see them. Where sentences are translated in windows, ranks are those of the search, scores

@@ -106,7 +106,7 @@ class Translator:
     def checksums(self) -> list[str]:
         """Of the files that say what these models are, and the one whose drafts they read."""
         folders = [find_model(path) for path in self._paths]
-        readers = [path for path, own in zip(self._paths, self.models, strict=True) if own.system.needs().drafts]
+        readers = [path for path, own in zip(self._paths, self.models, strict=True) if own.system.context_spec().drafts]
         folders += [find_drafter(path) for path in readers[:1]]
         files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
         return [checksum_of_file(path) for path in files if path.name not in UNREAD_FILES]

@@ -146,7 +146,7 @@ class FullContext:
 
 
 class SharedContext:
-    """A whole pass in which states that are the same (`Reading.same`) are computed once.
+    """A whole pass in which states that are the same (`ModelInput.same`) are computed once.
 
     Of the T tokens of the layout U are computed. Attention sees all T, as there spans must be whole; what has weights,
     and takes the time, has the U alone.

@@ -100,7 +100,7 @@ class AttentionScope:
 
 
 @dataclass(frozen=True)
-class Needs:
+class ContextSpec:
     """Which sentences a system reads together; instances are cut by it, in training and in translation alike."""
 
     sentences: int | None = None

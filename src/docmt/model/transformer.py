@@ -39,7 +39,7 @@ from docmt.model.layers import (
 )
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.scope import AttentionScope
-from docmt.model.spans import Packed, Reading, pack
+from docmt.model.spans import ModelInput, Packed, pack
 
 SentenceIds = Sequence[Sequence[int]]
 
@@ -252,12 +252,12 @@ class TranslationModel(Embeddings):
         config = config.filled()
         super().__init__(Parts(config))
         self.config, self.system = config, config.chosen
-        reading = self.parts.encoder
-        self.encoder = nn.ModuleList(self.system.encoder(reading))
+        inputs = self.parts.encoder
+        self.encoder = nn.ModuleList(self.system.encoder(inputs))
         self.decoder = nn.ModuleList(self.system.decoder(self.parts))
-        self.encoder_norm = reading.norm() if reading.pre_norm else None
+        self.encoder_norm = inputs.norm() if inputs.pre_norm else None
         self.decoder_norm = self.parts.norm() if self.parts.pre_norm else None
-        self.above_encoder = nn.ModuleList(self.system.above_encoder(reading))
+        self.above_encoder = nn.ModuleList(self.system.above_encoder(inputs))
         self.above_decoder = nn.ModuleList(self.system.above_decoder(self.parts))
         for name, module in self.system.modules(self.parts).items():
             self.add_module(name, module)
@@ -274,26 +274,26 @@ class TranslationModel(Embeddings):
         """Where the weights are."""
         return next(self.parameters()).device
 
-    def memories(self, reading: Reading) -> Mapping[str, Memory]:
+    def memories(self, inputs: ModelInput) -> Mapping[str, Memory]:
         """What the decoder can look at, computed once for what is read."""
-        return self.system.memories(self, reading)
+        return self.system.memories(self, inputs)
 
-    def forward(self, reading: Reading) -> Tensor:
+    def forward(self, inputs: ModelInput) -> Tensor:
         """Decoder states before the output projection: [Tt, d], or [n, d] of the predicted positions alone.
 
         Raises ValueError where source and target do not belong together.
         """
-        target = reading.target
+        target = inputs.target
         if target is None:
-            raise ValueError("a forward pass needs decoder input: give the reading a target")
-        x, memories = self.embed("target", target), self.memories(reading)
-        context = FullContext(target, memories, reading.aligned, reading.documents)
-        if reading.same is None:
+            raise ValueError("a forward pass needs decoder input: give the input a target")
+        x, memories = self.embed("target", target), self.memories(inputs)
+        context = FullContext(target, memories, inputs.aligned, inputs.documents)
+        if inputs.same is None:
             states = self.decode(x, context)
-            return states if reading.predicted is None else states.index_select(0, reading.predicted)
-        shared = SharedContext(context, reading.same)
+            return states if inputs.predicted is None else states.index_select(0, inputs.predicted)
+        shared = SharedContext(context, inputs.same)
         states = self.decode(x.index_select(0, shared.computed), shared)
-        return states.index_select(0, shared.place if reading.predicted is None else shared.place[reading.predicted])
+        return states.index_select(0, shared.place if inputs.predicted is None else shared.place[inputs.predicted])
 
     def encode(self, source: Packed) -> Tensor:
         """Encoder states [Ts, d] of a source that looks at nothing but itself."""
@@ -366,6 +366,6 @@ class TranslationModel(Embeddings):
             source, target = (pack([pair[side] for pair in pairs]) for side in (0, 1))
             # Where counts differ no attention asks which sentences belong together.
             aligned = torch.arange(len(target.sentences))
-            reading = Reading(source, aligned, target, drafts=pack(drafts) if drafts else None)
-            logits = self.project(self(reading.to(self.device)))
+            inputs = ModelInput(source, aligned, target, drafts=pack(drafts) if drafts else None)
+            logits = self.project(self(inputs.to(self.device)))
         return list(logits.split(target.documents.lengths.tolist()))

@@ -245,10 +245,10 @@ class Updater:
             words = packed.sentences.within(*self.model.parts.frame.marks(side)).indices()
             return replace(packed, tokens=drop_words(packed.tokens, rate, SpecialTokens(vocabulary_size), words))
 
-        reading, size = batch.reading, model.vocabulary_size
-        source = hide(reading.source, "source", model.source_vocabulary_size or size)
-        target = None if reading.target is None else hide(reading.target, "target", size)
-        return replace(batch, reading=replace(reading, source=source, target=target))
+        inputs, size = batch.inputs, model.vocabulary_size
+        source = hide(inputs.source, "source", model.source_vocabulary_size or size)
+        target = None if inputs.target is None else hide(inputs.target, "target", size)
+        return replace(batch, inputs=replace(inputs, source=source, target=target))
 
     def _clip(self, measure_norm: bool) -> Tensor | None:
         limit = self.config.optimizer.clip_norm
@@ -282,10 +282,10 @@ class _BatchLoss(nn.Module):
         """Summed loss and negative log-likelihood of a batch."""
         batch = sealed.batch
         positions = self.model.config.position_limit
-        reading = batch.reading
+        inputs = batch.inputs
         if positions is None or positions >= _SIZE_STEP:  # the filler needs positions, too
-            reading = reading.filled(_SIZE_STEP, SpecialTokens.pad)
-        states = self.model(reading)[: batch.tokens]
+            inputs = inputs.filled(_SIZE_STEP, SpecialTokens.pad)
+        states = self.model(inputs)[: batch.tokens]
         return batch_loss(self.model, states, batch.labels, self.smoothing)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from docmt.model.scope import AttentionScope, Needs
+from docmt.model.scope import AttentionScope, ContextSpec
 
 # Systems are options, too, which the command line shows without waiting for torch: they build models out of `parts`.
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention, Memory
     from docmt.model.config import Sizes
     from docmt.model.layers import Layer
-    from docmt.model.spans import Reading
+    from docmt.model.spans import ModelInput
     from docmt.model.transformer import Parts, TranslationModel
 
 Rules = Literal["frame", "open"]
@@ -62,9 +62,9 @@ class System:
         """Whether some of its attentions are linear."""
         return False
 
-    def needs(self) -> Needs:
+    def context_spec(self) -> ContextSpec:
         """Which sentences it reads together."""
-        return Needs(sentences=1)
+        return ContextSpec(sentences=1)
 
     def settled(self, sizes: Sizes) -> System:
         """The same with every option chosen that depends on the rest of the model."""
@@ -107,9 +107,9 @@ class System:
         """What the model has besides embeddings, encoder and decoder, by name."""
         return {}
 
-    def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
+    def memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
         """What the decoder can look at, computed once; the names are those of the scopes."""
-        return {"source": model.memory(reading.source)}
+        return {"source": model.memory(inputs.source)}
 
     def origin(self, name: str) -> str | None:
         """The weight of a sentence model that the weight of this name starts from; None: it is new."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import ranged
-from docmt.model.scope import AttentionScope, Needs
+from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import Order, Rules, System
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ class Document(System):
         """A row of the search is an instance."""
         return "documents"
 
-    def needs(self) -> Needs:
+    def context_spec(self) -> ContextSpec:
         """As much as fits."""
-        return Needs()
+        return ContextSpec()
 
     def attend(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
         """Attention over the document."""
@@ -93,9 +93,9 @@ class Concat(Document):
         new = self.linear and (".features." in name or ".gate." in name)
         return None if new else super().origin(name)
 
-    def needs(self) -> Needs:
+    def context_spec(self) -> ContextSpec:
         """A window at every sentence."""
-        return Needs(sentences=self.sentences, windows=True, padding_windows=self.padding_windows)
+        return ContextSpec(sentences=self.sentences, windows=True, padding_windows=self.padding_windows)
 
     def check(self, sizes: Sizes) -> None:
         """Raises DocmtError for padding windows that would repeat documents."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import ranged
-from docmt.model.scope import AttentionScope, Needs
+from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import System
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from docmt.model.attention import Memory
     from docmt.model.config import Sizes
     from docmt.model.layers import Layer
-    from docmt.model.spans import Reading
+    from docmt.model.spans import ModelInput
     from docmt.model.transformer import Parts, TranslationModel
 
 
@@ -47,9 +47,9 @@ class Context(System):
     """published: the joined states are normalised, so that new weights change what a sentence model says even with
     gates at 1; exact: x + (1 - lam) y (or x + y), not normalised, and y begins at zero: the sentence model exactly"""
 
-    def needs(self) -> Needs:
+    def context_spec(self) -> ContextSpec:
         """Sentences of a document, and the k before them."""
-        return Needs(before=self.sentences, joined=True)
+        return ContextSpec(before=self.sentences, joined=True)
 
     def check(self, sizes: Sizes) -> None:
         """Raises DocmtError for layers of what has none."""
@@ -93,16 +93,16 @@ class Context(System):
         ]
         return {"context": nn.ModuleList(layers)} | ({"context_norm": parts.norm()} if parts.pre_norm else {})
 
-    def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
+    def memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
         """The contexts and the encoded sentences; those that are only looked back at are not encoded themselves."""
         from docmt.model.attention import FullContext, Memory
 
-        source = reading.source
+        source = inputs.source
         vectors = model.lookup("source", source.tokens)  # [T, d], each token once
         spans, index = source.contexts(self.sentences, model.parts.frame)
         contexts = Memory(vectors.index_select(0, index.to(vectors.device)), spans, places=index)
         context = replace(contexts, states=self._represent(model, contexts))
-        numbers = reading.aligned.unique()
+        numbers = inputs.aligned.unique()
         current, index = source.only(numbers)
         if len(index) < len(vectors):
             vectors = vectors.index_select(0, index.to(vectors.device))

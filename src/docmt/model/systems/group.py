@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from docmt.core.errors import DocmtError
 from docmt.core.options import ranged
 from docmt.model.families import FAMILIES
-from docmt.model.scope import AttentionScope, Needs
+from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import Order, System
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ class Group(System):
         """A copy needs what it is a copy of."""
         return "" if self.global_from == "random" else "global_from"
 
-    def needs(self) -> Needs:
+    def context_spec(self) -> ContextSpec:
         """As much as fits."""
-        return Needs()
+        return ContextSpec()
 
     def settled(self, sizes: Sizes) -> Group:
         """With a join that is chosen."""

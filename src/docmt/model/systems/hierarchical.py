@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from docmt.core.options import ranged
-from docmt.model.scope import AttentionScope, Needs
+from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import Order, System
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ class Hierarchical(System):
         """Target sentences that are shown as context have their labels elsewhere."""
         return "all" if self.side == "encoder" else "last"
 
-    def needs(self) -> Needs:
+    def context_spec(self) -> ContextSpec:
         """The k sentences before on each side that is looked at.
 
         With both, source sentences are read from k before the first target sentence that is shown, as that one's
         states depend on them.
         """
         before, shown = self.side != "decoder", self.side != "encoder"
-        return Needs(before=self.sentences * before, shown=self.sentences * shown)
+        return ContextSpec(before=self.sentences * before, shown=self.sentences * shown)
 
     def above_encoder(self, parts: Parts) -> list[nn.Module]:
         """Attention to the source sentences before."""
