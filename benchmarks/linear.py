@@ -18,7 +18,7 @@ from benchmarks.sentences import parallel_lengths
 from docmt.cli.app import keep_freed_memory
 from docmt.core.progress import progress
 from docmt.decoding.caches import DocumentSelfCache
-from docmt.decoding.incremental import Steps
+from docmt.decoding.incremental import IncrementalDecoder
 from docmt.decoding.models import next_logits
 from docmt.decoding.rules import Row
 from docmt.model import ModelConfig, Packed, Spans, TranslationModel
@@ -145,7 +145,7 @@ def _decoding(settings: Settings, model: TranslationModel, tokens: int) -> Calla
     inputs = _documents(model, tokens, 1)
     sentences, words = len(inputs.source.sentences), inputs.source.tokens[:1]
     model.eval()
-    steps = Steps(model, model.memories(inputs), [Row(range(sentences), [0] * sentences)], beams=1)
+    steps = IncrementalDecoder(model, model.memories(inputs), [Row(range(sentences), [0] * sentences)], beams=1)
     for cache in steps.caches:
         if isinstance(cache, DocumentSelfCache):
             _fill(cache, tokens)

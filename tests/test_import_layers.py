@@ -240,8 +240,8 @@ def test_nothing_but_the_systems_asks_which_system_it_is():
         ("isinstance(model.system, Group)", "m:1: asks whether something is a Group"),
         ("isinstance(x, (int, systems.Context))", "m:1: asks whether something is a Context"),
         (
-            "from docmt.model.systems import Document\nisinstance(x, Document)",
-            "m:2: asks whether something is a Document",
+            "from docmt.model.systems import WholeDocument\nisinstance(x, WholeDocument)",
+            "m:2: asks whether something is a WholeDocument",
         ),
     ],
 )

@@ -19,7 +19,7 @@ from docmt.model import ModelConfig, ModelInput, Packed, TranslationModel, pack
 from docmt.model import transformer as transformer_module
 from docmt.model.attention import FullContext
 from docmt.model.embeddings import Head, token_embedding
-from docmt.model.scope import SentenceFrame
+from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import Hierarchical
 from docmt.model.transformer import Parts
 
@@ -52,7 +52,7 @@ class Interleaved(nn.Module):
         return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 
-class TheirFrame(SentenceFrame):
+class TheirFrame(BoundaryTokens):
     """Source sentences are their words; decoder input begins with `<s>`."""
 
     def marks(self, side):

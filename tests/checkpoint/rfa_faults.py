@@ -12,17 +12,17 @@ import torch
 from docmt.model import linear_attention
 from docmt.model.attention import FullContext
 from docmt.model.kernels import Pattern
-from docmt.model.linear import Fading, linear_states, read_linear
+from docmt.model.linear import GateDecay, linear_states, read_linear
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.spans import Spans
 
 
 class FaultyFading:
-    """`Fading.of` for rows of which some have fewer separators."""
+    """`GateDecay.of` for rows of which some have fewer separators."""
 
     @staticmethod
     def of(gates, sentences, documents, averaging=False):
-        found = Fading.of(gates, sentences, documents, averaging)
+        found = GateDecay.of(gates, sentences, documents, averaging)
         row = documents.holding(sentences.starts)
         separators = torch.bincount(row) - 1
         missing = separators.max() - separators
@@ -31,7 +31,7 @@ class FaultyFading:
         for place in last.nonzero().flatten().tolist():
             if separators[row[place]] > 0:
                 more[place] = missing[row[place]] * torch.nn.functional.logsigmoid(gates[place - 1].double())
-        return Fading(found.fading + more.repeat_interleave(sentences.lengths, dim=0), found.fresh)
+        return GateDecay(found.fading + more.repeat_interleave(sentences.lengths, dim=0), found.fresh)
 
 
 class _OfPadding:

@@ -165,7 +165,7 @@ def searches():
 
 def searched(model, documents, config):
     """Every sentence of the documents in one search, with our lists of hypotheses in order."""
-    inputs = zhang.Words.of(documents)
+    inputs = zhang.SentenceTokens.of(documents)
     offsets = np.cumsum([0, *map(len, documents)])
     instances = zhang.cut(inputs.lengths, None, offsets, model.system.context_spec(), limit=10**6)
     specials = SpecialTokens(model.config.vocabulary_size)

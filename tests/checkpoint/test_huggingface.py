@@ -11,7 +11,7 @@ from pretrained import SOURCE, TARGET, VARIANTS, build, framed, rows_of
 from tiers import only
 
 from docmt.checkpoint.hf_model import Pretrained, family_of, read_config
-from docmt.data import Words, collate, cut
+from docmt.data import SentenceTokens, collate, cut
 from docmt.decoding import SearchConfig
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.stream import translate_documents
@@ -66,7 +66,7 @@ def ours_of(rows, side, sentences):
 def batch_of(model, rows, sources, targets):
     """What docmt reads of these sentences, each a document."""
     words = [
-        Words.of([[own] for own in ours_of(rows, side, given)])
+        SentenceTokens.of([[own] for own in ours_of(rows, side, given)])
         for side, given in (("source", sources), ("target", targets))
     ]
     instances = cut(words[0].lengths, words[1].lengths, range(len(sources) + 1), ContextSpec(sentences=1))
@@ -204,7 +204,7 @@ def test_a_group_model_begins_as_the_sentence_model_at_any_length_of_document(va
     assert together.score == pytest.approx(
         score_documents(model, [sources], [alone], specials, config)[0].score, abs=1e-4
     )
-    words = [Words.of([own]) for own in (sources, targets)]
+    words = [SentenceTokens.of([own]) for own in (sources, targets)]
     instances = cut(words[0].lengths, words[1].lengths, [0, len(sources)], model.system.context_spec(), limit=40)
     assert 1 < len(instances) < len(sources)
     batch = collate(*words, instances, range(len(instances)), specials, model.parts.frame)
@@ -230,7 +230,9 @@ def test_a_group_model_that_begins_exactly_learns_to_look_at_the_document(varian
 
 def batch_of_one_document(model, rows):
     """All sentences as one document."""
-    words = [Words.of([ours_of(rows, side, given)]) for side, given in (("source", SOURCES), ("target", TARGETS))]
+    words = [
+        SentenceTokens.of([ours_of(rows, side, given)]) for side, given in (("source", SOURCES), ("target", TARGETS))
+    ]
     instances = cut(words[0].lengths, words[1].lengths, [0, len(SOURCES)], model.system.context_spec())
     specials = SpecialTokens(model.config.vocabulary_size)
     return collate(*words, instances, [0], specials, model.parts.frame)

@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from tiers import only
 
-from docmt.decoding.incremental import Steps
-from docmt.decoding.rules import Row
+from docmt.decoding.incremental import IncrementalDecoder
+from docmt.decoding.rules import SearchRow
 from docmt.model.kernels import Pattern
-from docmt.model.linear import Fading, attend_linear, step_linear
+from docmt.model.linear import GateDecay, attend_linear, step_linear
 from docmt.model.linear_attention import RandomFeatures
 from docmt.model.spans import Spans
 
@@ -118,7 +118,7 @@ def test_the_causal_module(numbers, kind, chunk):
     weighing = {}
     if kind != "plain":
         gates = linear(numbers, f"mod_{kind}.g_proj", x[sentences.ends - 1])
-        weighing = vars(Fading.of(gates, sentences, documents, averaging=kind == "avg"))
+        weighing = vars(GateDecay.of(gates, sentences, documents, averaging=kind == "avg"))
     features = partial(made, directions=made.directions())
     sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
     pattern = Pattern(documents, documents, True, len(x))
@@ -255,7 +255,7 @@ def test_token_by_token_is_as_the_whole_pass(variant, models):
         first = int(read.target.sentences.holding(torch.tensor([document])))
         last = next((s for s in range(first + 1, len(sentences)) if read.target.tokens[reached_at(read, s)] == 2), None)
         inside = range(first, len(sentences) if last is None else last)
-        decoder = Steps(model, model.memories(read), [Row(list(inside), [1])], beams=1)
+        decoder = IncrementalDecoder(model, model.memories(read), [SearchRow(list(inside), [1])], beams=1)
         offsets = [offset for s in inside for offset in range(sentences[s])]
         with torch.no_grad():
             for step, offset in enumerate(offsets):

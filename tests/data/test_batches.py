@@ -14,14 +14,14 @@ from docmt.data import (
     BatchPlan,
     Instances,
     ParallelStore,
+    SentenceTokens,
     StoreWriter,
-    Words,
     collate,
     cut,
     instance_lengths,
     read_source,
 )
-from docmt.model.scope import SentenceFrame
+from docmt.model.scope import BoundaryTokens
 from docmt.model.spans import Spans, pack
 from docmt.model.systems import ContextSpec
 from docmt.text import SpecialTokens
@@ -89,8 +89,10 @@ def store(tmp_path: Path) -> ParallelStore:
 
 
 def cut_store(
-    store: ParallelStore, context_spec: ContextSpec = ContextSpec(), **limits: int
-) -> tuple[Words, Words, Instances]:  # noqa: B008
+    store: ParallelStore,
+    context_spec: ContextSpec = ContextSpec(),  # noqa: B008
+    **limits: int,
+) -> tuple[SentenceTokens, SentenceTokens, Instances]:
     """Both sides of the store and their instances."""
     instances = cut(store.source.lengths, store.target.lengths, store.document_offsets, context_spec, **limits)
     source, target = store.source, store.target
@@ -100,7 +102,7 @@ def cut_store(
 def test_collate_by_hand(store: ParallelStore) -> None:
     specials = SpecialTokens(30)  # <eod> is 28
     source, target, instances = cut_store(store)
-    batch = collate(source, target, instances, [1, 0], specials, SentenceFrame())
+    batch = collate(source, target, instances, [1, 0], specials, BoundaryTokens())
     assert batch.inputs.predicted is None
     assert batch.inputs.aligned.tolist() == [0, 1, 2]
     inputs = batch.inputs
@@ -121,7 +123,7 @@ def test_collate_by_hand(store: ParallelStore) -> None:
 
 def test_collate_cuts_documents_at_instances(store: ParallelStore) -> None:
     source, target, instances = cut_store(store, max_sentences=1)
-    batch = collate(source, target, instances, np.array([1, 3]), SpecialTokens(30), SentenceFrame())
+    batch = collate(source, target, instances, np.array([1, 3]), SpecialTokens(30), BoundaryTokens())
     expected = pack([[[0, 12, 2]], [[0, 16, 2]]])
     assert torch.equal(batch.inputs.source.tokens, expected.tokens)
     assert batch.inputs.source.sentences.same_as(expected.sentences) and batch.inputs.source.documents.same_as(
@@ -136,7 +138,7 @@ def test_collate_of_windows_by_hand(store: ParallelStore) -> None:
     source, target, instances = cut_store(store, ContextSpec(sentences=2, windows=True))
     assert len(instances) == 4
     every, last = (
-        collate(source, target, instances, [1, 2], specials, SentenceFrame(), predicts) for predicts in ("all", "last")
+        collate(source, target, instances, [1, 2], specials, BoundaryTokens(), predicts) for predicts in ("all", "last")
     )
     assert every.labels.tolist() == [20, 2, 0, 21, 22, 2, 28, 23, 24, 2, 28]
     assert last.labels.tolist() == [21, 22, 2, 28, 23, 24, 2, 28]
@@ -149,20 +151,20 @@ def test_collate_of_windows_by_hand(store: ParallelStore) -> None:
 
 def test_collate_with_sentences_before_by_hand(store: ParallelStore) -> None:
     source, target, instances = cut_store(store, ContextSpec(before=2), max_sentences=1)
-    batch = collate(source, target, instances, [2, 1], SpecialTokens(30), SentenceFrame())
+    batch = collate(source, target, instances, [2, 1], SpecialTokens(30), BoundaryTokens())
     assert batch.inputs.source.tokens.tolist() == [0, 13, 14, 15, 2, 0, 10, 11, 2, 0, 12, 2]
     assert batch.inputs.target is not None
     assert batch.inputs.target.tokens.tolist() == [0, 23, 24, 2, 0, 21, 22, 2]
     assert batch.inputs.aligned.tolist() == [0, 2]
     assert batch.labels.tolist() == [23, 24, 2, 28, 21, 22, 2, 28]
-    alone = read_source(source, instances, [2, 1], SentenceFrame())
+    alone = read_source(source, instances, [2, 1], BoundaryTokens())
     assert torch.equal(alone.source.tokens, batch.inputs.source.tokens)
     assert alone.target is None and alone.aligned.tolist() == [0, 2]
 
 
 def test_collate_in_another_frame_by_hand(store: ParallelStore) -> None:
     """Sentences that only close; decoder input that only opens; `</s>` is the last label of each sentence."""
-    frame = SentenceFrame.written("w </s>", "<s> w")
+    frame = BoundaryTokens.written("w </s>", "<s> w")
     source, target, instances = cut_store(store)
     batch = collate(source, target, instances, [0, 1], SpecialTokens(30), frame)
     assert batch.inputs.source.tokens.tolist() == [10, 11, 2, 12, 2, 13, 14, 15, 2]
@@ -174,7 +176,7 @@ def test_collate_in_another_frame_by_hand(store: ParallelStore) -> None:
 
 def test_collate_of_joined_sentences_by_hand(store: ParallelStore) -> None:
     """One mark between two sentences of an instance; decoder input begins with `</s>`, and labels end with it."""
-    frame = SentenceFrame.written("w </s>", "<s> w", joined=True)
+    frame = BoundaryTokens.written("w </s>", "<s> w", joined=True)
     source, target, instances = cut_store(store)
     batch = collate(source, target, instances, [0, 1], SpecialTokens(30), frame)
     assert batch.inputs.source.tokens.tolist() == [10, 11, 0, 12, 2, 13, 14, 15, 2]
@@ -189,16 +191,16 @@ def test_collate_of_joined_sentences_by_hand(store: ParallelStore) -> None:
 
 
 def test_words_of_documents() -> None:
-    words = Words.of([[[5, 6], [7]], [], [[], [8]]])
+    words = SentenceTokens.of([[[5, 6], [7]], [], [[], [8]]])
     assert words.tokens.tolist() == [5, 6, 7, 8] and words.offsets.tolist() == [0, 2, 3, 3, 4]
     assert words.lengths.tolist() == [2, 1, 0, 1]
-    assert len(Words.of([]).lengths) == 0
+    assert len(SentenceTokens.of([]).lengths) == 0
 
 
 def test_drafts_and_references_lie_beside_every_source_sentence(store: ParallelStore) -> None:
     source, target, instances = cut_store(store, ContextSpec(before=1), max_sentences=1)
-    drafts = Words.of([[[5, 6, 7], []], [[8]], [[9]]])
-    specials, frame = SpecialTokens(30), SentenceFrame()
+    drafts = SentenceTokens.of([[[5, 6, 7], []], [[8]], [[9]]])
+    specials, frame = SpecialTokens(30), BoundaryTokens()
     batch = collate(source, target, instances, [1, 0, 3], specials, frame, drafts=drafts, references=True)
     assert instances.before.tolist() == [0, 0, 2, 3]
     expected = pack([[[0, 5, 6, 7, 2], [0, 2]], [[0, 5, 6, 7, 2]], [[0, 9, 2]]])
@@ -210,7 +212,7 @@ def test_drafts_and_references_lie_beside_every_source_sentence(store: ParallelS
     assert len(expected.sentences) == len(batch.inputs.source.sentences)
     plain = collate(source, target, instances, [1, 0, 3], specials, frame)
     assert plain.inputs.drafts is None and plain.inputs.references is None
-    marks = SentenceFrame(source_opens=())
+    marks = BoundaryTokens(source_opens=())
     alone = read_source(source, instances, [1], marks, drafts)
     assert alone.drafts is not None and alone.drafts.tokens.tolist() == [5, 6, 7, 2, 2]
 

@@ -7,9 +7,9 @@ import torch
 from docmt import decoding
 from docmt.decoding import search
 from docmt.decoding.models import common_context_spec, members_of
-from docmt.decoding.rules import Marks, Row
+from docmt.decoding.rules import SearchRow, TargetBoundaries
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
-from docmt.model.scope import SentenceFrame
+from docmt.model.scope import BoundaryTokens
 from docmt.text import SpecialTokens
 
 SPECIALS = SpecialTokens(vocabulary_size=30)
@@ -32,7 +32,7 @@ def build(seed: int = 1, **options) -> TranslationModel:
 
 
 def joins(model):
-    """Whether sentences are joined by one mark, `<s>`, and the last is closed by `</s>` (`SentenceFrame`)."""
+    """Whether sentences are joined by one mark, `<s>`, and the last is closed by `</s>` (`BoundaryTokens`)."""
     return members_of(model)[0].parts.frame.joined
 
 
@@ -83,7 +83,7 @@ def search_documents(model, documents, config):
     inputs = reading_of(model, documents)
     rows, first = [], 0
     for document in documents:
-        rows.append(Row(range(first, first + len(document)), [len(sentence) for sentence in document]))
+        rows.append(SearchRow(range(first, first + len(document)), [len(sentence) for sentence in document]))
         first += len(document)
     return search(model, model.memories(inputs), rows, SPECIALS, config)
 
@@ -188,8 +188,10 @@ def greedy(model, piece, config):
 
 def words_of(said):
     """The sentences of a whole stream; one of joined sentences has no <eod>."""
-    joined = SentenceFrame.written("w </s>", "<s> w", joined=True)
-    return Marks(SPECIALS, SentenceFrame() if said[-1] == SPECIALS.eod else joined).split(said, [0.0] * len(said))[0]
+    joined = BoundaryTokens.written("w </s>", "<s> w", joined=True)
+    return TargetBoundaries(SPECIALS, BoundaryTokens() if said[-1] == SPECIALS.eod else joined).split(
+        said, [0.0] * len(said)
+    )[0]
 
 
 def plainly_translated(model, document, find):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from docmt.core.errors import DocmtError
-from docmt.data import Words, cut
+from docmt.data import SentenceTokens, cut
 from docmt.decoding import ContextConfig, SearchConfig, score_documents, translate_documents, translate_ids
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import ContextSpec
@@ -72,7 +72,7 @@ def test_a_document_within_an_instance_is_as_ever():
 
 
 def test_instances_stay_within_their_limit():
-    words = Words.of([LONG[:4] + LONG[5:], [[1] * 30, [2], [3] * 9, [4]]])
+    words = SentenceTokens.of([LONG[:4] + LONG[5:], [[1] * 30, [2], [3] * 9, [4]]])
     for carry in range(5):
         found = cut(words.lengths, None, [0, 9, 13], ContextSpec(), limit=16, carry=carry)
         own = [number for i in range(len(found)) for number in range(found.own[i], found.last[i])]

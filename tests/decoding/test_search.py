@@ -28,8 +28,8 @@ from plain_search import (
 from docmt.core.errors import DocmtError
 from docmt.data import cut
 from docmt.decoding import SearchConfig, beam_search, caches
-from docmt.decoding.incremental import Steps
-from docmt.decoding.rules import Row
+from docmt.decoding.incremental import IncrementalDecoder
+from docmt.decoding.rules import SearchRow
 from docmt.decoding.scheduler import Task
 from docmt.model import pack
 from docmt.model.systems import Concat, ContextSpec
@@ -139,7 +139,7 @@ STREAM = [[20, 21], [22], [23, 24, 25], [19], [18]]
 def check_steps(model, inputs, row, streams, share_at):
     """Steps through the streams of as many beams, turning the beams round after each step."""
     beams = len(streams)
-    decoder = Steps(model, model.memories(inputs), [row], beams)
+    decoder = IncrementalDecoder(model, model.memories(inputs), [row], beams)
     expected = torch.stack([model(replace(inputs, target=pack([stream]))) for stream in streams])  # [B, T, d]
     tokens = [[token for sentence in stream for token in sentence] for stream in streams]
     places = [(number, offset) for number, s in enumerate(streams[0]) for offset in range(len(s))]
@@ -168,7 +168,7 @@ def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
     for beam, stream in enumerate(streams):
         stream[2][1] = 10 + beam  # alike until the third sentence
     inputs = reading_of(model, [document])
-    row = Row(range(len(document)), [len(sentence) for sentence in document])
+    row = SearchRow(range(len(document)), [len(sentence) for sentence in document])
     check_steps(model, inputs, row, streams, share_at=4)  # the first five positions are the same in all beams
 
 
@@ -182,7 +182,7 @@ def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reor
     number = number if model.system.order == "sentences" else 0
     streams = [input_of(model, [[20, 21, 10 + beam, 22, 23]]) for beam in range(3)]
     inputs = reading_of(model, [document], [number])
-    check_steps(model, inputs, Row([number], [len(document[number])]), streams, share_at=2)
+    check_steps(model, inputs, SearchRow([number], [len(document[number])]), streams, share_at=2)
 
 
 @pytest.mark.parametrize("system", in_tiers(SYSTEMS))
@@ -368,11 +368,11 @@ def test_the_same_where_the_host_seldom_asks_the_device(system, beam, monkeypatc
 def test_a_step_asks_a_gpu_for_three_numbers_at_most(monkeypatch):
     """Each makes the host wait: what has ended, which rows begin another sentence, how many positions there are."""
     model, asked, steps = build(), [], []
-    document, step = [[5 + n % 20, 6, 7, 8, 9, 10] for n in range(6)], beam_search.Beams.step
-    rows = [Row(range(len(document)), [len(sentence) for sentence in document])]
+    document, step = [[5 + n % 20, 6, 7, 8, 9, 10] for n in range(6)], beam_search.BeamSearch.step
+    rows = [SearchRow(range(len(document)), [len(sentence) for sentence in document])]
     config = SearchConfig(beam=3, min_length=6, max_length_ratio=1.0, max_length_extra=6.0)
     inputs = reading_of(model, [document])
-    search = beam_search.Beams(model, model.memories(inputs), rows, SPECIALS, config)
+    search = beam_search.BeamSearch(model, model.memories(inputs), rows, SPECIALS, config)
     for module in (caches, beam_search):
         monkeypatch.setattr(module, "answers_at_once", lambda device: False)
     for name in ("nonzero", "tolist", "item", "__bool__", "__int__", "__float__"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from plain_search import DOCUMENTS, SHORT, SPECIALS, build, drafts_of, score_documents
 
-from docmt.data import Words, collate
+from docmt.data import SentenceTokens, collate
 from docmt.decoding import SearchConfig
 from docmt.decoding.models import Ensemble
 from docmt.decoding.scheduler import Task
@@ -53,7 +53,9 @@ def test_any_batch_and_cut_and_limit(tokens):
 def test_many_translations_of_one_source_are_cut_into_batches():
     model = build()
     task = Task.of(model, [DOCUMENTS[0]] * 30, SPECIALS, SearchConfig(), batch_tokens=60)
-    batches = list(shared_batches(task, Words.of([[[9 + i % 9], [10 + i % 7], [12 + i % 5]] for i in range(30)])))
+    batches = list(
+        shared_batches(task, SentenceTokens.of([[[9 + i % 9], [10 + i % 7], [12 + i % 5]] for i in range(30)]))
+    )
     assert len(batches) > 5
     assert sorted(n for groups in batches for group in groups for equal in group for n in equal) == list(range(30))
 
@@ -65,7 +67,7 @@ def test_members_of_an_ensemble_share_too():
 def read(model, config):
     """The batches of the task: groups, and what is read of each."""
     needs_drafts = drafts_of(SOURCES) if model.system.context_spec().drafts else None
-    task, words = Task.of(model, SOURCES, SPECIALS, config, drafts=needs_drafts), Words.of(TARGETS)
+    task, words = Task.of(model, SOURCES, SPECIALS, config, drafts=needs_drafts), SentenceTokens.of(TARGETS)
     for groups in shared_batches(task, words):
         firsts = [equal[0] for group in groups for equal in group]
         batch = collate(task.words, words, task.instances, firsts, SPECIALS, model.parts.frame, "last", task.drafts)
@@ -117,7 +119,7 @@ def test_less_is_computed(system, monkeypatch):
 
 def test_a_document_without_anything_shared_is_read_as_it_is():
     model = build()
-    task, words = Task.of(model, DOCUMENTS, SPECIALS, SearchConfig()), Words.of(DOCUMENTS)
+    task, words = Task.of(model, DOCUMENTS, SPECIALS, SearchConfig()), SentenceTokens.of(DOCUMENTS)
     [groups] = shared_batches(task, words)
     batch = collate(task.words, words, task.instances, range(3), SPECIALS, model.parts.frame)
     assert shared_reading(task, batch.inputs, groups) is batch.inputs

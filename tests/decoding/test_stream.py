@@ -11,7 +11,7 @@ from docmt.decoding import SearchConfig, scheduler, translate_documents
 from docmt.decoding import stream as streams
 from docmt.decoding.drafting import Drafter
 from docmt.decoding.stream import Stream
-from docmt.decoding.translation import Reached
+from docmt.decoding.translation import ResumePoint
 from variants import ONE_OF_EACH_ORDER, SYSTEMS, split_settings
 
 LONG = [[5 + n % 20, 6 + n % 7, 7][: 1 + n % 3] if n % 6 else [] for n in range(20)]
@@ -145,7 +145,7 @@ def test_documents_that_cannot_be_cut():
         Stream(model, texts, SPECIALS, config)
 
 
-@pytest.mark.parametrize("reached", [Reached(2), Reached(0, [[[5]]])])
+@pytest.mark.parametrize("reached", [ResumePoint(2), ResumePoint(0, [[[5]]])])
 def test_a_place_where_nothing_was_interrupted(reached):
     """Group instances of 16 tokens: none begins there, or none that sees a sentence."""
     model, (config, how) = build(3, **SIZE), split_settings(TINY)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from docmt.data import Words, collate, cut
+from docmt.data import SentenceTokens, collate, cut
 from docmt.model import ModelConfig, TranslationModel, pack
 from docmt.model.attention import FullContext
 from docmt.model.layers import Hierarchy
@@ -59,7 +59,7 @@ def test_k_sentences_before_are_seen_and_no_more(name):
 @pytest.mark.parametrize(("limit", "most"), [(5, 1000), (11, 1000), (1000, 3)])
 def test_logits_do_not_depend_on_the_borders_of_instances(name, limit, most):
     model = build(**SYSTEMS[name])
-    source, target = Words.of([SOURCE, SOURCE[:2]]), Words.of([TARGET, TARGET[:2]])
+    source, target = SentenceTokens.of([SOURCE, SOURCE[:2]]), SentenceTokens.of([TARGET, TARGET[:2]])
     lengths = source.lengths, target.lengths, [0, len(SOURCE), len(SOURCE) + 2]
     instances = cut(*lengths, model.system.context_spec(), limit=limit, max_sentences=most)
     assert len(instances) > 3
@@ -191,7 +191,7 @@ def test_gradients_are_numbers_where_nothing_is_seen(name):
     model = build(**SYSTEMS[name]).train()
     for source, target in ((SOURCE[:1], TARGET[:1]), (SOURCE, TARGET)):
         batch = collate(
-            *(Words.of([side]) for side in (source, target)),
+            *(SentenceTokens.of([side]) for side in (source, target)),
             cut([1] * len(source), None, [0, len(source)], model.system.context_spec()),
             [0],
             SpecialTokens(40),

@@ -12,7 +12,7 @@ from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, ModelInput, Packed, Spans, TranslationModel, attend, pack
 from docmt.model.attention import FullContext
 from docmt.model.config import Linear
-from docmt.model.scope import SentenceFrame
+from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import SYSTEMS as KINDS
 from docmt.model.systems import Concat, Context, Group
 from variants import SYSTEMS, context, hierarchical, in_tiers
@@ -509,7 +509,7 @@ def _tensors(value, depth=0):
             yield from _tensors(part, depth + 1)
 
 
-DOCMT, THUMT = SentenceFrame(), SentenceFrame.written("w </s>", "<s> w")
+DOCMT, THUMT = BoundaryTokens(), BoundaryTokens.written("w </s>", "<s> w")
 
 
 def contexts_of(documents, count, frame):

@@ -14,7 +14,7 @@ from runs import Killed, assert_equal_runs, kill_before
 from docmt.checkpoint.averaging import average_models
 from docmt.checkpoint.model_directory import find_drafter
 from docmt.core.errors import DocmtError
-from docmt.data import Words
+from docmt.data import SentenceTokens
 from docmt.decoding import SearchConfig, Translator, translate_ids
 from docmt.decoding.drafting import load_drafter
 from docmt.evaluation import MetricConfig, evaluate_documents
@@ -229,7 +229,9 @@ def test_long_drafts_count_as_tokens_and_need_positions(hops, drafted):
     )
     corpus = TrainingCorpus(drafted, hops("run", **settings, model__max_positions=longest + 2))
     drafts = drafted.split("train").drafts
-    long = Words(np.repeat(drafts.tokens[:1], 40 * len(drafts.lengths)), 40 * np.arange(len(drafts.lengths) + 1))
+    long = SentenceTokens(
+        np.repeat(drafts.tokens[:1], 40 * len(drafts.lengths)), 40 * np.arange(len(drafts.lengths) + 1)
+    )
     store, config = copy(drafted.split("train")), hops("run")
     store.drafts = long
     with_long = type(corpus.train)(store, config, corpus.specials)

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from docmt.model import Spans, TranslationModel
 from docmt.model.attention import Attention, AttentionContext, FullContext, Opening
-from docmt.model.kernels import Pattern
+from docmt.model.kernels import AttentionPattern
 from docmt.model.layers import Hierarchy, Layer, SentenceAttention
-from docmt.model.linear_attention import LinearAttention, Weighing
+from docmt.model.linear_attention import KeyWeights, LinearAttention
 
 # Scores held at once: 16 MB in float32, several times over (90 MB in all for an instance of 2048 tokens with 8 heads,
 # 256 queries at a time, where all of its scores would be 134 MB each time).
@@ -63,7 +63,7 @@ def weight_blocks(
     keys: Spans,
     causal: bool = False,
     *,
-    linear: Weighing | None = None,
+    linear: KeyWeights | None = None,
     most_scores: int = MOST_SCORES,
 ) -> Iterator[Block]:
     """The attention weights of query [Tq, H, k] over key [Tk, H, k], with the pattern as `attend` takes it.
@@ -92,7 +92,7 @@ def weight_blocks(
             yield Block(q_rows, q_real, k_rows, seen, weights, linear is not None)
 
 
-def _linear_weights(products: Tensor, weighing: Weighing, q_rows: Tensor, k_rows: Tensor, seen: Tensor) -> Tensor:
+def _linear_weights(products: Tensor, weighing: KeyWeights, q_rows: Tensor, k_rows: Tensor, seen: Tensor) -> Tensor:
     """Products of features [n, H, q, l] as the weights that `attend_linear` gives values."""
     if weighing.fading is not None:
         asked, there = (weighing.fading[rows].transpose(1, 2) for rows in (q_rows, k_rows))  # [n, H, q], [n, H, l]
@@ -176,7 +176,13 @@ class TokenLook(_Seen):
     """A look at tokens."""
 
     def __init__(
-        self, site: Site, context: FullContext, attention: Attention, asks: Tensor, memory: Tensor, pattern: Pattern
+        self,
+        site: Site,
+        context: FullContext,
+        attention: Attention,
+        asks: Tensor,
+        memory: Tensor,
+        pattern: AttentionPattern,
     ) -> None:
         """asks [Tq, d]: the states that ask; memory [Tk, d]: what they look at."""
         super().__init__(site, context)

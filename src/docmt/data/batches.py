@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from docmt.data.instances import Instances, Mixture, Numbers
-from docmt.data.store import Words
-from docmt.model.scope import SentenceFrame
+from docmt.data.store import SentenceTokens
+from docmt.model.scope import BoundaryTokens
 from docmt.model.spans import ModelInput, Packed, Spans
 from docmt.text.tokenizer import SpecialTokens
 
@@ -45,14 +45,14 @@ class Batch:
 
 
 def collate(
-    source: Words,
-    target: Words,
+    source: SentenceTokens,
+    target: SentenceTokens,
     instances: Instances,
     indices: Numbers,
     specials: SpecialTokens,
-    frame: SentenceFrame,
+    frame: BoundaryTokens,
     predicts: Literal["all", "last"] = "all",
-    drafts: Words | None = None,
+    drafts: SentenceTokens | None = None,
     references: bool = False,
 ) -> Batch:
     """The batch of the given instances, in the given order; `last`: only their own sentences have labels.
@@ -75,7 +75,7 @@ def collate(
     return Batch(replace(inputs, target=laid, predicted=predicted), labels)
 
 
-def _predicted(laid: Packed, frame: SentenceFrame, own: Tensor | None) -> Tensor | None:
+def _predicted(laid: Packed, frame: BoundaryTokens, own: Tensor | None) -> Tensor | None:
     """[n] the positions of decoder input that have a label, in the sentences `own` [m] (None: all); None: all."""
     opens, closes = frame.marks("target")
     before, behind = opens - 1, 0 if frame.goes_on else closes
@@ -92,7 +92,11 @@ def _numbers_of(first: Indices, own: Indices, last: Indices) -> Tensor:
 
 
 def read_source(
-    source: Words, instances: Instances, indices: Numbers, frame: SentenceFrame, drafts: Words | None = None
+    source: SentenceTokens,
+    instances: Instances,
+    indices: Numbers,
+    frame: BoundaryTokens,
+    drafts: SentenceTokens | None = None,
 ) -> ModelInput:
     """The source sides of the given instances; `aligned` are their sentences without those that are only read.
 
@@ -104,13 +108,13 @@ def read_source(
     return ModelInput(laid, _numbers_of(chosen.before, chosen.first, chosen.last), drafts=drafted)
 
 
-def _beside_source(words: Words, chosen: Instances, frame: SentenceFrame) -> Packed:
+def _beside_source(words: SentenceTokens, chosen: Instances, frame: BoundaryTokens) -> Packed:
     """What there is for every source sentence of the instances (its words, or a translation), as a source."""
     return _lay_out(words, chosen.before, chosen.last, frame.source_opens, frame.source_closes, frame.joined)
 
 
 def _lay_out(
-    words: Words, first: Indices, last: Indices, opens: Sequence[int], closes: Sequence[int], joined: bool
+    words: SentenceTokens, first: Indices, last: Indices, opens: Sequence[int], closes: Sequence[int], joined: bool
 ) -> Packed:
     """Sentences from `first` to before `last` [I], each a document; each sentence between marks that open and close it.
 

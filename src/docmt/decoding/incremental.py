@@ -27,11 +27,11 @@ from docmt.decoding.caches import (
     with_something,
 )
 from docmt.decoding.models import Memories, Model, members_of, of_members
-from docmt.decoding.rules import Row
+from docmt.decoding.rules import SearchRow
 from docmt.model import Packed, pack
 from docmt.model.attention import Attention, FullContext, Memory, attend_pattern, visible_spans
 from docmt.model.linear import states_after
-from docmt.model.linear_attention import LinearAttention, Weighing
+from docmt.model.linear_attention import KeyWeights, LinearAttention
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
@@ -43,7 +43,7 @@ class Recorded(NamedTuple):
 
     keys: Tensor
     values: Tensor
-    weighing: Weighing | None = None
+    weighing: KeyWeights | None = None
     """weights of the keys in linear attention"""
 
 
@@ -159,7 +159,7 @@ def can_read_prefixes(model: Model) -> bool:
 
 
 def read_prefixes(
-    model: Model, memories: Memories, rows: Sequence[Row], specials: SpecialTokens, beams: int
+    model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens, beams: int
 ) -> list[Prefixes]:
     """Read the prefixes of these rows with each member of the model."""
     frame, device = model.parts.frame, model.device
@@ -178,9 +178,9 @@ def read_prefixes(
     return found
 
 
-def _nested(rows: Sequence[Row]) -> tuple[list[Row], Tensor]:
+def _nested(rows: Sequence[SearchRow]) -> tuple[list[SearchRow], Tensor]:
     """Return the rows whose prefixes contain those of the others of the same source, and for each row which [D]."""
-    longest: list[Row] = []
+    longest: list[SearchRow] = []
     by_source: dict[int, list[int]] = {}
     documents = [0] * len(rows)
     for place in sorted(range(len(rows)), key=lambda place: -len(rows[place].prefix)):
@@ -197,7 +197,7 @@ def _nested(rows: Sequence[Row]) -> tuple[list[Row], Tensor]:
     return longest, torch.tensor(documents)
 
 
-def _document_numbers(memories: Iterable[Memory], rows: Sequence[Row]) -> Tensor:
+def _document_numbers(memories: Iterable[Memory], rows: Sequence[SearchRow]) -> Tensor:
     """The number in the memories of the document that each row is of: [D]."""
     for memory in memories:
         if memory.documents is not None:
@@ -210,14 +210,14 @@ _NUMBERS_AT_ONCE = 2**19
 _BLOCK = 64
 
 
-class Steps:
+class IncrementalDecoder:
     """A model, or every member of an ensemble, that reads one token of R = D * B hypotheses at a time."""
 
     def __init__(
         self,
         model: Model,
         memories: Memories,
-        rows: Sequence[Row],
+        rows: Sequence[SearchRow],
         beams: int,
         prefixes: Sequence[Prefixes] = (),
     ) -> None:
@@ -305,11 +305,11 @@ class IncrementalState:
         self,
         model: TranslationModel,
         memories: Mapping[str, Memory],
-        rows: Sequence[Row],
+        rows: Sequence[SearchRow],
         beams: int,
         prefixes: Prefixes | None = None,
     ) -> None:
-        """rows: one for each of the D documents of the search; prefixes: see `Steps`."""
+        """rows: one for each of the D documents of the search; prefixes: see `IncrementalDecoder`."""
         by_kind: dict[tuple[type[Attention], AttentionScope], list[Attention]] = {}
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
@@ -380,7 +380,7 @@ def _memory_cache(
     scope: AttentionScope,
     attentions: Sequence[Attention],
     memory: Memory,
-    rows: Sequence[Row],
+    rows: Sequence[SearchRow],
     beams: int,
     single: bool,
 ) -> Cache:

@@ -16,13 +16,13 @@ from torch import Tensor
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import MANY
-from docmt.data import Instances, Words, cut, read_source
+from docmt.data import Instances, SentenceTokens, cut, read_source
 from docmt.data.config import MARKS
 from docmt.data.instances import instance_lengths, lengths_before, place_of
 from docmt.decoding.beam_search import search
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.models import Model, common_context_spec, members_of
-from docmt.decoding.rules import Row, WordIds, takes_rounds
+from docmt.decoding.rules import SearchRow, WordIds, takes_rounds
 from docmt.decoding.translation import Hypothesis, TranslatedSpan, join
 from docmt.model import ModelConfig, ModelInput
 from docmt.model.systems import ContextSpec, System
@@ -64,7 +64,7 @@ class Task:
     """Documents without empty sentences and their instances; sentences are numbered through all documents."""
 
     model: Model
-    words: Words
+    words: SentenceTokens
     """of the source"""
     offsets: NDArray[np.int64]
     """[D + 1] number of each document's first sentence"""
@@ -73,7 +73,7 @@ class Task:
     config: SearchConfig
     context: ContextConfig = ContextConfig()
     batch_tokens: int = BATCH_TOKENS
-    drafts: Words | None = None
+    drafts: SentenceTokens | None = None
     """of every sentence, where the model reads them"""
     start: int = 0
     """of a part of a task: the number of its first sentence in the whole one"""
@@ -96,8 +96,8 @@ class Task:
 
         Raises DocmtError where a sentence cannot fit.
         """
-        words, offsets = Words.of(documents), np.cumsum([0, *map(len, documents)])
-        drafted = Words.of(drafts) if drafts is not None and common_context_spec(model).drafts else None
+        words, offsets = SentenceTokens.of(documents), np.cumsum([0, *map(len, documents)])
+        drafted = SentenceTokens.of(drafts) if drafts is not None and common_context_spec(model).drafts else None
         instances = cut_source(words, offsets, model, config, context, drafted)
         return cls(model, words, offsets, instances, specials, config, context, batch_tokens, drafted)
 
@@ -185,12 +185,12 @@ def only_at(places: Sequence[Sequence[int]], documents: Sequence[WordIds]) -> li
 
 
 def cut_source(
-    words: Words,
+    words: SentenceTokens,
     document_offsets: NDArray[np.int64],
     model: Model,
     config: SearchConfig,
     context: ContextConfig = ContextConfig(),
-    drafts: Words | None = None,
+    drafts: SentenceTokens | None = None,
 ) -> Instances:
     """Cuts documents by the rule of training, in an ensemble by the least limits of its members.
 
@@ -352,14 +352,14 @@ def _pooled_sentences(task: Task, on_sentences: Counter, after_earlier: bool = F
     for batch in task.batches(times=1 if after_earlier else POOL):
         inputs = task.read(batch)
         memories = task.model.memories(inputs)
-        rows: list[Row] = []
+        rows: list[SearchRow] = []
         numbers: list[int] = []
         for i, aligned in zip(batch, task.aligned(inputs, batch), strict=True):
             first, own, last = (int(column[i]) for column in (instances.first, instances.own, instances.last))
             before = [task.history.ranks(task.start + n)[0] for n in range(first, last)] if after_earlier else []
             for n in range(own, last):
                 seen = slice(0 if after_earlier else n - first, n + 1 - first)
-                rows.append(Row(aligned[seen].tolist(), lengths[first:last][seen].tolist(), before[: n - first]))
+                rows.append(SearchRow(aligned[seen].tolist(), lengths[first:last][seen].tolist(), before[: n - first]))
                 numbers.append(n)
         sizes = [
             (max(row.lengths[-1] + MARKS, sum(map(len, row.prefix)) // _PREFIX_SHARE), place)
@@ -394,7 +394,7 @@ def _search(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] | None
     rows = []
     for i, aligned, prefix in zip(batch, task.aligned(inputs, batch), prefixes or [()] * len(batch), strict=True):
         lengths = task.words.lengths[int(task.instances.first[i]) : int(task.instances.last[i])]
-        rows.append(Row(aligned.tolist(), lengths.tolist(), prefix))
+        rows.append(SearchRow(aligned.tolist(), lengths.tolist(), prefix))
     return search(task.model, task.model.memories(inputs), rows, task.specials, task.config)
 
 

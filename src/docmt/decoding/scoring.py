@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from docmt.data import Batch, Words, collate
+from docmt.data import Batch, SentenceTokens, collate
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.models import Model, mean_probability, members_of
-from docmt.decoding.rules import Marks, WordIds, rules_of
+from docmt.decoding.rules import TargetBoundaries, WordIds, rules_of
 from docmt.decoding.scheduler import Counter, Found, Task, batches_of, drafts_at, only_at
 from docmt.decoding.translation import Hypothesis, join, not_numbers
 from docmt.model import ModelInput, TranslationModel
@@ -32,7 +32,7 @@ OneSource = list[Equal]
 """Those of one source."""
 
 
-def shared_batches(task: Task, target: Words) -> Iterator[list[OneSource]]:
+def shared_batches(task: Task, target: SentenceTokens) -> Iterator[list[OneSource]]:
     """All instances, those of one source together, in batches of at most `batch_tokens` of all that is scored."""
     groups = [part for group in _by_source(task, target) for part in _cut(group, task, task.lengths)]
     sizes = [(task.lengths[group[0][0]] * len(group), number) for number, group in enumerate(groups)]
@@ -47,7 +47,7 @@ def _cut(group: OneSource, task: Task, lengths: Sequence[int]) -> Iterator[OneSo
         yield group[first : first + most]
 
 
-def _by_source(task: Task, target: Words) -> list[OneSource]:
+def _by_source(task: Task, target: SentenceTokens) -> list[OneSource]:
     found: dict[object, dict[object, Equal]] = {}
     instances = task.instances
     columns = (instances.before, instances.first, instances.own, instances.last)
@@ -58,7 +58,7 @@ def _by_source(task: Task, target: Words) -> list[OneSource]:
     return [list(group.values()) for group in found.values()]
 
 
-def _content(words: Words, first: int, last: int) -> tuple[bytes, bytes]:
+def _content(words: SentenceTokens, first: int, last: int) -> tuple[bytes, bytes]:
     """What the sentences first .. last - 1 hold, as something to compare."""
     offsets = words.offsets[first : last + 1]
     return words.tokens[offsets[0] : offsets[-1]].tobytes(), np.diff(offsets).tobytes()
@@ -141,7 +141,7 @@ def score_documents(
     sources, targets = only_at(places, sources), only_at(places, targets)
     on_sentences(sum(counts) - sum(map(len, sources)))
     task = Task.of(model, sources, specials, config, context, batch_tokens, drafts)
-    found = score_task(task, Words.of(targets), on_sentences, limited, apart)
+    found = score_task(task, SentenceTokens.of(targets), on_sentences, limited, apart)
     hypotheses = []
     for (start, end), own, count in zip(pairwise(task.offsets.tolist()), places, counts, strict=True):
         (joined,) = join([found[number] for number in range(start, end) if number in found], config, start)
@@ -152,7 +152,7 @@ def score_documents(
 @torch.inference_mode()
 def score_task(
     task: Task,
-    words: Words,
+    words: SentenceTokens,
     on_sentences: Counter = lambda count: None,
     limited: bool = True,
     apart: bool = False,
@@ -174,13 +174,13 @@ def score_task(
     return found
 
 
-def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limited: bool) -> list[Hypothesis]:
+def _score(task: Task, target: SentenceTokens, batch: Batch, indices: Sequence[int], limited: bool) -> list[Hypothesis]:
     """Force decoding of the own sentences of one batch of instances."""
     scores = mean_probability(
         [_label_scores(member, batch, task.config.temperature) for member in members_of(task.model)]
     )
     frame, rules, config = task.model.parts.frame, rules_of(task.model, task.config), task.config
-    said, marks = Marks(task.specials, frame), 1 + frame.goes_on
+    said, marks = TargetBoundaries(task.specials, frame), 1 + frame.goes_on
     hypotheses, reached = [], 0
     for i in indices:
         own = range(int(task.instances.own[i]), int(task.instances.last[i]))
@@ -242,7 +242,7 @@ def scoring_passes(
     drafts as `score_documents` has them, but without empty source sentences. Raises DocmtError where a sentence cannot
     fit.
     """
-    task, words = Task.of(model, sources, specials, config, context, batch_tokens, drafts), Words.of(targets)
+    task, words = Task.of(model, sources, specials, config, context, batch_tokens, drafts), SentenceTokens.of(targets)
     cut = task.instances
     for indices in task.batches():
         batch = collate(task.words, words, cut, indices, specials, model.parts.frame, drafts=task.drafts)

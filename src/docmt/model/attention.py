@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from docmt.model import kernels
 from docmt.model.embeddings import Distances
-from docmt.model.kernels import Pattern
+from docmt.model.kernels import AttentionPattern
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Packed, Spans
 
@@ -96,8 +96,8 @@ class FullContext:
         """layout: of what is computed; aligned [S], documents [D]: the sentence and the document of the memories that
         belong to each of its own (None: those of the same numbers)."""
         self.layout, self.memories, self.aligned, self.documents = layout, memories or {}, aligned, documents
-        self._patterns: dict[AttentionScope, Pattern] = {}
-        self._before: dict[AttentionScope, tuple[Pattern, Tensor]] = {}
+        self._patterns: dict[AttentionScope, AttentionPattern] = {}
+        self._before: dict[AttentionScope, tuple[AttentionPattern, Tensor]] = {}
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """x [T, d] -> [T, d]"""
@@ -111,7 +111,7 @@ class FullContext:
         found = attention.over(x, states, pattern, times=scope.back)
         return found.unflatten(0, (scope.back, -1)).transpose(0, 1), there.to(x.device)
 
-    def seen_before(self, scope: AttentionScope, total: int) -> tuple[Pattern, Tensor]:
+    def seen_before(self, scope: AttentionScope, total: int) -> tuple[AttentionPattern, Tensor]:
         """The pattern in which all sentences ask k times, once for each before, and what is there [T, k].
 
         total: T, tokens of the sequence.
@@ -121,11 +121,11 @@ class FullContext:
             own = self.layout.sentences.lengths
             keys = Spans(torch.cat([each.starts for each in spans]), torch.cat([each.lengths for each in spans]))
             there = torch.stack([each.lengths > 0 for each in spans], dim=1)  # [S, k]
-            pattern = Pattern(Spans.tile(own.repeat(scope.back)), keys, False, total)
+            pattern = AttentionPattern(Spans.tile(own.repeat(scope.back)), keys, False, total)
             self._before[scope] = pattern, there.repeat_interleave(own, dim=0)
         return self._before[scope]
 
-    def seen(self, scope: AttentionScope, x: Tensor) -> tuple[Tensor, Pattern]:
+    def seen(self, scope: AttentionScope, x: Tensor) -> tuple[Tensor, AttentionPattern]:
         """The states that an attention of this scope looks at, and which of them each token sees."""
         memory = x if scope.memory == "self" else self.memories[scope.memory].at(scope)
         pattern = self._patterns.get(scope.place)
@@ -133,7 +133,7 @@ class FullContext:
             queries = self.layout.documents if scope.part == "document" else self.layout.sentences
             if queries is None:
                 raise ValueError(f"what is computed has no documents, but {scope} asks for them")
-            pattern = Pattern(queries, self._keys(scope), scope.causal, len(memory), self.layout.sentences)
+            pattern = AttentionPattern(queries, self._keys(scope), scope.causal, len(memory), self.layout.sentences)
             self._patterns[scope.place] = pattern
         return memory, pattern
 
@@ -204,7 +204,7 @@ def attend(
     segment and span begin. Work is the sum of |segment| x |span|: nothing outside the pattern is computed.
     Raises ValueError when spans do not fit together.
     """
-    pattern = Pattern(queries, keys, causal, len(key))
+    pattern = AttentionPattern(queries, keys, causal, len(key))
     return attend_pattern(query, key, value, pattern, dropout=dropout, kernel=kernel, distances=distances)
 
 
@@ -212,7 +212,7 @@ def attend_pattern(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    pattern: Pattern,
+    pattern: AttentionPattern,
     *,
     dropout: float = 0.0,
     kernel: str | None = None,
@@ -320,7 +320,7 @@ class Attention(nn.Module):
         output: Tensor = self.output(context.attend(self, x))
         return output
 
-    def over(self, x: Tensor, memory: Tensor, pattern: Pattern, times: int = 1) -> Tensor:
+    def over(self, x: Tensor, memory: Tensor, pattern: AttentionPattern, times: int = 1) -> Tensor:
         """x [Tq, d] attends to memory [Tk, d] (the same tensor for self-attention): [Tq, H k].
 
         times: how often the pattern has the queries, one time after the other; then [times * Tq, d].

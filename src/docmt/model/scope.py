@@ -12,7 +12,7 @@ MARKS = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
 
 
 @dataclass(frozen=True)
-class SentenceFrame:
+class BoundaryTokens:
     """Which marks, by their ids, stand around the words of a sentence; families differ in it.
 
     A source sentence is `source_opens w .. source_closes`; decoder input is `target_opens w ..`, and `</s>` if
@@ -39,7 +39,7 @@ class SentenceFrame:
         *,
         goes_on: bool = False,
         joined: bool = False,
-    ) -> SentenceFrame:
+    ) -> BoundaryTokens:
         """From sentences such as `<s> w </s>`, in which w stands for the words; others: marks by further names."""
         known = {**{name: (id,) for name, id in MARKS.items()}, **(others or {})}
         before, after = _around(source, known)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from docmt.model.scope import SentenceFrame
+from docmt.model.scope import BoundaryTokens
 
 
 class Spans:
@@ -162,7 +162,7 @@ class Packed:
 
         return self._changed(self.tokens[index.to(self.tokens.device)], kept), index
 
-    def contexts(self, count: int, frame: SentenceFrame) -> tuple[Spans, Tensor]:
+    def contexts(self, count: int, frame: BoundaryTokens) -> tuple[Spans, Tensor]:
         """For each sentence the `count` ones before it in its document, as one sequence (Zhang et al. 2018, 3.1).
 
         Returns the S contexts, laid end to end, and [T'] the position in this sequence of each of their tokens. Where

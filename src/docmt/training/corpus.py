@@ -13,7 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
-from docmt.data import Batch, BatchPlan, Instances, ParallelStore, PreparedStore, Words, collate, cut, instance_lengths
+from docmt.data import (
+    Batch,
+    BatchPlan,
+    Instances,
+    ParallelStore,
+    PreparedStore,
+    SentenceTokens,
+    collate,
+    cut,
+    instance_lengths,
+)
 from docmt.data.config import MARKS
 from docmt.data.instances import Mixture, cut_mixed, lengths_before, place_of
 from docmt.model import ModelConfig
@@ -136,7 +146,7 @@ def _instances(
     return cut(*lengths, context_spec, limit=model.instance_tokens, max_sentences=most, training=training), None
 
 
-def _drafts_of(store: ParallelStore, model: ModelConfig) -> Words | None:
+def _drafts_of(store: ParallelStore, model: ModelConfig) -> SentenceTokens | None:
     """The drafts of a split, if the system reads them. Raises DocmtError if it does and there are none."""
     if not model.chosen.context_spec().drafts:
         return None

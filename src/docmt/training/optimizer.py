@@ -75,7 +75,7 @@ def _recomputed(
     return result
 
 
-class Masters:
+class MasterWeights:
     """The float32 weights of a model whose linear modules and embeddings are bfloat16.
 
     The optimiser changes those that are trained; frozen ones wait on the CPU for the model to be written. All other
@@ -156,7 +156,7 @@ class Updater:
         if config.activation_checkpointing:
             recompute_layers(model)
         module = fabric.to_device(_BatchLoss(model, config.objective.label_smoothing))
-        self.masters = Masters(model) if config.precision == "bfloat16-weights" else None
+        self.masters = MasterWeights(model) if config.precision == "bfloat16-weights" else None
         self.trained = trained(model) if self.masters is None else self.masters.trained
         settings, names = config.optimizer, [name for name, _ in model.named_parameters()]
         self.optimizer = torch.optim.Adam(

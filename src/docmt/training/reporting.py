@@ -147,7 +147,7 @@ def card_of(
     )
 
 
-class Recent:
+class RecentUpdates:
     """Loss and speed of the last updates. ModelInput a loss makes a GPU wait, so there it is done once a window."""
 
     def __init__(self, device: torch.device) -> None:

@@ -2,7 +2,7 @@
 
 from docmt.model.scope import ContextSpec
 from docmt.model.systems.base import Order, System
-from docmt.model.systems.concat import Concat, Document
+from docmt.model.systems.concat import Concat, WholeDocument
 from docmt.model.systems.context import Context
 from docmt.model.systems.group import Group
 from docmt.model.systems.hierarchical import Hierarchical
@@ -10,7 +10,7 @@ from docmt.model.systems.multihop import MultiHop
 
 SYSTEMS: dict[str, type[System]] = {
     "sentence": System,
-    "document": Document,
+    "document": WholeDocument,
     "group": Group,
     "concat": Concat,
     "context": Context,

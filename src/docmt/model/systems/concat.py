@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Document(System):
+class WholeDocument(System):
     """The plain Transformer on whole instances: the baseline of Bao et al. (2021).
 
     Every attention sees the whole instance; which source sentence a target sentence belongs to is unknown.
@@ -47,7 +47,7 @@ class Document(System):
 
 
 @dataclass(frozen=True)
-class Concat(Document):
+class Concat(WholeDocument):
     """Every attention sees the whole window: the sentence and those before it, L in all.
 
     A window whose sentences do not fit into `model.instance_tokens` has fewer of them, the nearest ones.
