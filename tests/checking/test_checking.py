@@ -362,6 +362,15 @@ def test_running_text(tmp_path):
     assert told(check_files(*markdown)) == told(report)
 
 
+@pytest.mark.parametrize("third", ["...", "---", ""])
+def test_running_text_with_a_line_that_lost_its_words(third, tmp_path):
+    source = write(tmp_path / "a.txt", "Hello there.\n---\nBye.\nIt is old.\n")
+    target = write(tmp_path / "b.txt", f"Hallo.\n---\n{third}\nEs ist alt.\n")
+    report = check_files(source, target, layout="text")
+    assert report.sentences == 3
+    assert [(f.kind, f.places[0].line, f.places[0].source) for f in report.findings] == [("empty", 3, "Bye.")]
+
+
 @pytest.mark.parametrize(
     ("texts", "layout", "message"),
     [

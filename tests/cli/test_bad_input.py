@@ -235,7 +235,11 @@ def remove(path):
         ("config.json", text("{"), r"config\.json is damaged"),
         ("config.json", text("{}"), r'config\.json has no entry "model"'),
         ("config.json", changed('"width": 16', '"width": 32'), r"config\.json was changed after the model was written"),
-        ("config.json", changed('"width": 16', '"width": "16"'), r"model\.width is '16', where it may be 0"),
+        (
+            "config.json",
+            changed('"width": 16', '"width": "16"'),
+            r"model\.width is '16', but must be of another type, such as 0",
+        ),
         (
             "config.json",
             changed('"width"', '"girth"'),

@@ -483,7 +483,13 @@ def test_documents_that_failed_are_tried_again(models, tmp_path, monkeypatch):
                 again
             )
             assert "whole.txt is there already" not in told.err
-    assert "error" in (tmp_path / "to" / "in.jsonl").read_text()
+    lacking = (tmp_path / "to" / "in.jsonl").read_text()
+    assert "error" in lacking
+    (tmp_path / "to" / "in.jsonl").write_text("mine\n")
+    told = call(*command, "--resume")
+    assert (told.status, (tmp_path / "to" / "in.jsonl").read_text()) == (2, "mine\n")
+    assert "1 of 2 documents have lines with error in" in told.err
+    (tmp_path / "to" / "in.jsonl").write_text(lacking)
     (tmp_path / "to" / "whole.txt").write_text("mine\n")
     told = call(*command, "--resume")
     assert told.status == 0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.data import ParallelStore, StoreWriter
+from docmt.data import ParallelStore, PreparedStore, StoreWriter
 
 DOCUMENTS = [
     ("ep-1", [[4, 5, 6], [7]], [[8], [9, 10]]),
@@ -125,3 +125,8 @@ def test_ids_that_are_no_text(tmp_path: Path) -> None:
         (tmp_path / "documents.json").write_text(content)
         with pytest.raises(DocmtError, match=r"documents\.json is missing or damaged"):
             ParallelStore(tmp_path)
+
+
+def test_a_store_is_opened_by_text_as_by_a_path(tmp_path):
+    with pytest.raises(DocmtError, match="is not a prepared store"):
+        PreparedStore.open(str(tmp_path))

@@ -113,7 +113,6 @@ def test_averages_are_means(tmp_path):
             "optimizer.loaded_scale has no effect on frozen weights",
         ),
         ({"optimizer__loaded_scale": 0}, "optimizer.loaded_scale is 0: choose a number from 1e-06 to 1,000"),
-        ({"checkpoints__average_count": 3}, "checkpoints.average_count is set but checkpoints.average is none: choose"),
         ({"batches__train_share": 0}, "batches.train_share is 0: choose a number from 1e-09 to 1"),
         ({"batches__train_share": 1.5}, "batches.train_share is 1.5: choose"),
     ],

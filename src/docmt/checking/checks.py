@@ -25,7 +25,7 @@ from docmt.checking.sentences import (
 )
 from docmt.checking.terms import WordKinds, find_links, names, terms
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import decoded_lines
+from docmt.core.plain_text import decoded_lines, read_text
 from docmt.documents import ParallelDocument, read_documents
 from docmt.documents.corpus import read_hypothesis
 from docmt.documents.document import read_input
@@ -107,40 +107,50 @@ def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[tuple[
 
 
 def _running_text(source: Path, target: Path, languages: tuple[str, str]) -> Translated:
-    """Two files of running text, paragraph by paragraph.
+    """Two files of running text, line by line.
 
-    A translation that is segmented anew may get other sentences: a paragraph with other numbers of them on the two
-    sides is one pair. Raises DocmtError for another number of paragraphs.
+    A translation that is segmented anew may get other sentences: a line with other numbers of them on the two sides is
+    one pair. So is a line in which one side has no word. Raises DocmtError where lines cannot be paired.
     """
-    ours, theirs = (_paragraphs(path, language) for path, language in zip((source, target), languages, strict=True))
+    ours, theirs = (
+        _sentences_by_line(path, language) for path, language in zip((source, target), languages, strict=True)
+    )
+    lines = [read_text(path).rstrip("\n").split("\n") for path in (source, target)]
+    if len(lines[0]) == len(lines[1]):
+        for number in (ours.keys() | theirs.keys()) - (ours.keys() & theirs.keys()):
+            ours.setdefault(number, [lines[0][number - 1].strip()])
+            theirs.setdefault(number, [lines[1][number - 1].strip()])
     if len(ours) != len(theirs):
         raise DocmtError(
             f"{source} has {len(ours)} lines of text and {target} {len(theirs)}, so it cannot be told which belong "
             "together: give a translation that keeps the lines, or files of a sentence a line"
         )
     pairs = [
-        pair
-        for one, other in zip(ours, theirs, strict=True)
-        for pair in (zip(one, other, strict=True) if len(one) == len(other) else [(" ".join(one), " ".join(other))])
+        (line, *pair)
+        for line, other in zip(sorted(ours), sorted(theirs), strict=True)
+        for pair in _paired(ours[line], theirs[other])
     ]
     if not pairs:
         raise DocmtError(f"{source} has no sentences, so nothing can be checked: give a file with text")
-    sides = [tuple(pair[side] for pair in pairs) for side in range(2)]
-    return Translated([ParallelDocument(source.name, sides[0], sides[1], number=1)], [])
+    numbers, *sides = (tuple(column) for column in zip(*pairs, strict=True))
+    return Translated([ParallelDocument(source.name, sides[0], sides[1], 1, numbers)], [])
 
 
-def _paragraphs(path: Path, language: str) -> list[list[str]]:
-    """Return the sentences of every line of running text."""
-    paragraphs: list[list[str]] = []
+def _paired(one: Sequence[str], other: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the sentences of a line with those of its translation, or, of other numbers, the whole lines."""
+    yield from zip(one, other, strict=True) if len(one) == len(other) else [(" ".join(one), " ".join(other))]
+
+
+def _sentences_by_line(path: Path, language: str) -> dict[int, list[str]]:
+    """Return the sentences of every line of running text that has any, by the number of the line."""
+    found: dict[int, list[str]] = {}
     layout: Literal["markdown", "text"] = "markdown" if path.suffix in _MARKDOWN else "text"
+    line = 1
     for document in read_input(path, layout=layout, language=language).documents:
-        begun = False
         for gap, sentence in zip(document.gaps, document.sentences, strict=False):
-            if not begun or "\n" in gap:
-                paragraphs.append([])
-            begun = True
-            paragraphs[-1].append(sentence)
-    return paragraphs
+            line += gap.count("\n")
+            found.setdefault(line, []).append(sentence)
+    return found
 
 
 Check = Callable[[int, ParallelDocument], Iterator[Finding]]

@@ -85,11 +85,11 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 def open_weights(directory: Path) -> Weights:
     """The weights in a directory. Raises DocmtError where there are none in safetensors, or some are missing."""
-    table: dict[str, str] = {}
+    table: Any = {}
     if (directory / WEIGHTS_FILE).is_file():
         files = {WEIGHTS_FILE}
     elif (directory / INDEX_FILE).is_file():
-        table = read_json(directory / INDEX_FILE).get("weight_map", {})
+        table = read_json(directory / INDEX_FILE).get("weight_map")
         if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
             raise DocmtError(f"{directory / INDEX_FILE} has no weight_map: copy it again from where it came")
         files = {Path(name).name for name in table.values()}

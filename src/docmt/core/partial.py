@@ -21,7 +21,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import atomic_path, cannot_read, cannot_write, lock, short_name, target_of, utf8_of, write_all
+from docmt.core.files import (
+    atomic_path,
+    cannot_read,
+    cannot_write,
+    checksum_of_file,
+    lock,
+    short_name,
+    target_of,
+    utf8_of,
+    write_all,
+)
 
 Note = dict[str, Any]
 _VERSION = 2
@@ -45,6 +55,8 @@ class PartialFile:
         """of what is there, in order"""
         self.finished = False
         """whether the file is complete and in place"""
+        self.as_written = False
+        """whether the file in place is what was put there"""
         self._lock_file = self.path.with_name(f".{name}.lock")
         self._facts, self._resume, self._compressed = json.loads(json.dumps(facts)), resume, compressed
         self._held = ExitStack()
@@ -74,9 +86,13 @@ class PartialFile:
                 if self._file is None:
                     self._open()
                 self._render()
+                output = checksum_of_file(self.path)
                 with atomic_path(self.partial) as temporary, temporary.open("wb") as file:
                     self._checksum = 0
-                    for values in (self._first(finished=True), *({"text": "", "note": note} for note in self.notes)):
+                    for values in (
+                        {**self._first(finished=True), "output": output},
+                        *({"text": "", "note": note} for note in self.notes),
+                    ):
                         file.write(self._line(values))
             except OSError as error:
                 raise cannot_write(self.path, error) from error
@@ -101,7 +117,7 @@ class PartialFile:
 
     def _read(self) -> None:
         """Read the notes that are there and count for this process. Raises DocmtError as the constructor does."""
-        self.notes, self.finished, self._size = [], False, 0
+        self.notes, self.finished, self.as_written, self._size = [], False, False, 0
         if not self.partial.exists():
             return
         lines = self._lines()
@@ -125,6 +141,7 @@ class PartialFile:
             )
         if not names and (finished or not first["finished"]):
             self.notes, self.finished = notes, finished
+            self.as_written = finished and checksum_of_file(self.path) == first.get("output")
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         """Yield the lines and count their bytes. Raises DocmtError for damage, and for a file that is not ours."""

@@ -125,9 +125,9 @@ class PreparedStore:
         self._splits = {name: ParallelStore(directory / name, split.crc32) for name, split in splits.items()}
 
     @classmethod
-    def open(cls, directory: Path) -> Self:
+    def open(cls, directory: Path | str) -> Self:
         """Opens a store and checks every file of it. Raises DocmtError if one is missing or damaged."""
-        return cls(directory)
+        return cls(Path(directory))
 
     def __repr__(self) -> str:
         sizes = [f"{name} {len(self.split(name).document_ids)} documents" for name in self.splits]

@@ -42,8 +42,9 @@ class History:
     It changes while a task is worked on.
     """
 
-    def __init__(self) -> None:
-        self._ranks: dict[int, list[list[int]]] = {}
+    def __init__(self, other: History | None = None) -> None:
+        """other: that it begins with a copy of."""
+        self._ranks: dict[int, list[list[int]]] = {} if other is None else dict(other._ranks)
 
     def ranks(self, sentence: int) -> list[list[int]]:
         """Return the translations of a sentence, best first; an empty one where it could not be translated."""
@@ -407,17 +408,20 @@ def _rounds(task: Task, on_sentences: Counter) -> Found:
     sentences); docs/decisions/0002-rounds.md has how fast the others agree. on_sentences hears of the last round.
     """
     instances, found = task.instances, Found()
+    drafted = replace(task, history=History(task.history))  # drafts of a round that fails are nobody's context
     alone = replace(task, instances=replace(instances, before=instances.own, first=instances.own))
     for number in range(task.config.rounds):
         count = on_sentences if number + 1 == task.config.rounds else lambda sentences: None
-        found = _pooled_sentences(task, count, after_earlier=True) if number else _pooled_sentences(alone, count)
+        found = _pooled_sentences(drafted, count, after_earlier=True) if number else _pooled_sentences(alone, count)
         for span in found.values():
-            task.history.add(span.first, [each.sentences for each in span.ranks])
+            drafted.history.add(span.first, [each.sentences for each in span.ranks])
     joined: Found = {}
     for own, last in zip(instances.own.tolist(), instances.last.tolist(), strict=True):
         start = task.start + own
         spans = [found[number] for number in range(start, task.start + last)]
         joined[start] = task.span(own, last, join(spans, task.config, start))
+        for span in spans:
+            task.history.add(span.first, [each.sentences for each in span.ranks])
     return joined
 
 

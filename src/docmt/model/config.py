@@ -320,5 +320,5 @@ class ModelConfig(Sizes):
         usual = flat(plain(cls()))
         for name, value in flat(values).items():
             if isinstance(value, str) and not isinstance(usual.get(name, ""), str):
-                raise DocmtError(f"model.{name} is {value!r}, where it may be {usual[name]!r}")
+                raise DocmtError(f"model.{name} is {value!r}, but must be of another type, such as {usual[name]!r}")
         return build(cls, values, "the configuration", "model.")

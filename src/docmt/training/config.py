@@ -198,10 +198,6 @@ class CheckpointConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "checkpoints.")
-        if self.average == "none" and self.average_count != CheckpointConfig.average_count:
-            raise DocmtError(
-                "checkpoints.average_count is set but checkpoints.average is none: choose last or best, or leave it out"
-            )
 
 
 @dataclass(frozen=True)

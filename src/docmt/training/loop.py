@@ -23,7 +23,7 @@ from docmt.core.progress import progress
 from docmt.data import PreparedStore
 from docmt.decoding.drafting import check_drafter
 from docmt.model import TranslationModel
-from docmt.training.config import TrainConfig
+from docmt.training.config import CheckpointConfig, TrainConfig
 from docmt.training.corpus import TrainingCorpus, ahead, fit_model_config, in_direction
 from docmt.training.distributed import (
     StopRequest,
@@ -71,6 +71,11 @@ def train(config: TrainConfig, resume: bool = False) -> TrainingResult:
     numbers to the last bit. One process at a time trains a run: for a second one it is locked.
     Raises DocmtError for what the user can mend.
     """
+    kept = config.checkpoints
+    if not resume and kept.average == "none" and kept.average_count != CheckpointConfig.average_count:
+        raise DocmtError(
+            "checkpoints.average_count is set but checkpoints.average is none: choose last or best, or leave it out"
+        )
     store = in_direction(PreparedStore.open(config.store), config)
     config = _with_architecture(config, store, resume)
     run = RunDirectory(config.run)

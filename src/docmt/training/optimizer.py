@@ -306,6 +306,8 @@ def optimizer_tensors(trained: Mapping[str, nn.Parameter], optimizer: torch.opti
 def restore_optimizer(trained: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, path: Path) -> None:
     """Puts back what `optimizer_tensors` gave. Raises DocmtError for a file that is damaged or of another model."""
     tensors = read_weights(path)
+    if not tensors:  # of an earlier version, before the first update
+        return
     check_shapes(optimizer_tensors(trained, optimizer), read_shapes(path), path, BY_RUN)
     for full_name, tensor in tensors.items():
         name, _, key = full_name.rpartition(".")

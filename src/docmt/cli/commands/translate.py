@@ -85,8 +85,8 @@ class TranslateOptions(SearchOptions):
     x.jsonl, else text"""
     resume: bool = False
     """continue an interrupted translation from OUT.partial. Input, model and options must be the same (except
-    --batch_tokens). After failures, outputs that this command has finished stay as they are. Outputs in which documents
-    failed, and outputs that it has not finished itself, are translated again"""
+    --batch_tokens). After failures, outputs that this command has finished, and outputs that were edited, stay as they
+    are. Outputs in which documents failed, and outputs that it has not finished itself, are translated again"""
     input: InputConfig = InputConfig()
     """how the files are read"""
     search: SearchConfig = SearchConfig()
