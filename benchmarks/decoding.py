@@ -15,7 +15,7 @@ from benchmarks.sentences import Sentences, parallel_lengths, random_words
 from docmt.decoding import SearchConfig
 from docmt.decoding.beam_search import search
 from docmt.decoding.models import Precision, computing_in, lower_precision
-from docmt.decoding.rules import Row
+from docmt.decoding.rules import SearchRow
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
 from docmt.text import SpecialTokens
 
@@ -116,10 +116,10 @@ def _search(
         documents = next(batches)
         marked = [[[specials.bos, *sentence, specials.eos] for sentence in document] for document in documents]
         inputs = ModelInput(pack(marked), torch.arange(sum(map(len, documents))))
-        rows: list[Row] = []
+        rows: list[SearchRow] = []
         for document in documents:
             first = rows[-1].sentences[-1] + 1 if rows else 0
-            rows.append(Row(range(first, first + len(document)), [len(sentence) for sentence in document]))
+            rows.append(SearchRow(range(first, first + len(document)), [len(sentence) for sentence in document]))
         with computing_in(model, precision), torch.inference_mode():
             found = search(model, model.memories(inputs), rows, specials, config)
         made = sum(len(sentence) + 2 for best, *_ in found for sentence in best.sentences)

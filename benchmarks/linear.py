@@ -20,7 +20,7 @@ from docmt.core.progress import progress
 from docmt.decoding.caches import DocumentSelfCache
 from docmt.decoding.incremental import IncrementalDecoder
 from docmt.decoding.models import next_logits
-from docmt.decoding.rules import Row
+from docmt.decoding.rules import SearchRow
 from docmt.model import ModelConfig, Packed, Spans, TranslationModel
 from docmt.model.config import Linear
 from docmt.model.spans import ModelInput
@@ -145,7 +145,7 @@ def _decoding(settings: Settings, model: TranslationModel, tokens: int) -> Calla
     inputs = _documents(model, tokens, 1)
     sentences, words = len(inputs.source.sentences), inputs.source.tokens[:1]
     model.eval()
-    steps = IncrementalDecoder(model, model.memories(inputs), [Row(range(sentences), [0] * sentences)], beams=1)
+    steps = IncrementalDecoder(model, model.memories(inputs), [SearchRow(range(sentences), [0] * sentences)], beams=1)
     for cache in steps.caches:
         if isinstance(cache, DocumentSelfCache):
             _fill(cache, tokens)

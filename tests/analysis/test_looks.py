@@ -92,7 +92,7 @@ def test_the_weights_are_those_that_the_model_uses(name):
                 # Small denominators of linear attention make much of rounding.
                 same(module.output(found), outputs[look.site.name], 1e-3 if "linear" in name else 1e-5)
             else:  # what looks at several sentences at once is not called as a module
-                before, _ = look.view.attend_before(module, look.asks, look.memory)
+                before, _ = look.context.attend_before(module, look.asks, look.memory)
                 same(found.unflatten(0, (module.scope.back, -1)).transpose(0, 1), before)
 
 

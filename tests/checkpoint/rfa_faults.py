@@ -11,7 +11,7 @@ import torch
 
 from docmt.model import linear_attention
 from docmt.model.attention import FullContext
-from docmt.model.kernels import Pattern
+from docmt.model.kernels import AttentionPattern
 from docmt.model.linear import GateDecay, linear_states, read_linear
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.spans import Spans
@@ -38,7 +38,7 @@ class _OfPadding:
     """The view of one padding token a row: it sees the tokens of the row, as they come into the layer."""
 
     def __init__(self, states, rows):
-        self.states, self.pattern = states, Pattern(Spans.tile([1] * len(rows)), rows, False, len(states))
+        self.states, self.pattern = states, AttentionPattern(Spans.tile([1] * len(rows)), rows, False, len(states))
 
     def attend(self, attention, x):
         return attention.over(x, self.states, self.pattern)

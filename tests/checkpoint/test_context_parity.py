@@ -13,7 +13,7 @@ from docmt.checkpoint.model_directory import load_model, load_model_tokenizer
 from docmt.checkpoint.thumt import parameters, rename
 from docmt.decoding import SearchConfig, score_documents
 from docmt.decoding.beam_search import search
-from docmt.decoding.rules import Row
+from docmt.decoding.rules import SearchRow
 from docmt.text import SpecialTokens
 from docmt.training.objective import batch_loss
 
@@ -170,7 +170,7 @@ def searched(model, documents, config):
     instances = zhang.cut(inputs.lengths, None, offsets, model.system.context_spec(), limit=10**6)
     specials = SpecialTokens(model.config.vocabulary_size)
     source = zhang.read_source(inputs, instances, range(len(instances)), model.parts.frame)
-    rows = [Row([int(number)], [len(words)]) for number, words in enumerate(s for d in documents for s in d)]
+    rows = [SearchRow([int(number)], [len(words)]) for number, words in enumerate(s for d in documents for s in d)]
     memories = model.memories(source)
     together = search(model, memories, rows, specials, config)
     alone = [search(model, memories, [row], specials, config)[0] for row in rows]

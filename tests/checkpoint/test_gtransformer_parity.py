@@ -12,7 +12,7 @@ from tiers import only
 
 from docmt.checkpoint.fairseq import parameter_name, rename
 from docmt.decoding import SearchConfig, score_documents, search
-from docmt.decoding.rules import Row
+from docmt.decoding.rules import SearchRow
 from docmt.model import ModelInput, Spans, pack
 from docmt.model.attention import FullContext, Memory
 from docmt.text import SpecialTokens
@@ -183,7 +183,7 @@ def test_the_search_finds_every_published_hypothesis(models, variant, name):
         item_sentences = published.sentences(np.array(item["src_tokens"]), end)
         source = [sentence[1:-1] for sentence in item_sentences]
         inputs = ModelInput(pack([item_sentences]), torch.arange(len(source)))
-        row = Row(range(len(source)), [len(sentence) for sentence in source])
+        row = SearchRow(range(len(source)), [len(sentence) for sentence in source])
         found = search(model, model.memories(inputs), [row], specials, config)[0]
         assert [h.score for h in found] == pytest.approx([h["score"] for h in item["hypotheses"]], abs=1e-4)
         for ours, wanted in zip(found, item["hypotheses"], strict=True):

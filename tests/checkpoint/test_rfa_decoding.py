@@ -7,7 +7,7 @@ from tiers import only
 
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.decoding.beam_search import search
-from docmt.decoding.rules import RfaRules, Row
+from docmt.decoding.rules import RfaRules, SearchRow
 
 DECODED = sorted(
     (path.parent.name, path.name)
@@ -46,7 +46,7 @@ def found(model, windows, prefixes, config):
     inputs = rfa.batch_of(model, windows, windows).inputs
     rows, first = [], 0
     for window, prefix in zip(windows, prefixes, strict=True):
-        rows.append(Row(range(first, first + len(window)), [len(sentence) for sentence in window], prefix))
+        rows.append(SearchRow(range(first, first + len(window)), [len(sentence) for sentence in window], prefix))
         first += len(window)
     return search(model, model.memories(inputs), rows, rfa.SPECIALS, config)
 

@@ -13,7 +13,7 @@ from tiers import only
 
 from docmt.decoding.incremental import IncrementalDecoder
 from docmt.decoding.rules import SearchRow
-from docmt.model.kernels import Pattern
+from docmt.model.kernels import AttentionPattern
 from docmt.model.linear import GateDecay, attend_linear, step_linear
 from docmt.model.linear_attention import RandomFeatures
 from docmt.model.spans import Spans
@@ -73,7 +73,7 @@ def test_salience_of_keys(numbers):
 def test_causal_attention_and_steps(numbers):
     rows = [numbers[name].transpose(0, 1).flatten(0, 1) for name in ("phi_q", "phi_k", "v")]
     two = Spans.tile([6, 6])
-    found = attend_linear(*rows, Pattern(two, two, True, 12), chunk=4, floor=FLOOR)
+    found = attend_linear(*rows, AttentionPattern(two, two, True, 12), chunk=4, floor=FLOOR)
     expected = numbers["causal_recurrent"].transpose(0, 1).flatten(0, 1)
     torch.testing.assert_close(found.flatten(1), expected, **CLOSE)
     masked = numbers["causal_masked"].transpose(0, 1).flatten(0, 1)
@@ -121,7 +121,7 @@ def test_the_causal_module(numbers, kind, chunk):
         weighing = vars(GateDecay.of(gates, sentences, documents, averaging=kind == "avg"))
     features = partial(made, directions=made.directions())
     sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
-    pattern = Pattern(documents, documents, True, len(x))
+    pattern = AttentionPattern(documents, documents, True, len(x))
     found = attend_linear(query, key, value, pattern, features=features, **sizes, **weighing)
     found = linear(numbers, f"mod_{kind}.out_proj", found.flatten(1))
     expected = torch.cat([numbers[f"mod_{kind}_alone"][:length, row] for row, length in enumerate(lengths)])
@@ -140,7 +140,7 @@ def test_cross_attention(numbers, rescaled, chunk):
     salience = made.salience(key) if rescaled else None
     features = partial(made, directions=made.directions())
     sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
-    pattern = Pattern(queries, keys, False, len(memory))
+    pattern = AttentionPattern(queries, keys, False, len(memory))
     found = attend_linear(query, key, value, pattern, features=features, salience=salience, **sizes)
     found = linear(numbers, "cross.out_proj", found.flatten(1)).unflatten(0, (4, 11)).transpose(0, 1)
     expected = numbers[f"cross_{'' if rescaled else 'no'}rescale_out_alone"]
