@@ -73,4 +73,4 @@ def put_in(monkeypatch, model, source):
         return read_linear(self.asked_features(x)[..., None, :], states, floor)[..., 0, :].flatten(-2)
 
     monkeypatch.setattr(LinearAttention, "over", over)
-    monkeypatch.setattr(linear_attention, "Fading", FaultyFading)
+    monkeypatch.setattr(linear_attention, "GateDecay", FaultyFading)
