@@ -15,8 +15,8 @@ from benchmarks.sentences import Sentences, parallel_lengths, random_words
 from docmt.decoding import SearchConfig
 from docmt.decoding.beam_search import search
 from docmt.decoding.models import Precision, computing_in, lower_precision
-from docmt.decoding.rules import Row
-from docmt.model import ModelConfig, Reading, TranslationModel, pack
+from docmt.decoding.rules import SearchRow
+from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
 from docmt.text import SpecialTokens
 
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
@@ -115,13 +115,13 @@ def _search(
     def work() -> int:
         documents = next(batches)
         marked = [[[specials.bos, *sentence, specials.eos] for sentence in document] for document in documents]
-        reading = Reading(pack(marked), torch.arange(sum(map(len, documents))))
-        rows: list[Row] = []
+        inputs = ModelInput(pack(marked), torch.arange(sum(map(len, documents))))
+        rows: list[SearchRow] = []
         for document in documents:
             first = rows[-1].sentences[-1] + 1 if rows else 0
-            rows.append(Row(range(first, first + len(document)), [len(sentence) for sentence in document]))
+            rows.append(SearchRow(range(first, first + len(document)), [len(sentence) for sentence in document]))
         with computing_in(model, precision), torch.inference_mode():
-            found = search(model, model.memories(reading), rows, specials, config)
+            found = search(model, model.memories(inputs), rows, specials, config)
         made = sum(len(sentence) + 2 for best, *_ in found for sentence in best.sentences)
         if made != sum(totals):
             raise RuntimeError(f"the search gave {made} tokens instead of {sum(totals)}")

@@ -18,12 +18,12 @@ from benchmarks.sentences import parallel_lengths
 from docmt.cli.app import keep_freed_memory
 from docmt.core.progress import progress
 from docmt.decoding.caches import DocumentSelfCache
-from docmt.decoding.incremental import Steps
+from docmt.decoding.incremental import IncrementalDecoder
 from docmt.decoding.models import next_logits
-from docmt.decoding.rules import Row
+from docmt.decoding.rules import SearchRow
 from docmt.model import ModelConfig, Packed, Spans, TranslationModel
 from docmt.model.config import Linear
-from docmt.model.spans import Reading
+from docmt.model.spans import ModelInput
 from docmt.model.systems import Group
 from docmt.training.objective import batch_loss
 
@@ -111,7 +111,7 @@ def _model(settings: Settings, kind: str) -> TranslationModel:
     return TranslationModel(replace(settings.model, **KINDS[kind]))
 
 
-def _documents(model: TranslationModel, tokens: int, count: int) -> Reading:
+def _documents(model: TranslationModel, tokens: int, count: int) -> ModelInput:
     """So many documents of random words."""
     generator = np.random.default_rng(tokens)
     lengths = [parallel_lengths(tokens, generator) for _ in range(count)]
@@ -119,19 +119,19 @@ def _documents(model: TranslationModel, tokens: int, count: int) -> Reading:
     for side in zip(*lengths, strict=True):
         words = torch.from_numpy(generator.integers(4, model.config.vocabulary_size - 2, tokens * count))
         sides.append(Packed(words, Spans.tile([n for own in side for n in own]), Spans.tile([tokens] * count)))
-    return Reading(sides[0], torch.arange(len(sides[0].sentences)), sides[1])
+    return ModelInput(sides[0], torch.arange(len(sides[0].sentences)), sides[1])
 
 
 def _update(settings: Settings, model: TranslationModel, tokens: int) -> Callable[[], int]:
     """Forward, loss and backward; the optimiser's work does not depend on the length."""
-    reading = _documents(model, tokens, max(settings.batch_tokens // tokens, 1))
-    assert reading.target is not None
-    labels = reading.target.tokens.roll(-1)
+    inputs = _documents(model, tokens, max(settings.batch_tokens // tokens, 1))
+    assert inputs.target is not None
+    labels = inputs.target.tokens.roll(-1)
 
     def work() -> int:
         model.train()
         with torch.autocast("cpu", torch.bfloat16):
-            loss, _ = batch_loss(model, model(reading), labels, 0.1)
+            loss, _ = batch_loss(model, model(inputs), labels, 0.1)
         loss.backward()  # type: ignore[no-untyped-call]
         model.zero_grad()
         return len(labels)
@@ -142,10 +142,10 @@ def _update(settings: Settings, model: TranslationModel, tokens: int) -> Callabl
 @torch.inference_mode()
 def _decoding(settings: Settings, model: TranslationModel, tokens: int) -> Callable[[], int]:
     """Greedy steps in a document of which so many tokens were translated; what is done once a document is not timed."""
-    reading = _documents(model, tokens, 1)
-    sentences, words = len(reading.source.sentences), reading.source.tokens[:1]
+    inputs = _documents(model, tokens, 1)
+    sentences, words = len(inputs.source.sentences), inputs.source.tokens[:1]
     model.eval()
-    steps = Steps(model, model.memories(reading), [Row(range(sentences), [0] * sentences)], beams=1)
+    steps = IncrementalDecoder(model, model.memories(inputs), [SearchRow(range(sentences), [0] * sentences)], beams=1)
     for cache in steps.caches:
         if isinstance(cache, DocumentSelfCache):
             _fill(cache, tokens)

@@ -126,7 +126,7 @@ class _Corpus:
         self.specials = SpecialTokens(settings.model.vocabulary_size)
         count = (settings.rounds + 1) * settings.batch_tokens // settings.document_tokens + 1
         with tempfile.TemporaryDirectory() as folder:
-            drafts = config.model.chosen.needs().drafts
+            drafts = config.model.chosen.context_spec().drafts
             with StoreWriter(Path(folder) / "train", settings.model.vocabulary_size, drafts) as store:
                 for number, (source, target) in enumerate(_documents(settings, count, 1)):
                     # Drafts are as long as the target, which they stand for.
@@ -173,7 +173,7 @@ def _translation(settings: Settings, name: str, model_config: ModelConfig) -> Ca
     # Every sentence is closed at its limit, one word more than its source has.
     config = SearchConfig(beam=settings.beam, max_length_ratio=1.0, max_length_extra=1.0)
     documents, targets = zip(*_documents(settings, settings.documents, 2), strict=True)
-    drafts = targets if model_config.chosen.needs().drafts else None
+    drafts = targets if model_config.chosen.context_spec().drafts else None
     tokens = sum(len(sentence) + 3 for document in documents for sentence in document)
 
     def work() -> int:

@@ -9,7 +9,7 @@ from docmt.analysis import KINDS, EntropyMeter, attention_entropy, measuring_ent
 from docmt.analysis.entropy import mean_bits_of
 from docmt.analysis.looks import weight_blocks
 from docmt.data import Batch
-from docmt.model import ModelConfig, Reading, Spans, TranslationModel, pack
+from docmt.model import ModelConfig, ModelInput, Spans, TranslationModel, pack
 from docmt.model.systems import Context, Group
 
 SOURCE = [[[0, 5, 6, 7, 2], [0, 8, 2]], [[0, 9, 10, 2]]]
@@ -28,7 +28,7 @@ def make_model(**settings):
 
 def make_batch(source=SOURCE, target=TARGET):
     packed = pack(target)
-    return Batch(Reading(pack(source), torch.arange(len(packed.sentences)), packed), packed.tokens)
+    return Batch(ModelInput(pack(source), torch.arange(len(packed.sentences)), packed), packed.tokens)
 
 
 def random_attention(q_lengths, k_lengths, heads=3, width=4, scale=3.0):
@@ -205,10 +205,10 @@ def gradients(model, batch, measured, precision):
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
         if measured:
             with measuring_entropy(model) as meter:
-                states = model(batch.reading)
+                states = model(batch.inputs)
             assert all(0 < bits < 4 for bits in meter.means().values())
         else:
-            states = model(batch.reading)
+            states = model(batch.inputs)
     states.float().square().mean().backward()
     return [states.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
 

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from docmt.analysis import KINDS, attention_entropy, watching
 from docmt.analysis.entropy import mean_bits_of
 from docmt.data import Batch
-from docmt.model import ModelConfig, Reading, TranslationModel, pack
+from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
 from docmt.model.embeddings import sinusoids
 from docmt.model.systems import Group
 
@@ -162,8 +162,8 @@ def arrays():
 @pytest.fixture(scope="module")
 def batch(arrays):
     source, target = (pack([sentences(row) for row in arrays[name]]) for name in ("src_tokens", "prev_output_tokens"))
-    reading = Reading(source, torch.arange(len(target.sentences)), target)
-    return Batch(reading, torch.from_numpy(arrays["target"][arrays["target"] != PAD]))
+    inputs = ModelInput(source, torch.arange(len(target.sentences)), target)
+    return Batch(inputs, torch.from_numpy(arrays["target"][arrays["target"] != PAD]))
 
 
 def real_rows(kind, arrays):
@@ -204,7 +204,7 @@ def test_every_token_of_every_layer_agrees(variant, arrays, batch):
         seen[look.site.kind].append(entropies[positions.argsort()])
 
     with watching(model, measure):
-        model(batch.reading)
+        model(batch.inputs)
     for kind, layers in PaddedForward(model, arrays).entropies.items():
         assert len(layers) == len(seen[kind]) == (3 if kind.endswith("local") else 2)
         for ours, dense in zip(seen[kind], layers, strict=True):

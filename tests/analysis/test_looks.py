@@ -44,7 +44,7 @@ def build(name, noise=0.2, **settings):
 
 def passes_of(model, documents=slice(None), batch_tokens=4096):
     sources, targets = SOURCES[documents], TARGETS[documents]
-    drafts = sources if model.system.needs().drafts else None
+    drafts = sources if model.system.context_spec().drafts else None
     return scoring_passes(model, sources, targets, SPECIALS, SearchConfig(), batch_tokens=batch_tokens, drafts=drafts)
 
 
@@ -72,11 +72,11 @@ def test_the_weights_are_those_that_the_model_uses(name):
     for path, module in model.named_modules():
         if isinstance(module, Attention | SentenceAttention):
             module.register_forward_hook(lambda module, _, output, path=path: outputs.update({path: output}))
-    for reading, _ in passes_of(model):
+    for inputs, _ in passes_of(model):
         outputs.clear()
         looks.clear()
         with watching(model, looks.append):
-            model(reading)
+            model(inputs)
         assert {look.site for look in looks} == set(attention_sites(model))
         for look in looks:
             module = model.get_submodule(look.site.name)
@@ -92,16 +92,16 @@ def test_the_weights_are_those_that_the_model_uses(name):
                 # Small denominators of linear attention make much of rounding.
                 same(module.output(found), outputs[look.site.name], 1e-3 if "linear" in name else 1e-5)
             else:  # what looks at several sentences at once is not called as a module
-                before, _ = look.view.attend_before(module, look.asks, look.memory)
-                same(found.unflatten(0, (module.sight.back, -1)).transpose(0, 1), before)
+                before, _ = look.context.attend_before(module, look.asks, look.memory)
+                same(found.unflatten(0, (module.scope.back, -1)).transpose(0, 1), before)
 
 
 def test_attention_to_sentences_gives_what_its_weights_give():
     model = build("hierarchical")
     found = []
     model.above_encoder[0].sentences.register_forward_hook(lambda *call: found.append(call))
-    for reading, _ in passes_of(model):
-        model(reading)
+    for inputs, _ in passes_of(model):
+        model(inputs)
     for module, (x, summaries, there), output in found:
         values = module.value(summaries).unflatten(-1, (2, -1))  # [T, k, H, d / H]
         weights = module.weights(x, summaries, there)  # [T, H, k]
@@ -112,10 +112,10 @@ def test_attention_to_sentences_gives_what_its_weights_give():
 @torch.no_grad()
 def test_a_watched_pass_is_the_same_bit_for_bit(name):
     model = build(name)
-    for reading, _ in passes_of(model):
-        plain = model(reading)
+    for inputs, _ in passes_of(model):
+        plain = model(inputs)
         with watching(model, lambda look: list(look.blocks()), lambda gate: gate.shares.sum()):
-            assert torch.equal(model(reading), plain)
+            assert torch.equal(model(inputs), plain)
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
@@ -198,7 +198,7 @@ def test_even_attention_looks_at_sentences_by_their_length(name):
 def test_tables_by_layer_say_what_the_mean_says(name):
     model = build(name)
     report = look_at_corpus(model, passes_of(model))
-    means = attention_entropy(model, [Batch(reading, torch.empty(0)) for reading, _ in passes_of(model)])
+    means = attention_entropy(model, [Batch(inputs, torch.empty(0)) for inputs, _ in passes_of(model)])
     assert {site.kind for site in report.attentions} == set(means)
     for kind, mean in means.items():
         own = [sums for site, sums in report.attentions.items() if site.kind == kind]
@@ -241,8 +241,8 @@ def test_gates_are_found_and_counted_where_there_is_context(name):
                 parameter.zero_()
     kinds = set()
     with watching(model, on_gate=lambda gate: kinds.add(gate.site.kind)):
-        for reading, _ in passes_of(model):
-            model(reading)
+        for inputs, _ in passes_of(model):
+            model(inputs)
     assert kinds == GATES[name]
     report = look_at_corpus(model, passes_of(model))
     for site, sums in report.gates.items():
@@ -327,8 +327,8 @@ def test_temperatures_are_how_sharp_features_are(name):
 def test_several_sentences_at_once_have_entropies_as_well():
     model = without_questions(build("hierarchical"))
     with measuring_entropy(model) as meter:
-        for reading, _ in passes_of(model, slice(1, 2)):
-            model(reading)
+        for inputs, _ in passes_of(model, slice(1, 2)):
+            model(inputs)
     found = meter.means()
     assert found["above_encoder_self_sentences"] == pytest.approx(0)  # there is one sentence before
     assert found["above_encoder_self_before"] == pytest.approx(1)  # it has two words, its marks are not seen

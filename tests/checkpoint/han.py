@@ -15,11 +15,11 @@ from folders import Variants
 from safetensors.torch import load_file
 from torch import nn
 
-from docmt.model import ModelConfig, Packed, Reading, TranslationModel, pack
+from docmt.model import ModelConfig, ModelInput, Packed, TranslationModel, pack
 from docmt.model import transformer as transformer_module
-from docmt.model.attention import FullView
+from docmt.model.attention import FullContext
 from docmt.model.embeddings import Head, token_embedding
-from docmt.model.scope import SentenceFrame
+from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import Hierarchical
 from docmt.model.transformer import Parts
 
@@ -52,7 +52,7 @@ class Interleaved(nn.Module):
         return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 
-class TheirFrame(SentenceFrame):
+class TheirFrame(BoundaryTokens):
     """Source sentences are their words; decoder input begins with `<s>`."""
 
     def marks(self, side):
@@ -182,9 +182,9 @@ class Rows:
         ends = [*self.starts[1:], len(rows)]
         return [rows[start:end] for start, end in zip(self.starts, ends, strict=True)]
 
-    def reading(self):
+    def inputs(self):
         source, target = pack(self.documents(self.source)), pack(self.documents([row[:-1] for row in self.target]))
-        return Reading(source, torch.arange(len(self.source)), target)
+        return ModelInput(source, torch.arange(len(self.source)), target)
 
     def real(self, values, side):
         """The entries [length, d] of a stored output [length, B, d] that belong to each row's tokens."""
@@ -198,12 +198,12 @@ def with_context(module, queries, contexts):
     contexts: of each query a list, oldest first, of states [m, d] without those that attention is not to see. Each
     query is laid out as the last sentence of a document of its own.
     """
-    opening, closing = module.words.sight.marks
+    opening, closing = module.words.scope.marks
     found = []
     for query, before in zip(queries, contexts, strict=True):
         rows = [torch.cat((query[:opening], own, query[:closing])) for own in before] + [query]
         packed: Packed = pack([[[0] * len(row) for row in rows]])
-        found.append(module(torch.cat(rows), FullView(packed))[-len(query) :])
+        found.append(module(torch.cat(rows), FullContext(packed))[-len(query) :])
     return found
 
 

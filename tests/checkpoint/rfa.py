@@ -9,7 +9,7 @@ from folders import Variants
 from docmt.checkpoint import convert_rfa
 from docmt.checkpoint.rfa import _NAMES, _our_rows
 from docmt.checkpoint.weights import renamed
-from docmt.data import Instances, Words, collate
+from docmt.data import Instances, SentenceTokens, collate
 from docmt.text import SpecialTokens
 
 FIXTURES = Variants("rfa_tiny")
@@ -68,11 +68,11 @@ def batch_of(model, sources, targets):
     ends = np.cumsum([len(window) for window in sources])
     first = ends - [len(window) for window in sources]
     instances = Instances(np.arange(len(ends)), first, first, first, ends, ends - first)
-    words = Words.of(sources), Words.of(targets)
+    words = SentenceTokens.of(sources), SentenceTokens.of(targets)
     return collate(*words, instances, range(len(ends)), SPECIALS, model.parts.frame)
 
 
-def reading(model, windows):
+def inputs(model, windows):
     """The test batch of windows of so many sentences, and what it is in theirs."""
     batch = np.load(FIXTURES.path / f"batch_L{windows}.npz")
     sources, targets = ([sentences_of(row) for row in batch[side]] for side in ("src_tokens", "target"))

@@ -10,19 +10,19 @@ import math
 import torch
 
 from docmt.model import linear_attention
-from docmt.model.attention import FullView
-from docmt.model.kernels import Pattern
-from docmt.model.linear import Fading, linear_states, read_linear
+from docmt.model.attention import FullContext
+from docmt.model.kernels import AttentionPattern
+from docmt.model.linear import GateDecay, linear_states, read_linear
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.spans import Spans
 
 
 class FaultyFading:
-    """`Fading.of` for rows of which some have fewer separators."""
+    """`GateDecay.of` for rows of which some have fewer separators."""
 
     @staticmethod
     def of(gates, sentences, documents, averaging=False):
-        found = Fading.of(gates, sentences, documents, averaging)
+        found = GateDecay.of(gates, sentences, documents, averaging)
         row = documents.holding(sentences.starts)
         separators = torch.bincount(row) - 1
         missing = separators.max() - separators
@@ -31,14 +31,14 @@ class FaultyFading:
         for place in last.nonzero().flatten().tolist():
             if separators[row[place]] > 0:
                 more[place] = missing[row[place]] * torch.nn.functional.logsigmoid(gates[place - 1].double())
-        return Fading(found.fading + more.repeat_interleave(sentences.lengths, dim=0), found.fresh)
+        return GateDecay(found.fading + more.repeat_interleave(sentences.lengths, dim=0), found.fresh)
 
 
 class _OfPadding:
     """The view of one padding token a row: it sees the tokens of the row, as they come into the layer."""
 
     def __init__(self, states, rows):
-        self.states, self.pattern = states, Pattern(Spans.tile([1] * len(rows)), rows, False, len(states))
+        self.states, self.pattern = states, AttentionPattern(Spans.tile([1] * len(rows)), rows, False, len(states))
 
     def attend(self, attention, x):
         return attention.over(x, self.states, self.pattern)
@@ -50,7 +50,7 @@ def states_of_padding(model, source):
     x = model.embed("source", source)
     padding = math.sqrt(model.config.width) * model.source_tokens.weight[1].expand(len(source.documents), -1)
     for layer in model.encoder:
-        padding, x = layer(padding, _OfPadding(x, source.documents)), layer(x, FullView(source))
+        padding, x = layer(padding, _OfPadding(x, source.documents)), layer(x, FullContext(source))
     return padding
 
 
@@ -59,7 +59,7 @@ def put_in(monkeypatch, model, source):
     own, padded = LinearAttention.over, source.documents.lengths < source.documents.lengths.max()
 
     def over(self, x, memory, pattern, times=1):
-        if self.sight.memory == "self" or not self.rescaled:
+        if self.scope.memory == "self" or not self.rescaled:
             return own(self, x, memory, pattern, times)
         key, floor = self.split(self.key(memory)), self.features.floor
         salience = self.salience(key)
@@ -73,4 +73,4 @@ def put_in(monkeypatch, model, source):
         return read_linear(self.asked_features(x)[..., None, :], states, floor)[..., 0, :].flatten(-2)
 
     monkeypatch.setattr(LinearAttention, "over", over)
-    monkeypatch.setattr(linear_attention, "Fading", FaultyFading)
+    monkeypatch.setattr(linear_attention, "GateDecay", FaultyFading)

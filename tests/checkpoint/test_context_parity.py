@@ -13,7 +13,7 @@ from docmt.checkpoint.model_directory import load_model, load_model_tokenizer
 from docmt.checkpoint.thumt import parameters, rename
 from docmt.decoding import SearchConfig, score_documents
 from docmt.decoding.beam_search import search
-from docmt.decoding.rules import Row
+from docmt.decoding.rules import SearchRow
 from docmt.text import SpecialTokens
 from docmt.training.objective import batch_loss
 
@@ -42,8 +42,8 @@ def test_logits_encoder_and_context(models, variant):
     stored, model, rows = np.load(zhang.needed(variant, "out.npz")), models(variant), zhang.Rows(variant)
     batch = rows.read(model)
     with torch.no_grad():
-        memories = model.memories(batch.reading)
-        logits = model.project(model(batch.reading))
+        memories = model.memories(batch.inputs)
+        logits = model.project(model(batch.inputs))
     close(memories["source"].states, rows.real(stored["encoder_output"], "source"))
     if "context" in memories:
         assert len(memories["context"].sentences) == len(rows.order)
@@ -63,7 +63,7 @@ def their_loss(model, batch, smoothing):
     """Off-target mass e / (V - 1) without the gold word, less the least possible value, a token."""
     count = len(model.head().weight)
     # e / (V - 1) on all others is e' / V on all, with e' = e V / (V - 1).
-    loss, _ = batch_loss(model, model(batch.reading), batch.labels, smoothing * count / (count - 1))
+    loss, _ = batch_loss(model, model(batch.inputs), batch.labels, smoothing * count / (count - 1))
     least = -(1 - smoothing) * np.log(1 - smoothing) - smoothing * np.log(smoothing / (count - 1))
     return loss / batch.tokens - least
 
@@ -165,12 +165,12 @@ def searches():
 
 def searched(model, documents, config):
     """Every sentence of the documents in one search, with our lists of hypotheses in order."""
-    reading = zhang.Words.of(documents)
+    inputs = zhang.SentenceTokens.of(documents)
     offsets = np.cumsum([0, *map(len, documents)])
-    instances = zhang.cut(reading.lengths, None, offsets, model.system.needs(), limit=10**6)
+    instances = zhang.cut(inputs.lengths, None, offsets, model.system.context_spec(), limit=10**6)
     specials = SpecialTokens(model.config.vocabulary_size)
-    source = zhang.read_source(reading, instances, range(len(instances)), model.parts.frame)
-    rows = [Row([int(number)], [len(words)]) for number, words in enumerate(s for d in documents for s in d)]
+    source = zhang.read_source(inputs, instances, range(len(instances)), model.parts.frame)
+    rows = [SearchRow([int(number)], [len(words)]) for number, words in enumerate(s for d in documents for s in d)]
     memories = model.memories(source)
     together = search(model, memories, rows, specials, config)
     alone = [search(model, memories, [row], specials, config)[0] for row in rows]

@@ -12,9 +12,9 @@ from tiers import only
 
 from docmt.checkpoint.fairseq import parameter_name, rename
 from docmt.decoding import SearchConfig, score_documents, search
-from docmt.decoding.rules import Row
-from docmt.model import Reading, Spans, pack
-from docmt.model.attention import FullView, Memory
+from docmt.decoding.rules import SearchRow
+from docmt.model import ModelInput, Spans, pack
+from docmt.model.attention import FullContext, Memory
 from docmt.text import SpecialTokens
 from docmt.training import smoothed_cross_entropy
 
@@ -65,9 +65,9 @@ def forward(model, variant, kind):
     source, seen, target = layouts(variant, kind, model.system.rules == "frame")
     memory = model.encode(source)
     labels = published.batch(variant, kind)["target"]
-    view = FullView(target, {"source": Memory(memory, seen, source.documents)})
+    context = FullContext(target, {"source": Memory(memory, seen, source.documents)})
     x = model.place("target", model.lookup("target", target.tokens), target)
-    return memory, model.decode(x, view), torch.from_numpy(labels[labels != PAD])
+    return memory, model.decode(x, context), torch.from_numpy(labels[labels != PAD])
 
 
 def stored(variant, kind, name, tokens):
@@ -182,9 +182,9 @@ def test_the_search_finds_every_published_hypothesis(models, variant, name):
     for item in record["one_document_at_a_time"]:
         item_sentences = published.sentences(np.array(item["src_tokens"]), end)
         source = [sentence[1:-1] for sentence in item_sentences]
-        reading = Reading(pack([item_sentences]), torch.arange(len(source)))
-        row = Row(range(len(source)), [len(sentence) for sentence in source])
-        found = search(model, model.memories(reading), [row], specials, config)[0]
+        inputs = ModelInput(pack([item_sentences]), torch.arange(len(source)))
+        row = SearchRow(range(len(source)), [len(sentence) for sentence in source])
+        found = search(model, model.memories(inputs), [row], specials, config)[0]
         assert [h.score for h in found] == pytest.approx([h["score"] for h in item["hypotheses"]], abs=1e-4)
         for ours, wanted in zip(found, item["hypotheses"], strict=True):
             if model.system.rules == "frame":

@@ -17,9 +17,9 @@ from safetensors.torch import load_file
 from tiers import only
 
 from docmt.model import ModelConfig
-from docmt.model.attention import FullView, Memory
+from docmt.model.attention import FullContext, Memory
 from docmt.model.layers import Hierarchy
-from docmt.model.scope import Sight
+from docmt.model.scope import AttentionScope
 
 BATCHES = ("two_documents", "document0", "document1", "border")
 LOOKING_BACK = [name for name in VARIANTS if name != "sentence"]
@@ -38,10 +38,10 @@ def encoded(model, rows):
 
     First sentences go on as they are; words that the published code hides are left out.
     """
-    reading = rows.reading()
+    inputs = rows.inputs()
     above, model.above_encoder = model.above_encoder, torch.nn.ModuleList()
     try:
-        plain = sentences_of(model.encode(reading.source), rows.source)
+        plain = sentences_of(model.encode(inputs.source), rows.source)
     finally:
         model.above_encoder = above
     if not above:
@@ -54,15 +54,15 @@ def before(module, rows, states, tokens):
     kept = [
         own[torch.tensor([token not in han.HIDDEN for token in row])] for own, row in zip(states, tokens, strict=True)
     ]
-    return [kept[row - min(rows.place(row), module.words.sight.back) : row] for row in range(len(states))]
+    return [kept[row - min(rows.place(row), module.words.scope.back) : row] for row in range(len(states))]
 
 
 def decoded(model, rows, memory):
     """States of the decoder for each row, which sees the given memory of its sentence."""
-    reading = rows.reading()
-    view = FullView(reading.target, {"source": Memory.of(torch.cat(list(memory)), reading.source)}, reading.aligned)
-    target = reading.target
-    states = model.decode(model.place("target", model.lookup("target", target.tokens), target), view)
+    inputs = rows.inputs()
+    context = FullContext(inputs.target, {"source": Memory.of(torch.cat(list(memory)), inputs.source)}, inputs.aligned)
+    target = inputs.target
+    states = model.decode(model.place("target", model.lookup("target", target.tokens), target), context)
     return sentences_of(states, rows.labels)
 
 
@@ -88,7 +88,7 @@ def test_logits(variant, batch, monkeypatch):
     for row in compared:
         close(found[row], wanted[row])
     if variant in ("sentence", "HAN_dec", "HAN_dec_size1"):  # nothing is hidden: the model as a whole
-        whole = sentences_of(model.project(model(rows.reading())), rows.labels)
+        whole = sentences_of(model.project(model(rows.inputs())), rows.labels)
         for row in compared:
             close(whole[row], wanted[row])
 
@@ -146,8 +146,8 @@ def test_the_module_alone(number, case):
         for name in ("input", "query", "context", "index", "out", "projection", "grad_query")
     )
     config = ModelConfig(width=32, feed_forward=64, heads=4, vocabulary_size=57, dropout=0.0)
-    sight = Sight(part="before", back=case["context_size"])
-    module = Hierarchy(han.HanParts(config.filled()), sight, exact=False, detach=True).eval()
+    scope = AttentionScope(part="before", back=case["context_size"])
+    module = Hierarchy(han.HanParts(config.filled()), scope, exact=False, detach=True).eval()
     weights = load_file(han.needed("module", "weights.safetensors"))
     module.load_state_dict({ours: weight for name, weight in weights.items() if (ours := han.rename(name))})
     seen = ~torch.isin(tokens, torch.tensor(han.HIDDEN))  # [S, B2]
@@ -169,7 +169,7 @@ def test_loss_and_gradient_norms_of_the_sentence_model(batch, monkeypatch):
     model, rows = han.load("sentence", monkeypatch), Rows(batch)
     stored, norms = np.load(han.needed("sentence", "out.npz")), han.read_json("sentence", "grad_norms.json")[batch]
     labels = torch.tensor([label for row in rows.labels for label in row])
-    scores = model.project(model(rows.reading())).log_softmax(-1)
+    scores = model.project(model(rows.inputs())).log_softmax(-1)
     wanted = torch.full_like(scores, 0.1 / (scores.shape[1] - 2))
     wanted[:, han.PAD] = 0.0
     wanted[range(len(labels)), labels] = 0.9
@@ -213,7 +213,7 @@ def test_translations(variant, number, monkeypatch):
         def step(said, source=source):
             target = han.pack([[said]])
             x = model.place("target", model.lookup("target", target.tokens), target)
-            return model.project(model.decode(x, FullView(target, {"source": source}))[-1]).log_softmax(-1)
+            return model.project(model.decode(x, FullContext(target, {"source": source}))[-1]).log_softmax(-1)
 
         found, wanted = han.search(step, settings), record["result"][row]
         assert [score for score, _ in found] == pytest.approx(wanted["scores"], abs=2e-5)

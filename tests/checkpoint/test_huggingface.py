@@ -11,13 +11,13 @@ from pretrained import SOURCE, TARGET, VARIANTS, build, framed, rows_of
 from tiers import only
 
 from docmt.checkpoint.hf_model import Pretrained, family_of, read_config
-from docmt.data import Words, collate, cut
+from docmt.data import SentenceTokens, collate, cut
 from docmt.decoding import SearchConfig
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.stream import translate_documents
 from docmt.model import TranslationModel
 from docmt.model.families import FAMILIES
-from docmt.model.systems import Group, Needs
+from docmt.model.systems import ContextSpec, Group
 from docmt.text import SpecialTokens
 from docmt.training.objective import batch_loss
 
@@ -66,10 +66,10 @@ def ours_of(rows, side, sentences):
 def batch_of(model, rows, sources, targets):
     """What docmt reads of these sentences, each a document."""
     words = [
-        Words.of([[own] for own in ours_of(rows, side, given)])
+        SentenceTokens.of([[own] for own in ours_of(rows, side, given)])
         for side, given in (("source", sources), ("target", targets))
     ]
-    instances = cut(words[0].lengths, words[1].lengths, range(len(sources) + 1), Needs(sentences=1))
+    instances = cut(words[0].lengths, words[1].lengths, range(len(sources) + 1), ContextSpec(sentences=1))
     specials = SpecialTokens(model.config.vocabulary_size)
     return collate(*words, instances, range(len(sources)), specials, model.parts.frame)
 
@@ -86,9 +86,9 @@ def test_encoder_states_and_logits_are_those_of_transformers(variant, converted)
     decoder_ids, _ = padded(inputs, pad)
     expected = theirs(input_ids=ids, attention_mask=mask, decoder_input_ids=decoder_ids)
     batch = batch_of(ours, rows, SOURCES, TARGETS)
-    states = ours.encode(batch.reading.source)
+    states = ours.encode(batch.inputs.source)
     assert torch.allclose(states, expected.encoder_last_hidden_state[mask.bool()], atol=1e-5)
-    logits = ours.project(ours(batch.reading))
+    logits = ours.project(ours(batch.inputs))
     predicted = rows["target"]
     known = [id for id, row in enumerate(predicted) if row >= 0]
     opening = len(inputs[0]) - len(TARGETS[0]) - 1
@@ -105,7 +105,7 @@ def test_encoder_states_and_logits_are_those_of_transformers(variant, converted)
 def test_the_loss_of_training_is_that_of_the_logits(variant, converted):
     _, ours, rows = converted(variant)
     batch = batch_of(ours, rows, SOURCES, TARGETS)
-    states = ours(batch.reading)
+    states = ours(batch.inputs)
     loss, nll = batch_loss(ours, states, batch.labels, 0.1)
     logits = ours.project(states)
     logits = logits[:, ~logits[0].isneginf()]  # of the ids that the head has
@@ -204,14 +204,14 @@ def test_a_group_model_begins_as_the_sentence_model_at_any_length_of_document(va
     assert together.score == pytest.approx(
         score_documents(model, [sources], [alone], specials, config)[0].score, abs=1e-4
     )
-    words = [Words.of([own]) for own in (sources, targets)]
-    instances = cut(words[0].lengths, words[1].lengths, [0, len(sources)], model.system.needs(), limit=40)
+    words = [SentenceTokens.of([own]) for own in (sources, targets)]
+    instances = cut(words[0].lengths, words[1].lengths, [0, len(sources)], model.system.context_spec(), limit=40)
     assert 1 < len(instances) < len(sources)
     batch = collate(*words, instances, range(len(instances)), specials, model.parts.frame)
     expected = batch_of(ours, rows, SOURCES * 3, TARGETS * 3)
     assert torch.equal(batch.labels, expected.labels)
     with torch.no_grad():
-        logits, wanted = model.project(model(batch.reading)), ours.project(ours(expected.reading))
+        logits, wanted = model.project(model(batch.inputs)), ours.project(ours(expected.inputs))
     assert torch.allclose(logits, wanted, atol=1e-5)
 
 
@@ -221,7 +221,7 @@ def test_a_group_model_that_begins_exactly_learns_to_look_at_the_document(varian
     _, ours, rows = converted(variant)
     model = group_of(ours)
     batch = batch_of_one_document(model, rows)
-    states = model(batch.reading)
+    states = model(batch.inputs)
     logits = model.project(states)
     torch.nn.functional.cross_entropy(logits, batch.labels).backward()
     new = [name for name in model.state_dict() if ".whole.output.weight" in name]
@@ -230,7 +230,9 @@ def test_a_group_model_that_begins_exactly_learns_to_look_at_the_document(varian
 
 def batch_of_one_document(model, rows):
     """All sentences as one document."""
-    words = [Words.of([ours_of(rows, side, given)]) for side, given in (("source", SOURCES), ("target", TARGETS))]
-    instances = cut(words[0].lengths, words[1].lengths, [0, len(SOURCES)], model.system.needs())
+    words = [
+        SentenceTokens.of([ours_of(rows, side, given)]) for side, given in (("source", SOURCES), ("target", TARGETS))
+    ]
+    instances = cut(words[0].lengths, words[1].lengths, [0, len(SOURCES)], model.system.context_spec())
     specials = SpecialTokens(model.config.vocabulary_size)
     return collate(*words, instances, [0], specials, model.parts.frame)

@@ -7,7 +7,7 @@ from tiers import only
 
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.decoding.beam_search import search
-from docmt.decoding.rules import RfaRules, Row
+from docmt.decoding.rules import RfaRules, SearchRow
 
 DECODED = sorted(
     (path.parent.name, path.name)
@@ -43,12 +43,12 @@ def settings_of(record, **options):
 
 def found(model, windows, prefixes, config):
     """All that is found for windows of sentences after these translations of their first ones, searched together."""
-    reading = rfa.batch_of(model, windows, windows).reading
+    inputs = rfa.batch_of(model, windows, windows).inputs
     rows, first = [], 0
     for window, prefix in zip(windows, prefixes, strict=True):
-        rows.append(Row(range(first, first + len(window)), [len(sentence) for sentence in window], prefix))
+        rows.append(SearchRow(range(first, first + len(window)), [len(sentence) for sentence in window], prefix))
         first += len(window)
-    return search(model, model.memories(reading), rows, rfa.SPECIALS, config)
+    return search(model, model.memories(inputs), rows, rfa.SPECIALS, config)
 
 
 def check(hypotheses, wanted):

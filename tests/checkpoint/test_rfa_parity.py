@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from tiers import only
 
-from docmt.decoding.incremental import Steps
-from docmt.decoding.rules import Row
-from docmt.model.kernels import Pattern
-from docmt.model.linear import Fading, attend_linear, step_linear
+from docmt.decoding.incremental import IncrementalDecoder
+from docmt.decoding.rules import SearchRow
+from docmt.model.kernels import AttentionPattern
+from docmt.model.linear import GateDecay, attend_linear, step_linear
 from docmt.model.linear_attention import RandomFeatures
 from docmt.model.spans import Spans
 
@@ -73,7 +73,7 @@ def test_salience_of_keys(numbers):
 def test_causal_attention_and_steps(numbers):
     rows = [numbers[name].transpose(0, 1).flatten(0, 1) for name in ("phi_q", "phi_k", "v")]
     two = Spans.tile([6, 6])
-    found = attend_linear(*rows, Pattern(two, two, True, 12), chunk=4, floor=FLOOR)
+    found = attend_linear(*rows, AttentionPattern(two, two, True, 12), chunk=4, floor=FLOOR)
     expected = numbers["causal_recurrent"].transpose(0, 1).flatten(0, 1)
     torch.testing.assert_close(found.flatten(1), expected, **CLOSE)
     masked = numbers["causal_masked"].transpose(0, 1).flatten(0, 1)
@@ -118,10 +118,10 @@ def test_the_causal_module(numbers, kind, chunk):
     weighing = {}
     if kind != "plain":
         gates = linear(numbers, f"mod_{kind}.g_proj", x[sentences.ends - 1])
-        weighing = vars(Fading.of(gates, sentences, documents, averaging=kind == "avg"))
+        weighing = vars(GateDecay.of(gates, sentences, documents, averaging=kind == "avg"))
     features = partial(made, directions=made.directions())
     sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
-    pattern = Pattern(documents, documents, True, len(x))
+    pattern = AttentionPattern(documents, documents, True, len(x))
     found = attend_linear(query, key, value, pattern, features=features, **sizes, **weighing)
     found = linear(numbers, f"mod_{kind}.out_proj", found.flatten(1))
     expected = torch.cat([numbers[f"mod_{kind}_alone"][:length, row] for row, length in enumerate(lengths)])
@@ -140,7 +140,7 @@ def test_cross_attention(numbers, rescaled, chunk):
     salience = made.salience(key) if rescaled else None
     features = partial(made, directions=made.directions())
     sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
-    pattern = Pattern(queries, keys, False, len(memory))
+    pattern = AttentionPattern(queries, keys, False, len(memory))
     found = attend_linear(query, key, value, pattern, features=features, salience=salience, **sizes)
     found = linear(numbers, "cross.out_proj", found.flatten(1)).unflatten(0, (4, 11)).transpose(0, 1)
     expected = numbers[f"cross_{'' if rescaled else 'no'}rescale_out_alone"]
@@ -173,8 +173,8 @@ def test_logits_of_whole_models(variant, windows, models):
     """All rows in one pass, as theirs give each alone."""
     stored = np.load(rfa.FIXTURES.needed(variant, f"out_L{windows}.npz"))
     model = models(variant)
-    (batch, row) = rfa.reading(model, windows)
-    read = batch.reading
+    (batch, row) = rfa.inputs(model, windows)
+    read = batch.inputs
     assert rfa.OURS[read.source.tokens].tolist() == rfa.real(row["src_tokens"], row["src_tokens"]).tolist()
     assert rfa.OURS[read.target.tokens].tolist() == rfa.real(row["prev_output_tokens"], row["target"]).tolist()
     assert rfa.OURS[batch.labels].tolist() == rfa.real(row["target"], row["target"]).tolist()
@@ -188,10 +188,10 @@ def test_logits_of_whole_models(variant, windows, models):
 
 def smoothed_losses(model, batch):
     """[B] the label-smoothed loss of each row in nats, as theirs: 0.1 of it spread over all classes."""
-    scores = theirs(model.project(model(batch.reading))).log_softmax(-1)
+    scores = theirs(model.project(model(batch.inputs))).log_softmax(-1)
     right = scores.gather(1, rfa.OURS[batch.labels][:, None])[:, 0]
     loss = -(0.9 * right + 0.1 * scores.mean(-1))
-    return torch.stack([part.sum() for part in loss.split(batch.reading.target.documents.lengths.tolist())])
+    return torch.stack([part.sum() for part in loss.split(batch.inputs.target.documents.lengths.tolist())])
 
 
 @pytest.mark.full
@@ -201,7 +201,7 @@ def test_losses_and_gradients(variant, models):
     norms = rfa.read_json(variant, "grad_norms.json")
     whole = np.load(rfa.FIXTURES.needed(variant, "grads.npz"))
     model = models(variant)
-    losses = smoothed_losses(model, rfa.reading(model, 4)[0])
+    losses = smoothed_losses(model, rfa.inputs(model, 4)[0])
     torch.testing.assert_close(losses.detach(), torch.from_numpy(stored["loss_alone"]), rtol=1e-5, atol=0)
     losses.sum().backward()
     found = {name: parameter.grad for name, parameter in model.named_parameters()}
@@ -234,9 +234,9 @@ def test_logits_with_the_features_of_a_training_pass(variant, models):
     stored = np.load(rfa.FIXTURES.needed(variant, "train_mode_L4.npz"))
     model = models(variant)
     set_features(model, stored["causal_matrices"], stored["cross_matrices"])
-    batch, row = rfa.reading(model, 4)
+    batch, row = rfa.inputs(model, 4)
     with torch.no_grad():
-        logits = theirs(model.project(model(batch.reading)))
+        logits = theirs(model.project(model(batch.inputs)))
     wanted = rfa.real(stored["logits_alone"], row["prev_output_tokens"])
     torch.testing.assert_close(logits, wanted, rtol=0, atol=3e-5)
 
@@ -246,8 +246,8 @@ def test_token_by_token_is_as_the_whole_pass(variant, models):
     """And so as theirs: the states of attention that decoding keeps, over windows of several sentences."""
     stored = np.load(rfa.FIXTURES.needed(variant, "out_L4.npz"))
     model = models(variant)
-    batch, row = rfa.reading(model, 4)
-    read = batch.reading
+    batch, row = rfa.inputs(model, 4)
+    read = batch.inputs
     wanted = rfa.real(stored["logits_alone"], row["prev_output_tokens"])
     sentences = read.target.sentences.lengths.tolist()
     reached = 0
@@ -255,7 +255,7 @@ def test_token_by_token_is_as_the_whole_pass(variant, models):
         first = int(read.target.sentences.holding(torch.tensor([document])))
         last = next((s for s in range(first + 1, len(sentences)) if read.target.tokens[reached_at(read, s)] == 2), None)
         inside = range(first, len(sentences) if last is None else last)
-        decoder = Steps(model, model.memories(read), [Row(list(inside), [1])], beams=1)
+        decoder = IncrementalDecoder(model, model.memories(read), [SearchRow(list(inside), [1])], beams=1)
         offsets = [offset for s in inside for offset in range(sentences[s])]
         with torch.no_grad():
             for step, offset in enumerate(offsets):

@@ -27,8 +27,8 @@ def test_whole_batches_with_their_faults(variant, models, monkeypatch):
     if "logits" not in stored.files:
         pytest.skip(f"{variant} has only rows alone in {rfa.FIXTURES.path}")
     model = models(variant)
-    batch, row = rfa.reading(model, 4)
-    rfa_faults.put_in(monkeypatch, model, batch.reading.source)
+    batch, row = rfa.inputs(model, 4)
+    rfa_faults.put_in(monkeypatch, model, batch.inputs.source)
     found = {}
     for number, layer in enumerate(model.decoder):
         keep(found, f"decoder_self_attn{number}", layer.attention)
@@ -36,7 +36,7 @@ def test_whole_batches_with_their_faults(variant, models, monkeypatch):
         keep(found, f"decoder_inner{number + 1}", layer)
     keep(found, "encoder_layer0", model.encoder[0])
     with torch.no_grad():
-        found["logits"] = theirs(model.project(model(batch.reading)))
+        found["logits"] = theirs(model.project(model(batch.inputs)))
     for name in set(found) & set(stored.files):
         padded = row["src_tokens" if name.startswith("encoder") else "prev_output_tokens"]
         torch.testing.assert_close(found[name], rfa.real(stored[name], padded), rtol=0, atol=2e-5)
@@ -50,8 +50,8 @@ def test_four_updates_lead_to_the_same_weights(models, monkeypatch):
     record = rfa.read_json(".", "train_steps.json")
     stored = np.load(rfa.FIXTURES.needed(".", "train_steps.npz"))
     model = models(record["variant"])
-    batch, _ = rfa.reading(model, record["batch_L"])
-    rfa_faults.put_in(monkeypatch, model, batch.reading.source)
+    batch, _ = rfa.inputs(model, record["batch_L"])
+    rfa_faults.put_in(monkeypatch, model, batch.inputs.source)
     evaluated = model.decoder[0].attention.whole.features.matrices.clone()
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     for number, step in enumerate(record["steps"]):

@@ -243,11 +243,11 @@ def test_text_is_segmented_in_the_language_of_the_model(run, tmp_path, monkeypat
     seen = []
     from_text = Document.from_text
 
-    def reading(text, *, language, **options):
+    def inputs(text, *, language, **options):
         seen.append(language)
         return from_text(text, language=language, **options)
 
-    monkeypatch.setattr(Document, "from_text", reading)
+    monkeypatch.setattr(Document, "from_text", inputs)
     text = tmp_path / "text.txt"
     text.write_text("It is cheap.\n")
     config = run / "model" / "config.json"

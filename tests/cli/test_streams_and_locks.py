@@ -29,8 +29,8 @@ def training(store, run, *others, steps=30):
 @pytest.mark.parametrize("closed", [pytest.param("stderr", marks=pytest.mark.full), "stdout and stderr"])
 def test_progress_into_a_closed_pipe_does_not_end_the_work(store, tmp_path, closed):
     """It ended the command with status 0, and nothing was saved."""
-    reading, writing = os.pipe()
-    os.close(reading)
+    inputs, writing = os.pipe()
+    os.close(inputs)
     out = writing if closed == "stdout and stderr" else subprocess.PIPE
     process = talkative(*training(store, tmp_path / "run"), stderr=writing, stdout=out)
     os.close(writing)
@@ -57,8 +57,8 @@ def test_nothing_of_a_closed_standard_error_goes_to_standard_output(store, tmp_p
 @pytest.mark.full
 def test_a_pipe_that_is_closed_elsewhere_is_an_error(store, tmp_path):
     """Only of standard output it may be said that nobody wants to read it."""
-    reading, writing = os.pipe()
-    os.close(reading)
+    inputs, writing = os.pipe()
+    os.close(inputs)
     text = tmp_path / "a.txt"
     text.write_text("One.\n")
     arguments = ["evaluate", "--hypothesis", text, "--reference", text, "--json", f"/dev/fd/{writing}"]

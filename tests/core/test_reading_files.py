@@ -1,4 +1,4 @@
-"""Reading files: one wording for what cannot be read."""
+"""ModelInput files: one wording for what cannot be read."""
 
 import os
 import time

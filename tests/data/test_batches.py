@@ -14,16 +14,16 @@ from docmt.data import (
     BatchPlan,
     Instances,
     ParallelStore,
+    SentenceTokens,
     StoreWriter,
-    Words,
     collate,
     cut,
     instance_lengths,
     read_source,
 )
-from docmt.model.scope import SentenceFrame
+from docmt.model.scope import BoundaryTokens
 from docmt.model.spans import Spans, pack
-from docmt.model.systems import Needs
+from docmt.model.systems import ContextSpec
 from docmt.text import SpecialTokens
 
 
@@ -88,9 +88,13 @@ def store(tmp_path: Path) -> ParallelStore:
     return ParallelStore(tmp_path)
 
 
-def cut_store(store: ParallelStore, needs: Needs = Needs(), **limits: int) -> tuple[Words, Words, Instances]:  # noqa: B008
+def cut_store(
+    store: ParallelStore,
+    context_spec: ContextSpec = ContextSpec(),  # noqa: B008
+    **limits: int,
+) -> tuple[SentenceTokens, SentenceTokens, Instances]:
     """Both sides of the store and their instances."""
-    instances = cut(store.source.lengths, store.target.lengths, store.document_offsets, needs, **limits)
+    instances = cut(store.source.lengths, store.target.lengths, store.document_offsets, context_spec, **limits)
     source, target = store.source, store.target
     return source, target, instances
 
@@ -98,31 +102,31 @@ def cut_store(store: ParallelStore, needs: Needs = Needs(), **limits: int) -> tu
 def test_collate_by_hand(store: ParallelStore) -> None:
     specials = SpecialTokens(30)  # <eod> is 28
     source, target, instances = cut_store(store)
-    batch = collate(source, target, instances, [1, 0], specials, SentenceFrame())
-    assert batch.reading.predicted is None
-    assert batch.reading.aligned.tolist() == [0, 1, 2]
-    reading = batch.reading
-    assert batch.reading.source.tokens.tolist() == [0, 13, 14, 15, 2, 0, 10, 11, 2, 0, 12, 2]
-    assert batch.reading.target.tokens.tolist() == [0, 23, 24, 2, 0, 20, 2, 0, 21, 22, 2]
+    batch = collate(source, target, instances, [1, 0], specials, BoundaryTokens())
+    assert batch.inputs.predicted is None
+    assert batch.inputs.aligned.tolist() == [0, 1, 2]
+    inputs = batch.inputs
+    assert batch.inputs.source.tokens.tolist() == [0, 13, 14, 15, 2, 0, 10, 11, 2, 0, 12, 2]
+    assert batch.inputs.target.tokens.tolist() == [0, 23, 24, 2, 0, 20, 2, 0, 21, 22, 2]
     assert batch.labels.tolist() == [23, 24, 2, 28, 20, 2, 0, 21, 22, 2, 28]
-    assert batch.reading.source.sentences.same_as(Spans.tile([5, 4, 3])) and batch.reading.source.documents.same_as(
+    assert batch.inputs.source.sentences.same_as(Spans.tile([5, 4, 3])) and batch.inputs.source.documents.same_as(
         Spans.tile([5, 7])
     )
-    assert batch.reading.target.sentences.same_as(Spans.tile([4, 3, 4])) and batch.reading.target.documents.same_as(
+    assert batch.inputs.target.sentences.same_as(Spans.tile([4, 3, 4])) and batch.inputs.target.documents.same_as(
         Spans.tile([4, 7])
     )
-    assert batch.reading.source.tokens.dtype == batch.reading.target.tokens.dtype == batch.labels.dtype == torch.int64
+    assert batch.inputs.source.tokens.dtype == batch.inputs.target.tokens.dtype == batch.labels.dtype == torch.int64
     assert batch.tokens == 11
     moved = batch.to("cpu")
-    assert torch.equal(moved.labels, batch.labels) and moved.reading.target.sentences.same_as(reading.target.sentences)
+    assert torch.equal(moved.labels, batch.labels) and moved.inputs.target.sentences.same_as(inputs.target.sentences)
 
 
 def test_collate_cuts_documents_at_instances(store: ParallelStore) -> None:
     source, target, instances = cut_store(store, max_sentences=1)
-    batch = collate(source, target, instances, np.array([1, 3]), SpecialTokens(30), SentenceFrame())
+    batch = collate(source, target, instances, np.array([1, 3]), SpecialTokens(30), BoundaryTokens())
     expected = pack([[[0, 12, 2]], [[0, 16, 2]]])
-    assert torch.equal(batch.reading.source.tokens, expected.tokens)
-    assert batch.reading.source.sentences.same_as(expected.sentences) and batch.reading.source.documents.same_as(
+    assert torch.equal(batch.inputs.source.tokens, expected.tokens)
+    assert batch.inputs.source.sentences.same_as(expected.sentences) and batch.inputs.source.documents.same_as(
         expected.documents
     )
     assert batch.labels.tolist() == [21, 22, 2, 28, 25, 2, 28]
@@ -131,89 +135,89 @@ def test_collate_cuts_documents_at_instances(store: ParallelStore) -> None:
 def test_collate_of_windows_by_hand(store: ParallelStore) -> None:
     """The window of both sentences of the first document: all labels, or those of its last sentence alone."""
     specials = SpecialTokens(30)
-    source, target, instances = cut_store(store, Needs(sentences=2, windows=True))
+    source, target, instances = cut_store(store, ContextSpec(sentences=2, windows=True))
     assert len(instances) == 4
     every, last = (
-        collate(source, target, instances, [1, 2], specials, SentenceFrame(), predicts) for predicts in ("all", "last")
+        collate(source, target, instances, [1, 2], specials, BoundaryTokens(), predicts) for predicts in ("all", "last")
     )
     assert every.labels.tolist() == [20, 2, 0, 21, 22, 2, 28, 23, 24, 2, 28]
     assert last.labels.tolist() == [21, 22, 2, 28, 23, 24, 2, 28]
-    assert last.reading.predicted is not None and last.reading.target is not None
-    assert last.reading.predicted.tolist() == [3, 4, 5, 6, 7, 8, 9, 10]
+    assert last.inputs.predicted is not None and last.inputs.target is not None
+    assert last.inputs.predicted.tolist() == [3, 4, 5, 6, 7, 8, 9, 10]
     assert last.tokens == 8
-    assert torch.equal(last.reading.target.tokens, every.reading.target.tokens)
-    assert torch.equal(last.reading.source.tokens, every.reading.source.tokens)
+    assert torch.equal(last.inputs.target.tokens, every.inputs.target.tokens)
+    assert torch.equal(last.inputs.source.tokens, every.inputs.source.tokens)
 
 
 def test_collate_with_sentences_before_by_hand(store: ParallelStore) -> None:
-    source, target, instances = cut_store(store, Needs(before=2), max_sentences=1)
-    batch = collate(source, target, instances, [2, 1], SpecialTokens(30), SentenceFrame())
-    assert batch.reading.source.tokens.tolist() == [0, 13, 14, 15, 2, 0, 10, 11, 2, 0, 12, 2]
-    assert batch.reading.target is not None
-    assert batch.reading.target.tokens.tolist() == [0, 23, 24, 2, 0, 21, 22, 2]
-    assert batch.reading.aligned.tolist() == [0, 2]
+    source, target, instances = cut_store(store, ContextSpec(before=2), max_sentences=1)
+    batch = collate(source, target, instances, [2, 1], SpecialTokens(30), BoundaryTokens())
+    assert batch.inputs.source.tokens.tolist() == [0, 13, 14, 15, 2, 0, 10, 11, 2, 0, 12, 2]
+    assert batch.inputs.target is not None
+    assert batch.inputs.target.tokens.tolist() == [0, 23, 24, 2, 0, 21, 22, 2]
+    assert batch.inputs.aligned.tolist() == [0, 2]
     assert batch.labels.tolist() == [23, 24, 2, 28, 21, 22, 2, 28]
-    alone = read_source(source, instances, [2, 1], SentenceFrame())
-    assert torch.equal(alone.source.tokens, batch.reading.source.tokens)
+    alone = read_source(source, instances, [2, 1], BoundaryTokens())
+    assert torch.equal(alone.source.tokens, batch.inputs.source.tokens)
     assert alone.target is None and alone.aligned.tolist() == [0, 2]
 
 
 def test_collate_in_another_frame_by_hand(store: ParallelStore) -> None:
     """Sentences that only close; decoder input that only opens; `</s>` is the last label of each sentence."""
-    frame = SentenceFrame.written("w </s>", "<s> w")
+    frame = BoundaryTokens.written("w </s>", "<s> w")
     source, target, instances = cut_store(store)
     batch = collate(source, target, instances, [0, 1], SpecialTokens(30), frame)
-    assert batch.reading.source.tokens.tolist() == [10, 11, 2, 12, 2, 13, 14, 15, 2]
-    assert batch.reading.target is not None
-    assert batch.reading.target.tokens.tolist() == [0, 20, 0, 21, 22, 0, 23, 24]
+    assert batch.inputs.source.tokens.tolist() == [10, 11, 2, 12, 2, 13, 14, 15, 2]
+    assert batch.inputs.target is not None
+    assert batch.inputs.target.tokens.tolist() == [0, 20, 0, 21, 22, 0, 23, 24]
     assert batch.labels.tolist() == [20, 2, 21, 22, 2, 23, 24, 2]
-    assert batch.reading.target.documents.same_as(Spans.tile([5, 3]))
+    assert batch.inputs.target.documents.same_as(Spans.tile([5, 3]))
 
 
 def test_collate_of_joined_sentences_by_hand(store: ParallelStore) -> None:
     """One mark between two sentences of an instance; decoder input begins with `</s>`, and labels end with it."""
-    frame = SentenceFrame.written("w </s>", "<s> w", joined=True)
+    frame = BoundaryTokens.written("w </s>", "<s> w", joined=True)
     source, target, instances = cut_store(store)
     batch = collate(source, target, instances, [0, 1], SpecialTokens(30), frame)
-    assert batch.reading.source.tokens.tolist() == [10, 11, 0, 12, 2, 13, 14, 15, 2]
-    assert batch.reading.source.sentences.same_as(Spans.tile([3, 2, 4]))
-    assert batch.reading.target is not None
-    assert batch.reading.target.tokens.tolist() == [2, 20, 0, 21, 22, 2, 23, 24]
-    assert batch.reading.target.sentences.same_as(Spans.tile([2, 3, 3]))
+    assert batch.inputs.source.tokens.tolist() == [10, 11, 0, 12, 2, 13, 14, 15, 2]
+    assert batch.inputs.source.sentences.same_as(Spans.tile([3, 2, 4]))
+    assert batch.inputs.target is not None
+    assert batch.inputs.target.tokens.tolist() == [2, 20, 0, 21, 22, 2, 23, 24]
+    assert batch.inputs.target.sentences.same_as(Spans.tile([2, 3, 3]))
     assert batch.labels.tolist() == [20, 0, 21, 22, 2, 23, 24, 2]
-    windows = cut_store(store, Needs(sentences=2, windows=True))
+    windows = cut_store(store, ContextSpec(sentences=2, windows=True))
     last = collate(*windows, [1, 2], SpecialTokens(30), frame, "last")
     assert last.labels.tolist() == [21, 22, 2, 23, 24, 2]
 
 
 def test_words_of_documents() -> None:
-    words = Words.of([[[5, 6], [7]], [], [[], [8]]])
+    words = SentenceTokens.of([[[5, 6], [7]], [], [[], [8]]])
     assert words.tokens.tolist() == [5, 6, 7, 8] and words.offsets.tolist() == [0, 2, 3, 3, 4]
     assert words.lengths.tolist() == [2, 1, 0, 1]
-    assert len(Words.of([]).lengths) == 0
+    assert len(SentenceTokens.of([]).lengths) == 0
 
 
 def test_drafts_and_references_lie_beside_every_source_sentence(store: ParallelStore) -> None:
-    source, target, instances = cut_store(store, Needs(before=1), max_sentences=1)
-    drafts = Words.of([[[5, 6, 7], []], [[8]], [[9]]])
-    specials, frame = SpecialTokens(30), SentenceFrame()
+    source, target, instances = cut_store(store, ContextSpec(before=1), max_sentences=1)
+    drafts = SentenceTokens.of([[[5, 6, 7], []], [[8]], [[9]]])
+    specials, frame = SpecialTokens(30), BoundaryTokens()
     batch = collate(source, target, instances, [1, 0, 3], specials, frame, drafts=drafts, references=True)
     assert instances.before.tolist() == [0, 0, 2, 3]
     expected = pack([[[0, 5, 6, 7, 2], [0, 2]], [[0, 5, 6, 7, 2]], [[0, 9, 2]]])
     references = pack([[[0, 20, 2], [0, 21, 22, 2]], [[0, 20, 2]], [[0, 25, 2]]])
-    for laid, wanted in ((batch.reading.drafts, expected), (batch.reading.references, references)):
+    for laid, wanted in ((batch.inputs.drafts, expected), (batch.inputs.references, references)):
         assert laid is not None
         assert torch.equal(laid.tokens, wanted.tokens)
         assert laid.sentences.same_as(wanted.sentences) and laid.documents.same_as(wanted.documents)
-    assert len(expected.sentences) == len(batch.reading.source.sentences)
+    assert len(expected.sentences) == len(batch.inputs.source.sentences)
     plain = collate(source, target, instances, [1, 0, 3], specials, frame)
-    assert plain.reading.drafts is None and plain.reading.references is None
-    marks = SentenceFrame(source_opens=())
+    assert plain.inputs.drafts is None and plain.inputs.references is None
+    marks = BoundaryTokens(source_opens=())
     alone = read_source(source, instances, [1], marks, drafts)
     assert alone.drafts is not None and alone.drafts.tokens.tolist() == [5, 6, 7, 2, 2]
 
 
 def test_the_longest_side_counts(store: ParallelStore) -> None:
-    source, target, instances = cut_store(store, Needs(before=1), max_sentences=1)
+    source, target, instances = cut_store(store, ContextSpec(before=1), max_sentences=1)
     assert instance_lengths(instances, source.lengths, target.lengths).tolist() == [4, 7, 5, 3]
     assert instance_lengths(instances, source.lengths, target.lengths, [9, 0, 1, 1]).tolist() == [11, 13, 5, 3]

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docmt.data import Instances, cut, instance_lengths
-from docmt.model.systems import Needs
+from docmt.model.systems import ContextSpec
 
 
 def pack_instances(source, target, offsets, **limits):
     """As much as fits, end to end."""
-    return cut(source, target, offsets, Needs(), **limits)
+    return cut(source, target, offsets, ContextSpec(), **limits)
 
 
 def pack_source(lengths, **limits):
     """The ranges of one document of which only the source is known."""
-    packed = cut(lengths, None, [0, len(lengths)], Needs(), **limits)
+    packed = cut(lengths, None, [0, len(lengths)], ContextSpec(), **limits)
     return [(int(first), int(last)) for first, last in zip(packed.first, packed.last, strict=True)]
 
 
@@ -70,9 +70,9 @@ def test_documents_never_share_an_instance() -> None:
 def test_nothing_to_pack() -> None:
     assert len(pack_instances([], [], [0])) == 0
     assert pack_source([]) == []
-    for needs in (Needs(windows=True, sentences=3, padding_windows=True), Needs(before=2)):
-        assert len(cut([], [], [0], needs, training=True)) == 0
-        assert cut([1], [1], [0, 0, 1, 1], needs, training=True).document.tolist()[0] == 1
+    for context_spec in (ContextSpec(windows=True, sentences=3, padding_windows=True), ContextSpec(before=2)):
+        assert len(cut([], [], [0], context_spec, training=True)) == 0
+        assert cut([1], [1], [0, 0, 1, 1], context_spec, training=True).document.tolist()[0] == 1
 
 
 def test_impossible_limits() -> None:
@@ -119,8 +119,10 @@ def windows(
     costs: list[int], most: int, limit: int = 512, offsets: list[int] | None = None, **asked: bool
 ) -> Instances:
     lengths = [cost - 2 for cost in costs]
-    needs = Needs(sentences=most, windows=True, padding_windows=asked.get("padding_windows", False))
-    return cut(lengths, lengths, offsets or [0, len(costs)], needs, limit=limit, training=asked.get("training", True))
+    context_spec = ContextSpec(sentences=most, windows=True, padding_windows=asked.get("padding_windows", False))
+    return cut(
+        lengths, lengths, offsets or [0, len(costs)], context_spec, limit=limit, training=asked.get("training", True)
+    )
 
 
 def ranges_of(packed: Instances) -> list[list[int]]:
@@ -170,7 +172,7 @@ def test_a_window_ends_at_every_sentence(costs: list[int], most: int, limit: int
 
 def test_sentences_before_an_instance_are_those_of_its_document() -> None:
     lengths = [1] * 7
-    packed = cut(lengths, lengths, [0, 5, 7], Needs(before=2), max_sentences=2)
+    packed = cut(lengths, lengths, [0, 5, 7], ContextSpec(before=2), max_sentences=2)
     assert packed.first.tolist() == [0, 2, 4, 5] and packed.last.tolist() == [2, 4, 5, 7]
     assert packed.before.tolist() == [0, 0, 2, 5]
     assert packed.own.tolist() == packed.first.tolist()
@@ -179,19 +181,19 @@ def test_sentences_before_an_instance_are_those_of_its_document() -> None:
 
 
 def test_single_sentences() -> None:
-    packed = cut([1] * 3, [1] * 3, [0, 2, 3], Needs(sentences=1))
+    packed = cut([1] * 3, [1] * 3, [0, 2, 3], ContextSpec(sentences=1))
     assert packed.first.tolist() == [0, 1, 2] and packed.document.tolist() == [0, 0, 1]
 
 
-def plain_cut(source_lengths, target_lengths, document_offsets, needs, limit, most, training, carry, reserve):
+def plain_cut(source_lengths, target_lengths, document_offsets, context_spec, limit, most, training, carry, reserve):
     """The rule, sentence by sentence: rows of document, before, first, own, last and cost."""
     longer = np.asarray(source_lengths) if target_lengths is None else np.maximum(source_lengths, target_lengths)
     budgets = [((longer + 2).tolist(), limit)] + ([((reserve[0] + 2).tolist(), reserve[1])] if reserve else [])
-    most = most if needs.sentences is None else min(most, needs.sentences)
+    most = most if context_spec.sentences is None else min(most, context_spec.sentences)
     rows = []
     for document, (start, end) in enumerate(pairwise(document_offsets)):
-        if needs.windows:
-            extra = most - 1 if training and needs.padding_windows and end > start else 0
+        if context_spec.windows:
+            extra = most - 1 if training and context_spec.padding_windows and end > start else 0
             for reached in range(start + 1, end + extra + 1):
                 first, last = max(start, reached - most), min(reached, end)
                 while first < last - 1 and any(sum(costs[first:last]) >= full for costs, full in budgets):
@@ -199,8 +201,8 @@ def plain_cut(source_lengths, target_lengths, document_offsets, needs, limit, mo
                 rows.append((document, first, first, last - 1, last))
         else:
             for carried, own, last in plain_tiles(budgets, start, end, most, carry):
-                first = max(own - needs.shown, start) if needs.shown else carried
-                rows.append((document, max(first - needs.before, start), first, own, last))
+                first = max(own - context_spec.shown, start) if context_spec.shown else carried
+                rows.append((document, max(first - context_spec.before, start), first, own, last))
     costs = budgets[0][0]
     return [(*row, sum(costs[row[2] : row[4]])) for row in rows]
 
@@ -242,8 +244,8 @@ def test_all_sentences_at_once_are_cut_as_one_by_one(kind) -> None:
         most, carry = 1 + most % 8, carry % 4 if trial % 2 else 0
         known, reserve = (target if trial % 3 else None), ((longest, full) if trial % 7 > 3 else None)
         given = {"training": trial % 11 > 5, "carry": carry, "reserve": reserve}
-        found = cut(source, known, offsets, Needs(**kind), limit=limit, max_sentences=most, **given)
+        found = cut(source, known, offsets, ContextSpec(**kind), limit=limit, max_sentences=most, **given)
         columns = (found.document, found.before, found.first, found.own, found.last, found.cost)
         assert all(column.dtype == np.int64 for column in columns)
-        wanted = plain_cut(source, known, offsets.tolist(), Needs(**kind), limit, most, **given)
+        wanted = plain_cut(source, known, offsets.tolist(), ContextSpec(**kind), limit, most, **given)
         assert list(zip(*(column.tolist() for column in columns), strict=True)) == wanted

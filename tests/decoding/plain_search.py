@@ -6,10 +6,10 @@ import torch
 
 from docmt import decoding
 from docmt.decoding import search
-from docmt.decoding.models import common_needs, members_of
-from docmt.decoding.rules import Marks, Row
-from docmt.model import ModelConfig, Reading, TranslationModel, pack
-from docmt.model.scope import SentenceFrame
+from docmt.decoding.models import common_context_spec, members_of
+from docmt.decoding.rules import SearchRow, TargetBoundaries
+from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
+from docmt.model.scope import BoundaryTokens
 from docmt.text import SpecialTokens
 
 SPECIALS = SpecialTokens(vocabulary_size=30)
@@ -32,7 +32,7 @@ def build(seed: int = 1, **options) -> TranslationModel:
 
 
 def joins(model):
-    """Whether sentences are joined by one mark, `<s>`, and the last is closed by `</s>` (`SentenceFrame`)."""
+    """Whether sentences are joined by one mark, `<s>`, and the last is closed by `</s>` (`BoundaryTokens`)."""
     return members_of(model)[0].parts.frame.joined
 
 
@@ -60,11 +60,11 @@ def reading_of(model, documents, aligned=None, target=None):
     source, drafts = (
         pack([marked(document, joins(model)) for document in side]) for side in (documents, drafts_of(documents))
     )
-    return Reading(
+    return ModelInput(
         source,
         torch.arange(sentences) if aligned is None else torch.tensor(aligned),
         target,
-        drafts=drafts if common_needs(model).drafts else None,
+        drafts=drafts if common_context_spec(model).drafts else None,
     )
 
 
@@ -80,12 +80,12 @@ def score_documents(model, sources, *options, **more):
 
 def search_documents(model, documents, config):
     """Every document as a row of one search."""
-    reading = reading_of(model, documents)
+    inputs = reading_of(model, documents)
     rows, first = [], 0
     for document in documents:
-        rows.append(Row(range(first, first + len(document)), [len(sentence) for sentence in document]))
+        rows.append(SearchRow(range(first, first + len(document)), [len(sentence) for sentence in document]))
         first += len(document)
-    return search(model, model.memories(reading), rows, SPECIALS, config)
+    return search(model, model.memories(inputs), rows, SPECIALS, config)
 
 
 @dataclass
@@ -117,8 +117,8 @@ def next_scores(model, piece, said):
         sentences[-1].append(token)
     # The forward pass wants as many target sentences as are aligned; those not yet begun must not matter.
     sentences += [[SPECIALS.bos]] * (len(piece.aligned) - len(sentences))
-    reading = reading_of(model, [piece.source], piece.aligned, pack([sentences]))
-    found = [own.project(own(reading)[len(said)]).softmax(-1) for own in members_of(model)]
+    inputs = reading_of(model, [piece.source], piece.aligned, pack([sentences]))
+    found = [own.project(own(inputs)[len(said)]).softmax(-1) for own in members_of(model)]
     return (sum(found) / len(found)).log()
 
 
@@ -188,8 +188,10 @@ def greedy(model, piece, config):
 
 def words_of(said):
     """The sentences of a whole stream; one of joined sentences has no <eod>."""
-    joined = SentenceFrame.written("w </s>", "<s> w", joined=True)
-    return Marks(SPECIALS, SentenceFrame() if said[-1] == SPECIALS.eod else joined).split(said, [0.0] * len(said))[0]
+    joined = BoundaryTokens.written("w </s>", "<s> w", joined=True)
+    return TargetBoundaries(SPECIALS, BoundaryTokens() if said[-1] == SPECIALS.eod else joined).split(
+        said, [0.0] * len(said)
+    )[0]
 
 
 def plainly_translated(model, document, find):
@@ -206,7 +208,7 @@ def plainly_translated(model, document, find):
         if model.system.order == "sentences":
             said.append(words_of(find(Piece(document[: number + 1], [number])))[0])
             continue
-        first = 0 if model.system.needs().shown else max(number + 1 - model.system.sentences, 0)
+        first = 0 if model.system.context_spec().shown else max(number + 1 - model.system.sentences, 0)
         piece = Piece.whole(document[first : number + 1])
         piece.prefix = said[first:] if model.system.order == "in turn" else []
         said.append(words_of(find(piece))[-1])

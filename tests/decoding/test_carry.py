@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from docmt.core.errors import DocmtError
-from docmt.data import Words, cut
+from docmt.data import SentenceTokens, cut
 from docmt.decoding import ContextConfig, SearchConfig, score_documents, translate_documents, translate_ids
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.systems import Needs
+from docmt.model.systems import ContextSpec
 from docmt.text import SpecialTokens
 from variants import SYSTEMS, in_tiers
 
@@ -72,9 +72,9 @@ def test_a_document_within_an_instance_is_as_ever():
 
 
 def test_instances_stay_within_their_limit():
-    words = Words.of([LONG[:4] + LONG[5:], [[1] * 30, [2], [3] * 9, [4]]])
+    words = SentenceTokens.of([LONG[:4] + LONG[5:], [[1] * 30, [2], [3] * 9, [4]]])
     for carry in range(5):
-        found = cut(words.lengths, None, [0, 9, 13], Needs(), limit=16, carry=carry)
+        found = cut(words.lengths, None, [0, 9, 13], ContextSpec(), limit=16, carry=carry)
         own = [number for i in range(len(found)) for number in range(found.own[i], found.last[i])]
         assert own == list(range(13))
         for first, begin, last, cost in zip(found.first, found.own, found.last, found.cost, strict=True):
@@ -88,7 +88,7 @@ def test_instances_stay_within_their_limit():
 
 def test_carried_sentences_leave_room_for_the_next():
     for costs, limit in (([8, 8, 8, 8, 96, 8], 100), ([8, 8, 8, 8, 120, 8], 100), ([5, 5, 18, 5], 30)):
-        found = cut([cost - 2 for cost in costs], None, [0, len(costs)], Needs(), limit=limit, carry=10)
+        found = cut([cost - 2 for cost in costs], None, [0, len(costs)], ContextSpec(), limit=limit, carry=10)
         assert all(
             cost < limit or first == own for cost, first, own in zip(found.cost, found.first, found.own, strict=True)
         )

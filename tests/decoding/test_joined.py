@@ -10,7 +10,7 @@ from test_search import check_steps
 from docmt.core.errors import DocmtError
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.decoding.beam_search import search
-from docmt.decoding.rules import Row
+from docmt.decoding.rules import SearchRow
 from docmt.model.systems import Concat
 from variants import JOINED
 
@@ -20,8 +20,8 @@ def test_an_empty_sentence_between_joined_ones_fades_in_steps_as_in_a_whole_pass
     for name in JOINED:
         model = build(**JOINED[name])
         streams = [shifted([[20, 21], [], [23, 10 + beam], [], []]) for beam in range(3)]
-        reading = reading_of(model, [DOCUMENTS[2]])
-        check_steps(model, reading, Row(range(5), [1] * 5), streams, share_at=4)
+        inputs = reading_of(model, [DOCUMENTS[2]])
+        check_steps(model, inputs, SearchRow(range(5), [1] * 5), streams, share_at=4)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def test_the_published_search_of_a_model_that_was_made_for_the_other_way():
 def test_a_prefix_that_leaves_no_room_in_the_published_search_is_told(monkeypatch):
     monkeypatch.setattr("docmt.decoding.rules.MOST", 33)
     model = build(**JOINED["linear, gates, keep prefix, rfa"])
-    reading, config = reading_of(model, DOCUMENTS[:1]), SearchConfig(compatibility="rfa")
+    inputs, config = reading_of(model, DOCUMENTS[:1]), SearchConfig(compatibility="rfa")
     for words, message in ((31, ""), (32, r"before a sentence have 33 tokens, .* at most 33: choose none")):
-        rows = [Row(range(3), [3, 1, 4], [[5] * words])]
+        rows = [SearchRow(range(3), [3, 1, 4], [[5] * words])]
         with pytest.raises(DocmtError, match=message) if message else nullcontext():
-            [found] = search(model, model.memories(reading), rows, SPECIALS, config)[0]
+            [found] = search(model, model.memories(inputs), rows, SPECIALS, config)[0]
             assert (found.sentences[0], found.free_tokens) == ([5] * words, 34)

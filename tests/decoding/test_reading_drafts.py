@@ -10,7 +10,7 @@ from docmt.decoding import SearchConfig, drafting, score_documents, translate_do
 from docmt.decoding.drafting import Drafter
 from docmt.decoding.models import Ensemble
 from docmt.decoding.scheduler import Task
-from docmt.model import Reading, pack
+from docmt.model import ModelInput, pack
 from docmt.model.systems import MultiHop
 from variants import context
 
@@ -83,9 +83,9 @@ def test_greedy_search_by_full_passes(name):
                     said.append(SPECIALS.eos)
                     continue
                 sides = [pack([marked(side[: number + 1])]) for side in (document, drafts)]
-                reading = Reading(sides[0], torch.tensor([number]), pack([[said]]), drafts=sides[1])
+                inputs = ModelInput(sides[0], torch.tensor([number]), pack([[said]]), drafts=sides[1])
                 with torch.no_grad():
-                    scores = model.project(model(reading)[-1])
+                    scores = model.project(model(inputs)[-1])
                 scores[[SPECIALS.bos, SPECIALS.pad, SPECIALS.unk, SPECIALS.eod, SPECIALS.mask]] = -torch.inf
                 scores[SPECIALS.eos] = -torch.inf if len(said) == 1 else scores[SPECIALS.eos]
                 said.append(int(scores.argmax()))

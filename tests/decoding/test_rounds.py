@@ -70,7 +70,7 @@ def plain_round(model, document, config, drafts):
     in_turn = model.system.order == "in turn"
     result = []
     for number in range(len(document)):
-        first = max(number + 1 - model.system.sentences, 0) if in_turn and not model.system.needs().shown else 0
+        first = max(number + 1 - model.system.sentences, 0) if in_turn and not model.system.context_spec().shown else 0
         if drafts is None and in_turn:
             piece = plain_search.Piece.whole(document[number : number + 1])
         elif drafts is None:

@@ -28,11 +28,11 @@ from plain_search import (
 from docmt.core.errors import DocmtError
 from docmt.data import cut
 from docmt.decoding import SearchConfig, beam_search, caches
-from docmt.decoding.incremental import Steps
-from docmt.decoding.rules import Row
+from docmt.decoding.incremental import IncrementalDecoder
+from docmt.decoding.rules import SearchRow
 from docmt.decoding.scheduler import Task
 from docmt.model import pack
-from docmt.model.systems import Concat, Needs
+from docmt.model.systems import Concat, ContextSpec
 from variants import (
     CONVENTIONS,
     FRAMED,
@@ -136,11 +136,11 @@ STREAM = [[20, 21], [22], [23, 24, 25], [19], [18]]
 
 
 @torch.inference_mode()
-def check_steps(model, reading, row, streams, share_at):
+def check_steps(model, inputs, row, streams, share_at):
     """Steps through the streams of as many beams, turning the beams round after each step."""
     beams = len(streams)
-    decoder = Steps(model, model.memories(reading), [row], beams)
-    expected = torch.stack([model(replace(reading, target=pack([stream]))) for stream in streams])  # [B, T, d]
+    decoder = IncrementalDecoder(model, model.memories(inputs), [row], beams)
+    expected = torch.stack([model(replace(inputs, target=pack([stream]))) for stream in streams])  # [B, T, d]
     tokens = [[token for sentence in stream for token in sentence] for stream in streams]
     places = [(number, offset) for number, s in enumerate(streams[0]) for offset in range(len(s))]
     order = torch.arange(beams)
@@ -167,9 +167,9 @@ def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
     streams = [input_of(model, STREAM) for _ in range(3)]
     for beam, stream in enumerate(streams):
         stream[2][1] = 10 + beam  # alike until the third sentence
-    reading = reading_of(model, [document])
-    row = Row(range(len(document)), [len(sentence) for sentence in document])
-    check_steps(model, reading, row, streams, share_at=4)  # the first five positions are the same in all beams
+    inputs = reading_of(model, [document])
+    row = SearchRow(range(len(document)), [len(sentence) for sentence in document])
+    check_steps(model, inputs, row, streams, share_at=4)  # the first five positions are the same in all beams
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reor
     document = DOCUMENTS[2] if model.system.order == "sentences" else DOCUMENTS[1]
     number = number if model.system.order == "sentences" else 0
     streams = [input_of(model, [[20, 21, 10 + beam, 22, 23]]) for beam in range(3)]
-    reading = reading_of(model, [document], [number])
-    check_steps(model, reading, Row([number], [len(document[number])]), streams, share_at=2)
+    inputs = reading_of(model, [document], [number])
+    check_steps(model, inputs, SearchRow([number], [len(document[number])]), streams, share_at=2)
 
 
 @pytest.mark.parametrize("system", in_tiers(SYSTEMS))
@@ -368,11 +368,11 @@ def test_the_same_where_the_host_seldom_asks_the_device(system, beam, monkeypatc
 def test_a_step_asks_a_gpu_for_three_numbers_at_most(monkeypatch):
     """Each makes the host wait: what has ended, which rows begin another sentence, how many positions there are."""
     model, asked, steps = build(), [], []
-    document, step = [[5 + n % 20, 6, 7, 8, 9, 10] for n in range(6)], beam_search.Beams.step
-    rows = [Row(range(len(document)), [len(sentence) for sentence in document])]
+    document, step = [[5 + n % 20, 6, 7, 8, 9, 10] for n in range(6)], beam_search.BeamSearch.step
+    rows = [SearchRow(range(len(document)), [len(sentence) for sentence in document])]
     config = SearchConfig(beam=3, min_length=6, max_length_ratio=1.0, max_length_extra=6.0)
-    reading = reading_of(model, [document])
-    search = beam_search.Beams(model, model.memories(reading), rows, SPECIALS, config)
+    inputs = reading_of(model, [document])
+    search = beam_search.BeamSearch(model, model.memories(inputs), rows, SPECIALS, config)
     for module in (caches, beam_search):
         monkeypatch.setattr(module, "answers_at_once", lambda device: False)
     for name in ("nonzero", "tolist", "item", "__bool__", "__int__", "__float__"):
@@ -489,7 +489,7 @@ def test_learned_positions_that_reach_change_no_instance(options):
     model = build(position_encoding="learned", max_positions=1000, instance_tokens=140, **options)
     config = SearchConfig(beam=1, max_length_ratio=1.2, max_length_extra=10.0)
     instances = Task.of(model, [lengths], SPECIALS, config).instances
-    in_training = cut([20] * 12, [20] * 12, [0, 12], Needs(), limit=140)
+    in_training = cut([20] * 12, [20] * 12, [0, 12], ContextSpec(), limit=140)
     assert instances.first.tolist() == in_training.first.tolist() == [0, 6]
     fewer = build(position_encoding="learned", max_positions=100, instance_tokens=140, positions="document")
     assert (np.diff(Task.of(fewer, [lengths], SPECIALS, config).instances.first) == 2).all(), "36 tokens each may come"

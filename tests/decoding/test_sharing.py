@@ -4,7 +4,7 @@ import pytest
 import torch
 from plain_search import DOCUMENTS, SHORT, SPECIALS, build, drafts_of, score_documents
 
-from docmt.data import Words, collate
+from docmt.data import SentenceTokens, collate
 from docmt.decoding import SearchConfig
 from docmt.decoding.models import Ensemble
 from docmt.decoding.scheduler import Task
@@ -53,7 +53,9 @@ def test_any_batch_and_cut_and_limit(tokens):
 def test_many_translations_of_one_source_are_cut_into_batches():
     model = build()
     task = Task.of(model, [DOCUMENTS[0]] * 30, SPECIALS, SearchConfig(), batch_tokens=60)
-    batches = list(shared_batches(task, Words.of([[[9 + i % 9], [10 + i % 7], [12 + i % 5]] for i in range(30)])))
+    batches = list(
+        shared_batches(task, SentenceTokens.of([[[9 + i % 9], [10 + i % 7], [12 + i % 5]] for i in range(30)]))
+    )
     assert len(batches) > 5
     assert sorted(n for groups in batches for group in groups for equal in group for n in equal) == list(range(30))
 
@@ -64,28 +66,28 @@ def test_members_of_an_ensemble_share_too():
 
 def read(model, config):
     """The batches of the task: groups, and what is read of each."""
-    needs_drafts = drafts_of(SOURCES) if model.system.needs().drafts else None
-    task, words = Task.of(model, SOURCES, SPECIALS, config, drafts=needs_drafts), Words.of(TARGETS)
+    needs_drafts = drafts_of(SOURCES) if model.system.context_spec().drafts else None
+    task, words = Task.of(model, SOURCES, SPECIALS, config, drafts=needs_drafts), SentenceTokens.of(TARGETS)
     for groups in shared_batches(task, words):
         firsts = [equal[0] for group in groups for equal in group]
         batch = collate(task.words, words, task.instances, firsts, SPECIALS, model.parts.frame, "last", task.drafts)
-        yield groups, shared_reading(task, batch.reading, groups)
+        yield groups, shared_reading(task, batch.inputs, groups)
 
 
 @pytest.mark.parametrize("system", ["group", "document"])
 def test_every_source_is_read_once_and_every_beginning_computed_once(system):
     model = build(**SYSTEMS[system])
-    [(groups, reading)] = read(model, SearchConfig())
+    [(groups, inputs)] = read(model, SearchConfig())
     assert sorted(sorted(map(sorted, group)) for group in groups) == [[[0, 5], [2], [3], [6]], [[1], [4]]]
-    assert len(reading.source.documents) == 2
-    assert len(reading.target.documents) == len(reading.documents) == 6
+    assert len(inputs.source.documents) == 2
+    assert len(inputs.target.documents) == len(inputs.documents) == 6
     beginnings = set()
     for document, (start, length) in enumerate(
-        zip(reading.target.documents.starts.tolist(), reading.target.documents.lengths.tolist(), strict=True)
+        zip(inputs.target.documents.starts.tolist(), inputs.target.documents.lengths.tolist(), strict=True)
     ):
-        said = reading.target.tokens[start : start + length].tolist()
-        beginnings |= {(int(reading.documents[document]), tuple(said[: end + 1])) for end in range(length)}
-    assert len(reading.same.unique()) == len(beginnings) < len(reading.same)
+        said = inputs.target.tokens[start : start + length].tolist()
+        beginnings |= {(int(inputs.documents[document]), tuple(said[: end + 1])) for end in range(length)}
+    assert len(inputs.same.unique()) == len(beginnings) < len(inputs.same)
 
 
 def test_the_sentence_model_scores_equal_pairs_of_sentences_once():
@@ -105,7 +107,7 @@ def test_less_is_computed(system, monkeypatch):
     model, seen = build(**SYSTEMS[system]), []
     decode = TranslationModel.decode
     monkeypatch.setattr(
-        TranslationModel, "decode", lambda self, x, view: (seen.append(len(x)), decode(self, x, view))[1]
+        TranslationModel, "decode", lambda self, x, context: (seen.append(len(x)), decode(self, x, context))[1]
     )
     config = SearchConfig(**SHORT)
     score_documents(model, SOURCES, TARGETS, SPECIALS, config)
@@ -117,9 +119,9 @@ def test_less_is_computed(system, monkeypatch):
 
 def test_a_document_without_anything_shared_is_read_as_it_is():
     model = build()
-    task, words = Task.of(model, DOCUMENTS, SPECIALS, SearchConfig()), Words.of(DOCUMENTS)
+    task, words = Task.of(model, DOCUMENTS, SPECIALS, SearchConfig()), SentenceTokens.of(DOCUMENTS)
     [groups] = shared_batches(task, words)
     batch = collate(task.words, words, task.instances, range(3), SPECIALS, model.parts.frame)
-    assert shared_reading(task, batch.reading, groups) is batch.reading
-    assert batch.reading.same is None
-    assert torch.equal(model(batch.reading), model(batch.reading.to("cpu")))
+    assert shared_reading(task, batch.inputs, groups) is batch.inputs
+    assert batch.inputs.same is None
+    assert torch.equal(model(batch.inputs), model(batch.inputs.to("cpu")))

@@ -11,7 +11,7 @@ from docmt.decoding import SearchConfig, scheduler, translate_documents
 from docmt.decoding import stream as streams
 from docmt.decoding.drafting import Drafter
 from docmt.decoding.stream import Stream
-from docmt.decoding.translation import Reached
+from docmt.decoding.translation import ResumePoint
 from variants import ONE_OF_EACH_ORDER, SYSTEMS, split_settings
 
 LONG = [[5 + n % 20, 6 + n % 7, 7][: 1 + n % 3] if n % 6 else [] for n in range(20)]
@@ -145,7 +145,7 @@ def test_documents_that_cannot_be_cut():
         Stream(model, texts, SPECIALS, config)
 
 
-@pytest.mark.parametrize("reached", [Reached(2), Reached(0, [[[5]]])])
+@pytest.mark.parametrize("reached", [ResumePoint(2), ResumePoint(0, [[[5]]])])
 def test_a_place_where_nothing_was_interrupted(reached):
     """Group instances of 16 tokens: none begins there, or none that sees a sentence."""
     model, (config, how) = build(3, **SIZE), split_settings(TINY)
@@ -157,25 +157,25 @@ def test_a_place_where_nothing_was_interrupted(reached):
     "name", in_tiers(["sentence", "concat, keep last", "concat, keep prefix"], "concat, keep prefix")
 )
 def test_drafts_are_made_when_they_are_needed(name):
-    drafting, reading = build(1, **{**SIZE, **SYSTEMS[name]}), build(2, **{**SIZE, **SYSTEMS["multihop"]})
+    drafting, inputs = build(1, **{**SIZE, **SYSTEMS[name]}), build(2, **{**SIZE, **SYSTEMS["multihop"]})
     config, how = split_settings(GREEDY)
     drafter = Drafter(drafting, SimpleNamespace(specials=SPECIALS), config, "float32", how["batch_tokens"])
     filled = [[sentence for sentence in document if sentence] for document in TEXTS]
     given = drafter.drafts(TEXTS)
-    wanted = flat(pieces(reading, GREEDY, drafts=given))
+    wanted = flat(pieces(inputs, GREEDY, drafts=given))
     asked = []
 
     def stream():
         drafts = drafter.stream(filled, 20)
         return lambda first, last: asked.append((first, last)) or drafts(first, last)
 
-    lists = pieces(reading, GREEDY, drafts=stream())
+    lists = pieces(inputs, GREEDY, drafts=stream())
     assert flat(lists) == wanted
     words = [[word for own in together for said in own.ranks[0].sentences for word in said] for together in lists]
     assert len(asked) == sum(map(bool, words)) > 6
     for number in (4, len(lists) - 1):
         done = {stretch.document: stretch.reached for stretch in flat(lists[:number])}
-        assert flat(pieces(reading, GREEDY, drafts=stream(), done=done)) == flat(lists[number:])
+        assert flat(pieces(inputs, GREEDY, drafts=stream(), done=done)) == flat(lists[number:])
 
 
 def test_instances_of_like_length_are_given_out_batch_by_batch():

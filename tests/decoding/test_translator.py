@@ -164,12 +164,12 @@ def test_a_stream_reads_what_it_needs(translator):
     texts = [f"It is number {number}." for number in range(7)]
     read = []
 
-    def reading():
+    def inputs():
         for text in texts:
             read.append(text)
             yield text if len(read) % 2 else docmt.Document.from_text(text, id=str(len(read)))
 
-    stream = translator.stream(reading(), group=3)
+    stream = translator.stream(inputs(), group=3)
     assert read == []
     first = next(stream)
     assert read == texts[:3]

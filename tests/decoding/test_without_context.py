@@ -6,9 +6,9 @@ from plain_search import DOCUMENTS, SHORT, SPECIALS, build, drafts_of, marked
 
 from docmt.decoding import SearchConfig, score_documents
 from docmt.decoding.models import Ensemble
-from docmt.model import Reading, pack
-from docmt.model.attention import FullView, Memory, seen_spans
-from docmt.model.scope import Sight
+from docmt.model import ModelInput, pack
+from docmt.model.attention import FullContext, Memory, visible_spans
+from docmt.model.scope import AttentionScope
 from variants import FRAMED, SYSTEMS, context, in_tiers, multihop
 
 TARGETS = [
@@ -102,7 +102,7 @@ def test_positions_stay():
     assert torch.equal(model.positions(kept_apart), model.positions(kept))
     assert kept_apart.documents.same_as(kept.sentences)
     assert (
-        seen_spans(apart.filled(64, 0), Sight(part="document")).lengths[:9].tolist()
+        visible_spans(apart.filled(64, 0), AttentionScope(part="document")).lengths[:9].tolist()
         == packed.sentences.lengths.tolist()
     )
     assert torch.equal(model.positions(apart.filled(64, 0)), model.positions(packed.filled(64, 0)))
@@ -112,8 +112,8 @@ def test_positions_stay():
 def test_a_target_finds_its_own_sentence_in_a_memory_that_has_more():
     """Apart, documents of both sides belong together as sentences do."""
     source, target = (pack([marked(document[first:]) for document in DOCUMENTS[2:]]) for first in (0, 2))
-    reading = Reading(source, torch.tensor([2, 3, 4]), target).apart()
-    memory = Memory.of(torch.randn(len(source.tokens), 4), reading.source)
-    view = FullView(reading.target, {"source": memory}, reading.aligned, reading.documents)
-    _, pattern = view.seen(Sight("source", part="document"), torch.randn(len(target.tokens), 4))
-    assert pattern.keys.same_as(source.sentences.select(reading.aligned))
+    inputs = ModelInput(source, torch.tensor([2, 3, 4]), target).apart()
+    memory = Memory.of(torch.randn(len(source.tokens), 4), inputs.source)
+    context = FullContext(inputs.target, {"source": memory}, inputs.aligned, inputs.documents)
+    _, pattern = context.seen(AttentionScope("source", part="document"), torch.randn(len(target.tokens), 4))
+    assert pattern.keys.same_as(source.sentences.select(inputs.aligned))

@@ -8,7 +8,7 @@ import pytest
 
 from docmt.core.errors import DocmtError
 from docmt.evaluation import contrastive, evaluate_translations
-from docmt.evaluation.contrastive import Count, Said, has_form, result_of, rows_of, suite_text
+from docmt.evaluation.contrastive import Count, GeneratedForm, has_form, result_of, rows_of, suite_text
 from docmt.evaluation.suites import Item
 
 
@@ -47,7 +47,7 @@ def translated(*sentences, miscounted=()):
 
 def read_back(items, written):
     """The result that its JSON describes."""
-    said = tuple(Said(own["id"], own["expected"], own["translation"]) for own in written["items"])
+    said = tuple(GeneratedForm(own["id"], own["expected"], own["translation"]) for own in written["items"])
     return replace(result_of(items, written["answers"]), said=said)
 
 
@@ -68,7 +68,11 @@ def test_only_the_last_sentence_is_looked_at(monkeypatch):
     assert asked == [sources[:2], sources[2:]]
     assert (found.answers, found.all) == ("-++", Count(2, 3, 0.0))
     assert found.labels["r0"] == Count(0, 1, 0.0)
-    assert found.said == (Said("0", "vous", "toi"), Said("1", "vous", "Vous!"), Said("2", "vous", "vous"))
+    assert found.said == (
+        GeneratedForm("0", "vous", "toi"),
+        GeneratedForm("1", "vous", "Vous!"),
+        GeneratedForm("2", "vous", "vous"),
+    )
     written = json.loads(json.dumps(found.to_json()))
     assert written["items"][0] == {"id": "0", "expected": "vous", "translation": "toi", "answer": "-"}
     assert (written["chance"], written["guessed"], written["labels"]["r1"]["chance"]) == (None, None, None)

@@ -77,8 +77,8 @@ def test_a_killed_translation_leaves_nothing_half_done(cases, run, source, tmp_p
 
 def reader_that_went_away():
     """The end of a pipe that nobody reads."""
-    reading, writing = os.pipe()
-    os.close(reading)
+    inputs, writing = os.pipe()
+    os.close(inputs)
     return writing
 
 

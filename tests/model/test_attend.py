@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from docmt.model import Spans, attend
 from docmt.model.attention import attend_pattern
 from docmt.model.embeddings import Distances
-from docmt.model.kernels import Pattern
+from docmt.model.kernels import AttentionPattern
 
 HEADS, WIDTH = 3, 8
 
@@ -119,7 +119,7 @@ def counting(monkeypatch, owner, name):
 @pytest.mark.parametrize("causal", [True, False])
 def test_layers_share_what_is_built_for_a_pattern(longest, causal, monkeypatch):
     spans = Spans.tile([longest, 3, longest - 2])
-    pattern = Pattern(spans, spans, causal, int(spans.lengths.sum()))
+    pattern = AttentionPattern(spans, spans, causal, int(spans.lengths.sum()))
     q, k, v = (x.detach().float() for x in tensors(pattern.query_total, pattern.key_total))
     distances = Distances(8, 20, HEADS, causal=causal)
     torch.nn.init.normal_(distances.table.weight)
@@ -136,7 +136,7 @@ def test_layers_share_what_is_built_for_a_pattern(longest, causal, monkeypatch):
 
 def test_varlen_indices_are_built_once(monkeypatch):
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", plain_varlen)
-    pattern = Pattern(Spans.tile([3, 0, 4]), Spans(torch.tensor([0, 2, 2]), torch.tensor([4, 5, 5])), False, 7)
+    pattern = AttentionPattern(Spans.tile([3, 0, 4]), Spans(torch.tensor([0, 2, 2]), torch.tensor([4, 5, 5])), False, 7)
     q, k, v = (x.detach() for x in tensors(7, 7))
     calls = counting(monkeypatch, Spans, "indices")
     for _ in range(3):
@@ -173,7 +173,7 @@ def test_group_attention_makes_no_tensor_that_grows_with_the_square_of_the_docum
 
 def test_buckets_hold_similar_lengths():
     lengths = torch.tensor([3, 50, 7, 100, 8, 49, 4, 99, 51])
-    pattern = Pattern(Spans.tile(lengths), Spans.tile(lengths), causal=False, key_total=int(lengths.sum()))
+    pattern = AttentionPattern(Spans.tile(lengths), Spans.tile(lengths), causal=False, key_total=int(lengths.sum()))
     layout = pattern.padded_layout(1, torch.device("cpu"))
     assert sum(bucket.count for bucket in layout.buckets) == len(lengths)
     padded = sum(b.count * b.query_length * b.key_length for b in layout.buckets)

@@ -5,17 +5,17 @@ import pytest
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.families import FAMILIES
-from docmt.model.scope import SentenceFrame
+from docmt.model.scope import BoundaryTokens
 
 
 def test_frames_by_hand():
     marks = {"SOURCE": [7], "TARGET": [8, 9]}
-    frame = SentenceFrame.written("w </s> SOURCE", "</s> TARGET w </s>", marks)
+    frame = BoundaryTokens.written("w </s> SOURCE", "</s> TARGET w </s>", marks)
     assert (frame.source_opens, frame.source_closes) == ((), (2, 7))
     assert (frame.target_opens, frame.target_closes, frame.goes_on) == ((2, 8, 9), True, False)
     assert (frame.marks("source"), frame.marks("target"), frame.most_marks) == ((0, 2), (3, 1), 4)
     assert not frame.opens_alike
-    assert FAMILIES["docmt"].frame(ModelConfig()) == SentenceFrame()
+    assert FAMILIES["docmt"].frame(ModelConfig()) == BoundaryTokens()
     thumt = FAMILIES["thumt"].frame(ModelConfig())
     assert (thumt.source_opens, thumt.target_opens, thumt.target_closes) == ((), (0,), False)
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from docmt.data import Words, collate, cut
+from docmt.data import SentenceTokens, collate, cut
 from docmt.model import ModelConfig, TranslationModel, pack
-from docmt.model.attention import FullView
+from docmt.model.attention import FullContext
 from docmt.model.layers import Hierarchy
-from docmt.model.scope import Sight
+from docmt.model.scope import AttentionScope
 from docmt.model.transformer import Parts
 from docmt.text import SpecialTokens
 from variants import SYSTEMS, hierarchical
@@ -59,16 +59,16 @@ def test_k_sentences_before_are_seen_and_no_more(name):
 @pytest.mark.parametrize(("limit", "most"), [(5, 1000), (11, 1000), (1000, 3)])
 def test_logits_do_not_depend_on_the_borders_of_instances(name, limit, most):
     model = build(**SYSTEMS[name])
-    source, target = Words.of([SOURCE, SOURCE[:2]]), Words.of([TARGET, TARGET[:2]])
+    source, target = SentenceTokens.of([SOURCE, SOURCE[:2]]), SentenceTokens.of([TARGET, TARGET[:2]])
     lengths = source.lengths, target.lengths, [0, len(SOURCE), len(SOURCE) + 2]
-    instances = cut(*lengths, model.system.needs(), limit=limit, max_sentences=most)
+    instances = cut(*lengths, model.system.context_spec(), limit=limit, max_sentences=most)
     assert len(instances) > 3
     system = model.system
     batch = collate(
         source, target, instances, range(len(instances)), SpecialTokens(40), model.parts.frame, system.predicts
     )
     whole = torch.cat([*logits(model), *logits(model, SOURCE[:2], TARGET[:2])])
-    torch.testing.assert_close(model.project(model(batch.reading)), whole, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model.project(model(batch.inputs)), whole, atol=1e-5, rtol=1e-5)
 
 
 def test_what_instances_hold():
@@ -76,7 +76,7 @@ def test_what_instances_hold():
     found = {}
     for side in ("encoder", "decoder", "both"):
         system = ModelConfig(**SIZES, **hierarchical(side=side, sentences=2)).chosen
-        instances = cut(lengths, lengths, [0, len(SOURCE)], system.needs(), max_sentences=3)
+        instances = cut(lengths, lengths, [0, len(SOURCE)], system.context_spec(), max_sentences=3)
         found[side] = [list(map(int, row)) for row in zip(*(vars(instances)[name] for name in FIELDS), strict=True)]
     assert found["encoder"] == [[0, 0, 0, 3], [1, 3, 3, 6], [4, 6, 6, 8]]
     assert found["decoder"] == [[0, 0, 0, 3], [1, 1, 3, 6], [4, 4, 6, 8]]
@@ -120,7 +120,9 @@ def test_heads_have_their_own_width_where_the_model_is_no_multiple_of_their_numb
 
 def module(k=2, marks=(1, 1), exact=False, detach=False):
     torch.manual_seed(1)
-    made = Hierarchy(Parts(ModelConfig(**SIZES)), Sight(part="before", back=k, marks=marks), exact=exact, detach=detach)
+    made = Hierarchy(
+        Parts(ModelConfig(**SIZES)), AttentionScope(part="before", back=k, marks=marks), exact=exact, detach=detach
+    )
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
@@ -134,11 +136,11 @@ STATES = torch.randn(23, 16, generator=torch.Generator().manual_seed(2))
 @pytest.mark.parametrize("marks", [(1, 1), (0, 1), (0, 0)])
 def test_marks_of_the_sentences_before_are_not_seen(marks):
     hierarchy = module(marks=marks)
-    before = hierarchy(STATES, FullView(PACKED))
+    before = hierarchy(STATES, FullContext(PACKED))
     for position in range(4):
         states = STATES.clone()
         states[position] += 1.0
-        after = hierarchy(states, FullView(PACKED))
+        after = hierarchy(states, FullContext(PACKED))
         seen = marks[0] <= position < 4 - marks[1]
         differs = [
             not torch.equal(*pair) for pair in zip(before.split([4, 5, 3, 11]), after.split([4, 5, 3, 11]), strict=True)
@@ -149,16 +151,16 @@ def test_marks_of_the_sentences_before_are_not_seen(marks):
 @pytest.mark.parametrize("exact", [True, False])
 def test_without_words_before_states_stay_as_they_are(exact):
     """First sentences of documents, and those after sentences without words."""
-    found = module(exact=exact, k=9)(STATES, FullView(PACKED))
+    found = module(exact=exact, k=9)(STATES, FullContext(PACKED))
     assert found.isfinite().all()
     assert torch.equal(found[:4], STATES[:4]) and torch.equal(found[16:], STATES[16:])
     assert not (found[4:16] == STATES[4:16]).all(-1).any()
     alone = pack([marked([[5]])])
-    assert torch.equal(module(exact=exact)(STATES[:3], FullView(alone)), STATES[:3])
+    assert torch.equal(module(exact=exact)(STATES[:3], FullContext(alone)), STATES[:3])
 
 
 def test_a_missing_sentence_changes_nothing():
-    near, far = (module(k=k)(STATES, FullView(PACKED)) for k in (1, 3))
+    near, far = (module(k=k)(STATES, FullContext(PACKED)) for k in (1, 3))
     torch.testing.assert_close(near[4:9], far[4:9], atol=1e-6, rtol=1e-6)
     assert not torch.allclose(near[9:12], far[9:12], atol=1e-3)
 
@@ -166,8 +168,8 @@ def test_a_missing_sentence_changes_nothing():
 def test_an_empty_sentence_changes_nothing():
     documents = [marked([[5, 6], [7]]), marked([[5, 6], [], [7]])]
     hierarchy, states = module(k=2), STATES[:7]
-    plain = hierarchy(states, FullView(pack(documents[:1])))
-    between = hierarchy(torch.cat((states[:4], STATES[7:9], states[4:])), FullView(pack(documents[1:])))
+    plain = hierarchy(states, FullContext(pack(documents[:1])))
+    between = hierarchy(torch.cat((states[:4], STATES[7:9], states[4:])), FullContext(pack(documents[1:])))
     torch.testing.assert_close(plain[4:], between[6:], atol=1e-6, rtol=1e-6)
 
 
@@ -175,7 +177,7 @@ def test_an_empty_sentence_changes_nothing():
 def test_detached_states_have_no_gradient_through_what_looks_at_them(detach):
     hierarchy = module(detach=detach)
     states = STATES.clone().requires_grad_()
-    hierarchy(states, FullView(PACKED))[9:12].sum().backward()
+    hierarchy(states, FullContext(PACKED))[9:12].sum().backward()
     reached = states.grad.abs().sum(-1) > 0
     own = reached[9:12].all()
     words = reached[[1, 2, 5, 6, 7]]
@@ -189,11 +191,11 @@ def test_gradients_are_numbers_where_nothing_is_seen(name):
     model = build(**SYSTEMS[name]).train()
     for source, target in ((SOURCE[:1], TARGET[:1]), (SOURCE, TARGET)):
         batch = collate(
-            *(Words.of([side]) for side in (source, target)),
-            cut([1] * len(source), None, [0, len(source)], model.system.needs()),
+            *(SentenceTokens.of([side]) for side in (source, target)),
+            cut([1] * len(source), None, [0, len(source)], model.system.context_spec()),
             [0],
             SpecialTokens(40),
             model.parts.frame,
         )
-        model(batch.reading).square().sum().backward()
+        model(batch.inputs).square().sum().backward()
         assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

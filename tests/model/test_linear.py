@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from docmt.model.kernels import Pattern
-from docmt.model.linear import Fading, attend_linear, states_after, step_linear
+from docmt.model.kernels import AttentionPattern
+from docmt.model.linear import GateDecay, attend_linear, states_after, step_linear
 from docmt.model.linear_attention import SCALE, LearnedFeatures, RandomFeatures, draw
 from docmt.model.spans import Spans
 
@@ -34,7 +34,7 @@ def faded(kind, gates, sentences, documents, key):
     """The keys and the fading that a kind of gate makes."""
     if kind == "none":
         return key, None
-    fading = Fading.of(gates, sentences, documents, averaging=kind == "average")
+    fading = GateDecay.of(gates, sentences, documents, averaging=kind == "average")
     return (key if fading.fresh is None else key * fading.fresh[..., None]), fading.fading
 
 
@@ -90,7 +90,7 @@ def test_chunks_steps_and_the_quadratic_form_agree(name, kind):
         elif way == "reference":
             result = reference_linear(query, keys, value, documents, documents, causal=True, fading=fading)
         else:
-            pattern = Pattern(documents, documents, True, len(value))
+            pattern = AttentionPattern(documents, documents, True, len(value))
             sizes = {"chunk": int(way.split()[2]), "block": int(way.split()[-1]), "floor": FLOOR}
             result = attend_linear(query, keys, value, pattern, fading=fading, **sizes)
         wanted = [*leaves, *([] if kind == "none" else [gates])]
@@ -111,7 +111,7 @@ def test_states_in_the_middle_of_what_was_read_are_those_of_steps(kind):
     sentences, documents = layout("many chunks")
     gates = torch.randn(len(sentences), HEADS, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     query, key, value = (x.detach() for x in inputs(int(documents.lengths.sum())))
-    faded = Fading.of(gates, sentences, documents, averaging=kind == "average")
+    faded = GateDecay.of(gates, sentences, documents, averaging=kind == "average")
     fading, fresh = (None, None) if kind == "none" else (faded.fading, faded.fresh)
     weighed = key if fresh is None else key * fresh[..., None]
     rows = [(first, number, read) for first, number in ((0, 0), (0, 2), (4, 4), (4, 7), (8, 8)) for read in (0, 1)]
@@ -130,7 +130,7 @@ def test_states_in_the_middle_of_what_was_read_are_those_of_steps(kind):
 def test_attention_to_another_sequence_sees_its_own_spans_only():
     queries, keys = Spans.tile([5, 1, 9]), Spans(torch.tensor([4, 0, 3]), torch.tensor([6, 3, 11]))
     query, key, value = (x.detach() for x in inputs(15))
-    pattern = Pattern(queries, keys, False, 15)
+    pattern = AttentionPattern(queries, keys, False, 15)
     expected = reference_linear(query, key, value, queries, keys)
     for chunk in (4, 64):
         torch.testing.assert_close(attend_linear(query, key, value, pattern, chunk=chunk, floor=FLOOR), expected)
@@ -144,7 +144,7 @@ def test_attention_to_another_sequence_sees_its_own_spans_only():
 def test_salient_keys_weigh_more_by_span():
     queries, keys = Spans.tile([5, 1, 9]), Spans(torch.tensor([4, 0, 3]), torch.tensor([6, 3, 11]))
     query, key, value = (x.detach() for x in inputs(15))
-    pattern = Pattern(queries, keys, False, 15)
+    pattern = AttentionPattern(queries, keys, False, 15)
     salience = 30 * torch.rand(15, HEADS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     expected = reference_linear(query, key, value, queries, keys, salience=salience)
     for chunk in (4, 64):
@@ -159,7 +159,7 @@ def test_causal_attention_is_of_a_sequence_to_itself():
             query,
             key,
             value,
-            Pattern(Spans.tile([3]), Spans(torch.tensor([3]), torch.tensor([3])), True, 6),
+            AttentionPattern(Spans.tile([3]), Spans(torch.tensor([3]), torch.tensor([3])), True, 6),
             floor=FLOOR,
         )
 
@@ -169,8 +169,8 @@ def test_in_lower_precision(gated):
     """Products are in the precision of autocast, whatever the length; sums of chunks are not."""
     sentences, documents = Spans.tile([40] * 20), Spans.tile([300, 500])
     query, key, value = (x.detach().abs() for x in inputs(800))
-    fading = Fading.of(torch.full((20, HEADS), 2.0), sentences, documents).fading if gated else None
-    pattern = Pattern(documents, documents, True, 800)
+    fading = GateDecay.of(torch.full((20, HEADS), 2.0), sentences, documents).fading if gated else None
+    pattern = AttentionPattern(documents, documents, True, 800)
     exact = attend_linear(query, key, value, pattern, fading=fading, floor=FLOOR)
     with torch.autocast("cpu", torch.bfloat16):
         found = attend_linear(*(x.float() for x in (query, key, value)), pattern, fading=fading, floor=FLOOR)
@@ -191,7 +191,7 @@ def test_learned_features_are_positive_and_begin_with_the_dimensions():
 
 def test_fading_over_a_book_stays_exact():
     sentences = Spans.tile([1] * 20_000)
-    fading = Fading.of(torch.full((20_000, 1), -1.0), sentences, Spans.tile([20_000])).fading
+    fading = GateDecay.of(torch.full((20_000, 1), -1.0), sentences, Spans.tile([20_000])).fading
     assert float((fading[-1] - fading[-2]).exp()) == pytest.approx(1 / (1 + torch.e), rel=1e-9)
 
 

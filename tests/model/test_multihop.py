@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from docmt.core.errors import DocmtError
-from docmt.model import ModelConfig, Reading, Spans, TranslationModel, pack
-from docmt.model.attention import FullView, Memory
+from docmt.model import ModelConfig, ModelInput, Spans, TranslationModel, pack
+from docmt.model.attention import FullContext, Memory
 from docmt.model.layers import Hops, SentenceEncoder
-from docmt.model.scope import Sight
+from docmt.model.scope import AttentionScope
 from docmt.model.systems import MultiHop
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 60}
@@ -35,11 +35,11 @@ def logits(model, source=DOCUMENT, target=TARGET, drafts=DRAFTS, references=None
     """Logits [tokens, V] of each sentence of one document, with another document before it."""
     both = [[OTHER, side] for side in (source, target, drafts)]
     packed = [pack(side) for side in both]
-    reading = Reading(packed[0], torch.arange(len(packed[0].sentences)), packed[1], drafts=packed[2])
+    inputs = ModelInput(packed[0], torch.arange(len(packed[0].sentences)), packed[1], drafts=packed[2])
     if references is not None:
-        reading = replace(reading, references=pack([OTHER, references]))
+        inputs = replace(inputs, references=pack([OTHER, references]))
     with torch.no_grad():
-        return model.project(model(reading)).split(packed[1].sentences.lengths.tolist())[len(OTHER) :]
+        return model.project(model(inputs)).split(packed[1].sentences.lengths.tolist())[len(OTHER) :]
 
 
 def changed(sentences, number):
@@ -103,16 +103,16 @@ def test_hops_go_from_the_farthest_sentence_to_the_nearest_or_back(direction, or
     model = build(direction=direction)
     for stack in (model.encoder, model.decoder):
         for number, layer in enumerate(stack):
-            sights = [hop.sight for hop in layer.hops.hops]
-            assert [sight.back for sight in sights] == order
-            assert {sight.depth for sight in sights} == {number}
+            scopes = [hop.scope for hop in layer.hops.hops]
+            assert [scope.back for scope in scopes] == order
+            assert {scope.depth for scope in scopes} == {number}
 
 
 def test_the_fifth_sentence_hops_over_the_second_third_and_fourth_and_the_second_over_the_first_alone():
     sentences = Spans.tile([3, 4, 5, 6, 7, 8])
     memory = Memory(torch.zeros(33, 1), sentences, Spans.tile([33]))
-    view = FullView(memory, {"context": memory})
-    seen = [view.seen(Sight("context", "before", back), memory.states)[1].keys for back in (3, 2, 1)]
+    context = FullContext(memory, {"context": memory})
+    seen = [context.seen(AttentionScope("context", "before", back), memory.states)[1].keys for back in (3, 2, 1)]
     assert [(int(own.starts[4]), int(own.lengths[4])) for own in seen] == [(3, 4), (7, 5), (12, 6)]
     assert [int(own.lengths[1]) for own in seen] == [0, 0, 3]
     assert [int(own.starts[1]) for own in seen][-1] == 0
@@ -155,7 +155,7 @@ def test_sentences_that_are_only_read_are_context_like_any_other():
     source, drafts = pack([DOCUMENT]), pack([DRAFTS])
     aligned = torch.arange(3, 6)
     with torch.no_grad():
-        states = model(Reading(source, aligned, pack([TARGET[3:]]), drafts=drafts))
+        states = model(ModelInput(source, aligned, pack([TARGET[3:]]), drafts=drafts))
     parts = model.project(states).split([3, 3, 3])
     for one, other in zip(parts, whole[3:], strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
@@ -190,7 +190,7 @@ def test_published_branches_do_not():
 def test_gradients_reach_the_sentence_encoders_unless_they_are_frozen(sentence_encoders):
     model = build(sentence_encoders=sentence_encoders).train()
     source, target, drafts = (pack([side]) for side in (DOCUMENT, TARGET, DRAFTS))
-    model(Reading(source, torch.arange(6), target, drafts=drafts)).square().sum().backward()
+    model(ModelInput(source, torch.arange(6), target, drafts=drafts)).square().sum().backward()
     for name, parameter in model.named_parameters():
         frozen = "_sentences." in name and sentence_encoders == "frozen"
         assert (parameter.grad is None) == frozen, name

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from docmt.core.errors import DocmtError
-from docmt.model import ModelConfig, Packed, Reading, Spans, TranslationModel, attend, pack
-from docmt.model.attention import FullView
+from docmt.model import ModelConfig, ModelInput, Packed, Spans, TranslationModel, attend, pack
+from docmt.model.attention import FullContext
 from docmt.model.config import Linear
-from docmt.model.scope import SentenceFrame
+from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import SYSTEMS as KINDS
 from docmt.model.systems import Concat, Context, Group
 from variants import SYSTEMS, context, hierarchical, in_tiers
@@ -36,17 +36,17 @@ def drafts_of(sources):
     return [[[0, *(10 + token for token in s[1:-1]), 2] for s in document] for document in sources]
 
 
-def reading(model: TranslationModel, sources, aligned=None, targets=None, predicted=None) -> Reading:
+def inputs(model: TranslationModel, sources, aligned=None, targets=None, predicted=None) -> ModelInput:
     """What the model reads of documents (`aligned` None: to translate all sentences), with drafts if it needs any."""
     source, drafts = pack(sources), pack(drafts_of(sources))
     aligned = torch.arange(len(source.sentences)) if aligned is None else torch.tensor(aligned)
     target = None if targets is None else pack(targets)
-    return Reading(source, aligned, target, predicted, drafts if model.system.needs().drafts else None)
+    return ModelInput(source, aligned, target, predicted, drafts if model.system.context_spec().drafts else None)
 
 
 def logits(model: TranslationModel, pairs):
     """`model.logits` with drafts if the model needs any."""
-    return model.logits(pairs, drafts_of([source for source, _ in pairs]) if model.system.needs().drafts else ())
+    return model.logits(pairs, drafts_of([source for source, _ in pairs]) if model.system.context_spec().drafts else ())
 
 
 def changed_rows(model: TranslationModel, source, target) -> list[bool]:
@@ -226,7 +226,7 @@ def test_scopes_of_the_ablations(options, encoder, cross):
 def scope_of(attention):
     """What a layer sees, by the parts that it has and by what these look at."""
     parts = {"sentence": attention.local, "document": attention.whole}
-    assert all(found is None or found.sight.part == part for part, found in parts.items())
+    assert all(found is None or found.scope.part == part for part, found in parts.items())
     assert (attention.gate is not None) == (None not in parts.values())
     return "both" if attention.gate is not None else next(part for part, found in parts.items() if found is not None)
 
@@ -234,7 +234,7 @@ def scope_of(attention):
 def test_decoder_attention_has_layers_of_its_own_number():
     model = build(group=Group(encoder_layers=2, decoder_layers=1, cross_layers=0))
     assert [scope_of(layer.attention) for layer in model.decoder] == ["sentence", "both"]
-    assert all(layer.attention.local.sight.causal and not layer.cross.local.sight.causal for layer in model.decoder)
+    assert all(layer.attention.local.scope.causal and not layer.cross.local.scope.causal for layer in model.decoder)
 
 
 def test_the_default_of_two_layers_is_all_of_fewer():
@@ -400,16 +400,16 @@ def test_context_layers_survive_their_dictionary():
 def test_padding_windows_survive_their_dictionary():
     config = ModelConfig(**SIZES, system="concat", concat=Concat(padding_windows=True))
     assert ModelConfig.from_dict(asdict(config)) == config
-    assert ModelConfig.from_dict(asdict(config)).chosen.needs().padding_windows
+    assert ModelConfig.from_dict(asdict(config)).chosen.context_spec().padding_windows
 
 
 def test_sentences_must_be_aligned():
     model = build()
-    reading = Reading(pack([SOURCE]), torch.arange(3), pack([TARGET[:2]]))
+    inputs = ModelInput(pack([SOURCE]), torch.arange(3), pack([TARGET[:2]]))
     with pytest.raises(ValueError, match="aligned"):
-        model(reading)
-    with pytest.raises(ValueError, match="give the reading a target"):
-        model(Reading(pack([SOURCE]), torch.arange(3)))
+        model(inputs)
+    with pytest.raises(ValueError, match="give the input a target"):
+        model(ModelInput(pack([SOURCE]), torch.arange(3)))
 
 
 @pytest.mark.parametrize("system", in_tiers(name for name in SYSTEMS if name != "document"))
@@ -422,14 +422,14 @@ def test_unequal_numbers_of_sentences_are_refused(system):
 def test_predicted_positions_alone_have_states(system):
     model = build(**SYSTEMS[system])
     documents, predicted = ([SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]]), torch.tensor([0, 3, 9, 17])
-    some = model(reading(model, *documents, predicted))
-    assert torch.equal(some, model(reading(model, *documents))[predicted])
+    some = model(inputs(model, *documents, predicted))
+    assert torch.equal(some, model(inputs(model, *documents))[predicted])
 
 
 @pytest.mark.parametrize("system", in_tiers(SYSTEMS))
 def test_filling_changes_nothing(system):
     model = build(**SYSTEMS[system])
-    read = reading(model, [SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]])
+    read = inputs(model, [SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]])
     filled = read.filled(64, 1)
     assert len(filled.source.tokens) == len(filled.target.tokens) == 64
     assert read.drafts is None or len(filled.drafts.sentences) == len(filled.source.sentences)
@@ -442,8 +442,8 @@ def test_filling_changes_nothing(system):
 def test_sentences_that_are_only_looked_back_at_change_nothing_else(name):
     """A sentence translated alone, the others before it only read, has the states that it has among all."""
     model = build(**SYSTEMS[name])
-    states = model(reading(model, [SOURCE, SOURCE], None, [TARGET, TARGET]))
-    alone = model(reading(model, [SOURCE, SOURCE], [2, 4], [TARGET[2:], TARGET[1:2]]))
+    states = model(inputs(model, [SOURCE, SOURCE], None, [TARGET, TARGET]))
+    alone = model(inputs(model, [SOURCE, SOURCE], [2, 4], [TARGET[2:], TARGET[1:2]]))
     sizes = [len(sentence) for sentence in TARGET] * 2
     parts = states.split(sizes)
     torch.testing.assert_close(alone, torch.cat((parts[2], parts[4])), atol=1e-5, rtol=1e-5)
@@ -454,7 +454,7 @@ def test_every_parameter_has_a_gradient(system):
     """A parameter without one would make processes that exchange gradients wait for ever."""
     for source, target in ((SOURCE, TARGET), (SOURCE[:1], TARGET[:1])):
         model = build(**SYSTEMS[system]).train()
-        model(reading(model, [source], None, [target])).square().sum().backward()
+        model(inputs(model, [source], None, [target])).square().sum().backward()
         missing = [name for name, parameter in model.named_parameters() if parameter.grad is None]
         assert missing == []
 
@@ -476,17 +476,17 @@ def test_index_tensors_die_with_their_batch(system):
     gc.collect()
     gc.disable()
     try:
-        read = reading(model, [SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]])
+        read = inputs(model, [SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]])
         source, target = read.source, read.target
-        view = FullView(target, model.memories(read), read.aligned)
+        context = FullContext(target, model.memories(read), read.aligned)
         x = model.place("target", model.lookup("target", target.tokens), target)
-        model.decode(x, view).sum().backward()
-        patterns = list(view._patterns.values())
+        model.decode(x, context).sum().backward()
+        patterns = list(context._patterns.values())
         assert patterns
-        watched = [weakref.ref(found) for found in (view, read, source.sentences, *patterns) if _has_weakref(found)]
+        watched = [weakref.ref(found) for found in (context, read, source.sentences, *patterns) if _has_weakref(found)]
         watched += [weakref.ref(tensor) for pattern in patterns for tensor in _tensors(pattern)]
         assert len(watched) > 2 * len(patterns)
-        del source, target, read, view, x, patterns
+        del source, target, read, context, x, patterns
         assert [found() for found in watched if found() is not None] == []
     finally:
         gc.enable()
@@ -509,7 +509,7 @@ def _tensors(value, depth=0):
             yield from _tensors(part, depth + 1)
 
 
-DOCMT, THUMT = SentenceFrame(), SentenceFrame.written("w </s>", "<s> w")
+DOCMT, THUMT = BoundaryTokens(), BoundaryTokens.written("w </s>", "<s> w")
 
 
 def contexts_of(documents, count, frame):

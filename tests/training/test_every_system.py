@@ -74,7 +74,7 @@ def change(change, drafted, sentence_run):
 
     def changed(**settings):
         config = change(**{"store": drafted.directory, **settings})
-        return replace(config, drafter=sentence_run) if config.model.chosen.needs().drafts else config
+        return replace(config, drafter=sentence_run) if config.model.chosen.context_spec().drafts else config
 
     return changed
 
@@ -187,7 +187,7 @@ def test_a_new_model_says_what_the_sentence_model_says(name, change, sentence_ru
     pairs = [([one[0], two[0]], [one[1], two[1]])]
     if name.startswith(("document", "concat")):
         pairs = [([source], [target]) for source, target in (one, two)]
-    drafts = [[[0, 11, 2] for _ in source] for source, _ in pairs] if model.system.needs().drafts else ()
+    drafts = [[[0, 11, 2] for _ in source] for source, _ in pairs] if model.system.context_spec().drafts else ()
     for found, wanted in zip(model.logits(pairs, drafts), sentence.logits(pairs), strict=True):
         assert torch.equal(found, wanted)
 

@@ -305,9 +305,9 @@ def test_layers_that_are_computed_again_give_the_same_numbers(
     settings = {"store": drafted.directory, "model__dropout": 0.3, "stop__max_steps": 4, **settings}
     computed, plainly = Counter(), FeedForward.forward
 
-    def counted(self, x, view):
+    def counted(self, x, context):
         computed[run] += torch.is_grad_enabled() and self.training
-        return plainly(self, x, view)
+        return plainly(self, x, context)
 
     monkeypatch.setattr(FeedForward, "forward", counted)
     for run in ("kept", "again"):

@@ -13,7 +13,7 @@ from docmt.core.options import flat
 from docmt.data import BatchPlan, cut, instance_lengths
 from docmt.data.instances import cut_mixed
 from docmt.model import ModelConfig
-from docmt.model.systems import Needs
+from docmt.model.systems import ContextSpec
 from docmt.training import train
 from docmt.training.corpus import TrainingCorpus
 
@@ -25,7 +25,7 @@ def mixed_plan(documents, limits, seed=1, batch_tokens=50):
     """The lengths of all sentences, the mixed instances of the documents, and the plan of their batches."""
     lengths = np.array([length for document in documents for length in document])
     offsets = np.cumsum([0, *map(len, documents)])
-    instances, mixture = cut_mixed(lengths, lengths, offsets, Needs(), limits, 1000)
+    instances, mixture = cut_mixed(lengths, lengths, offsets, ContextSpec(), limits, 1000)
     return instances, mixture, BatchPlan(instance_lengths(instances, lengths), batch_tokens, seed, mixture)
 
 
@@ -61,7 +61,7 @@ def test_the_longest_instances_are_those_of_ordinary_training():
     documents = [[3, 9, 30, 2, 2, 2, 7], [5] * 9]
     instances, mixture, _ = mixed_plan(documents, [32, 8])
     lengths = np.array(documents[0] + documents[1])
-    usual = cut(lengths, lengths, [0, 7, 16], Needs(), limit=32)
+    usual = cut(lengths, lengths, [0, 7, 16], ContextSpec(), limit=32)
     for name in vars(usual):
         assert getattr(instances, name)[mixture.limit == 1].tolist() == getattr(usual, name).tolist(), name
 

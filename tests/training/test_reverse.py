@@ -12,7 +12,7 @@ from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
 from docmt.data.statistics import format_statistics
 from docmt.model.systems import Group
-from docmt.model.systems.base import Needs
+from docmt.model.systems.base import ContextSpec
 from docmt.text import Tokenizer
 from docmt.training import train
 from docmt.training.corpus import Split
@@ -85,7 +85,7 @@ def test_tokenizers_with_two_sides_are_refused(config, monkeypatch, name, value,
 
 
 def test_systems_that_read_drafts_are_refused(config, monkeypatch):
-    monkeypatch.setattr(Group, "needs", lambda self: Needs(drafts=True))
+    monkeypatch.setattr(Group, "context_spec", lambda self: ContextSpec(drafts=True))
     with pytest.raises(DocmtError, match="reverse is true, but the group system reads drafts, which are translations"):
         replace(config, reverse=True)
 

@@ -14,7 +14,7 @@ from runs import Killed, assert_equal_runs, kill_before
 from docmt.checkpoint.averaging import average_models
 from docmt.checkpoint.model_directory import find_drafter
 from docmt.core.errors import DocmtError
-from docmt.data import Words
+from docmt.data import SentenceTokens
 from docmt.decoding import SearchConfig, Translator, translate_ids
 from docmt.decoding.drafting import load_drafter
 from docmt.evaluation import MetricConfig, evaluate_documents
@@ -48,12 +48,12 @@ def test_batches_have_the_drafts_of_their_sentences(hops, drafted, change):
     for name, split in (("train", corpus.train), ("dev", corpus.dev)):
         drafts, words = drafted.split(name).drafts, drafted.split(name)
         for indices in split.plan.in_order():
-            reading = split.batch(indices).reading
-            assert reading.references is None
+            inputs = split.batch(indices).inputs
+            assert inputs.references is None
             numbers = [n for i in indices for n in range(split.instances.before[i], split.instances.last[i])]
             for packed, own in (
-                (reading.drafts, drafts),
-                (reading.source, words.source),
+                (inputs.drafts, drafts),
+                (inputs.source, words.source),
             ):
                 found = packed.tokens.split(packed.sentences.lengths.tolist())
                 wanted = [[0, *own.tokens[own.offsets[n] : own.offsets[n + 1]], 2] for n in numbers]
@@ -63,10 +63,10 @@ def test_batches_have_the_drafts_of_their_sentences(hops, drafted, change):
 def test_references_are_for_training_alone(hops, drafted):
     corpus = TrainingCorpus(drafted, hops("run", model__multihop=MultiHop(sentences=2, context="references")))
     [indices, *_] = corpus.train.plan.in_order()
-    reading = corpus.train.batch(indices).reading
-    assert len(reading.references.sentences) == len(reading.drafts.sentences) == len(reading.source.sentences)
-    assert not torch.equal(reading.references.tokens, reading.drafts.tokens)
-    assert corpus.dev.batch(corpus.dev.plan.in_order()[0]).reading.references is None
+    inputs = corpus.train.batch(indices).inputs
+    assert len(inputs.references.sentences) == len(inputs.drafts.sentences) == len(inputs.source.sentences)
+    assert not torch.equal(inputs.references.tokens, inputs.drafts.tokens)
+    assert corpus.dev.batch(corpus.dev.plan.in_order()[0]).inputs.references is None
 
 
 @pytest.mark.parametrize("context", ["drafts", pytest.param("references", marks=pytest.mark.full)])
@@ -229,7 +229,9 @@ def test_long_drafts_count_as_tokens_and_need_positions(hops, drafted):
     )
     corpus = TrainingCorpus(drafted, hops("run", **settings, model__max_positions=longest + 2))
     drafts = drafted.split("train").drafts
-    long = Words(np.repeat(drafts.tokens[:1], 40 * len(drafts.lengths)), 40 * np.arange(len(drafts.lengths) + 1))
+    long = SentenceTokens(
+        np.repeat(drafts.tokens[:1], 40 * len(drafts.lengths)), 40 * np.arange(len(drafts.lengths) + 1)
+    )
     store, config = copy(drafted.split("train")), hops("run")
     store.drafts = long
     with_long = type(corpus.train)(store, config, corpus.specials)

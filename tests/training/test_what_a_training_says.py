@@ -11,7 +11,7 @@ from docmt.model import TranslationModel
 from docmt.model.systems import Context, Group
 from docmt.training import StopConfig, train
 from docmt.training.corpus import fit_model_config
-from docmt.training.reporting import Recent, new_weights_in_words, seconds_left
+from docmt.training.reporting import RecentUpdates, new_weights_in_words, seconds_left
 from docmt.training.run_directory import BestSoFar, TrainingState
 
 
@@ -82,7 +82,7 @@ def test_the_loss_shown_is_that_of_the_last_updates(device, reads):
             count.append(1)
             return super().__float__()
 
-    recent = Recent(torch.device(device))
+    recent = RecentUpdates(torch.device(device))
     assert recent.note() == ""
     for update in range(50):
         recent.add(torch.tensor(10.0 * (50 - update)).as_subclass(Loss), tokens=10, seconds=0.5)

@@ -21,7 +21,7 @@ from torch import Tensor
 from docmt.analysis.looks import Block, GateLook, Look, Site, TokenLook, attention_sites, bits, watching
 from docmt.core.plain_text import aligned
 from docmt.data import Batch
-from docmt.model import Reading, Spans, TranslationModel
+from docmt.model import ModelInput, Spans, TranslationModel
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.transformer import evaluating
 
@@ -69,7 +69,7 @@ def attention_entropy(model: TranslationModel, batches: Iterable[Batch]) -> dict
     """
     with evaluating(model), torch.no_grad(), measuring_entropy(model) as meter:
         for batch in batches:
-            model(batch.reading.to(model.device))
+            model(batch.inputs.to(model.device))
     return meter.means()
 
 
@@ -305,7 +305,7 @@ def _rounded(values: Iterable[float]) -> list[float]:
 
 
 def look_at_corpus(
-    model: TranslationModel, passes: Iterable[tuple[Reading, Tensor]], report: AttentionReport | None = None
+    model: TranslationModel, passes: Iterable[tuple[ModelInput, Tensor]], report: AttentionReport | None = None
 ) -> AttentionReport:
     """Add what the model does in these passes to a report, or to a new one, and return it.
 
@@ -315,10 +315,10 @@ def look_at_corpus(
     """
     report = AttentionReport() if report is None else report
     with evaluating(model):
-        for reading, translated in passes:
-            source = reading.source.sentences
+        for inputs, translated in passes:
+            source = inputs.source.sentences
             looking = partial(report.look, source=source, translated=translated)
             gating = partial(report.gate, source=source)
             with torch.no_grad(), watching(model, looking, gating):
-                model(reading)
+                model(inputs)
     return report

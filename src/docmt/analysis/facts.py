@@ -246,7 +246,7 @@ class ModelFacts:
         metrics = Path(directory, METRICS)
         if metrics.exists():
             facts.curves = read_curves(metrics)
-        if config.chosen.needs().drafts:
+        if config.chosen.context_spec().drafts:
             facts.drafter = find_drafter(directory)
         return facts
 
@@ -346,12 +346,14 @@ def best_of(curves: Mapping[str, Curve]) -> dict[str, float]:
 
 
 def _reads(config: ModelConfig) -> str:
-    needs = config.chosen.needs()
+    context_spec = config.chosen.context_spec()
     sentences = "as many sentences as fit"
-    if needs.sentences is not None:
-        sentences = f"{needs.sentences} sentence{'' if needs.sentences == 1 else 's'}"
+    if context_spec.sentences is not None:
+        sentences = f"{context_spec.sentences} sentence{'' if context_spec.sentences == 1 else 's'}"
     more = [
-        f"{count} {name}" for count, name in ((needs.before, "before"), (needs.shown, "translations before")) if count
+        f"{count} {name}"
+        for count, name in ((context_spec.before, "before"), (context_spec.shown, "translations before"))
+        if count
     ]
     return ", ".join([sentences, *more])
 

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from docmt.model import Spans, TranslationModel
-from docmt.model.attention import Attention, FullView, Opening, View
-from docmt.model.kernels import Pattern
+from docmt.model.attention import Attention, AttentionContext, FullContext, Opening
+from docmt.model.kernels import AttentionPattern
 from docmt.model.layers import Hierarchy, Layer, SentenceAttention
-from docmt.model.linear_attention import LinearAttention, Weighing
+from docmt.model.linear_attention import KeyWeights, LinearAttention
 
 # Scores held at once: 16 MB in float32, several times over (90 MB in all for an instance of 2048 tokens with 8 heads,
 # 256 queries at a time, where all of its scores would be 134 MB each time).
@@ -63,7 +63,7 @@ def weight_blocks(
     keys: Spans,
     causal: bool = False,
     *,
-    linear: Weighing | None = None,
+    linear: KeyWeights | None = None,
     most_scores: int = MOST_SCORES,
 ) -> Iterator[Block]:
     """The attention weights of query [Tq, H, k] over key [Tk, H, k], with the pattern as `attend` takes it.
@@ -92,7 +92,7 @@ def weight_blocks(
             yield Block(q_rows, q_real, k_rows, seen, weights, linear is not None)
 
 
-def _linear_weights(products: Tensor, weighing: Weighing, q_rows: Tensor, k_rows: Tensor, seen: Tensor) -> Tensor:
+def _linear_weights(products: Tensor, weighing: KeyWeights, q_rows: Tensor, k_rows: Tensor, seen: Tensor) -> Tensor:
     """Products of features [n, H, q, l] as the weights that `attend_linear` gives values."""
     if weighing.fading is not None:
         asked, there = (weighing.fading[rows].transpose(1, 2) for rows in (q_rows, k_rows))  # [n, H, q], [n, H, l]
@@ -158,26 +158,34 @@ class Site:
 class _Seen:
     """What one attention or gate did in one pass."""
 
-    def __init__(self, site: Site, view: FullView) -> None:
-        self.site, self.view = site, view
+    def __init__(self, site: Site, context: FullContext) -> None:
+        self.site, self.context = site, context
 
     def numbers(self) -> Tensor:
         """Return [S] the number of the source sentence that each sentence of what is computed belongs to."""
-        return torch.arange(len(self.view.layout.sentences)) if self.view.aligned is None else self.view.aligned
+        return (
+            torch.arange(len(self.context.layout.sentences)) if self.context.aligned is None else self.context.aligned
+        )
 
     def query_sentences(self) -> Tensor:
         """Return [Tq] the source sentence (by number) that each query belongs to."""
-        return self.numbers().repeat_interleave(self.view.layout.sentences.lengths)
+        return self.numbers().repeat_interleave(self.context.layout.sentences.lengths)
 
 
 class TokenLook(_Seen):
     """A look at tokens."""
 
     def __init__(
-        self, site: Site, view: FullView, attention: Attention, asks: Tensor, memory: Tensor, pattern: Pattern
+        self,
+        site: Site,
+        context: FullContext,
+        attention: Attention,
+        asks: Tensor,
+        memory: Tensor,
+        pattern: AttentionPattern,
     ) -> None:
         """asks [Tq, d]: the states that ask; memory [Tk, d]: what they look at."""
-        super().__init__(site, view)
+        super().__init__(site, context)
         self.attention, self.asks, self.memory, self.pattern = attention, asks, memory, pattern
 
     def blocks(self) -> Iterator[Block]:
@@ -212,17 +220,17 @@ class TokenLook(_Seen):
         Not within a sentence, and not where a sentence before is given. What happens within a sequence made of several
         sentences is not yet a look of a sentence.
         """
-        sight = self.attention.sight
-        memory = self.view.memories.get(sight.memory)
+        scope = self.attention.scope
+        memory = self.context.memories.get(scope.memory)
         joined = memory is not None and memory.places is not None
-        return sight.part == "document" or (sight.part == "sentence" and joined)
+        return scope.part == "document" or (scope.part == "sentence" and joined)
 
     def key_sentences(self, source: Spans) -> Tensor:
         """Return [Tk] the number of the source sentence of each key; source: the sentences of the packed source."""
-        sight = self.attention.sight
-        if sight.memory == "self":
+        scope = self.attention.scope
+        if scope.memory == "self":
             return self.query_sentences()
-        memory = self.view.memories[sight.memory]
+        memory = self.context.memories[scope.memory]
         if memory.places is not None:
             return source.holding(memory.places.cpu())
         return memory.sentences.holding(torch.arange(len(self.memory)))
@@ -241,15 +249,15 @@ class TokenLook(_Seen):
 class SentenceLook(_Seen):
     """A look at whole sentences: the weights of a `SentenceAttention`."""
 
-    def __init__(self, site: Site, view: FullView, weights: Tensor, there: Tensor) -> None:
+    def __init__(self, site: Site, context: FullContext, weights: Tensor, there: Tensor) -> None:
         """weights [T, H, k] and there [T, k], oldest sentence first."""
-        super().__init__(site, view)
+        super().__init__(site, context)
         self.weights, self.there = weights, there
 
     def blocks(self) -> Iterator[Block]:
         """One block, in which keys are numbers of sentences."""
         count = self.weights.shape[-1]
-        lengths = self.view.layout.sentences.lengths
+        lengths = self.context.layout.sentences.lengths
         own = torch.arange(len(lengths)).repeat_interleave(lengths)  # [T]
         keys = (own[:, None] - torch.arange(count, 0, -1)).clamp(min=0)  # [T, k]
         device = self.weights.device
@@ -275,9 +283,9 @@ Look = TokenLook | SentenceLook
 class GateLook:
     """How far a gate lets context in, in one pass."""
 
-    def __init__(self, site: Site, view: FullView, shares: Tensor, looks: Sequence[Look]) -> None:
+    def __init__(self, site: Site, context: FullContext, shares: Tensor, looks: Sequence[Look]) -> None:
         """shares [T, d]: of the context, element by element; looks: what it joins, of which some find the context."""
-        self.site, self.view, self.shares, self.looks = site, view, shares.float(), looks
+        self.site, self.context, self.shares, self.looks = site, context, shares.float(), looks
 
     def there(self, source: Spans) -> Tensor:
         """[T] bool: where there is any context, which is a sentence other than that of the token itself; source: the
@@ -295,15 +303,15 @@ def attention_sites(model: TranslationModel) -> list[Site]:
 
 
 def _attention_site(name: str, module: Attention | SentenceAttention) -> Site:
-    """Return the site of an attention, which its stack and its sight tell."""
+    """Return the site of an attention, which its stack and its scope tell."""
     stack, layer = _layer_of(name)
     if isinstance(module, SentenceAttention):
         return Site(f"{stack}_self_sentences", layer, name=name)
-    sight = module.sight
-    seen = {"self": "self", "source": "cross"}.get(sight.memory, sight.memory)
-    # Of an attention to several sentences at once (`View.attend_before`) there is one site for all of them.
-    back = 0 if sight.memory == "self" else sight.back
-    return Site(f"{stack}_{seen}_{_SCOPES[sight.part]}", layer, back, name)
+    scope = module.scope
+    seen = {"self": "self", "source": "cross"}.get(scope.memory, scope.memory)
+    # Of an attention to several sentences at once (`AttentionContext.attend_before`) there is one site for all of them.
+    back = 0 if scope.memory == "self" else scope.back
+    return Site(f"{stack}_{seen}_{_SCOPES[scope.part]}", layer, back, name)
 
 
 def _gate_site(name: str) -> Site:
@@ -355,39 +363,41 @@ class _Watcher:
 
     def __init__(self, on_look: Callable[[Look], object], on_gate: Callable[[GateLook], object]) -> None:
         self.on_look, self.on_gate = on_look, on_gate
-        self.view: View | None = None
+        self.context: AttentionContext | None = None
         self.looks: list[Look] = []
         """of the layer, since its last gate"""
 
-    def enter(self, module: nn.Module, arguments: tuple[Tensor, View]) -> None:
+    def enter(self, module: nn.Module, arguments: tuple[Tensor, AttentionContext]) -> None:
         """Before a layer, or what stands above a stack."""
-        self.view, self.looks = arguments[1], []
+        self.context, self.looks = arguments[1], []
 
     @torch.no_grad()
     def attention(self, site: Site, module: Attention | SentenceAttention, arguments: Any, output: Tensor) -> None:
         """After an attention, of either kind."""
-        view = self.view if isinstance(module, SentenceAttention) else arguments[1]
-        if not isinstance(view, FullView):
+        context = self.context if isinstance(module, SentenceAttention) else arguments[1]
+        if not isinstance(context, FullContext):
             return
         if isinstance(module, SentenceAttention):
-            look: Look = SentenceLook(site, view, module.weights(*arguments), arguments[-1])
+            look: Look = SentenceLook(site, context, module.weights(*arguments), arguments[-1])
         else:
-            memory, pattern = view.seen(module.sight, arguments[0])
-            look = TokenLook(site, view, module, arguments[0], memory, pattern)
+            memory, pattern = context.seen(module.scope, arguments[0])
+            look = TokenLook(site, context, module, arguments[0], memory, pattern)
         self.looks.append(look)
         self.on_look(look)
 
     @torch.no_grad()
-    def hierarchy(self, site: Site, module: Hierarchy, arguments: tuple[Tensor, View], output: Tensor) -> None:
+    def hierarchy(
+        self, site: Site, module: Hierarchy, arguments: tuple[Tensor, AttentionContext], output: Tensor
+    ) -> None:
         """After the attention to the words of several sentences before, which is not called as a module."""
-        x, view = arguments
-        if isinstance(view, FullView):
-            pattern, _ = view.seen_before(module.words.sight, len(x))
-            self.on_look(TokenLook(site, view, module.words, module.words_norm(x), x, pattern))
+        x, context = arguments
+        if isinstance(context, FullContext):
+            pattern, _ = context.seen_before(module.words.scope, len(x))
+            self.on_look(TokenLook(site, context, module.words, module.words_norm(x), x, pattern))
 
     @torch.no_grad()
     def gate(self, site: Site, module: Opening, arguments: tuple[Tensor], output: Tensor) -> None:
         """After a gate."""
-        if isinstance(self.view, FullView):
+        if isinstance(self.context, FullContext):
             looks, self.looks = self.looks, []
-            self.on_gate(GateLook(site, self.view, module.of_context(output), looks))
+            self.on_gate(GateLook(site, self.context, module.of_context(output), looks))

@@ -44,7 +44,7 @@ def average_models(models: Sequence[Path | str], output: Path) -> None:
     model.load_state_dict(_mean((str(model), load_model_weights(model)) for model in models))
     facts = {"weights": f"mean of those of {len(models)} models", "averaged": ", ".join(map(str, models))}
     card = ModelCard(output.resolve().name, source_language=source, target_language=target, training=facts)
-    drafter = find_drafter(first) if model.system.needs().drafts else None
+    drafter = find_drafter(first) if model.system.context_spec().drafts else None
     save_model(output, model, load_model_tokenizer(first), card, drafter)
 
 
@@ -57,7 +57,7 @@ def _check_alike(first: Path | str, other: Path | str) -> None:
             )
     if not load_model_tokenizer(first).same_words(load_model_tokenizer(other)):
         raise DocmtError(f"{other} has another vocabulary than {first}: average models of one tokenizer")
-    if load_model_config(first).chosen.needs().drafts and not same_drafters(first, other):
+    if load_model_config(first).chosen.context_spec().drafts and not same_drafters(first, other):
         raise DocmtError(f"{other} reads drafts of another model than {first}: average models of one store")
 
 

@@ -21,8 +21,8 @@ from docmt.core.options import shown
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
 from docmt.model.layers import GATED
-from docmt.model.scope import SentenceFrame
-from docmt.model.systems import Needs
+from docmt.model.scope import BoundaryTokens
+from docmt.model.systems import ContextSpec
 from docmt.model.transformer import Parts
 from docmt.text import BpeTokenizer, DictionaryTokenizer, PretrainedTokenizer, SentencePieceTokenizer, Tokenizer
 from docmt.text.bpe import parse_library
@@ -87,7 +87,7 @@ def _load_sentence_model(model_directory: Path | str, output: Path) -> tuple[Tra
     check_new(output)
     model, tokenizer = load_model(model_directory), load_model_tokenizer(model_directory)
     config = model.config
-    if config.chosen.needs() != Needs(sentences=1):
+    if config.chosen.context_spec() != ContextSpec(sentences=1):
         raise DocmtError(
             f"{model_directory} is a model of system {config.system}: only a sentence model, which reads nothing but "
             "one sentence, has a form in CTranslate2"
@@ -231,7 +231,7 @@ def _fill_norm(spec: Any, norm: nn.Module) -> None:
         spec.beta = weights["bias"]
 
 
-def _write_tokenizer(folder: Path, tokenizer: Tokenizer, frame: SentenceFrame) -> str:
+def _write_tokenizer(folder: Path, tokenizer: Tokenizer, frame: BoundaryTokens) -> str:
     """Write the files of a tokenizer, and return what they are: tokenizer.json, `MarianTokenizer` or `docmt`.
 
     A tokenizer.json puts the marks of the frame around a sentence. MarianTokenizer is for two languages that are split
@@ -270,7 +270,7 @@ def _write_marian(folder: Path, tokenizer: PretrainedTokenizer, settings: Mappin
     _write_json(folder / TOKENIZER_CONFIG, {**settings, **{name: symbols[token] for name, token in _NAMES.items()}})
 
 
-def _tokenizer_json(tokenizer: Tokenizer, frame: SentenceFrame) -> bytes | None:
+def _tokenizer_json(tokenizer: Tokenizer, frame: BoundaryTokens) -> bytes | None:
     """A tokenizer.json with docmt's ids and the marks of the frame; None where it would give other ids than docmt."""
     try:
         described = _described(tokenizer)
@@ -366,7 +366,7 @@ def _with_ids(values: dict[str, Any], texts: Sequence[str], words: Collection[st
     return {**values, "model": model, "added_tokens": added, "truncation": None, "padding": None}
 
 
-def _template(frame: SentenceFrame, texts: Sequence[str]) -> dict[str, Any]:
+def _template(frame: BoundaryTokens, texts: Sequence[str]) -> dict[str, Any]:
     """What puts marks around a sentence."""
 
     def around(sequence: str) -> list[dict[str, Any]]:
@@ -383,7 +383,7 @@ def _template(frame: SentenceFrame, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _gives_same_ids(
-    data: bytes, tokenizer: Tokenizer, frame: SentenceFrame, texts: Sequence[str], words: Sequence[int]
+    data: bytes, tokenizer: Tokenizer, frame: BoundaryTokens, texts: Sequence[str], words: Sequence[int]
 ) -> bool:
     """Whether the library, with this tokenizer.json, gives sentences the ids of docmt's tokenizer."""
     library = parse_library(data)

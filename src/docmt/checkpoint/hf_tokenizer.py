@@ -74,7 +74,7 @@ def read_tokenizer(directory: Path, config: Mapping[str, Any], rows: tuple[int, 
 
 
 def _side_vocabulary(
-    found: Found, marks: frozenset[str], size: int, names: Names, special_ids: Mapping[str, Any]
+    found: TokenizerSide, marks: frozenset[str], size: int, names: Names, special_ids: Mapping[str, Any]
 ) -> Vocabulary:
     """The rows of a model in the order of our ids, with what the tokenizer knows about them."""
     texts: dict[int, str] = {}
@@ -94,7 +94,7 @@ def _side_vocabulary(
     return Vocabulary((*symbols, None, None), marked, (*order, -1, -1))
 
 
-def _special_rows(found: Found, size: int, names: Names, special_ids: Mapping[str, Any]) -> dict[str, int]:
+def _special_rows(found: TokenizerSide, size: int, names: Names, special_ids: Mapping[str, Any]) -> dict[str, int]:
     """The rows of <s>, <pad>, </s> and <unk>, each another one; -1 for what the model has none for."""
     rows: dict[str, int] = {}
     for name in ("eos", "unk", "pad", "bos"):  # where two are one row, it is that of the first
@@ -198,7 +198,7 @@ _T5_EXTRA_IDS, _MOST_EXTRA_IDS = 100, 10_000
 
 
 @dataclass(frozen=True)
-class Found:
+class TokenizerSide:
     """What a directory has for one side."""
 
     path: Path
@@ -213,7 +213,7 @@ class Found:
     """whether it is a tokenizer.json of type BPE"""
 
 
-def find_pieces(directory: Path, names: Names) -> dict[Side, Found]:
+def find_pieces(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
     """What a directory has for each side; one object where it is the same. Raises DocmtError naming what is missing."""
     for files, read in _LAYOUTS.items():
         if all((directory / file).is_file() for file in files):
@@ -222,7 +222,7 @@ def find_pieces(directory: Path, names: Names) -> dict[Side, Found]:
     raise DocmtError(f"{directory} has no tokenizer that docmt can read (it looked for {looked_for}): {_ADVICE}")
 
 
-def _marian(directory: Path, names: Names) -> dict[Side, Found]:
+def _marian(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
     source = _with_added(_vocabulary(directory / "vocab.json"), directory, names)
     target = _vocabulary(directory / "target_vocab.json") if names.settings.get("separate_vocabs") else source
     paths = {side: directory / f"{side}.spm" for side in SIDES}
@@ -230,7 +230,7 @@ def _marian(directory: Path, names: Names) -> dict[Side, Found]:
     return {"source": _spm(paths["source"], source, marks), "target": _spm(paths["target"], target, marks)}
 
 
-def _m2m100(directory: Path, names: Names) -> dict[Side, Found]:
+def _m2m100(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
     path = directory / "sentencepiece.bpe.model"
     ids = _with_added(_vocabulary(directory / "vocab.json"), directory, names)
     known = _M2M100_LANGUAGES.get(str(names.settings.get("language_codes")), _M2M100_LANGUAGES["m2m100"])
@@ -240,7 +240,7 @@ def _m2m100(directory: Path, names: Names) -> dict[Side, Found]:
     return dict.fromkeys(SIDES, _spm(path, ids, names.marks.union(marks)))
 
 
-def _fairseq(directory: Path, names: Names) -> dict[Side, Found]:
+def _fairseq(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
     """mBART and NLLB: the four special tokens in fairseq's order, pieces, codes of languages, the mask."""
     path = directory / "sentencepiece.bpe.model"
     pieces = _read_spm(path)
@@ -259,7 +259,7 @@ def _fairseq(directory: Path, names: Names) -> dict[Side, Found]:
     return dict.fromkeys(SIDES, _spm(path, ids, names.marks))
 
 
-def _t5(directory: Path, names: Names) -> dict[Side, Found]:
+def _t5(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
     path = directory / "spiece.model"
     pieces = _read_spm(path)
     ids = _with_added({piece.text: row for row, piece in enumerate(pieces)}, directory, names)
@@ -271,7 +271,7 @@ def _t5(directory: Path, names: Names) -> dict[Side, Found]:
     return dict.fromkeys(SIDES, _spm(path, ids, names.marks))
 
 
-def _bart(directory: Path, names: Names) -> dict[Side, Found]:
+def _bart(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
     """Byte-level BPE in two files: the vocabulary, and merges, a line for each in the order of their ranks."""
     path = directory / "merges.txt"
     lines = read_symbols(path, "the list of merges")
@@ -283,7 +283,7 @@ def _bart(directory: Path, names: Names) -> dict[Side, Found]:
     return dict.fromkeys(SIDES, _json(path, json.dumps(values).encode(), names))
 
 
-def _bert(directory: Path, names: Names) -> dict[Side, Found]:
+def _bert(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
     """WordPiece in one file, a piece a line."""
     path = directory / "vocab.txt"
     normalizer = {
@@ -306,12 +306,12 @@ def _bert(directory: Path, names: Names) -> dict[Side, Found]:
     return dict.fromkeys(SIDES, _json(path, json.dumps(values).encode(), names))
 
 
-def _tokenizer_json(directory: Path, names: Names) -> dict[Side, Found]:
+def _tokenizer_json(directory: Path, names: Names) -> dict[Side, TokenizerSide]:
     path = directory / "tokenizer.json"
     return dict.fromkeys(SIDES, _json(path, read_bytes(path), names))
 
 
-_LAYOUTS: dict[tuple[str, ...], Callable[[Path, Names], dict[Side, Found]]] = {
+_LAYOUTS: dict[tuple[str, ...], Callable[[Path, Names], dict[Side, TokenizerSide]]] = {
     ("source.spm", "target.spm", "vocab.json"): _marian,
     ("sentencepiece.bpe.model", "vocab.json"): _m2m100,
     ("tokenizer.json",): _tokenizer_json,
@@ -323,7 +323,7 @@ _LAYOUTS: dict[tuple[str, ...], Callable[[Path, Names], dict[Side, Found]]] = {
 """The first whose files are there is read."""
 
 
-def _json(path: Path, data: bytes, names: Names) -> Found:
+def _json(path: Path, data: bytes, names: Names) -> TokenizerSide:
     try:
         values = parse_json(parse_library(data).to_str().encode())  # as the library writes it today
     except ValueError as error:
@@ -341,15 +341,15 @@ def _json(path: Path, data: bytes, names: Names) -> Found:
     special = {token["content"] for token in values["added_tokens"] if token["special"]}
 
     is_bpe = model["type"] == "BPE"
-    return Found(
+    return TokenizerSide(
         path, ids, names.marks | special, lambda words: JsonPieces(restrict_json(values, words), words), is_bpe
     )
 
 
-def _spm(path: Path, ids: Mapping[str, int], marks: frozenset[str]) -> Found:
+def _spm(path: Path, ids: Mapping[str, int], marks: frozenset[str]) -> TokenizerSide:
     data = read_bytes(path, "the SentencePiece model")
     marks |= _marks(_read_spm(path))
-    return Found(path, ids, marks, lambda words: SpmPieces(restrict_spm(data, ids.keys() - words), words))
+    return TokenizerSide(path, ids, marks, lambda words: SpmPieces(restrict_spm(data, ids.keys() - words), words))
 
 
 def _read_spm(path: Path) -> list[SpmPiece]:

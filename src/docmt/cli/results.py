@@ -16,7 +16,7 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import cannot_write, utf8_of, write_all
 from docmt.core.partial import Note, PartialFile
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_text
-from docmt.decoding.translation import Reached
+from docmt.decoding.translation import ResumePoint
 from docmt.documents import Document, Input
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class _State:
     sentences: int = 0
     """of the next one"""
     said: Sequence[Any] = ()
-    """see `Reached`"""
+    """see `ResumePoint`"""
     source: int = 0
     """characters of the source so far, where spans are places in a whole file"""
     target: int = 0
@@ -259,15 +259,15 @@ class Writer:
         self._news = Report()  # of what is not written yet
         self._finished = False
 
-    def begin(self) -> dict[int, Reached]:
+    def begin(self) -> dict[int, ResumePoint]:
         """Keep the file for this process. Returns how far each of its documents is translated, of those begun."""
         self._place.hold()
         for note in self._place.notes:
             self._state = _State(**note["state"])
             self._report.add(Report(note["places"], note["failures"]))
-        done = {number: Reached(len(self.file.documents[number])) for number in range(self._state.documents)}
+        done = {number: ResumePoint(len(self.file.documents[number])) for number in range(self._state.documents)}
         if self._state.sentences:
-            done[self._state.documents] = Reached(self._state.sentences, self._state.said)
+            done[self._state.documents] = ResumePoint(self._state.sentences, self._state.said)
         if self._state.documents == len(self.file.documents):
             self.finish()
         return done

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class System:
+class ScoredSystem:
     """Something that is scored: a file of translations, or a model."""
 
     path: str
@@ -37,7 +37,7 @@ class System:
 
 def is_model(path: str) -> bool:
     """Whether a path names a directory, or an ensemble of directories with commas between them."""
-    return all(Path(part).is_dir() for part in System(path, True).parts())
+    return all(Path(part).is_dir() for part in ScoredSystem(path, True).parts())
 
 
 def check_once(paths: Sequence[str], option: str) -> None:
@@ -50,7 +50,7 @@ def check_once(paths: Sequence[str], option: str) -> None:
 
 def short_names(paths: Sequence[str]) -> list[str]:
     """Return the ends of paths, as long as it takes to tell them apart; of a single path its last part."""
-    parts = [[Path(part).parts for part in System(path, True).parts()] for path in paths]
+    parts = [[Path(part).parts for part in ScoredSystem(path, True).parts()] for path in paths]
     names = list(paths)
     for length in range(1, max(len(part) for own in parts for part in own) + 1):
         names = [",".join(str(Path(*part[-length:])) for part in own) for own in parts]

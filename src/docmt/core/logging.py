@@ -61,7 +61,7 @@ def show_log() -> None:
     commands.setLevel(logging.INFO)
 
 
-class Forgiving:
+class TolerantStream:
     """A text stream that drops what it cannot show, so that nobody's work ends with the wish to tell of it."""
 
     def __init__(self, stream: TextIO, forgiven: type[OSError] = OSError) -> None:
@@ -94,10 +94,10 @@ class Forgiving:
 
 def forgiving(stream: TextIO | None) -> TextIO:
     """Return the stream as one that drops what cannot be shown; None (closed by the caller) shows nothing."""
-    if stream is None or isinstance(stream, Forgiving):
+    if stream is None or isinstance(stream, TolerantStream):
         # A file that stays open as long as the program.
         return stream or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
-    return cast(TextIO, Forgiving(stream))
+    return cast(TextIO, TolerantStream(stream))
 
 
 @contextmanager
@@ -109,10 +109,10 @@ def standard_streams() -> Iterator[None]:
     """
     saved = sys.stdout, sys.stderr
     sys.stderr = forgiving(sys.stderr)
-    if sys.stdout is not None and not isinstance(sys.stdout, Forgiving):
+    if sys.stdout is not None and not isinstance(sys.stdout, TolerantStream):
         with suppress(AttributeError, ValueError):
             sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        sys.stdout = cast(TextIO, Forgiving(sys.stdout, BrokenPipeError))
+        sys.stdout = cast(TextIO, TolerantStream(sys.stdout, BrokenPipeError))
     try:
         yield
     finally:

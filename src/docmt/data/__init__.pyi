@@ -26,5 +26,5 @@ from .statistics import (
 )
 from .store import ParallelStore as ParallelStore
 from .store import PreparedStore as PreparedStore
+from .store import SentenceTokens as SentenceTokens
 from .store import StoreWriter as StoreWriter
-from .store import Words as Words

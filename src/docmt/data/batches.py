@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from docmt.data.instances import Instances, Mixture, Numbers
-from docmt.data.store import Words
-from docmt.model.scope import SentenceFrame
-from docmt.model.spans import Packed, Reading, Spans
+from docmt.data.store import SentenceTokens
+from docmt.model.scope import BoundaryTokens
+from docmt.model.spans import ModelInput, Packed, Spans
 from docmt.text.tokenizer import SpecialTokens
 
 Indices = NDArray[np.int64]
@@ -31,7 +31,7 @@ class Batch:
     each instance (or, in frames that end with `</s>`, that at the end of each sentence or of each instance).
     """
 
-    reading: Reading
+    inputs: ModelInput
     labels: Tensor
 
     @property
@@ -41,27 +41,27 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same on `device`."""
-        return replace(self, reading=self.reading.to(device), labels=self.labels.to(device))
+        return replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))
 
 
 def collate(
-    source: Words,
-    target: Words,
+    source: SentenceTokens,
+    target: SentenceTokens,
     instances: Instances,
     indices: Numbers,
     specials: SpecialTokens,
-    frame: SentenceFrame,
+    frame: BoundaryTokens,
     predicts: Literal["all", "last"] = "all",
-    drafts: Words | None = None,
+    drafts: SentenceTokens | None = None,
     references: bool = False,
 ) -> Batch:
     """The batch of the given instances, in the given order; `last`: only their own sentences have labels.
 
     drafts: of every source sentence, where a system reads them; references: the model reads the target, too.
     """
-    reading = read_source(source, instances, indices, frame, drafts)
+    inputs = read_source(source, instances, indices, frame, drafts)
     if references:
-        reading = replace(reading, references=_beside_source(target, instances.at(indices), frame))
+        inputs = replace(inputs, references=_beside_source(target, instances.at(indices), frame))
     chosen, closes = instances.at(indices), (specials.eos,) if frame.target_closes else ()
     laid = _lay_out(target, chosen.first, chosen.last, frame.target_opens, closes, frame.joined)
     labels = torch.roll(laid.tokens, -1)
@@ -72,10 +72,10 @@ def collate(
     own = _numbers_of(chosen.first, chosen.own, chosen.last) if predicts == "last" else None
     predicted = _predicted(laid, frame, own)
     labels = labels if predicted is None else labels[predicted]
-    return Batch(replace(reading, target=laid, predicted=predicted), labels)
+    return Batch(replace(inputs, target=laid, predicted=predicted), labels)
 
 
-def _predicted(laid: Packed, frame: SentenceFrame, own: Tensor | None) -> Tensor | None:
+def _predicted(laid: Packed, frame: BoundaryTokens, own: Tensor | None) -> Tensor | None:
     """[n] the positions of decoder input that have a label, in the sentences `own` [m] (None: all); None: all."""
     opens, closes = frame.marks("target")
     before, behind = opens - 1, 0 if frame.goes_on else closes
@@ -92,8 +92,12 @@ def _numbers_of(first: Indices, own: Indices, last: Indices) -> Tensor:
 
 
 def read_source(
-    source: Words, instances: Instances, indices: Numbers, frame: SentenceFrame, drafts: Words | None = None
-) -> Reading:
+    source: SentenceTokens,
+    instances: Instances,
+    indices: Numbers,
+    frame: BoundaryTokens,
+    drafts: SentenceTokens | None = None,
+) -> ModelInput:
     """The source sides of the given instances; `aligned` are their sentences without those that are only read.
 
     drafts: of every source sentence, where a system reads them.
@@ -101,16 +105,16 @@ def read_source(
     chosen = instances.at(indices)
     laid = _beside_source(source, chosen, frame)
     drafted = None if drafts is None else _beside_source(drafts, chosen, frame)
-    return Reading(laid, _numbers_of(chosen.before, chosen.first, chosen.last), drafts=drafted)
+    return ModelInput(laid, _numbers_of(chosen.before, chosen.first, chosen.last), drafts=drafted)
 
 
-def _beside_source(words: Words, chosen: Instances, frame: SentenceFrame) -> Packed:
+def _beside_source(words: SentenceTokens, chosen: Instances, frame: BoundaryTokens) -> Packed:
     """What there is for every source sentence of the instances (its words, or a translation), as a source."""
     return _lay_out(words, chosen.before, chosen.last, frame.source_opens, frame.source_closes, frame.joined)
 
 
 def _lay_out(
-    words: Words, first: Indices, last: Indices, opens: Sequence[int], closes: Sequence[int], joined: bool
+    words: SentenceTokens, first: Indices, last: Indices, opens: Sequence[int], closes: Sequence[int], joined: bool
 ) -> Packed:
     """Sentences from `first` to before `last` [I], each a document; each sentence between marks that open and close it.
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.data.config import DEFAULT_LIMIT, MARKS
-from docmt.model.systems import Needs
+from docmt.model.systems import ContextSpec
 
 DEFAULT_MAX_SENTENCES = 1000
 
@@ -54,7 +54,7 @@ def cut(
     source_lengths: Numbers,
     target_lengths: Numbers | None,
     document_offsets: Numbers,
-    needs: Needs,
+    context_spec: ContextSpec,
     *,
     limit: int = DEFAULT_LIMIT,
     max_sentences: int = DEFAULT_MAX_SENTENCES,
@@ -67,9 +67,9 @@ def cut(
     End to end (Bao et al. 2021, section 4.1, as their code does it): a sentence joins the instance before it if the
     costs stay below `limit` (strictly) and the count within `max_sentences` and what the system needs; otherwise, and
     at each document, an instance begins. Windows: one ends at every sentence, with as many before it as the system
-    needs and the limit allows. What a system is only shown or only reads before an instance (`Needs`) does not count in
-    these limits, so that context is never cut short. A sentence at or over the limit is an instance of its own:
-    nothing is cut off.
+    needs and the limit allows. What a system only reads before an instance (`ContextSpec`) does not count in these
+    limits, so that context is never cut short. A sentence at or over the limit is an instance of its own: nothing is
+    cut off.
     Lengths [S] are in words, without marks; without target lengths (in translation) the source alone counts;
     document_offsets [D + 1] in sentences. `training` adds the padding windows that a system may ask for. `carry`: of
     instances end to end, how many sentences before its own an instance has as well, as far as they fit into half of it.
@@ -81,16 +81,16 @@ def cut(
     costs = _running_sum(longer)
     budgets = [(costs, limit)] + ([(_running_sum(reserve[0]), reserve[1])] if reserve is not None else [])
     borders = np.asarray(document_offsets, dtype=np.int64)
-    most = max_sentences if needs.sentences is None else min(max_sentences, needs.sentences)
-    if needs.windows:
-        extra = most - 1 if training and needs.padding_windows else 0
+    most = max_sentences if context_spec.sentences is None else min(max_sentences, context_spec.sentences)
+    if context_spec.windows:
+        extra = most - 1 if training and context_spec.padding_windows else 0
         document, first, last = _windows(budgets, borders, most, extra)
         before, own = first, last - 1
     else:
         document, carried, own, last = _tiles(budgets, borders, most, carry)
         start = borders[document]
-        first = np.maximum(own - needs.shown, start) if needs.shown else carried
-        before = np.maximum(first - needs.before, start)
+        first = np.maximum(own - context_spec.shown, start) if context_spec.shown else carried
+        before = np.maximum(first - context_spec.before, start)
     return Instances(document, before, first, own, last, costs[last] - costs[first])
 
 
@@ -207,20 +207,20 @@ def cut_mixed(
     source_lengths: Integers,
     target_lengths: Integers,
     document_offsets: Integers,
-    needs: Needs,
+    context_spec: ContextSpec,
     limits: Sequence[int],
     max_sentences: int,
 ) -> tuple[Instances, Mixture]:
     """Cuts documents at each limit, as `cut` does at one, and says which of the instances are of one stretch.
 
-    For systems whose instances depend on the limit alone (`Needs()`).
+    For systems whose instances depend on the limit alone (`ContextSpec()`).
     """
     stretches = cut(
-        source_lengths, target_lengths, document_offsets, needs, limit=max(limits), max_sentences=max_sentences
+        source_lengths, target_lengths, document_offsets, context_spec, limit=max(limits), max_sentences=max_sentences
     )
     borders = np.append(stretches.first, stretches.last[-1:])  # they lie end to end
     parts = [
-        cut(source_lengths, target_lengths, borders, needs, limit=limit, max_sentences=max_sentences)
+        cut(source_lengths, target_lengths, borders, context_spec, limit=limit, max_sentences=max_sentences)
         for limit in sorted(limits)
     ]
     together = Instances.joined(parts)

@@ -19,7 +19,7 @@ from docmt.data.statistics import STATISTICS_FILE, CorpusCounts, CorpusStatistic
 from docmt.data.store import TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
 from docmt.documents.corpus import ParallelDocument, Skipped, read_parallel
 from docmt.documents.segmentation import knows_language
-from docmt.model.systems import Needs
+from docmt.model.systems import ContextSpec
 from docmt.text import PairTokenizer, SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
 
 BATCH_DOCUMENTS = 256
@@ -177,7 +177,7 @@ def _count(
     return SplitStatistics(
         documents=len(store.document_ids),
         sentences=len(costs),
-        instances=len(cut(source, target, borders, Needs(), limit=limit)),
+        instances=len(cut(source, target, borders, ContextSpec(), limit=limit)),
         source_tokens=int(source.sum()),
         target_tokens=int(target.sum()),
         cost=int(costs.sum()),

@@ -27,7 +27,7 @@ Offsets = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Words:
+class SentenceTokens:
     """Word ids of S sentences of one side, end to end: sentence i is tokens[offsets[i] : offsets[i + 1]]."""
 
     tokens: NDArray[np.unsignedinteger | np.signedinteger]
@@ -35,7 +35,7 @@ class Words:
     """[S + 1]"""
 
     @classmethod
-    def of(cls, documents: Sequence[Sequence[Sequence[int]]]) -> Words:
+    def of(cls, documents: Sequence[Sequence[Sequence[int]]]) -> SentenceTokens:
         """The sentences of documents of word ids, in order."""
         sentences = [sentence for document in documents for sentence in document]
         tokens = np.array([word for sentence in sentences for word in sentence], dtype=np.int64)
@@ -46,10 +46,10 @@ class Words:
         """[S] words of each sentence."""
         return np.diff(self.offsets)
 
-    def part(self, first: int, last: int) -> Words:
+    def part(self, first: int, last: int) -> SentenceTokens:
         """The sentences first .. last - 1 alone."""
         offsets = self.offsets[first : last + 1]
-        return Words(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0])
+        return SentenceTokens(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     def documents(self, document_offsets: Sequence[int] | NDArray[np.int64]) -> list[list[list[int]]]:
         """The inverse of `of`; document_offsets [D + 1]: the first sentence of each document."""
@@ -267,14 +267,14 @@ def _load_ids(path: Path) -> list[str]:
     return ids
 
 
-def _load_column(directory: Path, name: str, sentences: int | None = None) -> Words:
+def _load_column(directory: Path, name: str, sentences: int | None = None) -> SentenceTokens:
     """Return the words of a side, or of the drafts, of as many sentences as there are."""
     tokens = _load_array(directory / f"{name}_tokens.npy", "ui")
     path = directory / f"{name}_offsets.npy"
     offsets = _load_offsets(path, len(tokens), shortest=0 if name == "draft" else 1)
     if sentences not in (None, len(offsets) - 1):
         raise _damaged(path, "its sentences are not as many as the source's")
-    return Words(tokens, offsets)
+    return SentenceTokens(tokens, offsets)
 
 
 def _load_offsets(path: Path, end: int, shortest: int = 1) -> Offsets:

@@ -16,34 +16,34 @@ from torch.nn.utils.rnn import pad_sequence
 from docmt.core.errors import DocmtError
 from docmt.decoding.caches import answers_at_once
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.incremental import Steps, can_read_prefixes, likeliest, normalizers, read_prefixes
+from docmt.decoding.incremental import IncrementalDecoder, can_read_prefixes, likeliest, normalizers, read_prefixes
 from docmt.decoding.models import Memories, Model, members_of, next_logits
 from docmt.decoding.published import GenerateSearch, PooledSearch, ThumtSearch
-from docmt.decoding.rules import Marks, Progress, Row, WordIds, rules_of
+from docmt.decoding.rules import BeamState, SearchRow, TargetBoundaries, WordIds, rules_of
 from docmt.decoding.translation import Hypothesis, not_numbers
 from docmt.text import SpecialTokens
 
 _SHARE_EVERY = 16  # steps between two looks for positions that all beams have in common, which move by as many
 
 
-class Beams:
+class BeamSearch:
     """The state of one search: what every row has said so far and what it is worth."""
 
     def __init__(
         self,
         model: Model,
         memories: Memories,
-        rows: Sequence[Row],
+        rows: Sequence[SearchRow],
         specials: SpecialTokens,
         config: SearchConfig,
     ) -> None:
         """See `search.search`."""
         device = model.device
         self.model = model
-        self.specials, self.marks, self.config = specials, Marks(specials, model.parts.frame), config
+        self.specials, self.marks, self.config = specials, TargetBoundaries(specials, model.parts.frame), config
         in_one_pass = any(row.prefix for row in rows) and config.compatibility == "none" and can_read_prefixes(model)
         prefixes = read_prefixes(model, memories, rows, specials, config.beam) if in_one_pass else []
-        self.decoder = Steps(model, memories, rows, config.beam, prefixes)
+        self.decoder = IncrementalDecoder(model, memories, rows, config.beam, prefixes)
         begins = prefixes[0].lengths if prefixes else torch.zeros(len(rows), dtype=torch.int64)
         self.begins = begins.to(device).repeat_interleave(config.beam)  # [R] tokens before the first step
         forced_rows = [replace(row, prefix=()) for row in rows] if prefixes else rows
@@ -57,7 +57,7 @@ class Beams:
         # [D, S] of the sentences in the packed source
         self.numbers = pad_sequence([torch.tensor(row.sentences) for row in rows], batch_first=True).to(device)
         count = len(rows) * config.beam
-        self.progress = Progress.start(count, self.marks.begins, device)
+        self.progress = BeamState.start(count, self.marks.begins, device)
         self.said = torch.zeros(count, 0, dtype=torch.int64, device=device)  # [R, n] the last tokens, and
         self.worth = torch.zeros(count, 0, device=device)  # [R, n] the log-probability of each
         # Of each row of the batch, what all beams said before these: it is not copied at every step.
@@ -236,7 +236,7 @@ _POOLED: dict[str, type[PooledSearch]] = {"thumt": ThumtSearch, "huggingface": G
 def search(
     model: Model,
     memories: Memories,
-    rows: Sequence[Row],
+    rows: Sequence[SearchRow],
     specials: SpecialTokens,
     config: SearchConfig,
 ) -> list[list[Hypothesis]]:
@@ -253,7 +253,7 @@ def search(
             )
         found = _POOLED[config.compatibility](model, memories, rows, specials, config).run()
     else:
-        beams = Beams(model, memories, rows, specials, config)
+        beams = BeamSearch(model, memories, rows, specials, config)
         while beams.documents:
             beams.step()
         found = [sorted(own, key=lambda each: -each.score)[: config.n_best] for own in beams.found]

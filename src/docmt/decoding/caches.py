@@ -18,7 +18,7 @@ from docmt.model.attention import Attention
 from docmt.model.embeddings import Distances
 from docmt.model.linear import linear_states, read_linear, step_linear
 from docmt.model.linear_attention import LinearAttention
-from docmt.model.scope import Sight
+from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
 
 _CHUNK = 16  # caches grow by this many positions
@@ -39,7 +39,7 @@ def bias_of(keep: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Cache:
-    """What all attentions of one class and sight remember; the parts of the layers lie in it by number."""
+    """What all attentions of one class and scope remember; the parts of the layers lie in it by number."""
 
     distances: Distances | None = None
     """biases of distances, which these attentions share, of self-attention to a sentence or a document"""
@@ -335,9 +335,9 @@ class DocumentCrossCache(Cache):
 class SentencesBeforeCache(Cache):
     """Keys and values of all that a row has said, of which each of the K sentences before the row's is seen alone."""
 
-    def __init__(self, layers: int, rows: int, like: Tensor, heads: int, sight: Sight) -> None:
-        """sight: its `back` is K."""
-        self.sight = sight
+    def __init__(self, layers: int, rows: int, like: Tensor, heads: int, scope: AttentionScope) -> None:
+        """scope: its `back` is K."""
+        self.scope = scope
         self.buffer = like.new_zeros(layers, 2, rows, heads, _CHUNK, like.shape[-1] // heads)
         # Of each position: its sentence, and its place there.
         self.numbers, self.offsets = torch.zeros(2, rows, 0, dtype=torch.int64, device=like.device)
@@ -349,7 +349,7 @@ class SentencesBeforeCache(Cache):
         """Begins with P positions of each row, as far as they are `there` [R, P]; pairs: for each layer [R, H, P, k];
         numbers [R, P]: of each position's source sentence; offsets [R, P]: its place in its sentence."""
         self.buffer = torch.stack([torch.stack(pair) for pair in pairs])
-        nowhere = -1 - self.sight.back  # no row looks there
+        nowhere = -1 - self.scope.back  # no row looks there
         device = self.buffer.device
         self.numbers, self.offsets = numbers.masked_fill(~there, nowhere).to(device), offsets.to(device)
 
@@ -358,11 +358,11 @@ class SentencesBeforeCache(Cache):
         self.numbers = torch.cat((self.numbers, sentences[:, None]), dim=1)
         self.offsets = torch.cat((self.offsets, offsets[:, None]), dim=1)
         self.buffer = _with_room(self.buffer, self.numbers.shape[1])
-        opening, closing = self.sight.marks
+        opening, closing = self.scope.marks
         # A token is one of the last where the one that many further on is of another sentence.
         further = F.pad(self.numbers, (0, closing), value=-1)[:, closing:]
         word = (self.offsets >= opening) & (further == self.numbers)  # [R, L]
-        back = torch.arange(self.sight.back, 0, -1, device=sentences.device)
+        back = torch.arange(self.scope.back, 0, -1, device=sentences.device)
         seen = (self.numbers[:, None] == (sentences[:, None] - back)[:, :, None]) & word[:, None]  # [R, K, L]
         self.there = seen.any(-1)
         # Attention to nothing has no numbers: it sees everything, and finds zeros all the same.
@@ -377,7 +377,7 @@ class SentencesBeforeCache(Cache):
     def attend_before(self, layer: int, query: Tensor) -> Tensor:
         """[R, H, k] -> [R, K, H, k]: what is found in each of the sentences before, oldest first."""
         keys, values = self.buffer[layer, :, :, :, : self.numbers.shape[1]]
-        query = query[:, :, None].expand(-1, -1, self.sight.back, -1)
+        query = query[:, :, None].expand(-1, -1, self.scope.back, -1)
         found = F.scaled_dot_product_attention(
             query, keys, values, attn_mask=self.bias.expand(-1, query.shape[1], -1, -1)
         )

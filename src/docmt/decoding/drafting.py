@@ -107,7 +107,7 @@ def load_drafter(directory: Path, tokenizer: Tokenizer, device: torch.device | s
 
 def check_drafter(directory: Path, tokenizer: Tokenizer) -> None:
     """Raises DocmtError unless the model translates without drafts, into the words of this tokenizer."""
-    if load_model_config(directory).chosen.needs().drafts:
+    if load_model_config(directory).chosen.context_spec().drafts:
         raise DocmtError(f"{directory} reads drafts itself: draft with a model that does not, such as a sentence model")
     if not load_model_tokenizer(directory).same_words(tokenizer):
         raise DocmtError(
@@ -137,7 +137,7 @@ def drafter_of(paths: Sequence[Path], model: Model, tokenizer: Tokenizer, precis
 
     Raises DocmtError where it is missing or damaged, and for members that read drafts of different models.
     """
-    reading = [path for path, own in zip(paths, members_of(model), strict=True) if own.system.needs().drafts]
+    reading = [path for path, own in zip(paths, members_of(model), strict=True) if own.system.context_spec().drafts]
     if not reading:
         return None
     for path in reading[1:]:

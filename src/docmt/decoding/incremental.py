@@ -27,12 +27,12 @@ from docmt.decoding.caches import (
     with_something,
 )
 from docmt.decoding.models import Memories, Model, members_of, of_members
-from docmt.decoding.rules import Row
+from docmt.decoding.rules import SearchRow
 from docmt.model import Packed, pack
-from docmt.model.attention import Attention, FullView, Memory, attend_pattern, seen_spans
+from docmt.model.attention import Attention, FullContext, Memory, attend_pattern, visible_spans
 from docmt.model.linear import states_after
-from docmt.model.linear_attention import LinearAttention, Weighing
-from docmt.model.scope import Sight
+from docmt.model.linear_attention import KeyWeights, LinearAttention
+from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
 from docmt.text import SpecialTokens
@@ -43,23 +43,23 @@ class Recorded(NamedTuple):
 
     keys: Tensor
     values: Tensor
-    weighing: Weighing | None = None
+    weighing: KeyWeights | None = None
     """weights of the keys in linear attention"""
 
 
-class RecordingView(FullView):
+class RecordingContext(FullContext):
     """A full pass that keeps the keys and values of every self-attention."""
 
     def __init__(self, *args: object) -> None:
-        """See `FullView`."""
+        """See `FullContext`."""
         super().__init__(*args)  # type: ignore[arg-type]
         self.recorded: dict[Attention, Recorded] = {}
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """x [T, d] -> [T, d]"""
-        if attention.sight.memory != "self":
+        if attention.scope.memory != "self":
             return super().attend(attention, x)
-        memory, pattern = self.seen(attention.sight, x)
+        memory, pattern = self.seen(attention.scope, x)
         if isinstance(attention, LinearAttention):
             key, value, weighing = attention.shown(memory, pattern)
             self.recorded[attention] = Recorded(key, value, weighing)
@@ -69,7 +69,7 @@ class RecordingView(FullView):
         return attend_pattern(query, key, value, pattern, distances=attention.distances).flatten(-2)
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """See `View`: x, states [T, d] -> [T, k, d] and [T, k]."""
+        """See `AttentionContext`: x, states [T, d] -> [T, k, d] and [T, k]."""
         keys, values = (attention.split(project(states)) for project in (attention.key, attention.value))
         self.recorded[attention] = Recorded(keys, values)
         return super().attend_before(attention, x, states)
@@ -159,7 +159,7 @@ def can_read_prefixes(model: Model) -> bool:
 
 
 def read_prefixes(
-    model: Model, memories: Memories, rows: Sequence[Row], specials: SpecialTokens, beams: int
+    model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens, beams: int
 ) -> list[Prefixes]:
     """Read the prefixes of these rows with each member of the model."""
     frame, device = model.parts.frame, model.device
@@ -172,15 +172,15 @@ def read_prefixes(
     following = firsts[documents] + torch.tensor([len(row.prefix) for row in rows])
     found = []
     for member, seen in zip(members_of(model), of_members(memories), strict=True):
-        view = RecordingView(target, seen, aligned, _document_numbers(seen.values(), longest))
-        member.decode(member.embed("target", target), view)
-        found.append(Prefixes(view.recorded, target, aligned, documents, following, beams))
+        context = RecordingContext(target, seen, aligned, _document_numbers(seen.values(), longest))
+        member.decode(member.embed("target", target), context)
+        found.append(Prefixes(context.recorded, target, aligned, documents, following, beams))
     return found
 
 
-def _nested(rows: Sequence[Row]) -> tuple[list[Row], Tensor]:
+def _nested(rows: Sequence[SearchRow]) -> tuple[list[SearchRow], Tensor]:
     """Return the rows whose prefixes contain those of the others of the same source, and for each row which [D]."""
-    longest: list[Row] = []
+    longest: list[SearchRow] = []
     by_source: dict[int, list[int]] = {}
     documents = [0] * len(rows)
     for place in sorted(range(len(rows)), key=lambda place: -len(rows[place].prefix)):
@@ -197,7 +197,7 @@ def _nested(rows: Sequence[Row]) -> tuple[list[Row], Tensor]:
     return longest, torch.tensor(documents)
 
 
-def _document_numbers(memories: Iterable[Memory], rows: Sequence[Row]) -> Tensor:
+def _document_numbers(memories: Iterable[Memory], rows: Sequence[SearchRow]) -> Tensor:
     """The number in the memories of the document that each row is of: [D]."""
     for memory in memories:
         if memory.documents is not None:
@@ -210,14 +210,14 @@ _NUMBERS_AT_ONCE = 2**19
 _BLOCK = 64
 
 
-class Steps:
+class IncrementalDecoder:
     """A model, or every member of an ensemble, that reads one token of R = D * B hypotheses at a time."""
 
     def __init__(
         self,
         model: Model,
         memories: Memories,
-        rows: Sequence[Row],
+        rows: Sequence[SearchRow],
         beams: int,
         prefixes: Sequence[Prefixes] = (),
     ) -> None:
@@ -227,10 +227,10 @@ class Steps:
         seen = of_members(memories)
         read: Sequence[Prefixes | None] = prefixes or [None] * len(seen)
         self.views = [
-            StepView(member, memory, rows, beams, prefix)
+            IncrementalState(member, memory, rows, beams, prefix)
             for member, memory, prefix in zip(self.members, seen, read, strict=True)
         ]
-        self.caches = [cache for view in self.views for cache in view.caches]
+        self.caches = [cache for context in self.views for cache in context.caches]
 
     def read(self, tokens: Tensor, offsets: Tensor, places: Tensor | int, sentences: Tensor) -> list[Tensor]:
         """Decoder states [R, d] of each member after tokens [R].
@@ -241,9 +241,9 @@ class Steps:
         for cache in self.caches:
             cache.begin_step(offsets, sentences)
         states = []
-        for member, view in zip(self.members, self.views, strict=True):
+        for member, context in zip(self.members, self.views, strict=True):
             positions = offsets if member.config.restarts else torch.zeros_like(offsets) + places
-            states.append(member.decode(member.embed_step(tokens, positions), view))
+            states.append(member.decode(member.embed_step(tokens, positions), context))
         return states
 
     def reorder(self, rows: Tensor) -> None:
@@ -294,10 +294,10 @@ def _largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values, places.gather(1, index)
 
 
-class StepView:
+class IncrementalState:
     """What attentions see when R = D * B hypotheses read one token each, equal to what they see in the full pass.
 
-    All attentions of one sight (depth aside) have one cache. Hypotheses of a single sentence each see it as their
+    All attentions of one scope (depth aside) have one cache. Hypotheses of a single sentence each see it as their
     document: then all beams share what they see.
     """
 
@@ -305,26 +305,26 @@ class StepView:
         self,
         model: TranslationModel,
         memories: Mapping[str, Memory],
-        rows: Sequence[Row],
+        rows: Sequence[SearchRow],
         beams: int,
         prefixes: Prefixes | None = None,
     ) -> None:
-        """rows: one for each of the D documents of the search; prefixes: see `Steps`."""
-        by_kind: dict[tuple[type[Attention], Sight], list[Attention]] = {}
+        """rows: one for each of the D documents of the search; prefixes: see `IncrementalDecoder`."""
+        by_kind: dict[tuple[type[Attention], AttentionScope], list[Attention]] = {}
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
-                by_kind.setdefault((type(module), module.sight.place), []).append(module)
+                by_kind.setdefault((type(module), module.scope.place), []).append(module)
         self.places: dict[Attention, tuple[Cache, int]] = {}
         self.caches: list[Cache] = []
         single = all(len(row.sentences) == 1 for row in rows)
-        for (_, sight), attentions in by_kind.items():
-            if sight.memory == "self":
+        for (_, scope), attentions in by_kind.items():
+            if scope.memory == "self":
                 like = torch.empty(model.config.attention_width, dtype=_projected_dtype(model), device=model.device)
-                self.caches.append(_own_cache(sight, attentions, like, len(rows), beams, single))
+                self.caches.append(_own_cache(scope, attentions, like, len(rows), beams, single))
                 if prefixes is not None:
                     prefixes.begin(self.caches[-1], attentions)
             else:
-                self.caches.append(_memory_cache(sight, attentions, memories[sight.memory], rows, beams, single))
+                self.caches.append(_memory_cache(scope, attentions, memories[scope.memory], rows, beams, single))
             self.places |= {attention: (self.caches[-1], number) for number, attention in enumerate(attentions)}
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
@@ -338,7 +338,7 @@ class StepView:
             else:
                 asked = attention.asked_features(x)
             return cache.attend(number, asked).to(x.dtype).flatten(-2)
-        if attention.sight.memory == "self":
+        if attention.scope.memory == "self":
             query, pair = attention.asked_and_kept(x)
             cache.store(number, pair)
         else:
@@ -346,7 +346,7 @@ class StepView:
         return cache.attend(number, query).flatten(-2)
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """See `View`: x, states [R, d] -> [R, k, d] and [R, k]."""
+        """See `AttentionContext`: x, states [R, d] -> [R, k, d] and [R, k]."""
         cache, number = self.places[attention]
         assert isinstance(cache, SentencesBeforeCache)
         pair = [attention.split(project(states)) for project in (attention.key, attention.value)]
@@ -361,14 +361,14 @@ def _projected_dtype(model: TranslationModel) -> torch.dtype:
 
 
 def _own_cache(
-    sight: Sight, attentions: Sequence[Attention], like: Tensor, documents: int, beams: int, single: bool
+    scope: AttentionScope, attentions: Sequence[Attention], like: Tensor, documents: int, beams: int, single: bool
 ) -> Cache:
     """For the hypotheses' own states, whose keys are as `like` [H k]."""
     if isinstance(attentions[0], LinearAttention):
         return LinearSelfCache(len(attentions), attentions[0])
-    if sight.part == "before":
-        return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, sight)
-    if sight.part == "sentence" and not single:
+    if scope.part == "before":
+        return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, scope)
+    if scope.part == "sentence" and not single:
         own: Cache = SentenceSelfCache(len(attentions), documents * beams, like, attentions[0].heads)
     else:
         own = DocumentSelfCache(len(attentions), documents, beams, like, attentions[0].heads)
@@ -377,12 +377,17 @@ def _own_cache(
 
 
 def _memory_cache(
-    sight: Sight, attentions: Sequence[Attention], memory: Memory, rows: Sequence[Row], beams: int, single: bool
+    scope: AttentionScope,
+    attentions: Sequence[Attention],
+    memory: Memory,
+    rows: Sequence[SearchRow],
+    beams: int,
+    single: bool,
 ) -> Cache:
     """For a memory, whose keys and values are computed here, once: of what the rows see."""
-    states = [memory.at(attention.sight) for attention in attentions]
-    spans = seen_spans(memory, sight)
-    if sight.part == "document":
+    states = [memory.at(attention.scope) for attention in attentions]
+    spans = visible_spans(memory, scope)
+    if scope.part == "document":
         spans = spans.select(_document_numbers([memory], rows))
     elif single:
         spans = spans.select(torch.tensor([row.sentences[0] for row in rows]))
@@ -391,6 +396,6 @@ def _memory_cache(
     if isinstance(attentions[0], LinearAttention):
         return LinearCrossCache(cross_states(attentions, states, spans), beams, attentions[0].features.floor)
     keys, values, spans = with_something(*keys_and_values(attentions, states), spans)
-    if single or sight.part == "document":
+    if single or scope.part == "document":
         return DocumentCrossCache(keys, values, spans, beams)
     return SentenceCrossCache(keys, values, spans, len(rows) * beams)

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from docmt.checkpoint.model_directory import choose_device, load_languages, load_model, load_model_tokenizer
 from docmt.core.errors import DocmtError
 from docmt.core.options import one_of
-from docmt.model import Reading, TranslationModel
+from docmt.model import ModelInput, TranslationModel
 from docmt.model.attention import Attention, Memory
 from docmt.model.embeddings import Softmax
-from docmt.model.systems import Needs
+from docmt.model.systems import ContextSpec
 from docmt.text import Tokenizer
 
 Memories = Mapping[str, Memory] | Sequence[Mapping[str, Memory]]
@@ -57,9 +57,9 @@ class Ensemble:
         """Where the weights are."""
         return self.members[0].device
 
-    def memories(self, reading: Reading) -> Sequence[Mapping[str, Memory]]:
+    def memories(self, inputs: ModelInput) -> Sequence[Mapping[str, Memory]]:
         """What the decoder of each member can look at, computed once for what is read."""
-        return [member.memories(reading) for member in self.members]
+        return [member.memories(inputs) for member in self.members]
 
 
 Model = TranslationModel | Ensemble
@@ -75,19 +75,19 @@ def members_of(model: Model) -> tuple[TranslationModel, ...]:
     return model.members if isinstance(model, Ensemble) else (model,)
 
 
-def common_needs(model: Model) -> Needs:
+def common_context_spec(model: Model) -> ContextSpec:
     """Which sentences all members read together.
 
     In the order of sentences a member that needs fewer sentences before one only reads more than it looks at, and so
     does one that needs no drafts.
     """
-    needs = [member.system.needs() for member in members_of(model)]
-    if all(own == needs[0] for own in needs):
-        return needs[0]
-    return Needs(
-        before=max(own.before for own in needs),
-        joined=any(own.joined for own in needs),
-        drafts=any(own.drafts for own in needs),
+    context_spec = [member.system.context_spec() for member in members_of(model)]
+    if all(own == context_spec[0] for own in context_spec):
+        return context_spec[0]
+    return ContextSpec(
+        before=max(own.before for own in context_spec),
+        joined=any(own.joined for own in context_spec),
+        drafts=any(own.drafts for own in context_spec),
     )
 
 
@@ -118,7 +118,7 @@ def _difference(one: TranslationModel, other: TranslationModel) -> str:
                 f"a {systems[0]} and a {systems[1]} model decode differently ({ours} and {theirs}); choose models of "
                 "one system"
             )
-    if one.system.order != "sentences" and one.system.needs() != other.system.needs():
+    if one.system.order != "sentences" and one.system.context_spec() != other.system.context_spec():
         return "they look at other numbers of sentences, or on other sides; choose models with the same windows"
     if one.parts.frame != other.parts.frame:
         return f"families {one.config.family} and {other.config.family} mark sentences differently; choose one family"

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from docmt.decoding.config import SearchConfig
-from docmt.decoding.incremental import Steps, likeliest
+from docmt.decoding.incremental import IncrementalDecoder, likeliest
 from docmt.decoding.models import Memories, Model, next_logits
-from docmt.decoding.rules import Marks, Row
+from docmt.decoding.rules import SearchRow, TargetBoundaries
 from docmt.decoding.translation import Hypothesis
 from docmt.text import SpecialTokens
 
@@ -30,13 +30,13 @@ class PooledSearch(ABC):
         self,
         model: Model,
         memories: Memories,
-        rows: Sequence[Row],
+        rows: Sequence[SearchRow],
         specials: SpecialTokens,
         config: SearchConfig,
     ) -> None:
         device, beam = model.device, config.beam
-        self.specials, self.config, self.marks = specials, config, Marks(specials, model.parts.frame)
-        self.model, self.decoder = model, Steps(model, memories, rows, beam)
+        self.specials, self.config, self.marks = specials, config, TargetBoundaries(specials, model.parts.frame)
+        self.model, self.decoder = model, IncrementalDecoder(model, memories, rows, beam)
         self.family = model.parts.family
         self.sentences = torch.tensor([row.sentences[0] for row in rows], device=device).repeat_interleave(beam)
         limits = [config.sentence_limit(row.lengths[0]) + self.marks.inner for row in rows]

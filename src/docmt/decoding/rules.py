@@ -19,21 +19,21 @@ from torch.nn.utils.rnn import pad_sequence
 from docmt.core.errors import DocmtError
 from docmt.decoding.config import ContextConfig, SearchConfig
 from docmt.decoding.models import Model, members_of
-from docmt.model.scope import SentenceFrame
+from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import Order, System
 from docmt.text import SpecialTokens
 
 
 @dataclass(frozen=True)
-class Marks:
+class TargetBoundaries:
     """What comes after the first mark, which is given.
 
     `w .. </s> <s> w .. </s> <eod>` after `<s>`; in other families the last `</s>` ends all, and other marks may open a
-    sentence; where sentences are joined (`SentenceFrame`) it is `w .. <s> w .. </s>` after `</s>`.
+    sentence; where sentences are joined (`BoundaryTokens`) it is `w .. <s> w .. </s>` after `</s>`.
     """
 
     specials: SpecialTokens
-    frame: SentenceFrame
+    frame: BoundaryTokens
 
     @property
     def begins(self) -> int:
@@ -110,7 +110,7 @@ _EOD, _MASK = -2, -1
 
 
 @dataclass(frozen=True)
-class Row:
+class SearchRow:
     """What a row of the search, a document of it, translates."""
 
     sentences: Sequence[int]
@@ -122,7 +122,7 @@ class Row:
 
 
 @dataclass
-class Progress:
+class BeamState:
     """Where each row's hypothesis stands; all tensors [R]."""
 
     last: Tensor
@@ -135,26 +135,26 @@ class Progress:
     """tokens chosen rather than forced, so far"""
 
     @classmethod
-    def start(cls, rows: int, begins: int, device: torch.device) -> Progress:
+    def start(cls, rows: int, begins: int, device: torch.device) -> BeamState:
         """Every hypothesis has read the first mark, `begins`."""
         zeros = torch.zeros(rows, dtype=torch.int64, device=device)
         return cls(torch.full_like(zeros, begins), zeros, zeros.clone(), zeros.clone())
 
-    def select(self, rows: Tensor) -> Progress:
+    def select(self, rows: Tensor) -> BeamState:
         """The hypotheses of the given rows."""
-        return Progress(self.last[rows], self.sentence[rows], self.offset[rows], self.free[rows])
+        return BeamState(self.last[rows], self.sentence[rows], self.offset[rows], self.free[rows])
 
-    def advance(self, tokens: Tensor, forced: Tensor, marks: Marks) -> Progress:
+    def advance(self, tokens: Tensor, forced: Tensor, marks: TargetBoundaries) -> BeamState:
         """After one more token each (`forced` [R] bool: it was not chosen)."""
         opens = marks.opens(tokens, self.last, self.offset)
         offset = torch.where(opens, 0, self.offset + 1)
-        return Progress(tokens, self.sentence + opens.long(), offset, self.free + (~forced).long())
+        return BeamState(tokens, self.sentence + opens.long(), offset, self.free + (~forced).long())
 
 
-class Frame:
+class FramedRules:
     """Rules of the framed search: sentence counts and limits of each document."""
 
-    def __init__(self, rows: Sequence[Row], config: SearchConfig, marks: Marks, device: torch.device):
+    def __init__(self, rows: Sequence[SearchRow], config: SearchConfig, marks: TargetBoundaries, device: torch.device):
         self.config, self.marks = config, marks
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D]
         limits = [torch.tensor([config.sentence_limit(length) for length in row.lengths]) for row in rows]
@@ -191,7 +191,7 @@ class Frame:
         self.counts, self.limits = self.counts[documents], self.limits[documents]
         self.prefixes = self.prefixes[documents]
 
-    def forced(self, progress: Progress, document: Tensor, step: int) -> Tensor:
+    def forced(self, progress: BeamState, document: Tensor, step: int) -> Tensor:
         """[R] the token that must come next, or -1 where there is a choice; document [R]; step: tokens so far."""
         at_limit = self._words(progress) >= self.limits[document, progress.sentence]
         forced = torch.where(at_limit, self._closing(progress, document), -1)
@@ -206,27 +206,27 @@ class Frame:
             forced = torch.where(given >= 0, given, forced)
         return forced
 
-    def restrict(self, logits: Tensor, progress: Progress, document: Tensor) -> None:
+    def restrict(self, logits: Tensor, progress: BeamState, document: Tensor) -> None:
         """Sets what may not follow to minus infinity, in place; logits [R, V]."""
         closing = self._closing(progress, document)[:, None]
         worth = logits.gather(1, closing)
         worth[self._words(progress) < self.config.min_length] = -torch.inf
         logits.index_fill_(1, self.never, -torch.inf).scatter_(1, closing, worth)
 
-    def _words(self, progress: Progress) -> Tensor:
+    def _words(self, progress: BeamState) -> Tensor:
         """[R] words of the sentence so far."""
         return progress.offset - self.marks.inner
 
-    def _is_last(self, progress: Progress, document: Tensor) -> Tensor:
+    def _is_last(self, progress: BeamState, document: Tensor) -> Tensor:
         """[R] whether the sentence is the last of its document [R]."""
         return progress.sentence + 1 >= self.counts[document]
 
-    def _closing(self, progress: Progress, document: Tensor) -> Tensor:
+    def _closing(self, progress: BeamState, document: Tensor) -> Tensor:
         """[R] the mark that closes the sentence."""
         return torch.where(self._is_last(progress, document), self.marks.specials.eos, self.marks.between[0])
 
 
-def prefixes_of(rows: Sequence[Row], marks: Marks, device: torch.device) -> Tensor:
+def prefixes_of(rows: Sequence[SearchRow], marks: TargetBoundaries, device: torch.device) -> Tensor:
     """[D, P] the forced tokens of each document after its first mark, then -1."""
     # What opens the first sentence has been read but for its last marks.
     opens = () if marks.frame.joined else marks.frame.target_opens[1:]
@@ -238,10 +238,10 @@ def prefixes_of(rows: Sequence[Row], marks: Marks, device: torch.device) -> Tens
     return pad_sequence(prefixes, batch_first=True, padding_value=-1).to(device)
 
 
-class OpenEnd:
+class OpenRules:
     """Rules of the unframed search: anything up to a total length; then `<eod>` is the only choice."""
 
-    def __init__(self, rows: Sequence[Row], config: SearchConfig, marks: Marks, device: torch.device):
+    def __init__(self, rows: Sequence[SearchRow], config: SearchConfig, marks: TargetBoundaries, device: torch.device):
         self.specials = specials = marks.specials
         never = [specials.pad]
         self.least = 0
@@ -271,11 +271,11 @@ class OpenEnd:
         """Goes on with these documents only."""
         self.limits = self.limits[documents]
 
-    def forced(self, progress: Progress, document: Tensor, step: int) -> Tensor:
+    def forced(self, progress: BeamState, document: Tensor, step: int) -> Tensor:
         """[R] -1: every token is chosen, the last `<eod>` at the limit too."""
         return torch.full_like(document, -1)
 
-    def restrict(self, logits: Tensor, progress: Progress, document: Tensor) -> None:
+    def restrict(self, logits: Tensor, progress: BeamState, document: Tensor) -> None:
         """Sets what may not follow to minus infinity, in place; logits [R, V]."""
         logits.index_fill_(1, self.never, -torch.inf)
         if self.least:
@@ -296,7 +296,7 @@ MOST = 1023
 """Tokens that their search says at most, those of a prefix counted in: it has positions for so many."""
 
 
-class RfaRules(OpenEnd):
+class RfaRules(OpenRules):
     """The rules of the published search of Wu et al. (2022), for agreement with its checkpoints.
 
     Anything up to a limit, then `</s>`. The mark that joins sentences is a symbol like any other, so that a window may
@@ -304,14 +304,14 @@ class RfaRules(OpenEnd):
     tokens of a forced prefix count, with their log-probabilities and in the length.
     """
 
-    def __init__(self, rows: Sequence[Row], config: SearchConfig, marks: Marks, device: torch.device):
+    def __init__(self, rows: Sequence[SearchRow], config: SearchConfig, marks: TargetBoundaries, device: torch.device):
         self.specials, self.least = marks.specials, config.min_length
         self.prefixes = prefixes_of(rows, marks, device)  # [D, P], -1 where there is a choice
         self.limits = torch.tensor([self._limit(row, config) for row in rows], device=device)
         self.never = torch.tensor([self.specials.pad], device=device)
 
     @staticmethod
-    def _limit(row: Row, config: SearchConfig) -> int:
+    def _limit(row: SearchRow, config: SearchConfig) -> int:
         """That of the window and its prefix together, in the order in which they add and multiply.
 
         Raises DocmtError for a prefix after which nothing may be said.
@@ -328,14 +328,14 @@ class RfaRules(OpenEnd):
         extra = config.max_length_extra + said - config.max_length_ratio * context
         return min(int(config.max_length_ratio * window + extra), MOST)
 
-    ended_by_limit = staticmethod(Frame.ended_by_limit)
+    ended_by_limit = staticmethod(FramedRules.ended_by_limit)
 
     def keep(self, documents: Tensor) -> None:
         """Goes on with these documents only."""
         super().keep(documents)
         self.prefixes = self.prefixes[documents]
 
-    def restrict(self, logits: Tensor, progress: Progress, document: Tensor) -> None:
+    def restrict(self, logits: Tensor, progress: BeamState, document: Tensor) -> None:
         """Sets what may not follow to minus infinity, in place; logits [R, V]."""
         logits.index_fill_(1, self.never, -torch.inf)
         full = progress.free >= self.limits[document]
@@ -350,8 +350,8 @@ class RfaRules(OpenEnd):
         leave_only(logits, rows, only[rows])
 
 
-Rules = type[Frame] | type[OpenEnd]
-_RULES: dict[str, Rules] = {"frame": Frame, "open": OpenEnd}
+Rules = type[FramedRules] | type[OpenRules]
+_RULES: dict[str, Rules] = {"frame": FramedRules, "open": OpenRules}
 """By the name that systems have for them."""
 
 

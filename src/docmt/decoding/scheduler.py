@@ -16,16 +16,16 @@ from torch import Tensor
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import MANY
-from docmt.data import Instances, Words, cut, read_source
+from docmt.data import Instances, SentenceTokens, cut, read_source
 from docmt.data.config import MARKS
 from docmt.data.instances import instance_lengths, lengths_before, place_of
 from docmt.decoding.beam_search import search
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
-from docmt.decoding.models import Model, common_needs, members_of
-from docmt.decoding.rules import Row, WordIds, takes_rounds
+from docmt.decoding.models import Model, common_context_spec, members_of
+from docmt.decoding.rules import SearchRow, WordIds, takes_rounds
 from docmt.decoding.translation import Hypothesis, TranslatedSpan, join
-from docmt.model import ModelConfig, Reading
-from docmt.model.systems import Needs, System
+from docmt.model import ModelConfig, ModelInput
+from docmt.model.systems import ContextSpec, System
 from docmt.text import SpecialTokens
 
 _SYSTEMS = {
@@ -65,7 +65,7 @@ class Task:
     """Documents without empty sentences and their instances; sentences are numbered through all documents."""
 
     model: Model
-    words: Words
+    words: SentenceTokens
     """of the source"""
     offsets: NDArray[np.int64]
     """[D + 1] number of each document's first sentence"""
@@ -74,7 +74,7 @@ class Task:
     config: SearchConfig
     context: ContextConfig = ContextConfig()
     batch_tokens: int = BATCH_TOKENS
-    drafts: Words | None = None
+    drafts: SentenceTokens | None = None
     """of every sentence, where the model reads them"""
     start: int = 0
     """of a part of a task: the number of its first sentence in the whole one"""
@@ -97,8 +97,8 @@ class Task:
 
         Raises DocmtError where a sentence cannot fit.
         """
-        words, offsets = Words.of(documents), np.cumsum([0, *map(len, documents)])
-        drafted = Words.of(drafts) if drafts is not None and common_needs(model).drafts else None
+        words, offsets = SentenceTokens.of(documents), np.cumsum([0, *map(len, documents)])
+        drafted = SentenceTokens.of(drafts) if drafts is not None and common_context_spec(model).drafts else None
         instances = cut_source(words, offsets, model, config, context, drafted)
         return cls(model, words, offsets, instances, specials, config, context, batch_tokens, drafted)
 
@@ -144,15 +144,15 @@ class Task:
             turns[place].append(number)
         return turns
 
-    def read(self, batch: Sequence[int]) -> Reading:
+    def read(self, batch: Sequence[int]) -> ModelInput:
         """The source sides of these instances."""
-        reading = read_source(self.words, self.instances, batch, self.model.parts.frame, self.drafts)
-        return reading.to(self.model.device)
+        inputs = read_source(self.words, self.instances, batch, self.model.parts.frame, self.drafts)
+        return inputs.to(self.model.device)
 
-    def aligned(self, reading: Reading, batch: Sequence[int]) -> Sequence[Tensor]:
+    def aligned(self, inputs: ModelInput, batch: Sequence[int]) -> Sequence[Tensor]:
         """Where the sentences first .. last - 1 of each of these instances are in what is read of them."""
         counts = self.instances.last[batch] - self.instances.first[batch]
-        return reading.aligned.split(counts.tolist())
+        return inputs.aligned.split(counts.tolist())
 
     def span(self, first: int, last: int, ranks: Sequence[Hypothesis]) -> TranslatedSpan:
         """Translations of the sentences first .. last - 1 of this task, with their numbers in the whole one."""
@@ -186,20 +186,20 @@ def only_at(places: Sequence[Sequence[int]], documents: Sequence[WordIds]) -> li
 
 
 def cut_source(
-    words: Words,
+    words: SentenceTokens,
     document_offsets: NDArray[np.int64],
     model: Model,
     config: SearchConfig,
     context: ContextConfig = ContextConfig(),
-    drafts: Words | None = None,
+    drafts: SentenceTokens | None = None,
 ) -> Instances:
     """Cuts documents by the rule of training, in an ensemble by the least limits of its members.
 
     Raises DocmtError where a sentence cannot fit.
     """
-    needs, reserve = common_needs(model), None
-    if needs.shown:  # the sentences that are shown must have been translated
-        needs = replace(needs, sentences=1)
+    context_spec, reserve = common_context_spec(model), None
+    if context_spec.shown:  # the sentences that are shown must have been translated
+        context_spec = replace(context_spec, sentences=1)
     configs = [member.config for member in members_of(model)]
     for own in configs:
         check_context(config, context, own)
@@ -210,7 +210,7 @@ def cut_source(
         if any(own.limits_target for own in configs):
             longest = np.maximum(longest, [config.sentence_limit(int(n)) for n in words.lengths])
         longest = longest if drafts is None else np.maximum(longest, drafts.lengths)
-        before = needs.before if needs.joined else 0
+        before = context_spec.before if context_spec.joined else 0
         sizes = np.maximum(
             longest + model.parts.frame.most_marks, lengths_before(words.lengths, document_offsets, before)
         )
@@ -229,7 +229,7 @@ def cut_source(
         words.lengths,
         None,
         document_offsets,
-        needs,
+        context_spec,
         limit=instance_limit(model, context),
         max_sentences=MANY if context.instance_tokens else min(own.instance_sentences for own in configs),
         carry=context.overlap,
@@ -245,7 +245,7 @@ def instance_limit(model: Model, context: ContextConfig) -> int:
 def supported(context: ContextConfig, system: System) -> ContextConfig:
     """Return the settings that have an effect with this system; the others are at their defaults."""
     has = {
-        "instance_tokens": system.order != "sentences" and not system.needs().shown,
+        "instance_tokens": system.order != "sentences" and not system.context_spec().shown,
         "overlap": system.order == "documents" and system.rules == "frame",
         "window": bool(system.orders),
     }
@@ -308,7 +308,7 @@ def packed_units(
         source_lengths,
         target_lengths,
         offsets,
-        Needs(),
+        ContextSpec(),
         limit=model.instance_tokens,
         max_sentences=model.instance_sentences,
     )
@@ -351,16 +351,16 @@ def _pooled_sentences(task: Task, on_sentences: Counter, after_earlier: bool = F
     found: Found = {}
     instances, lengths = task.instances, task.words.lengths
     for batch in task.batches(times=1 if after_earlier else POOL):
-        reading = task.read(batch)
-        memories = task.model.memories(reading)
-        rows: list[Row] = []
+        inputs = task.read(batch)
+        memories = task.model.memories(inputs)
+        rows: list[SearchRow] = []
         numbers: list[int] = []
-        for i, aligned in zip(batch, task.aligned(reading, batch), strict=True):
+        for i, aligned in zip(batch, task.aligned(inputs, batch), strict=True):
             first, own, last = (int(column[i]) for column in (instances.first, instances.own, instances.last))
             before = [task.history.ranks(task.start + n)[0] for n in range(first, last)] if after_earlier else []
             for n in range(own, last):
                 seen = slice(0 if after_earlier else n - first, n + 1 - first)
-                rows.append(Row(aligned[seen].tolist(), lengths[first:last][seen].tolist(), before[: n - first]))
+                rows.append(SearchRow(aligned[seen].tolist(), lengths[first:last][seen].tolist(), before[: n - first]))
                 numbers.append(n)
         sizes = [
             (max(row.lengths[-1] + MARKS, sum(map(len, row.prefix)) // _PREFIX_SHARE), place)
@@ -391,12 +391,12 @@ def _windows(task: Task, on_sentences: Counter) -> Found:
 
 def _search(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] | None = None) -> list[list[Hypothesis]]:
     """The best translations of these instances, each a row, after the forced prefixes."""
-    reading = task.read(batch)
+    inputs = task.read(batch)
     rows = []
-    for i, aligned, prefix in zip(batch, task.aligned(reading, batch), prefixes or [()] * len(batch), strict=True):
+    for i, aligned, prefix in zip(batch, task.aligned(inputs, batch), prefixes or [()] * len(batch), strict=True):
         lengths = task.words.lengths[int(task.instances.first[i]) : int(task.instances.last[i])]
-        rows.append(Row(aligned.tolist(), lengths.tolist(), prefix))
-    return search(task.model, task.model.memories(reading), rows, task.specials, task.config)
+        rows.append(SearchRow(aligned.tolist(), lengths.tolist(), prefix))
+    return search(task.model, task.model.memories(inputs), rows, task.specials, task.config)
 
 
 def _rounds(task: Task, on_sentences: Counter) -> Found:

@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from docmt.data import Batch, Words, collate
+from docmt.data import Batch, SentenceTokens, collate
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.models import Model, mean_probability, members_of
-from docmt.decoding.rules import Marks, WordIds, rules_of
+from docmt.decoding.rules import TargetBoundaries, WordIds, rules_of
 from docmt.decoding.scheduler import Counter, Found, Task, batches_of, drafts_at, only_at
 from docmt.decoding.translation import Hypothesis, join, not_numbers
-from docmt.model import Reading, TranslationModel
+from docmt.model import ModelInput, TranslationModel
 from docmt.model.spans import Packed
 from docmt.text import SpecialTokens
 
@@ -32,7 +32,7 @@ OneSource = list[Equal]
 """Those of one source."""
 
 
-def shared_batches(task: Task, target: Words) -> Iterator[list[OneSource]]:
+def shared_batches(task: Task, target: SentenceTokens) -> Iterator[list[OneSource]]:
     """All instances, those of one source together, in batches of at most `batch_tokens` of all that is scored."""
     groups = [part for group in _by_source(task, target) for part in _cut(group, task, task.lengths)]
     sizes = [(task.lengths[group[0][0]] * len(group), number) for number, group in enumerate(groups)]
@@ -47,7 +47,7 @@ def _cut(group: OneSource, task: Task, lengths: Sequence[int]) -> Iterator[OneSo
         yield group[first : first + most]
 
 
-def _by_source(task: Task, target: Words) -> list[OneSource]:
+def _by_source(task: Task, target: SentenceTokens) -> list[OneSource]:
     found: dict[object, dict[object, Equal]] = {}
     instances = task.instances
     columns = (instances.before, instances.first, instances.own, instances.last)
@@ -58,28 +58,28 @@ def _by_source(task: Task, target: Words) -> list[OneSource]:
     return [list(group.values()) for group in found.values()]
 
 
-def _content(words: Words, first: int, last: int) -> tuple[bytes, bytes]:
+def _content(words: SentenceTokens, first: int, last: int) -> tuple[bytes, bytes]:
     """What the sentences first .. last - 1 hold, as something to compare."""
     offsets = words.offsets[first : last + 1]
     return words.tokens[offsets[0] : offsets[-1]].tobytes(), np.diff(offsets).tobytes()
 
 
-def shared_reading(task: Task, reading: Reading, batch: Sequence[OneSource]) -> Reading:
+def shared_reading(task: Task, inputs: ModelInput, batch: Sequence[OneSource]) -> ModelInput:
     """What is read of the first of each of the equal ones, one after the other, with every source once."""
     counts = torch.tensor([len(group) for group in batch])
     if len(batch) == int(counts.sum()):
-        return reading
-    assert reading.target is not None
+        return inputs
+    assert inputs.target is not None
     firsts = [group[0][0] for group in batch]
     own = task.read(firsts)
     aligned = [part for part, group in zip(task.aligned(own, firsts), batch, strict=True) for _ in group]
     return replace(
-        reading,
+        inputs,
         source=own.source,
         drafts=own.drafts,
         aligned=torch.cat(aligned),
         documents=torch.arange(len(batch)).repeat_interleave(counts),
-        same=_same_beginnings(reading.target, counts.tolist()),
+        same=_same_beginnings(inputs.target, counts.tolist()),
     )
 
 
@@ -130,7 +130,7 @@ def score_documents(
     source sentence, for a model that reads them. The context is the translator's: the same instances; a sentence
     exactly at its length limit has its `</s>` forced there, so it costs nothing here (unless not `limited`: where given
     texts are compared, one of just that length would gain). Pairs of empty sentences cost nothing either. With
-    `apart` the same passes are made over the same instances, but no sentence sees another (`Reading.apart`). Raises
+    `apart` the same passes are made over the same instances, but no sentence sees another (`ModelInput.apart`). Raises
     ValueError where the counts of sentences differ, and DocmtError where scores are not numbers.
     """
     places, counts = [], [len(document) for document in sources]
@@ -141,7 +141,7 @@ def score_documents(
     sources, targets = only_at(places, sources), only_at(places, targets)
     on_sentences(sum(counts) - sum(map(len, sources)))
     task = Task.of(model, sources, specials, config, context, batch_tokens, drafts)
-    found = score_task(task, Words.of(targets), on_sentences, limited, apart)
+    found = score_task(task, SentenceTokens.of(targets), on_sentences, limited, apart)
     hypotheses = []
     for (start, end), own, count in zip(pairwise(task.offsets.tolist()), places, counts, strict=True):
         (joined,) = join([found[number] for number in range(start, end) if number in found], config, start)
@@ -152,7 +152,7 @@ def score_documents(
 @torch.inference_mode()
 def score_task(
     task: Task,
-    words: Words,
+    words: SentenceTokens,
     on_sentences: Counter = lambda count: None,
     limited: bool = True,
     apart: bool = False,
@@ -164,8 +164,8 @@ def score_task(
         equal = [numbers for group in groups for numbers in group]
         indices = [numbers[0] for numbers in equal]
         batch = collate(task.words, words, task.instances, indices, specials, model.parts.frame, "last", task.drafts)
-        reading = shared_reading(task, batch.reading, groups)
-        batch = replace(batch, reading=reading.apart() if apart else reading).to(model.device)
+        inputs = shared_reading(task, batch.inputs, groups)
+        batch = replace(batch, inputs=inputs.apart() if apart else inputs).to(model.device)
         for numbers, hypothesis in zip(equal, _score(task, words, batch, indices, limited), strict=True):
             for i in numbers:
                 span = task.span(int(task.instances.own[i]), int(task.instances.last[i]), [hypothesis])
@@ -174,13 +174,13 @@ def score_task(
     return found
 
 
-def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limited: bool) -> list[Hypothesis]:
+def _score(task: Task, target: SentenceTokens, batch: Batch, indices: Sequence[int], limited: bool) -> list[Hypothesis]:
     """Force decoding of the own sentences of one batch of instances."""
     scores = mean_probability(
         [_label_scores(member, batch, task.config.temperature) for member in members_of(task.model)]
     )
     frame, rules, config = task.model.parts.frame, rules_of(task.model, task.config), task.config
-    said, marks = Marks(task.specials, frame), 1 + frame.goes_on
+    said, marks = TargetBoundaries(task.specials, frame), 1 + frame.goes_on
     hypotheses, reached = [], 0
     for i in indices:
         own = range(int(task.instances.own[i]), int(task.instances.last[i]))
@@ -208,13 +208,13 @@ def _score(task: Task, target: Words, batch: Batch, indices: Sequence[int], limi
 
 def _label_scores(model: TranslationModel, batch: Batch, temperature: float) -> Tensor:
     """[n] log-probability of each label, by one model. States that are the same are projected once."""
-    reading, labels = batch.reading, batch.labels
-    assert reading.target is not None
-    predicted = reading.predicted
+    inputs, labels = batch.inputs, batch.labels
+    assert inputs.target is not None
+    predicted = inputs.predicted
     if predicted is None:
         predicted = torch.arange(len(labels), device=labels.device)
-    computed, place = (predicted if reading.same is None else reading.same[predicted]).unique(return_inverse=True)
-    states = model(replace(reading, predicted=computed))  # [u, d], state place[i] has label i
+    computed, place = (predicted if inputs.same is None else inputs.same[predicted]).unique(return_inverse=True)
+    states = model(replace(inputs, predicted=computed))  # [u, d], state place[i] has label i
     scores = torch.empty(len(labels), device=labels.device)
     for start, part in enumerate(states.split(_CHUNK)):
         logits = model.project(part).float() / temperature  # [c, V]
@@ -235,16 +235,16 @@ def scoring_passes(
     context: ContextConfig = ContextConfig(),
     batch_tokens: int = BATCH_TOKENS,
     drafts: Sequence[WordIds] | None = None,
-) -> Iterator[tuple[Reading, Tensor]]:
+) -> Iterator[tuple[ModelInput, Tensor]]:
     """Yield what the model reads to score these translations, on its device, and which sentences are translated.
 
     The latter is [S] bool, of the sentences of the packed source; the others are there as context. sources, targets and
     drafts as `score_documents` has them, but without empty source sentences. Raises DocmtError where a sentence cannot
     fit.
     """
-    task, words = Task.of(model, sources, specials, config, context, batch_tokens, drafts), Words.of(targets)
+    task, words = Task.of(model, sources, specials, config, context, batch_tokens, drafts), SentenceTokens.of(targets)
     cut = task.instances
     for indices in task.batches():
         batch = collate(task.words, words, cut, indices, specials, model.parts.frame, drafts=task.drafts)
         translated = [torch.arange(int(cut.before[i]), int(cut.last[i])) >= int(cut.own[i]) for i in indices]
-        yield batch.reading.to(model.device), torch.cat(translated)
+        yield batch.inputs.to(model.device), torch.cat(translated)

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 
 from docmt.core.errors import DocmtError, map_or_error
-from docmt.data import Words
+from docmt.data import SentenceTokens
 from docmt.data.config import MARKS
 from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.models import Model
-from docmt.decoding.rules import OpenEnd, WordIds, order_of, rules_of
+from docmt.decoding.rules import OpenRules, WordIds, order_of, rules_of
 from docmt.decoding.scheduler import ORDERS, Counter, Found, Task, batches_in_order, drafts_at, filled_places
 from docmt.decoding.scoring import score_task
-from docmt.decoding.translation import Hypothesis, Reached, TranslatedSpan, join
+from docmt.decoding.translation import Hypothesis, ResumePoint, TranslatedSpan, join
 from docmt.text import SpecialTokens
 
 Drafts = Callable[[int, int], Sequence[Sequence[int]]]
@@ -46,7 +46,7 @@ class Stream:
         batch_tokens: int = BATCH_TOKENS,
         drafts: Sequence[WordIds] | Drafts | None = None,
         look_ahead: int | None = None,
-        done: Mapping[int, Reached] | None = None,
+        done: Mapping[int, ResumePoint] | None = None,
         lenient: bool = False,
     ) -> None:
         """documents: word ids without marks.
@@ -95,7 +95,7 @@ class Stream:
                 drafts[number] = []
         return task_of(numbers)
 
-    def _go_on(self, document: int, reached: Reached) -> None:
+    def _go_on(self, document: int, reached: ResumePoint) -> None:
         """Takes up what was said. Raises DocmtError where no instance begins at that sentence."""
         own = self._task.instances.own[self._borders[document] : self._borders[document + 1]]
         begins = self._begins(document, reached)
@@ -114,7 +114,7 @@ class Stream:
         for place, ranks in enumerate(reached.said, begins - len(reached.said)):
             self._task.history.add(place, [[words] for words in ranks])
 
-    def _begins(self, document: int, reached: Reached) -> int:
+    def _begins(self, document: int, reached: ResumePoint) -> int:
         """The first sentence, numbered through all documents, that is still to be translated."""
         return int(self._offsets[document] + np.searchsorted(self._places[document], reached.sentences))
 
@@ -132,7 +132,7 @@ class Stream:
         """
         document = wanted = 0
         if start is not None:
-            wanted = self._begins(start[0], Reached(0 if self._is_serial() else start[1]))
+            wanted = self._begins(start[0], ResumePoint(0 if self._is_serial() else start[1]))
         for chunk in self._chunks():
             chosen = [i for i in chunk if not self._is_done(i)]
             if not chosen or self._task.instances.last[chunk[-1]] <= wanted:
@@ -142,7 +142,9 @@ class Stream:
                 found += [*self._without_instances(document, stretch.document), stretch]
                 document = stretch.document + 1
             for own in found:
-                words = self._begins(own.document, Reached(own.last)) - self._begins(own.document, Reached(own.first))
+                words = self._begins(own.document, ResumePoint(own.last)) - self._begins(
+                    own.document, ResumePoint(own.first)
+                )
                 on_sentences(own.last - own.first - words)
             yield found
             self._forget(chunk.stop)
@@ -224,7 +226,7 @@ class Stream:
         task = self._task.part(chosen)
         if self._draft is not None:
             drafted = self._draft(task.start, task.start + len(task.words.lengths))
-            task = replace(task, drafts=Words.of([drafted]))
+            task = replace(task, drafts=SentenceTokens.of([drafted]))
         with torch.inference_mode():
             found = ORDERS["rounds" if self._config.rounds else self._order](task, on_sentences)
         found = {number: self._with_limits(task, span) for number, span in found.items()}
@@ -233,7 +235,7 @@ class Stream:
         # The plain document system may have said other marks than those of the translation that it is read as.
         config, carried = self._config, self._order == "in turn" or self._context.overlap > 0
         others_before = self._order == "windows" or (carried and config.n_best > 1)
-        other_marks = config.compatibility == "rfa" or (self._rules is OpenEnd and config.compatibility == "none")
+        other_marks = config.compatibility == "rfa" or (self._rules is OpenRules and config.compatibility == "none")
         if others_before or config.rounds or other_marks:
             found = _with_own_scores(task, found)
         parts: list[Parts] = []
@@ -262,7 +264,7 @@ class Stream:
             sees = range(int(instances.first[end + 1]), int(instances.own[end + 1]))
             # (Nothing, where what is before was not asked for: see `stretches`.)
             said = [self._task.history.ranks(number) for number in sees]
-        reached = Reached(last, said)
+        reached = ResumePoint(last, said)
         if isinstance(own, DocmtError):
             return TranslatedSpan(document, first, last, reached=reached, error=own)
         spans = [span for _, found in pairs if not isinstance(found, DocmtError) for span in found]
@@ -276,7 +278,7 @@ class Stream:
             if self._borders[document] == self._borders[document + 1] and document not in self._done:
                 size, error = self._sizes[document], self._errors.get(document)
                 ranks = [] if error else [each.spread([], size) for each in join([], self._config)]
-                yield TranslatedSpan(document, 0, size, ranks, Reached(size), error)
+                yield TranslatedSpan(document, 0, size, ranks, ResumePoint(size), error)
 
     def _forget(self, instance: int) -> None:
         """Drops the translations that no instance from this one on sees."""
@@ -291,7 +293,7 @@ def _with_own_scores(task: Task, found: Found) -> Found:
     rescored: dict[int, list[Hypothesis]] = {number: [] for number in found}
     for rank in range(max((len(span.ranks) for span in found.values()), default=0)):
         known = [task.history.ranks(task.start + number) for number in range(len(task.words.lengths))]
-        targets = Words.of([[ranks[min(rank, len(ranks) - 1)] for ranks in known]])
+        targets = SentenceTokens.of([[ranks[min(rank, len(ranks) - 1)] for ranks in known]])
         for number, span in score_task(task, targets).items():
             if rank < len(found[number].ranks):
                 own, (new,) = found[number].ranks[rank], span.ranks
@@ -313,7 +315,7 @@ def translate_documents(
 ) -> list[list[Hypothesis]]:
     """The best translations of each document (word ids without marks), best first, all searched together.
 
-    drafts: a first translation of every sentence, for a model that reads them (`Needs.drafts`).
+    drafts: a first translation of every sentence, for a model that reads them (`ContextSpec.drafts`).
 
     With `n_best` above 1 the j-th translation joins the j-th best of every part. Empty sentences stay empty; the
     model does not see them. Where sentences are translated in windows, ranks are those of the search, scores

@@ -90,7 +90,7 @@ def not_numbers() -> DocmtError:
 
 
 @dataclass(frozen=True)
-class Reached:
+class ResumePoint:
     """How far a document is translated: all that is needed to go on from there."""
 
     sentences: int
@@ -111,7 +111,7 @@ class TranslatedSpan:
     last: int
     ranks: Sequence[Hypothesis] = ()
     """best first"""
-    reached: Reached = Reached(0)
+    reached: ResumePoint = ResumePoint(0)
     """how far the document is translated with this span"""
     error: DocmtError | None = None
     """why there are no translations"""
@@ -267,7 +267,7 @@ class Piece:
     """number of its first sentence in the document, from 0"""
     source: Document
     """these sentences and the gaps before them; of the last piece of a document that at its end, too"""
-    reached: Reached
+    reached: ResumePoint
     """how far the document is translated with this piece"""
     translation: Translation | None
     """places and numbers of sentences count from the beginning of the piece"""

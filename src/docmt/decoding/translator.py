@@ -25,12 +25,12 @@ from docmt.decoding.rules import WordIds
 from docmt.decoding.scheduler import POOL, check_context, filled_places, instance_limit, packed_units
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.stream import Stream, translate_documents
-from docmt.decoding.translation import Hypothesis, Piece, Reached, TranslatedSentence, TranslatedSpan, Translation
+from docmt.decoding.translation import Hypothesis, Piece, ResumePoint, TranslatedSentence, TranslatedSpan, Translation
 from docmt.documents import Document, one_line
 from docmt.model import TranslationModel
 from docmt.text import Side
 
-__all__ = ["Piece", "Reached", "TranslatedSentence", "Translation", "Translator"]
+__all__ = ["Piece", "ResumePoint", "TranslatedSentence", "Translation", "Translator"]
 
 UNKNOWN_LANGUAGE = "en"
 """Whose segmentation serves for models that do not say what they translate from."""
@@ -106,7 +106,7 @@ class Translator:
     def checksums(self) -> list[str]:
         """Of the files that say what these models are, and the one whose drafts they read."""
         folders = [find_model(path) for path in self._paths]
-        readers = [path for path, own in zip(self._paths, self.models, strict=True) if own.system.needs().drafts]
+        readers = [path for path, own in zip(self._paths, self.models, strict=True) if own.system.context_spec().drafts]
         folders += [find_drafter(path) for path in readers[:1]]
         files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
         return [checksum_of_file(path) for path in files if path.name not in UNREAD_FILES]
@@ -192,7 +192,7 @@ class Translator:
         self,
         documents: Sequence[Document | str],
         *,
-        done: Mapping[int, Reached] | None = None,
+        done: Mapping[int, ResumePoint] | None = None,
         look_ahead: int | None = None,
     ) -> Iterator[list[Piece]]:
         """Translations of documents of any length, piece by piece: lists of what was translated together, in order.

@@ -127,7 +127,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Said:
+class GeneratedForm:
     """What a model said where a form was expected."""
 
     id: str
@@ -148,7 +148,7 @@ class ContrastiveResult:
     answers: str = ""
     """a character for each item: + right, - wrong, = wrong by a tie, ? wrong as sentences are miscounted, ! wrong as
     the model could not score or translate it"""
-    said: Sequence[Said] = ()
+    said: Sequence[GeneratedForm] = ()
     """of generative items, each"""
 
     @property
@@ -230,7 +230,7 @@ def evaluate_translations(
     for item, result in _results(items, translations, on_item):
         answers += UNANSWERED if isinstance(result, DocmtError) else _form_answer(item, result[0])
         text = None if isinstance(result, DocmtError) else result[0].sentences[item.sentence].target
-        said.append(Said(item.id, item.expected, text))
+        said.append(GeneratedForm(item.id, item.expected, text))
     return replace(result_of(items, answers), said=tuple(said))
 
 
@@ -312,7 +312,7 @@ def _grouped(items: Sequence[Item]) -> tuple[dict[str, dict[int | None, list[int
 
 
 @dataclass(frozen=True)
-class Row:
+class SuiteRow:
     """Some items of a test set, and how many each system had right."""
 
     suite: str
@@ -360,7 +360,7 @@ class Row:
         return {**named, "systems": found}
 
 
-def rows_of(suite: str, items: Sequence[Item], results: Sequence[ContrastiveResult]) -> list[Row]:
+def rows_of(suite: str, items: Sequence[Item], results: Sequence[ContrastiveResult]) -> list[SuiteRow]:
     """All items, then those of each phenomenon, within it of each distance, then those of each label.
 
     results: of each system, the first of which the others are compared with.
@@ -368,11 +368,11 @@ def rows_of(suite: str, items: Sequence[Item], results: Sequence[ContrastiveResu
 
     def row(
         by: By, numbers: Sequence[int], phenomenon: str | None, distance: int | None = None, label: str | None = None
-    ) -> Row:
+    ) -> SuiteRow:
         answers = ["".join(result.answers[number] for number in numbers) for result in results]
         counts = tuple(Count.of(items, result.answers, numbers) for result in results)
         tests = tuple(sign_test(answers[0], other) for other in answers)
-        return Row(suite, by, phenomenon, distance, label, counts, tests)
+        return SuiteRow(suite, by, phenomenon, distance, label, counts, tests)
 
     # What has but one kind has no rows for it.
     rows = [row("suite", range(len(items)), None)]
@@ -397,7 +397,7 @@ def sign_test(first: str, other: str) -> float:
     return sign_p_value(won, lost)
 
 
-def _table(rows: Sequence[Row], systems: Sequence[str]) -> list[list[str]]:
+def _table(rows: Sequence[SuiteRow], systems: Sequence[str]) -> list[list[str]]:
     """A head, the rows, and after those of each test set the ties, and what else was wrong if anything was."""
     lines = [["", "items", "chance", *systems]]
     for _, group in groupby(rows, lambda row: row.suite):
@@ -408,24 +408,24 @@ def _table(rows: Sequence[Row], systems: Sequence[str]) -> list[list[str]]:
     return lines
 
 
-def _also_wrong(rows: Sequence[Row]) -> list[str]:
+def _also_wrong(rows: Sequence[SuiteRow]) -> list[str]:
     """Of the kinds of `ALSO_WRONG` those that any system has items of."""
     return [name for name in ALSO_WRONG if any(getattr(count, name) for row in rows for count in row.counts)]
 
 
-def _notes(rows: Sequence[Row], systems: Sequence[str], first: str) -> list[str]:
+def _notes(rows: Sequence[SuiteRow], systems: Sequence[str], first: str) -> list[str]:
     """What a reader of the table must know; first: what the others are compared with."""
     notes = [*NOTES, f"*: other than {first}, {COMPARED}"] if len(systems) > 1 else NOTES
     return [*notes, *(f"{name}: wrong, as {ALSO_WRONG[name]}" for name in _also_wrong(rows))]
 
 
-def suite_text(rows: Sequence[Row], systems: Sequence[str], first: str = "the first system") -> str:
+def suite_text(rows: Sequence[SuiteRow], systems: Sequence[str], first: str = "the first system") -> str:
     """The table for people; first: what a reader knows the first column as."""
     lines = (line.rstrip() for line in aligned(_table(rows, systems)))
     return "\n".join([*lines, "", *_notes(rows, systems, first)])
 
 
-def suite_markdown(rows: Sequence[Row], systems: Sequence[str]) -> str:
+def suite_markdown(rows: Sequence[SuiteRow], systems: Sequence[str]) -> str:
     """The table in Markdown."""
     lines = table([[escaped(cell) for cell in line] for line in _table(rows, systems)])
     return "\n".join([*lines, "", *(f"- {escaped(note)}" for note in _notes(rows, systems, "the first system"))]) + "\n"

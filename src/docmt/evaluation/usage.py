@@ -31,8 +31,8 @@ from docmt.documents.document import shorten
 from docmt.evaluation.comparison import BUCKETS, buckets
 from docmt.evaluation.contrastive import (
     ContrastiveResult,
-    Row,
     SuiteConfig,
+    SuiteRow,
     evaluate_items,
     evaluate_translations,
     rows_of,
@@ -347,7 +347,7 @@ class SuiteContext:
     """items to which no other can lend its context: their candidates have contexts of their own, or no other item has
     as many sentences before and after the one asked for"""
 
-    def rows(self, name: str) -> list[Row]:
+    def rows(self, name: str) -> list[SuiteRow]:
         """Of a table whose columns are the conditions; name: of the test set."""
         return rows_of(name, self.items, [self.results[condition] for condition in CONDITIONS])
 

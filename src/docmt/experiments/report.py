@@ -23,11 +23,11 @@ DIGITS = {"s_bleu": 2, "d_bleu": 2, "chrf": 2, "dev_loss": 3}
 MEASURES = {"s_bleu": "s-BLEU", "d_bleu": "d-BLEU", "chrf": "chrF", "dev_loss": "dev loss"}
 MARGIN = 3.0
 """Standard errors of guessing: what is so far above chance is not guessed."""
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 """What the JSON file has for a variant at a point: means and spreads over its runs, the published, and the runs."""
 
 
-def _rows(plan: Plan) -> Iterator[tuple[Variant, Row, list[PlannedRun]]]:
+def _rows(plan: Plan) -> Iterator[tuple[Variant, TableRow, list[PlannedRun]]]:
     """Yield the variants at all points in the order of the file, each with the names of its row and its runs."""
     for axis in plan.experiment.axes:
         for variant, point in product(plan.experiment.variants_at(plan.scale).values(), axis.points[plan.scale]):
@@ -36,7 +36,7 @@ def _rows(plan: Plan) -> Iterator[tuple[Variant, Row, list[PlannedRun]]]:
             yield variant, {**names, "published": {**variant.published, **axis.published.get(point, {})}}, runs
 
 
-def collect(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Path, str]) -> list[Row]:
+def collect(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Path, str]) -> list[TableRow]:
     """Return the rows of the table as far as runs are done, in the order of the experiment file."""
     rows = []
     for _, row, planned in _rows(plan):
@@ -95,7 +95,9 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     return text
 
 
-def _notes(plan: Plan, evaluation: EvaluationConfig, rows: Sequence[Row], runs: Sequence[Row]) -> Iterator[str]:
+def _notes(
+    plan: Plan, evaluation: EvaluationConfig, rows: Sequence[TableRow], runs: Sequence[TableRow]
+) -> Iterator[str]:
     """Yield what is to be said of the table, a line each."""
     options = "".join(f", `{name}: {value}`" for name, value in evaluation.context.changes().items())
     yield (
@@ -119,7 +121,7 @@ def _notes(plan: Plan, evaluation: EvaluationConfig, rows: Sequence[Row], runs: 
         yield f"- no s-BLEU and chrF {what}: {miscounted} of {len(runs)} runs (`undefined` in the JSON file)"
 
 
-def _tables(rows: Sequence[Row]) -> list[str]:
+def _tables(rows: Sequence[TableRow]) -> list[str]:
     """Return a Markdown table for each axis."""
     lines = []
     for axis, group in groupby(rows, lambda row: str(row["axis"])):
@@ -162,7 +164,7 @@ def write_figure(plan: Plan, evaluation: EvaluationConfig) -> Path:
     return figure
 
 
-def collect_contrastive(plan: Plan, evaluation: EvaluationConfig) -> list[Row]:
+def collect_contrastive(plan: Plan, evaluation: EvaluationConfig) -> list[TableRow]:
     """Return the rows of the table as far as runs are done; without a contrastive test set there are none.
 
     A row has `cells` by phenomenon and distance.
@@ -209,7 +211,7 @@ def is_above_chance(count: Count) -> bool | None:
     return count.accuracy > least if least < 1 else None
 
 
-def contrastive_lines(rows: Sequence[Row], suite: str) -> list[str]:
+def contrastive_lines(rows: Sequence[TableRow], suite: str) -> list[str]:
     """Return the table in Markdown, with what its marks mean; nothing where no run is done."""
     if not rows:
         return []
@@ -249,7 +251,7 @@ def contrastive_lines(rows: Sequence[Row], suite: str) -> list[str]:
     return [*lines, ""]
 
 
-def _name(row: Row) -> str:
+def _name(row: TableRow) -> str:
     return f"{row['variant']}, {row['axis']} {row['point']}" if row["axis"] else str(row["variant"])
 
 

@@ -175,7 +175,7 @@ def _config(
     if missing_paths := [str(each) for each in outside if not each.exists()]:
         raise _LeftOutError(f"{' and '.join(missing_paths)} missing here: {path} says how to make them")
     store = plan.store if config.store == plan.store.directory else PreparedStore.open(config.store)
-    if config.model.chosen.needs().drafts and store.split("train").drafts is None:
+    if config.model.chosen.context_spec().drafts and store.split("train").drafts is None:
         raise _LeftOutError(
             f"the {config.model.system} system reads drafts, and {store.directory} has none: run `docmt prepare` again "
             "with --drafts"
@@ -216,7 +216,7 @@ def _identity(config: TrainConfig, names: Mapping[str, Any], store: PreparedStor
     one that nobody names: so a later version may add options without making other runs of these.
     """
     values, defaults = flat(config.to_dict()), flat(TrainConfig(store=Path(), run=Path()).to_dict())
-    drafts = config.model.chosen.needs().drafts
+    drafts = config.model.chosen.context_spec().drafts
     facts = {
         "settings": {
             name: values[name]

@@ -1,4 +1,4 @@
-"""The network: spans, sights, views, attention, layers, and the systems composed of them."""
+"""The network: spans, scopes, views, attention, layers, and the systems composed of them."""
 
 import lazy_loader
 

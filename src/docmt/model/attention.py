@@ -1,6 +1,6 @@
-"""Attention over spans: what an attention sees (the view), `attend`, multi-head attention, and gates that join several.
+"""Attention over spans: `attend`, multi-head attention, gates that join several, and attention contexts.
 
-The view is the one seam between a full pass and a decoding step.
+An attention context is the one seam between a full pass and a decoding step.
 Notation: T packed tokens, S sentences, D documents, H heads, d model width, k = d / H.
 """
 
@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from docmt.model import kernels
 from docmt.model.embeddings import Distances
-from docmt.model.kernels import Pattern
-from docmt.model.scope import Sight
+from docmt.model.kernels import AttentionPattern
+from docmt.model.scope import AttentionScope
 from docmt.model.spans import Packed, Spans
 
 
@@ -58,16 +58,16 @@ class Memory:
         """The states of a packed sequence."""
         return cls(states, packed.sentences, packed.documents)
 
-    def at(self, sight: Sight) -> Tensor:
-        """The states [T, d] that an attention of this sight looks at."""
-        return self.states if sight.depth is None else self.layers[sight.depth]
+    def at(self, scope: AttentionScope) -> Tensor:
+        """The states [T, d] that an attention of this scope looks at."""
+        return self.states if scope.depth is None else self.layers[scope.depth]
 
 
 Layout = Packed | Memory
 """A sequence of sentences and documents."""
 
 
-class View(Protocol):
+class AttentionContext(Protocol):
     """What an attention is given beside the states it computes from."""
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ class View(Protocol):
         ...
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """What `attention`, whose sight is of a sentence before, finds in each of the k = `sight.back` before.
+        """What `attention`, whose scope is of a sentence before, finds in each of the k = `scope.back` before.
 
         x [..., d] asks, and the sequence's own states [..., d] are what is looked at. Returns [..., k, d], oldest
         first and before the output projection, and [..., k] bool: whether there was something to look at.
@@ -83,8 +83,8 @@ class View(Protocol):
         ...
 
 
-class FullView:
-    """A whole pass at once: training, scoring, encoding. Patterns are worked out once a sight and die with the view."""
+class FullContext:
+    """A whole pass at once: training, scoring, encoding. Patterns are built once for each scope."""
 
     def __init__(
         self,
@@ -96,86 +96,88 @@ class FullView:
         """layout: of what is computed; aligned [S], documents [D]: the sentence and the document of the memories that
         belong to each of its own (None: those of the same numbers)."""
         self.layout, self.memories, self.aligned, self.documents = layout, memories or {}, aligned, documents
-        self._patterns: dict[Sight, Pattern] = {}
-        self._before: dict[Sight, tuple[Pattern, Tensor]] = {}
+        self._patterns: dict[AttentionScope, AttentionPattern] = {}
+        self._before: dict[AttentionScope, tuple[AttentionPattern, Tensor]] = {}
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """x [T, d] -> [T, d]"""
-        memory, pattern = self.seen(attention.sight, x)
+        memory, pattern = self.seen(attention.scope, x)
         return attention.over(x, memory, pattern)
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """See `View`: x, states [T, d] -> [T, k, d] and [T, k]."""
-        sight = attention.sight
-        pattern, there = self.seen_before(sight, len(states))
-        found = attention.over(x, states, pattern, times=sight.back)
-        return found.unflatten(0, (sight.back, -1)).transpose(0, 1), there.to(x.device)
+        """See `AttentionContext`: x, states [T, d] -> [T, k, d] and [T, k]."""
+        scope = attention.scope
+        pattern, there = self.seen_before(scope, len(states))
+        found = attention.over(x, states, pattern, times=scope.back)
+        return found.unflatten(0, (scope.back, -1)).transpose(0, 1), there.to(x.device)
 
-    def seen_before(self, sight: Sight, total: int) -> tuple[Pattern, Tensor]:
+    def seen_before(self, scope: AttentionScope, total: int) -> tuple[AttentionPattern, Tensor]:
         """The pattern in which all sentences ask k times, once for each before, and what is there [T, k].
 
         total: T, tokens of the sequence.
         """
-        if sight not in self._before:
-            spans = [seen_spans(self.layout, replace(sight, back=back)) for back in range(sight.back, 0, -1)]
+        if scope not in self._before:
+            spans = [visible_spans(self.layout, replace(scope, back=back)) for back in range(scope.back, 0, -1)]
             own = self.layout.sentences.lengths
             keys = Spans(torch.cat([each.starts for each in spans]), torch.cat([each.lengths for each in spans]))
             there = torch.stack([each.lengths > 0 for each in spans], dim=1)  # [S, k]
-            pattern = Pattern(Spans.tile(own.repeat(sight.back)), keys, False, total)
-            self._before[sight] = pattern, there.repeat_interleave(own, dim=0)
-        return self._before[sight]
+            pattern = AttentionPattern(Spans.tile(own.repeat(scope.back)), keys, False, total)
+            self._before[scope] = pattern, there.repeat_interleave(own, dim=0)
+        return self._before[scope]
 
-    def seen(self, sight: Sight, x: Tensor) -> tuple[Tensor, Pattern]:
-        """The states that an attention of this sight looks at, and which of them each token sees."""
-        memory = x if sight.memory == "self" else self.memories[sight.memory].at(sight)
-        pattern = self._patterns.get(sight.place)
+    def seen(self, scope: AttentionScope, x: Tensor) -> tuple[Tensor, AttentionPattern]:
+        """The states that an attention of this scope looks at, and which of them each token sees."""
+        memory = x if scope.memory == "self" else self.memories[scope.memory].at(scope)
+        pattern = self._patterns.get(scope.place)
         if pattern is None:
-            queries = self.layout.documents if sight.part == "document" else self.layout.sentences
+            queries = self.layout.documents if scope.part == "document" else self.layout.sentences
             if queries is None:
-                raise ValueError(f"what is computed has no documents, but {sight} asks for them")
-            pattern = Pattern(queries, self._keys(sight), sight.causal, len(memory), self.layout.sentences)
-            self._patterns[sight.place] = pattern
+                raise ValueError(f"what is computed has no documents, but {scope} asks for them")
+            pattern = AttentionPattern(queries, self._keys(scope), scope.causal, len(memory), self.layout.sentences)
+            self._patterns[scope.place] = pattern
         return memory, pattern
 
-    def _keys(self, sight: Sight) -> Spans:
-        if sight.memory == "self":
-            return seen_spans(self.layout, sight)
-        spans = seen_spans(self.memories[sight.memory], sight)
-        chosen = self.documents if sight.part == "document" else self.aligned
+    def _keys(self, scope: AttentionScope) -> Spans:
+        if scope.memory == "self":
+            return visible_spans(self.layout, scope)
+        spans = visible_spans(self.memories[scope.memory], scope)
+        chosen = self.documents if scope.part == "document" else self.aligned
         return spans if chosen is None else spans.select(chosen)
 
 
-class SharedView:
-    """A whole pass in which states that are the same (`Reading.same`) are computed once.
+class SharedContext:
+    """A whole pass in which states that are the same (`ModelInput.same`) are computed once.
 
     Of the T tokens of the layout U are computed. Attention sees all T, as there spans must be whole; what has weights,
     and takes the time, has the U alone.
     """
 
-    def __init__(self, view: FullView, same: Tensor) -> None:
-        """view: of all T tokens; same [T]: for each token the one that is computed in its place."""
-        self.view = view
+    def __init__(self, context: FullContext, same: Tensor) -> None:
+        """context: of all T tokens; same [T]: for each token the one that is computed in its place."""
+        self.context = context
         self.computed, self.place = same.unique(return_inverse=True)  # [U] of the T, [T] of the U
 
     def attend(self, attention: Attention, x: Tensor) -> Tensor:
         """x [U, d] -> [U, d]"""
-        return self.view.attend(attention, x.index_select(0, self.place)).index_select(0, self.computed)
+        return self.context.attend(attention, x.index_select(0, self.place)).index_select(0, self.computed)
 
     def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """See `View`: x, states [U, d] -> [U, k, d] and [U, k]."""
-        found, there = self.view.attend_before(attention, *(each.index_select(0, self.place) for each in (x, states)))
+        """See `AttentionContext`: x, states [U, d] -> [U, k, d] and [U, k]."""
+        found, there = self.context.attend_before(
+            attention, *(each.index_select(0, self.place) for each in (x, states))
+        )
         return found.index_select(0, self.computed), there.index_select(0, self.computed)
 
 
-def seen_spans(layout: Layout, sight: Sight) -> Spans:
-    """What each sentence (of sights of documents: each document) sees: a span in the layout."""
-    if sight.part == "sentence":
+def visible_spans(layout: Layout, scope: AttentionScope) -> Spans:
+    """What each sentence (of scopes of documents: each document) sees: a span in the layout."""
+    if scope.part == "sentence":
         return layout.sentences
     if layout.documents is None:
-        raise ValueError(f"the memory {sight.memory!r} has no documents, but {sight} asks for them")
-    if sight.part == "document":
+        raise ValueError(f"the memory {scope.memory!r} has no documents, but {scope} asks for them")
+    if scope.part == "document":
         return layout.documents
-    return layout.sentences.before(layout.documents, sight.back).within(*sight.marks)
+    return layout.sentences.before(layout.documents, scope.back).within(*scope.marks)
 
 
 _log = logging.getLogger(__name__)
@@ -202,7 +204,7 @@ def attend(
     segment and span begin. Work is the sum of |segment| x |span|: nothing outside the pattern is computed.
     Raises ValueError when spans do not fit together.
     """
-    pattern = Pattern(queries, keys, causal, len(key))
+    pattern = AttentionPattern(queries, keys, causal, len(key))
     return attend_pattern(query, key, value, pattern, dropout=dropout, kernel=kernel, distances=distances)
 
 
@@ -210,7 +212,7 @@ def attend_pattern(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    pattern: Pattern,
+    pattern: AttentionPattern,
     *,
     dropout: float = 0.0,
     kernel: str | None = None,
@@ -233,13 +235,13 @@ def attend_pattern(
 
 
 class Attention(nn.Module):
-    """Projections, H heads over what the sight names, output projection (Vaswani et al. 2017, section 3.2.2)."""
+    """Projections, H heads over what the scope names, output projection (Vaswani et al. 2017, section 3.2.2)."""
 
     def __init__(
         self,
         width: int,
         heads: int,
-        sight: Sight,
+        scope: AttentionScope,
         dropout: float = 0.0,
         memory_width: int | None = None,
         output_bias: bool = True,
@@ -253,7 +255,7 @@ class Attention(nn.Module):
         attention that sees nothing gives zero. head_width: k (0: width / heads); scaled: scores are divided by the
         square root of k; distances: biases of them, which belong to the model."""
         super().__init__()
-        self.heads, self.sight, self.dropout = heads, sight, dropout
+        self.heads, self.scope, self.dropout = heads, scope, dropout
         inner = heads * (head_width or width // heads)
         self.query = nn.Linear(width, inner, bias=biases)
         self.key = nn.Linear(memory_width or width, inner, bias=biases)
@@ -284,7 +286,7 @@ class Attention(nn.Module):
 
     def join_projections(self) -> None:
         """Makes one product of the three projections where all are of the same states: fewer, larger calls."""
-        if self.sight.memory != "self" or self.sight.part == "before":
+        if self.scope.memory != "self" or self.scope.part == "before":
             return
         parts = (self.query, self.key, self.value)
         weights = torch.cat([own.weight.detach() for own in parts])
@@ -313,12 +315,12 @@ class Attention(nn.Module):
         query = parts[..., 0, :, :]
         return query if self.factor == 1.0 else query * self.factor, parts[..., 1:, :, :]
 
-    def forward(self, x: Tensor, view: View) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
-        output: Tensor = self.output(view.attend(self, x))
+        output: Tensor = self.output(context.attend(self, x))
         return output
 
-    def over(self, x: Tensor, memory: Tensor, pattern: Pattern, times: int = 1) -> Tensor:
+    def over(self, x: Tensor, memory: Tensor, pattern: AttentionPattern, times: int = 1) -> Tensor:
         """x [Tq, d] attends to memory [Tk, d] (the same tensor for self-attention): [Tq, H k].
 
         times: how often the pattern has the queries, one time after the other; then [times * Tq, d].
@@ -364,8 +366,8 @@ class GroupAttention(nn.Module):
         super().__init__()
         self.local, self.whole, self.gate = local, whole, gate
 
-    def forward(self, x: Tensor, view: View) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
-        found: list[Tensor] = [part(x, view) for part in (self.local, self.whole) if part is not None]
+        found: list[Tensor] = [part(x, context) for part in (self.local, self.whole) if part is not None]
         joined: Tensor = found[0] if self.gate is None else self.gate(*found)
         return joined

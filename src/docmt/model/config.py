@@ -233,7 +233,7 @@ class ModelConfig(Sizes):
         fits, systems = {
             "any": (not family.unpredicted[1] or chosen.rules == "frame", "that keep to the sentences of the source"),
             "sentences": (chosen.order == "sentences", "that translate sentence by sentence"),
-            "windows": (chosen.needs().windows, "of windows (concat)"),
+            "windows": (chosen.context_spec().windows, "of windows (concat)"),
         }[family.order]
         if not fits or (self.embedding_normalization and family.order != "any"):
             without = "" if family.order == "any" else ", without model.embedding_normalization"
@@ -268,7 +268,7 @@ class ModelConfig(Sizes):
                 f"model.encoder_width {filled.encoder_width} must be a multiple of model.encoder_heads "
                 f"{filled.encoder_heads}: change one of them"
             )
-        if self.chosen.needs().drafts:
+        if self.chosen.context_spec().drafts:
             raise DocmtError(
                 f"model.family {self.family} has an encoder for the source alone, but this {self.system} model reads "
                 "drafts, which are of the target: choose another system, or family docmt"

@@ -79,7 +79,7 @@ class VarlenLayout(NamedTuple):
     longest_key: int
 
 
-class Pattern:
+class AttentionPattern:
     """Which query segments see which key spans: what the kernels need to know, worked out once a batch."""
 
     def __init__(
@@ -154,7 +154,7 @@ class PaddedLayout:
     so that one gather pads, splits heads and brings all buckets into the layout of a batched product.
     """
 
-    def __init__(self, pattern: Pattern, order: list[list[int]], heads: int, device: torch.device) -> None:
+    def __init__(self, pattern: AttentionPattern, order: list[list[int]], heads: int, device: torch.device) -> None:
         self.buckets: list[Bucket] = []
         query_rows, key_rows = [], []
         for members in order:
@@ -239,7 +239,7 @@ def padded(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    pattern: Pattern,
+    pattern: AttentionPattern,
     dropout: float = 0.0,
     distances: Distances | None = None,
 ) -> Tensor:
@@ -307,7 +307,7 @@ def reference(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    pattern: Pattern,
+    pattern: AttentionPattern,
     dropout: float = 0.0,
     distances: Distances | None = None,
 ) -> Tensor:
@@ -341,7 +341,7 @@ def varlen(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    pattern: Pattern,
+    pattern: AttentionPattern,
     dropout: float = 0.0,
     distances: Distances | None = None,
 ) -> Tensor:

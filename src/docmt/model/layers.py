@@ -11,20 +11,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
-from docmt.model.attention import Attention, FullView, Memory, Opening, View
+from docmt.model.attention import Attention, AttentionContext, FullContext, Memory, Opening
 from docmt.model.linear_attention import wide
 from docmt.model.spans import Packed, Spans
 
 if TYPE_CHECKING:
     from docmt.model.embeddings import Embeddings
-    from docmt.model.scope import Sight
+    from docmt.model.scope import AttentionScope
     from docmt.model.transformer import Parts
 
 
 class Layer(nn.Module):
     """Blocks such as self-attention, cross-attention and feed-forward, one after the other.
 
-    A block is called with (states, view), its branch has `enter` (what the block reads) and `leave` (what goes on).
+    A block is called with (states, context), its branch has `enter` (what the block reads) and `leave` (what goes on).
     """
 
     def __init__(self, blocks: dict[str, tuple[nn.Module, Residual]]) -> None:
@@ -43,18 +43,18 @@ class Layer(nn.Module):
         self.add_module(f"{name}_residual", branch)
         return self
 
-    def forward(self, x: Tensor, view: View) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
-        for _, passed in self.passed(x, view):
+        for _, passed in self.passed(x, context):
             x = passed
         return x
 
-    def passed(self, x: Tensor, view: View) -> Iterator[tuple[str, Tensor]]:
+    def passed(self, x: Tensor, context: AttentionContext) -> Iterator[tuple[str, Tensor]]:
         """x [..., d] behind each block and its branch, with the name of the block."""
         for block_name, branch_name in self.order:
             block: Any = self._modules[block_name]
             branch: Any = self._modules[branch_name]
-            x = branch.leave(x, block(branch.enter(x), view))
+            x = branch.leave(x, block(branch.enter(x), context))
             yield block_name, x
 
 
@@ -127,17 +127,17 @@ class FeedForward(nn.Module):
         self.factor = nn.Linear(width, inner, bias=biases) if activation.startswith(GATED) else None
         self.outer = nn.Linear(inner, width, bias=biases)
 
-    def forward(self, x: Tensor, view: View) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]; looks at nothing else."""
         states = self.activation(self.inner(x))
         output: Tensor = self.outer(states if self.factor is None else states * self.factor(x))
         return output
 
 
-def run(layers: Iterable[nn.Module], x: Tensor, view: View) -> Tensor:
+def run(layers: Iterable[nn.Module], x: Tensor, context: AttentionContext) -> Tensor:
     """x [..., d] through a stack of layers."""
     for layer in layers:
-        x = layer(x, view)
+        x = layer(x, context)
     return x
 
 
@@ -185,12 +185,12 @@ class Hops(nn.Module):
         super().__init__()
         self.hops = nn.ModuleList(hops)
 
-    def forward(self, x: Tensor, view: View) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> what all hops together add to it, [..., d]"""
         first, *others = self.hops
-        found: Tensor = first(x, view)
+        found: Tensor = first(x, context)
         for hop in others:
-            found = found + hop(x + found, view)
+            found = found + hop(x + found, context)
         return found
 
 
@@ -216,10 +216,10 @@ class SentenceEncoder(nn.Module):
     def forward(self, x: Tensor, text: Packed) -> Memory:
         """Embedded text [T, d] -> what can be looked at of it: states [T, d] behind the kept block of each layer."""
         x = x.detach() if self.frozen else x
-        view, states = FullView(text), []
+        context, states = FullContext(text), []
         for layer in self.layers:
             assert isinstance(layer, Layer)
-            for block, passed in layer.passed(x, view):
+            for block, passed in layer.passed(x, context):
                 x = passed
                 if block == self.kept:
                     states.append(x)
@@ -240,14 +240,14 @@ class Hierarchy(nn.Module):
     first sentence of the batch there, later target words included.) Sentences that are missing are not seen.
     """
 
-    def __init__(self, parts: Parts, sight: Sight, *, exact: bool, detach: bool) -> None:
-        """sight: of the sentences before, `sight.back` of them; detach: no gradient reaches the states through what
+    def __init__(self, parts: Parts, scope: AttentionScope, *, exact: bool, detach: bool) -> None:
+        """scope: of the sentences before, `scope.back` of them; detach: no gradient reaches the states through what
         attention asks and sees, but through x alone, as published."""
         super().__init__()
         sizes = parts.sizes
         self.detach = detach
         self.words_norm, self.sentences_norm, self.summary_norm = (parts.norm() for _ in range(3))
-        self.words = parts.attention(sight)
+        self.words = parts.attention(scope)
         self.sentences = SentenceAttention(sizes.width, sizes.heads, sizes.attention_width)
         self.feed_forward = parts.feed_forward()
         self.feed_forward_residual = Residual(parts.norm(), sizes.dropout, pre_norm=True)
@@ -262,14 +262,14 @@ class Hierarchy(nn.Module):
                 if projection.bias is not None:
                     nn.init.zeros_(projection.bias)
 
-    def forward(self, x: Tensor, view: View) -> Tensor:
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
         states = x.detach() if self.detach else x
-        found, there = view.attend_before(self.words, self.words_norm(states), states)  # [..., k, d], [..., k]
+        found, there = context.attend_before(self.words, self.words_norm(states), states)  # [..., k, d], [..., k]
         summaries = self.summary_norm(self.words.output(found))
         s = self.sentences(self.sentences_norm(states), summaries, there)
         branch = self.feed_forward_residual
-        s = branch.leave(s, self.feed_forward(branch.enter(s), view))
+        s = branch.leave(s, self.feed_forward(branch.enter(s), context))
         gate = self.opening(self.gate(torch.cat((x, s), dim=-1)))
         # Not `lerp`: under autocast x may be of another precision, where a norm gave it.
         joined = x + gate * s if self.norm is None else self.norm(x + gate * (s - x))
@@ -279,7 +279,7 @@ class Hierarchy(nn.Module):
 class SentenceAttention(nn.Module):
     """Attention of each position to its own k summaries, those of sentences that are missing left out.
 
-    Not an `Attention`: it looks at no other position, so it has no sight and needs no cache.
+    Not an `Attention`: it looks at no other position, so it has no scope and needs no cache.
     """
 
     def __init__(self, width: int, heads: int, attention_width: int = 0) -> None:

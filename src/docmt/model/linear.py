@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from docmt.model.kernels import Pattern, Rows, gather_rows, scatter_rows
+from docmt.model.kernels import AttentionPattern, Rows, gather_rows, scatter_rows
 from docmt.model.spans import Spans
 
 CHUNK = 64
@@ -35,7 +35,7 @@ def attend_linear(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    pattern: Pattern,
+    pattern: AttentionPattern,
     *,
     floor: float,
     features: Features | None = None,
@@ -347,7 +347,7 @@ def _divided(found: Tensor, floor: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Fading:
+class GateDecay:
     """What the gates of sentences make of the weights of keys (Wu et al. 2022, section 3.2).
 
     `fading` [T, H] as for `attend_linear`; `fresh` [T, H] multiplies keys, None: by 1.
@@ -357,7 +357,7 @@ class Fading:
     fresh: Tensor | None = None
 
     @classmethod
-    def of(cls, gates: Tensor, sentences: Spans, documents: Spans, averaging: bool = False) -> Fading:
+    def of(cls, gates: Tensor, sentences: Spans, documents: Spans, averaging: bool = False) -> GateDecay:
         """gates [S, H] before the sigmoid: how much of all up to its end a sentence leaves to the next one.
 
         averaging: what is new gets the rest, 1 - g of the sentence before (the first sentence of a document: all).

@@ -17,9 +17,9 @@ from torch.quasirandom import SobolEngine
 
 from docmt.model.attention import Attention
 from docmt.model.config import RANDOM_CROSS_FEATURES, RANDOM_FEATURES, Linear
-from docmt.model.kernels import Pattern
-from docmt.model.linear import Fading, attend_linear
-from docmt.model.scope import Sight
+from docmt.model.kernels import AttentionPattern
+from docmt.model.linear import GateDecay, attend_linear
+from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
 
 Drawing = Literal["independent", "orthogonal", "quasi"]
@@ -170,7 +170,7 @@ def features_of(options: Linear, heads: int, width: int, *, own: bool) -> Featur
     return RandomFeatures(heads, width, count, options.drawing, per_dimension=options.temperature == "dimension")
 
 
-class Weighing(NamedTuple):
+class KeyWeights(NamedTuple):
     """What keys weigh, as for `attend_linear`; each [T, H] or None. floor: least sum of weights."""
 
     floor: float
@@ -180,7 +180,7 @@ class Weighing(NamedTuple):
 
 
 class LinearAttention(Attention):
-    """Attention with features (Katharopoulos et al. 2020) over what the sight names, with the gate of Wu et al. (2022).
+    """Attention with features (Katharopoulos et al. 2020) over what the scope names, with the gate of Wu et al. (2022).
 
     The gate is that of attention to what was said before, one a head or one in all: at the end of each sentence it says
     how much of all so far is left to the next.
@@ -190,7 +190,7 @@ class LinearAttention(Attention):
         self,
         width: int,
         heads: int,
-        sight: Sight,
+        scope: AttentionScope,
         options: Linear,
         joined: bool = False,
         *,
@@ -198,20 +198,20 @@ class LinearAttention(Attention):
         head_width: int = 0,
         biases: bool = True,
     ) -> None:
-        """joined: the first token of a sentence ends the one before (`SentenceFrame`), and belongs to it here."""
-        super().__init__(width, heads, sight, memory_width=memory_width, head_width=head_width, biases=biases)
-        own = sight.memory == "self"
+        """joined: the first token of a sentence ends the one before (`BoundaryTokens`), and belongs to it here."""
+        super().__init__(width, heads, scope, memory_width=memory_width, head_width=head_width, biases=biases)
+        own = scope.memory == "self"
         self.features = features_of(options, heads, head_width or width // heads, own=own)
         self.rescaled = options.rescale and not own
         self.averaging = options.gate == "average"
         self.joined = joined
         self.gate: nn.Linear | None = None
-        if sight.causal and options.gate != "none":
+        if scope.causal and options.gate != "none":
             self.gate = nn.Linear(width, heads if options.gates == "head" else 1)
             nn.init.xavier_uniform_(self.gate.weight)
             nn.init.constant_(self.gate.bias, options.gate_start)
 
-    def over(self, x: Tensor, memory: Tensor, pattern: Pattern, times: int = 1) -> Tensor:
+    def over(self, x: Tensor, memory: Tensor, pattern: AttentionPattern, times: int = 1) -> Tensor:
         """x [Tq, d] attends to memory [Tk, d], the same tensor for self-attention: [Tq, d].
 
         Raises ValueError where queries ask several times, which needs weights that can be told apart.
@@ -220,12 +220,12 @@ class LinearAttention(Attention):
             raise ValueError("linear attention asks once: look at sentences one by one with softmax attention")
         return self.among(x, *self.shown(memory, pattern), pattern)
 
-    def shown(self, memory: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor, Weighing]:
+    def shown(self, memory: Tensor, pattern: AttentionPattern) -> tuple[Tensor, Tensor, KeyWeights]:
         """Keys and values [Tk, H, k] of memory [Tk, d], and what the keys weigh."""
         key = self.split(self.key(memory))
         return key, self.split(self.value(memory)), self.weighing(memory, key, pattern)
 
-    def among(self, x: Tensor, key: Tensor, value: Tensor, weighing: Weighing, pattern: Pattern) -> Tensor:
+    def among(self, x: Tensor, key: Tensor, value: Tensor, weighing: KeyWeights, pattern: AttentionPattern) -> Tensor:
         """What x [Tq, d] finds among keys and values [Tk, H, k]: [Tq, d]."""
         query = self.split(self.query(x))
         found = attend_linear(query, key, value, pattern, features=self.feature_map(), **weighing._asdict())
@@ -239,12 +239,12 @@ class LinearAttention(Attention):
         """The salience of keys [T, H, k], where keys have any: [T, H]."""
         return self.features.salience(key) if self.rescaled else None
 
-    def weighing(self, memory: Tensor, key: Tensor, pattern: Pattern) -> Weighing:
+    def weighing(self, memory: Tensor, key: Tensor, pattern: AttentionPattern) -> KeyWeights:
         """What keys [T, H, k] of memory [T, d] weigh, and how that fades."""
         if self.gate is None:
-            return Weighing(self.features.floor, salience=self.salience(key))
-        faded = Fading.of(*self.sentence_gates(memory, pattern), pattern.keys, self.averaging)
-        return Weighing(self.features.floor, faded.fading, faded.fresh)
+            return KeyWeights(self.features.floor, salience=self.salience(key))
+        faded = GateDecay.of(*self.sentence_gates(memory, pattern), pattern.keys, self.averaging)
+        return KeyWeights(self.features.floor, faded.fading, faded.fresh)
 
     def asked_and_shown(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """The features of what x [Tq, d] asks, [Tq, H, F], and of what memory [Tk, d] shows, [Tk, H, F]."""
@@ -260,7 +260,7 @@ class LinearAttention(Attention):
         """[T, d] -> [T, H, k], float32 or wider: sums of many are made of them."""
         return wide(self.split(self.value(memory)))
 
-    def sentence_gates(self, memory: Tensor, pattern: Pattern) -> tuple[Tensor, Spans]:
+    def sentence_gates(self, memory: Tensor, pattern: AttentionPattern) -> tuple[Tensor, Spans]:
         """The gates of the last tokens of the sentences of memory [T, d], before the sigmoid: [S, H]; and these
         sentences."""
         if pattern.sentences is None:

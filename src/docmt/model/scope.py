@@ -12,7 +12,7 @@ MARKS = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
 
 
 @dataclass(frozen=True)
-class SentenceFrame:
+class BoundaryTokens:
     """Which marks, by their ids, stand around the words of a sentence; families differ in it.
 
     A source sentence is `source_opens w .. source_closes`; decoder input is `target_opens w ..`, and `</s>` if
@@ -39,7 +39,7 @@ class SentenceFrame:
         *,
         goes_on: bool = False,
         joined: bool = False,
-    ) -> SentenceFrame:
+    ) -> BoundaryTokens:
         """From sentences such as `<s> w </s>`, in which w stands for the words; others: marks by further names."""
         known = {**{name: (id,) for name, id in MARKS.items()}, **(others or {})}
         before, after = _around(source, known)
@@ -73,10 +73,10 @@ def _around(sentence: str, known: Mapping[str, Sequence[int]]) -> tuple[tuple[in
 
 
 @dataclass(frozen=True)
-class Sight:
+class AttentionScope:
     """Which part of which memory the queries of a sentence see.
 
-    Attentions of equal sight (depth aside) share spans, patterns and, in decoding, one cache; so systems say what their
+    Attentions of equal scope (depth aside) share spans, patterns and, in decoding, one cache; so systems say what their
     attentions see, and nothing else needs to know which system it is.
     """
 
@@ -94,13 +94,13 @@ class Sight:
     """whether a token sees only those up to itself"""
 
     @property
-    def place(self) -> Sight:
+    def place(self) -> AttentionScope:
         """The same at any depth: what decides which tokens see which."""
         return self if self.depth is None else replace(self, depth=None)
 
 
 @dataclass(frozen=True)
-class Needs:
+class ContextSpec:
     """Which sentences a system reads together; instances are cut by it, in training and in translation alike."""
 
     sentences: int | None = None

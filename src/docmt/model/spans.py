@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from docmt.model.scope import SentenceFrame
+from docmt.model.scope import BoundaryTokens
 
 
 class Spans:
@@ -162,7 +162,7 @@ class Packed:
 
         return self._changed(self.tokens[index.to(self.tokens.device)], kept), index
 
-    def contexts(self, count: int, frame: SentenceFrame) -> tuple[Spans, Tensor]:
+    def contexts(self, count: int, frame: BoundaryTokens) -> tuple[Spans, Tensor]:
         """For each sentence the `count` ones before it in its document, as one sequence (Zhang et al. 2018, 3.1).
 
         Returns the S contexts, laid end to end, and [T'] the position in this sequence of each of their tokens. Where
@@ -199,7 +199,7 @@ def pack(documents: Sequence[Sequence[Sequence[int]]]) -> Packed:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class ModelInput:
     """Source and decoder input of some instances, and how they belong together.
 
     `source` may hold sentences before those that are translated; a `document` of it or of `target` is an instance.
@@ -224,12 +224,12 @@ class Reading:
     documents: Tensor | None = None
     same: Tensor | None = None
 
-    def to(self, device: torch.device | str) -> Reading:
+    def to(self, device: torch.device | str) -> ModelInput:
         """The same with tokens and positions on `device`."""
         predicted, same = (None if places is None else places.to(device) for places in (self.predicted, self.same))
         return replace(self._with_sides(lambda side: side.to(device)), predicted=predicted, same=same)
 
-    def filled(self, multiple: int, filler: int) -> Reading:
+    def filled(self, multiple: int, filler: int) -> ModelInput:
         """The same with a last instance of filler tokens on each side, which has no labels; see `Packed.filled`.
 
         Where all positions are predicted, states of the filler come behind those that have labels.
@@ -238,11 +238,11 @@ class Reading:
         aligned = torch.cat((self.aligned, torch.tensor([len(self.source.sentences)])))
         return replace(self._with_sides(lambda side: side.filled(multiple, filler)), aligned=aligned)
 
-    def apart(self) -> Reading:
-        """The same without context: through every sight a sentence sees itself alone; see `Packed.apart`."""
+    def apart(self) -> ModelInput:
+        """The same without context: through every scope a sentence sees itself alone; see `Packed.apart`."""
         return replace(self._with_sides(Packed.apart), documents=self.aligned)
 
-    def _with_sides(self, change: Callable[[Packed], Packed]) -> Reading:
+    def _with_sides(self, change: Callable[[Packed], Packed]) -> ModelInput:
         """The same with every sequence that there is changed alike."""
         target, drafts, references = (
             None if side is None else change(side) for side in (self.target, self.drafts, self.references)

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docmt.model.attention import Attention, FullView, Gate, GroupAttention, Memory, SharedView, View
+from docmt.model.attention import Attention, AttentionContext, FullContext, Gate, GroupAttention, Memory, SharedContext
 from docmt.model.config import ModelConfig, Sizes
 from docmt.model.embeddings import (
     Distances,
@@ -38,8 +38,8 @@ from docmt.model.layers import (
     run,
 )
 from docmt.model.linear_attention import LinearAttention
-from docmt.model.scope import Sight
-from docmt.model.spans import Packed, Reading, pack
+from docmt.model.scope import AttentionScope
+from docmt.model.spans import ModelInput, Packed, pack
 
 SentenceIds = Sequence[Sequence[int]]
 
@@ -68,33 +68,33 @@ class Parts:
     # Layers
 
     def attention(
-        self, sight: Sight, memory_width: int | None = None, *, at_zero: bool = False, output_bias: bool = True
+        self, scope: AttentionScope, memory_width: int | None = None, *, at_zero: bool = False, output_bias: bool = True
     ) -> Attention:
-        """Attention over what `sight` names; memory_width: of its states, if not that of what computes them.
+        """Attention over what `scope` names; memory_width: of its states, if not that of what computes them.
 
         at_zero: at first it finds zeros; output_bias: see `Attention`.
         """
         sizes, family = self.sizes, self.family
-        near = sight.memory == "self" and sight.part != "before"  # of others no distance is known
+        near = scope.memory == "self" and scope.part != "before"  # of others no distance is known
         made = Attention(
-            *(sizes.width, sizes.heads, sight, sizes.attention_dropout),
-            *(memory_width or self.memory_width(sight), output_bias),
+            *(sizes.width, sizes.heads, scope, sizes.attention_dropout),
+            *(memory_width or self.memory_width(scope), output_bias),
             head_width=sizes.head_width,
             biases=family.biases,
             scaled=family.scaled,
-            distances=self._distances.get(sight.causal) if near else None,
+            distances=self._distances.get(scope.causal) if near else None,
         )
         if at_zero:
             nn.init.zeros_(made.output.weight)
         return made
 
-    def memory_width(self, sight: Sight) -> int:
-        """Of the states that `sight` names: the encoder computes those of source and context."""
-        return (self.encoder if sight.memory in ("source", "context") else self).sizes.width
+    def memory_width(self, scope: AttentionScope) -> int:
+        """Of the states that `scope` names: the encoder computes those of source and context."""
+        return (self.encoder if scope.memory in ("source", "context") else self).sizes.width
 
-    def hops(self, sights: Sequence[Sight], at_zero: bool) -> Hops:
-        """Attention to what each of the sights names, one after the other; at_zero: at first they find nothing."""
-        return Hops([self.attention(own, at_zero=at_zero, output_bias=False) for own in sights])
+    def hops(self, scopes: Sequence[AttentionScope], at_zero: bool) -> Hops:
+        """Attention to what each of the scopes names, one after the other; at_zero: at first they find nothing."""
+        return Hops([self.attention(own, at_zero=at_zero, output_bias=False) for own in scopes])
 
     def sentence_encoder(self, side: str, *, whole: bool, frozen: bool) -> SentenceEncoder:
         """An encoder of single sentences for the layers of a side's stack to look at, each at the layer of its number.
@@ -107,7 +107,7 @@ class Parts:
             return self.encoder.sentence_encoder(side, whole=whole, frozen=frozen)
         depth = self.sizes.decoder_layers if target else self.sizes.encoder_layers
         blocks = [
-            {"attention": self.group_attention(local=Sight()), "feed_forward": self.feed_forward()}
+            {"attention": self.group_attention(local=AttentionScope()), "feed_forward": self.feed_forward()}
             for _ in range(depth)
         ]
         if not whole:
@@ -130,20 +130,20 @@ class Parts:
                 delattr(reader, name)
         return reader
 
-    def linear_attention(self, sight: Sight) -> LinearAttention:
-        """Linear attention over what `sight` names."""
+    def linear_attention(self, scope: AttentionScope) -> LinearAttention:
+        """Linear attention over what `scope` names."""
         sizes = self.sizes
         return LinearAttention(
-            *(sizes.width, sizes.heads, sight, sizes.linear, self.frame.joined),
-            memory_width=self.memory_width(sight),
+            *(sizes.width, sizes.heads, scope, sizes.linear, self.frame.joined),
+            memory_width=self.memory_width(scope),
             head_width=sizes.head_width,
             biases=self.family.biases,
         )
 
     def group_attention(
         self,
-        local: Sight | None = None,
-        whole: Sight | None = None,
+        local: AttentionScope | None = None,
+        whole: AttentionScope | None = None,
         gate_bias: float = 0.0,
         linear: bool = False,
         exact: bool = False,
@@ -252,12 +252,12 @@ class TranslationModel(Embeddings):
         config = config.filled()
         super().__init__(Parts(config))
         self.config, self.system = config, config.chosen
-        reading = self.parts.encoder
-        self.encoder = nn.ModuleList(self.system.encoder(reading))
+        inputs = self.parts.encoder
+        self.encoder = nn.ModuleList(self.system.encoder(inputs))
         self.decoder = nn.ModuleList(self.system.decoder(self.parts))
-        self.encoder_norm = reading.norm() if reading.pre_norm else None
+        self.encoder_norm = inputs.norm() if inputs.pre_norm else None
         self.decoder_norm = self.parts.norm() if self.parts.pre_norm else None
-        self.above_encoder = nn.ModuleList(self.system.above_encoder(reading))
+        self.above_encoder = nn.ModuleList(self.system.above_encoder(inputs))
         self.above_decoder = nn.ModuleList(self.system.above_decoder(self.parts))
         for name, module in self.system.modules(self.parts).items():
             self.add_module(name, module)
@@ -274,44 +274,44 @@ class TranslationModel(Embeddings):
         """Where the weights are."""
         return next(self.parameters()).device
 
-    def memories(self, reading: Reading) -> Mapping[str, Memory]:
+    def memories(self, inputs: ModelInput) -> Mapping[str, Memory]:
         """What the decoder can look at, computed once for what is read."""
-        return self.system.memories(self, reading)
+        return self.system.memories(self, inputs)
 
-    def forward(self, reading: Reading) -> Tensor:
+    def forward(self, inputs: ModelInput) -> Tensor:
         """Decoder states before the output projection: [Tt, d], or [n, d] of the predicted positions alone.
 
         Raises ValueError where source and target do not belong together.
         """
-        target = reading.target
+        target = inputs.target
         if target is None:
-            raise ValueError("a forward pass needs decoder input: give the reading a target")
-        x, memories = self.embed("target", target), self.memories(reading)
-        view = FullView(target, memories, reading.aligned, reading.documents)
-        if reading.same is None:
-            states = self.decode(x, view)
-            return states if reading.predicted is None else states.index_select(0, reading.predicted)
-        shared = SharedView(view, reading.same)
+            raise ValueError("a forward pass needs decoder input: give the input a target")
+        x, memories = self.embed("target", target), self.memories(inputs)
+        context = FullContext(target, memories, inputs.aligned, inputs.documents)
+        if inputs.same is None:
+            states = self.decode(x, context)
+            return states if inputs.predicted is None else states.index_select(0, inputs.predicted)
+        shared = SharedContext(context, inputs.same)
         states = self.decode(x.index_select(0, shared.computed), shared)
-        return states.index_select(0, shared.place if reading.predicted is None else shared.place[reading.predicted])
+        return states.index_select(0, shared.place if inputs.predicted is None else shared.place[inputs.predicted])
 
     def encode(self, source: Packed) -> Tensor:
         """Encoder states [Ts, d] of a source that looks at nothing but itself."""
-        return self.run_encoder(self.embed("source", source), FullView(source))
+        return self.run_encoder(self.embed("source", source), FullContext(source))
 
     def memory(self, source: Packed) -> Memory:
         """What `encode` gives, as something to look at."""
         return Memory.of(self.encode(source), source)
 
-    def run_encoder(self, x: Tensor, view: View) -> Tensor:
+    def run_encoder(self, x: Tensor, context: AttentionContext) -> Tensor:
         """Embedded source [Ts, d] -> encoder states [Ts, d]."""
-        x = run(self.encoder, x, view)
-        return run(self.above_encoder, self.encoder_norm(x) if self.encoder_norm is not None else x, view)
+        x = run(self.encoder, x, context)
+        return run(self.above_encoder, self.encoder_norm(x) if self.encoder_norm is not None else x, context)
 
-    def decode(self, x: Tensor, view: View) -> Tensor:
+    def decode(self, x: Tensor, context: AttentionContext) -> Tensor:
         """Embedded decoder input [..., d] -> decoder states [..., d]."""
-        x = run(self.decoder, x, view)
-        return run(self.above_decoder, self.decoder_norm(x) if self.decoder_norm is not None else x, view)
+        x = run(self.decoder, x, context)
+        return run(self.above_decoder, self.decoder_norm(x) if self.decoder_norm is not None else x, context)
 
     def embed(self, side: str, packed: Packed, embeddings: Embeddings | None = None) -> Tensor:
         """Return tokens embedded with their positions, as the first layer reads them: [T, d].
@@ -366,6 +366,6 @@ class TranslationModel(Embeddings):
             source, target = (pack([pair[side] for pair in pairs]) for side in (0, 1))
             # Where counts differ no attention asks which sentences belong together.
             aligned = torch.arange(len(target.sentences))
-            reading = Reading(source, aligned, target, drafts=pack(drafts) if drafts else None)
-            logits = self.project(self(reading.to(self.device)))
+            inputs = ModelInput(source, aligned, target, drafts=pack(drafts) if drafts else None)
+            logits = self.project(self(inputs.to(self.device)))
         return list(logits.split(target.documents.lengths.tolist()))

@@ -35,9 +35,9 @@ from docmt.synthetic.lexicon import (
     Gender,
     Noun,
     NounPhrase,
-    Pattern,
     Person,
     Room,
+    SentencePattern,
     Trait,
     Word,
 )
@@ -191,7 +191,7 @@ class _Writer:
             case = self.rng.choices(cases, weights)[0]
             self._say(self.rng.choice(self._mentions(topic, case, last=distance == max(distances))), topic)
 
-    def _mentions(self, topic: _Topic, case: Case, last: bool) -> list[Pattern]:
+    def _mentions(self, topic: _Topic, case: Case, last: bool) -> list[SentencePattern]:
         """The patterns of a case that say something new of the topic."""
         return [
             pattern
@@ -206,7 +206,7 @@ class _Writer:
     def _traits(self, slot: str, topic: _Topic) -> list[Trait]:
         return [t for t in TRAITS if _TRAIT_SLOTS[slot](t) and t.aspect not in topic.settled]
 
-    def _fill(self, pattern: Pattern, topic: _Topic | None) -> dict[str, _Value]:
+    def _fill(self, pattern: SentencePattern, topic: _Topic | None) -> dict[str, _Value]:
         """Draws a value for every slot of the pattern and notes what it settles about the topic."""
         others = [person for person in self.cast if topic is None or person not in (topic.owner, topic.giver)]
         first, second = self.rng.sample(others, 2)
@@ -238,7 +238,7 @@ class _Writer:
             topic.settled.add(attribute.aspect)
         return noun_phrase(topic.noun, attribute, definite=slot == "the")
 
-    def _say(self, pattern: Pattern, topic: _Topic | None) -> None:
+    def _say(self, pattern: SentencePattern, topic: _Topic | None) -> None:
         """Appends a sentence in both languages, and its pronoun if the pattern has one (then there is a topic)."""
         self.used.add(pattern.english)
         values = self._fill(pattern, topic)
@@ -273,7 +273,7 @@ class _Writer:
         self.target.append(capitalised(f"{before}{form}{after}"))
 
 
-def _slots(pattern: Pattern) -> list[str]:
+def _slots(pattern: SentencePattern) -> list[str]:
     """The names of the slots to draw, in the order of the English sentence."""
     names = slot_names(pattern.english) + slot_names(pattern.german)
     return list(dict.fromkeys(name for name in names if name not in ("it", "his")))

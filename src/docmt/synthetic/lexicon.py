@@ -105,7 +105,7 @@ class Attribute:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class SentencePattern:
     """One sentence of a story in both languages; `case` is that of the pronoun, None where there is none."""
 
     english: str
@@ -127,9 +127,9 @@ class Line(NamedTuple):
     target: str
 
 
-def _pattern(row: list[str], case: Case | None = None) -> Pattern:
+def _pattern(row: list[str], case: Case | None = None) -> SentencePattern:
     english, german, *settles = row
-    return Pattern(english, german, case, tuple(each for each in settles if each != "last"), "last" in settles)
+    return SentencePattern(english, german, case, tuple(each for each in settles if each != "last"), "last" in settles)
 
 
 _LEXICON, _STORIES = read_data(__package__, "lexicon.yaml"), read_data(__package__, "stories.yaml")

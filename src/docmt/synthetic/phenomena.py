@@ -122,7 +122,7 @@ _Value = Word | NounPhrase | Verb
 
 
 @dataclass(frozen=True)
-class Item:
+class Versions:
     """Version v of a document has the sentence `deciding[v]` and, some sentences later, `marked[v]`.
 
     The marked sentences have one source, and targets that differ.
@@ -132,16 +132,16 @@ class Item:
     marked: tuple[Line, ...]
 
 
-def pronoun(rng: random.Random) -> Item:
+def pronoun(rng: random.Random) -> Versions:
     """The German for *it* has the gender of an earlier noun: one version a gender."""
     things = [{"x": noun_phrase(rng.choice(group), None, definite=False)} for group in _NOUNS]
     acquisition, mention = rng.choice(ACQUISITIONS), rng.choice(MENTIONS)
     people = _people(rng.sample(PEOPLE, 2))
     deciding = _variants(acquisition, _draw(rng, acquisition) | people, things)
-    return Item(deciding, _variants(mention, _draw(rng, mention) | people, things))
+    return Versions(deciding, _variants(mention, _draw(rng, mention) | people, things))
 
 
-def sense(rng: random.Random) -> Item:
+def sense(rng: random.Random) -> Versions:
     """The German for an ambiguous English word depends on its meaning: one version a meaning."""
     word, senses = rng.choice(list(SENSES.items()))
     row = rng.randrange(len(senses[0].fixed_by))
@@ -149,39 +149,39 @@ def sense(rng: random.Random) -> Item:
     deciding = tuple(_say(meaning.fixed_by[row], {"R": first}) for meaning in senses)
     remark = rng.choice(REMARKS)
     things = [{"x": meaning.phrase(word)} for meaning in senses]
-    return Item(deciding, _variants(remark, _draw(rng, remark) | _people(others), things))
+    return Versions(deciding, _variants(remark, _draw(rng, remark) | _people(others), things))
 
 
-def address(rng: random.Random) -> Item:
+def address(rng: random.Random) -> Versions:
     """The German for *you* depends on who is spoken to: one formal, one informal version."""
     people = [{"who": rng.choice(group)} for group in (FORMAL, FAMILIAR)]
     arrival = rng.choice(ARRIVALS)
     deciding = _variants(arrival, _draw(rng, arrival), people)
     question = rng.choice(ADDRESSES)
-    return Item(deciding, _variants(question, _draw(rng, question), people))
+    return Versions(deciding, _variants(question, _draw(rng, question), people))
 
 
-def address_free(rng: random.Random) -> Item:
+def address_free(rng: random.Random) -> Versions:
     """The German for *you* is formal or informal for no reason, but the same in the whole document."""
-    return Item(*(_variants(pattern, _draw(rng, pattern), [{}, {}]) for pattern in rng.sample(ADDRESSES, 2)))
+    return Versions(*(_variants(pattern, _draw(rng, pattern), [{}, {}]) for pattern in rng.sample(ADDRESSES, 2)))
 
 
-def ellipsis(rng: random.Random) -> Item:
+def ellipsis(rng: random.Random) -> Versions:
     """German repeats the verb that English leaves out: one version for each of some verbs."""
     verbs = [{"verb": verb} for verb in rng.sample(VERBS, VERBS_OFFERED)]
     tense = rng.choice(TENSES)
     full, elliptic = rng.choice(tense.full), rng.choice(tense.elliptic)
     values = _draw(rng, full) | _people(rng.sample(PEOPLE, 2))
-    return Item(_variants(full, values, verbs), _variants(elliptic, values, verbs))
+    return Versions(_variants(full, values, verbs), _variants(elliptic, values, verbs))
 
 
-def name(rng: random.Random) -> Item:
+def name(rng: random.Random) -> Versions:
     """A name is translated or kept for no reason, but as it was the first time: one version each."""
     chosen = rng.choice(NAMES)
     renderings = [{"x": chosen.translated}, {"x": chosen.kept}]
     remarks, people = rng.sample(REMARKS, 2), rng.sample(PEOPLE, 4)
     mentions = zip(remarks, (people[:2], people[2:]), strict=True)
-    return Item(*(_variants(remark, _draw(rng, remark) | _people(pair), renderings) for remark, pair in mentions))
+    return Versions(*(_variants(remark, _draw(rng, remark) | _people(pair), renderings) for remark, pair in mentions))
 
 
 def fillers(rng: random.Random, count: int) -> list[Line]:
@@ -242,7 +242,7 @@ class Phenomenon:
     name: str
     visible: Literal["source", "target"]
     candidates: int
-    write: Callable[[random.Random], Item]
+    write: Callable[[random.Random], Versions]
 
     @property
     def chance(self) -> float:

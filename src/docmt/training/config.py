@@ -13,7 +13,7 @@ from docmt.core.options import MANY, OLD_NAME, build, check_fields, check_number
 from docmt.core.options import first_difference as first_of_all_differences
 from docmt.model import ModelConfig
 from docmt.model.config import Sizes
-from docmt.model.systems import Needs
+from docmt.model.systems import ContextSpec
 
 
 @dataclass(frozen=True)
@@ -266,12 +266,12 @@ class TrainConfig:
                 if used:
                     raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")
         self._check_instance_lengths()
-        if self.reverse and self.model.chosen.needs().drafts:
+        if self.reverse and self.model.chosen.context_spec().drafts:
             raise DocmtError(
                 f"reverse is true, but the {self.model.system} system reads drafts, which are translations of the "
                 "store's source: choose another system, or reverse false"
             )
-        if self.drafter is not None and not self.model.chosen.needs().drafts:
+        if self.drafter is not None and not self.model.chosen.context_spec().drafts:
             raise DocmtError(f"drafter is set, but the {self.model.system} system reads no drafts: leave it out")
         if self.adapters.rank and self.frozen:
             raise DocmtError(
@@ -304,7 +304,7 @@ class TrainConfig:
                 f"batches.instance_lengths has {max(lengths)}, but model.instance_tokens is {model.instance_tokens}: "
                 "leave it out, or raise model.instance_tokens"
             )
-        if model.chosen.needs() != Needs():
+        if model.chosen.context_spec() != ContextSpec():
             raise DocmtError(
                 f"batches.instance_lengths has no effect on the {model.system} system, which looks at a fixed number "
                 "of sentences: leave it out, or choose a system that looks at whole instances, such as group"

@@ -13,7 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
-from docmt.data import Batch, BatchPlan, Instances, ParallelStore, PreparedStore, Words, collate, cut, instance_lengths
+from docmt.data import (
+    Batch,
+    BatchPlan,
+    Instances,
+    ParallelStore,
+    PreparedStore,
+    SentenceTokens,
+    collate,
+    cut,
+    instance_lengths,
+)
 from docmt.data.config import MARKS
 from docmt.data.instances import Mixture, cut_mixed, lengths_before, place_of
 from docmt.model import ModelConfig
@@ -36,7 +46,7 @@ class Split:
         self.store, self.specials, self.drafts = store, specials, _drafts_of(store, model)
         self._draft_lengths = None if self.drafts is None else self.drafts.lengths
         self.predicts, self.frame = model.chosen.predicts, FAMILIES[model.family].frame(model)
-        self.references = training and model.chosen.needs().references
+        self.references = training and model.chosen.context_spec().references
         self._check_words(SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size))
         share = config.batches.train_share if training else 1.0
         documents = max(round(share * len(store.document_ids)), 1)
@@ -74,8 +84,8 @@ class Split:
         if model.restarts:
             sentences = np.arange(len(limited[0]))
             longest = np.max([side for side in (*limited, self._draft_lengths) if side is not None], axis=0)
-            needs = model.chosen.needs()
-            before = needs.before if needs.joined else 0
+            context_spec = model.chosen.context_spec()
+            before = context_spec.before if context_spec.joined else 0
             contexts = lengths_before(limited[0], store.document_offsets, before)
             checks = [
                 ("sentence", longest + self.frame.most_marks, sentences),
@@ -130,15 +140,15 @@ def _instances(
     """The instances of the first documents, in training those at all limits that it mixes."""
     model, limits = config.model, config.batches.instance_lengths if training else []
     lengths = store.source.lengths, store.target.lengths, store.document_offsets[: documents + 1]
-    needs, most = model.chosen.needs(), model.instance_sentences
+    context_spec, most = model.chosen.context_spec(), model.instance_sentences
     if limits:
-        return cut_mixed(*lengths, needs, limits, most)
-    return cut(*lengths, needs, limit=model.instance_tokens, max_sentences=most, training=training), None
+        return cut_mixed(*lengths, context_spec, limits, most)
+    return cut(*lengths, context_spec, limit=model.instance_tokens, max_sentences=most, training=training), None
 
 
-def _drafts_of(store: ParallelStore, model: ModelConfig) -> Words | None:
+def _drafts_of(store: ParallelStore, model: ModelConfig) -> SentenceTokens | None:
     """The drafts of a split, if the system reads them. Raises DocmtError if it does and there are none."""
-    if not model.chosen.needs().drafts:
+    if not model.chosen.context_spec().drafts:
         return None
     if store.drafts is None:
         old = store.directory.parent / "drafts"
@@ -226,9 +236,9 @@ class TrainingCorpus:
 
     def _check_documents(self, model: ModelConfig) -> None:
         """Raises DocmtError where no document is as long as the context that the system would look at."""
-        needs = model.chosen.needs()
-        context = max(needs.before, needs.shown)
-        wanted = context + 1 if context else (needs.sentences or 1) if needs.windows else 1
+        context_spec = model.chosen.context_spec()
+        context = max(context_spec.before, context_spec.shown)
+        wanted = context + 1 if context else (context_spec.sentences or 1) if context_spec.windows else 1
         documents = np.unique(self.train.instances.document)
         longest = int(np.diff(self.train.store.document_offsets)[documents].max())
         if wanted > longest:

@@ -140,7 +140,7 @@ def gather_shares(fabric: Fabric, items: Sequence[Item]) -> list[Item]:
     return [shares[number % fabric.world_size][number // fabric.world_size] for number in range(count)]
 
 
-class StopWish:
+class StopRequest:
     """Whether somebody asked the process to stop."""
 
     def __init__(self) -> None:
@@ -148,12 +148,12 @@ class StopWish:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[StopWish]:
+def stop_on_signals() -> Iterator[StopRequest]:
     """While the block runs, the first Ctrl-C or SIGTERM only sets `wished`; a later one acts as usual.
 
     Of several at once, to a process and by whoever started it, all but the first are passed over.
     """
-    wish = StopWish()
+    wish = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield wish  # handlers can only be set in the main thread
         return

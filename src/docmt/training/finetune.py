@@ -28,7 +28,7 @@ from docmt.core.options import shown
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families.family import ENCODER_SIZES
 from docmt.model.linear_attention import DIRECTIONS
-from docmt.model.systems import SYSTEMS, Needs, System
+from docmt.model.systems import SYSTEMS, ContextSpec, System
 from docmt.text import Tokenizer
 from docmt.training.config import AdapterConfig, OptimizerConfig
 from docmt.training.reporting import new_weights_in_words
@@ -154,7 +154,7 @@ def _initialize_from_reverse(
             "side: leave it out"
         )
     started, pretrained = _load(directory, model, tokenizer)
-    if started.chosen.needs() != Needs(sentences=1):
+    if started.chosen.context_spec() != ContextSpec(sentences=1):
         raise DocmtError(f"{directory} is a {started.system} model: name a sentence model in initialize_reverse_from")
     taken = [name for name, origin in origins.items() if origin in pretrained]
     with torch.no_grad():

@@ -26,7 +26,7 @@ from docmt.model import TranslationModel
 from docmt.training.config import CheckpointConfig, TrainConfig
 from docmt.training.corpus import TrainingCorpus, ahead, fit_model_config, in_direction
 from docmt.training.distributed import (
-    StopWish,
+    StopRequest,
     start_fabric,
     stop_on_signals,
     sum_over_processes,
@@ -35,7 +35,7 @@ from docmt.training.distributed import (
 )
 from docmt.training.finetune import initialize_from, with_architecture_of
 from docmt.training.optimizer import Updater, seed_of
-from docmt.training.reporting import Recent, Tracker, card_of, opening, seconds_left
+from docmt.training.reporting import RecentUpdates, Tracker, card_of, opening, seconds_left
 from docmt.training.run_directory import BestSoFar, RunDirectory, TrainingState, read_state, save_checkpoint
 from docmt.training.validation import DevBleu, validation_loss
 
@@ -106,7 +106,7 @@ def _with_architecture(config: TrainConfig, store: PreparedStore, resume: bool) 
 
 def _begin(
     config: TrainConfig, store: PreparedStore, run: RunDirectory, resume: bool, stack: ExitStack
-) -> tuple[Training, StopWish]:
+) -> tuple[Training, StopRequest]:
     """Start all processes, write the run directory and build the training; the stack keeps log and signal handlers."""
     fabric = start_fabric(config)
     corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
@@ -134,7 +134,7 @@ def _keep_drafter(run: RunDirectory, config: TrainConfig, corpus: TrainingCorpus
             f"the {config.model.system} system reads drafts, but no model is named that writes them at translation: "
             "add --drafter with the model that made those of the store"
         )
-    if load_model_config(drafter).chosen.needs().drafts:
+    if load_model_config(drafter).chosen.context_spec().drafts:
         drafter = find_drafter(drafter)
     check_drafter(drafter, corpus.tokenizer)
     run.keep_drafter(find_model(drafter))
@@ -162,7 +162,7 @@ class Training:
         )
         self.gradient_norm: torch.Tensor | None = None  # of the last update, where it was measured
         self.tracker = Tracker(run.tensorboard, config.tensorboard, self.state.update)
-        self.recent = Recent(fabric.device)
+        self.recent = RecentUpdates(fabric.device)
         self.began = self.state.update, self.state.seconds
         self.epoch_done = 0.0  # share of the epoch
         self.measured = ""  # the last validation, for the progress line
@@ -170,7 +170,7 @@ class Training:
         if config.validation.best_by == "d_bleu" and corpus.dev is not None:
             self.bleu = DevBleu(fabric, corpus.dev, corpus.tokenizer, config.validation.beam)
 
-    def to_the_end(self, wish: StopWish) -> TrainingResult:
+    def to_the_end(self, wish: StopRequest) -> TrainingResult:
         """The loop: updates, with metrics, validations and checkpoints between them, until a limit is reached."""
         config, state = self.config, self.state
         for line in opening(config, self.corpus, self.model, state, self.fabric):
@@ -223,7 +223,7 @@ class Training:
         state.seconds += seconds
         return plan.ends_epoch
 
-    def _reason_to_stop(self, wish: StopWish) -> str:
+    def _reason_to_stop(self, wish: StopRequest) -> str:
         """Why no further update should be made; empty if one should. The same on all processes."""
         stop, state = self.config.stop, self.state
         if stop.max_steps and state.update >= stop.max_steps:

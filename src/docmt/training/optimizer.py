@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, read_shapes, read_weights
 from docmt.data import Batch
 from docmt.model import Packed, TranslationModel
-from docmt.model.attention import View
+from docmt.model.attention import AttentionContext
 from docmt.model.embeddings import Softmax
 from docmt.model.layers import Layer
 from docmt.text import SpecialTokens
@@ -66,14 +66,16 @@ def recompute_layers(model: nn.Module) -> None:
             module.forward = partial(_recomputed, module, module.forward)  # type: ignore[method-assign]
 
 
-def _recomputed(layer: Layer, forward: Callable[[Tensor, View], Tensor], x: Tensor, view: View) -> Tensor:
+def _recomputed(
+    layer: Layer, forward: Callable[[Tensor, AttentionContext], Tensor], x: Tensor, context: AttentionContext
+) -> Tensor:
     if not (layer.training and torch.is_grad_enabled()):
-        return forward(x, view)
-    result: Tensor = checkpoint(forward, x, view, use_reentrant=False)
+        return forward(x, context)
+    result: Tensor = checkpoint(forward, x, context, use_reentrant=False)
     return result
 
 
-class Masters:
+class MasterWeights:
     """The float32 weights of a model whose linear modules and embeddings are bfloat16.
 
     The optimiser changes those that are trained; frozen ones wait on the CPU for the model to be written. All other
@@ -154,7 +156,7 @@ class Updater:
         if config.activation_checkpointing:
             recompute_layers(model)
         module = fabric.to_device(_BatchLoss(model, config.objective.label_smoothing))
-        self.masters = Masters(model) if config.precision == "bfloat16-weights" else None
+        self.masters = MasterWeights(model) if config.precision == "bfloat16-weights" else None
         self.trained = trained(model) if self.masters is None else self.masters.trained
         settings, names = config.optimizer, [name for name, _ in model.named_parameters()]
         self.optimizer = torch.optim.Adam(
@@ -243,10 +245,10 @@ class Updater:
             words = packed.sentences.within(*self.model.parts.frame.marks(side)).indices()
             return replace(packed, tokens=drop_words(packed.tokens, rate, SpecialTokens(vocabulary_size), words))
 
-        reading, size = batch.reading, model.vocabulary_size
-        source = hide(reading.source, "source", model.source_vocabulary_size or size)
-        target = None if reading.target is None else hide(reading.target, "target", size)
-        return replace(batch, reading=replace(reading, source=source, target=target))
+        inputs, size = batch.inputs, model.vocabulary_size
+        source = hide(inputs.source, "source", model.source_vocabulary_size or size)
+        target = None if inputs.target is None else hide(inputs.target, "target", size)
+        return replace(batch, inputs=replace(inputs, source=source, target=target))
 
     def _clip(self, measure_norm: bool) -> Tensor | None:
         limit = self.config.optimizer.clip_norm
@@ -280,10 +282,10 @@ class _BatchLoss(nn.Module):
         """Summed loss and negative log-likelihood of a batch."""
         batch = sealed.batch
         positions = self.model.config.position_limit
-        reading = batch.reading
+        inputs = batch.inputs
         if positions is None or positions >= _SIZE_STEP:  # the filler needs positions, too
-            reading = reading.filled(_SIZE_STEP, SpecialTokens.pad)
-        states = self.model(reading)[: batch.tokens]
+            inputs = inputs.filled(_SIZE_STEP, SpecialTokens.pad)
+        states = self.model(inputs)[: batch.tokens]
         return batch_loss(self.model, states, batch.labels, self.smoothing)
 
 

@@ -147,8 +147,8 @@ def card_of(
     )
 
 
-class Recent:
-    """Loss and speed of the last updates. Reading a loss makes a GPU wait, so there it is done once a window."""
+class RecentUpdates:
+    """Loss and speed of the last updates. ModelInput a loss makes a GPU wait, so there it is done once a window."""
 
     def __init__(self, device: torch.device) -> None:
         self._together = 1 if device.type == "cpu" else _WINDOW  # updates between two readings

@@ -71,7 +71,7 @@ class BestSoFar:
 
 
 @dataclass
-class Interval:
+class MetricsInterval:
     """Sums over the updates since the last line of metrics."""
 
     loss: float = 0.0
@@ -101,7 +101,7 @@ class TrainingState:
     """training time so far, resumed runs included"""
     validated: int = 0
     """the update after which the last validation was"""
-    interval: Interval = field(default_factory=Interval)
+    interval: MetricsInterval = field(default_factory=MetricsInterval)
     snapshots: list[tuple[int, float]] = field(default_factory=list)
     """update and score of the checkpoints that are kept, for the average or for later"""
     new_weights: list[str] = field(default_factory=list)

@@ -44,7 +44,7 @@ def validation_loss(
         for indices in dev.plan.in_order()[fabric.global_rank :: fabric.world_size]:
             batch = dev.batch(indices).to(fabric.device)
             with fabric.autocast():
-                loss, nll = batch_loss(model, model(batch.reading), batch.labels, smoothing)
+                loss, nll = batch_loss(model, model(batch.inputs), batch.labels, smoothing)
             sums += (loss.item(), nll.item(), batch.tokens)
     kinds = list(meter.bits)
     found = [*sums.tolist(), *meter.bits.values(), *map(float, meter.queries.values())]

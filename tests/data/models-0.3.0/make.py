@@ -16,7 +16,7 @@ from docmt.text.spm_pieces import SpmPieces
 from docmt.data.drafts import DRAFTER_FOLDER
 from docmt.decoding import SearchConfig, Translator
 from docmt.documents import Document
-from docmt.model import ModelConfig, Reading, TranslationModel, pack
+from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
 from docmt.model.systems import Concat, Context, Hierarchical, MultiHop
 from docmt.text import BpeTokenizer, DictionaryTokenizer, PretrainedTokenizer, SentencePieceTokenizer
 from docmt.text.pretrained import Vocabulary
@@ -74,8 +74,8 @@ def learn(model, source, target, drafts, labels):
     optimizer = torch.optim.Adam([weights for weights in model.parameters() if weights.requires_grad], lr=0.02)
     for _ in range(60):
         packed = pack([source]), pack([target])
-        reading = Reading(packed[0], torch.arange(len(target)), packed[1], drafts=pack(drafts) if drafts else None)
-        logits = model.project(model(reading))
+        inputs = ModelInput(packed[0], torch.arange(len(target)), packed[1], drafts=pack(drafts) if drafts else None)
+        logits = model.project(model(inputs))
         loss = torch.nn.functional.cross_entropy(logits, torch.tensor(labels))
         optimizer.zero_grad()
         loss.backward()

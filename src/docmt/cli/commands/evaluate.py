@@ -28,7 +28,15 @@ from typing import Any
 from docmt.cli.corpora import check_outputs, document_name, lines_beside, make_directory, read_corpus
 from docmt.cli.options import Parser, SearchOptions, changed, translator_of
 from docmt.cli.results import Report, print_table, write_results
-from docmt.cli.systems import System, Translations, check_models, check_once, is_model, short_names, translate_corpus
+from docmt.cli.systems import (
+    ScoredSystem,
+    Translations,
+    check_models,
+    check_once,
+    is_model,
+    short_names,
+    translate_corpus,
+)
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular
 from docmt.core.options import option
@@ -83,11 +91,11 @@ class EvaluateOptions(SearchOptions):
     external: ExternalConfig = field(default_factory=ExternalConfig)
     """a metric that is a process of its own, such as COMET"""
 
-    def named_systems(self) -> list[System]:
+    def named_systems(self) -> list[ScoredSystem]:
         """Return the systems with names that tell them apart. Raises DocmtError if there is none, or one twice."""
-        systems = [System(path, False) for path in self.hypothesis]
-        systems += [System(path, True) for path in self.model]
-        systems += [System(path, is_model(path)) for path in self.systems]
+        systems = [ScoredSystem(path, False) for path in self.hypothesis]
+        systems += [ScoredSystem(path, True) for path in self.model]
+        systems += [ScoredSystem(path, is_model(path)) for path in self.systems]
         if not systems:
             raise DocmtError("give --hypothesis and --reference, or --model, --source and --reference, or --systems")
         paths = [system.path for system in systems]
@@ -108,25 +116,25 @@ def parser() -> Parser[EvaluateOptions]:
 
 
 @dataclass
-class Run:
+class EvaluateRun:
     """One call of the command: its options, its systems, and the test set of D documents.
 
     corpus: the documents to translate, empty where no system is a model.
     """
 
     options: EvaluateOptions
-    systems: Sequence[System]
+    systems: Sequence[ScoredSystem]
     corpus: Sequence[ParallelDocument]
     references: list[Corpus]
     """of each [D]"""
-    found: dict[System, Translations] = field(default_factory=dict)
+    found: dict[ScoredSystem, Translations] = field(default_factory=dict)
     """the translations of each system, as far as there are any"""
 
     @property
-    def models(self) -> list[System]:
+    def models(self) -> list[ScoredSystem]:
         return [system for system in self.systems if system.is_model]
 
-    def outputs(self) -> dict[System, str]:
+    def outputs(self) -> dict[ScoredSystem, str]:
         """Return the file for the translations of each model, if they are wanted."""
         path = self.options.output
         if not path:
@@ -166,7 +174,7 @@ def run(arguments: Sequence[str]) -> int:
         raise
 
 
-def _check(options: EvaluateOptions, systems: Sequence[System]) -> None:
+def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     """Raises DocmtError for inputs that are missing and for outputs that cannot be written."""
     models = [system for system in systems if system.is_model]
     files = [system for system in systems if not system.is_model]
@@ -203,13 +211,13 @@ def _check(options: EvaluateOptions, systems: Sequence[System]) -> None:
         raise DocmtError("-o - has no room for the translations of several systems: name a directory")
 
 
-def _read(options: EvaluateOptions, systems: Sequence[System]) -> Run:
+def _read(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> EvaluateRun:
     """Read the corpus to translate, if there is a model, the documents of every reference, and translations."""
     corpus: list[ParallelDocument] = []
     if any(system.is_model for system in systems):
         corpus = read_corpus(str(options.source), next(iter(options.reference), None))
     first = [document.target for document in corpus] or read_reference(Path(options.reference[0]))
-    command = Run(options, systems, corpus, [first])
+    command = EvaluateRun(options, systems, corpus, [first])
     command.references += map(command.read, options.reference[1:])
     if len(systems) > 1:
         check_enough(len(first), options.significance)
@@ -217,7 +225,7 @@ def _read(options: EvaluateOptions, systems: Sequence[System]) -> Run:
     return command
 
 
-def _translate(command: Run) -> None:
+def _translate(command: EvaluateRun) -> None:
     """Translate the corpus with each model. Write its translations, if they are wanted, as soon as they are there."""
     options, outputs, several = command.options, command.outputs(), len(command.systems) > 1
     if outputs and several:
@@ -238,7 +246,7 @@ def _translate(command: Run) -> None:
             write_text(outputs[system], lines)
 
 
-def _score(command: Run) -> int:
+def _score(command: EvaluateRun) -> int:
     """Score all systems on the documents that all of them have, and write it. Returns the status of the command."""
     _tell_equal(command)
     options, report, total, kept = command.options, Report(), len(command.references[0]), command.kept()
@@ -268,7 +276,7 @@ Results = tuple[dict[str, Any], list[str], str]
 """What a command found: for JSON, for people, and in Markdown."""
 
 
-def _alone(command: Run, evaluations: Mapping[str, Evaluation], failures: list[str]) -> Results:
+def _alone(command: EvaluateRun, evaluations: Mapping[str, Evaluation], failures: list[str]) -> Results:
     """Return the scores of a single system.
 
     The JSON says first what was scored, so that the files of several systems can be told apart. Should the external
@@ -291,7 +299,7 @@ def _alone(command: Run, evaluations: Mapping[str, Evaluation], failures: list[s
     return values, [evaluation.format(), external.format() if external else "", remark], ""
 
 
-def _compared(command: Run, evaluations: Mapping[str, Evaluation], failures: list[str]) -> Results:
+def _compared(command: EvaluateRun, evaluations: Mapping[str, Evaluation], failures: list[str]) -> Results:
     """Return the scores of several systems, and how they compare."""
     options, comparison = command.options, compare(evaluations, command.options.significance)
     values = {"source": options.source, "references": options.reference, **comparison.to_json()}
@@ -306,7 +314,7 @@ def _compared(command: Run, evaluations: Mapping[str, Evaluation], failures: lis
     return values, [comparison.format(), remark], comparison.to_markdown() + (f"- {remark}\n" if remark else "")
 
 
-def _external_score(command: Run) -> ExternalScore | None:
+def _external_score(command: EvaluateRun) -> ExternalScore | None:
     """Score the documents that are translated in the external metric, if there is one."""
     if not command.options.external.command:
         return None
@@ -342,7 +350,7 @@ def _by_position(
     return scores_by_position(defined, options.significance)
 
 
-def _tell_equal(command: Run) -> None:
+def _tell_equal(command: EvaluateRun) -> None:
     """Says which systems cannot differ."""
     texts = [[list(document) for document in command.found[system].hypotheses] for system in command.systems]
     for number, text in enumerate(texts):
@@ -351,7 +359,7 @@ def _tell_equal(command: Run) -> None:
             _log.warning(f"{path} has the same translations as {same}, so that they cannot differ")
 
 
-def _tell_way_on(command: Run) -> None:
+def _tell_way_on(command: EvaluateRun) -> None:
     """Says which models have their translations in files, and how to go on without making these again."""
     written = {system: path for system, path in command.outputs().items() if system in command.found}
     if not written or len(command.systems) == 1:
@@ -364,7 +372,7 @@ def _tell_way_on(command: Run) -> None:
     _log.warning(f"complete: {', '.join(written.values())}; {advice}")
 
 
-def _says_all(command: Run, path: str, own: Translations) -> bool:
+def _says_all(command: EvaluateRun, path: str, own: Translations) -> bool:
     """Whether the file of a model has the same scores as what the model made."""
     if own.failed or any(own.miscounted) or command.options.metrics.unit == "instance":
         return False

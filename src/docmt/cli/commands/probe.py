@@ -108,7 +108,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Run:
+class ProbeRun:
     """One call of the command: its options, the test sets and the corpus."""
 
     options: ProbeOptions
@@ -154,7 +154,7 @@ def run(arguments: Sequence[str]) -> int:
     return max([2 if failures else 0, *(probe.status for probe in found.values())])
 
 
-def _read(options: ProbeOptions) -> Run:
+def _read(options: ProbeOptions) -> ProbeRun:
     """Check the options and read the inputs. Raises DocmtError for what cannot be read, written or measured."""
     if not (options.suite or options.source):
         raise DocmtError("name test sets (--suite), or a corpus (--source and --reference), to probe models with")
@@ -176,10 +176,10 @@ def _read(options: ProbeOptions) -> Run:
             suite.check_languages(model, languages)
     for remark in (remark for suite in suites.values() for remark in suite.remarks()):
         _log.warning(remark)
-    return Run(options, suites, corpus)
+    return ProbeRun(options, suites, corpus)
 
 
-def _probe(command: Run, model: str) -> Probe:
+def _probe(command: ProbeRun, model: str) -> Probe:
     """Measure a model, which is in memory no longer than that. What may be wrong with the results is told."""
     translator, probe = translator_of(command.options, model), Probe()
     if command.suites and not command.options.context_usage:
@@ -202,7 +202,7 @@ def _probe(command: Run, model: str) -> Probe:
     return probe
 
 
-def _answer(command: Run, model: str, translator: Translator, probe: Probe) -> None:
+def _answer(command: ProbeRun, model: str, translator: Translator, probe: Probe) -> None:
     """Ask a model every test set."""
     report = Report()
     for name, suite in command.suites.items():
@@ -233,7 +233,7 @@ def _collect(
     report.collect(place, result, item.sentence if alone else 0)
 
 
-def _in_contexts(command: Run, model: str, translator: Translator, probe: Probe, report: Report) -> str:
+def _in_contexts(command: ProbeRun, model: str, translator: Translator, probe: Probe, report: Report) -> str:
     """Ask a model every test set with true, empty and shuffled context. Returns the table for people.
 
     Test sets that cannot be asked are named and left out.
@@ -258,7 +258,7 @@ def _in_contexts(command: Run, model: str, translator: Translator, probe: Probe,
     return "\n".join([suite_text(rows, columns, f"with {columns[0]}"), *remarks])
 
 
-def _gains(command: Run, model: str, translator: Translator, probe: Probe, report: Report) -> str:
+def _gains(command: ProbeRun, model: str, translator: Translator, probe: Probe, report: Report) -> str:
     """Measure what context adds to the references. Returns the tables for people.
 
     Documents that cannot be scored are named and left out, and so is what cannot be measured.
@@ -287,7 +287,7 @@ def _gains(command: Run, model: str, translator: Translator, probe: Probe, repor
     return "\n\n".join(part.format() for part in parts.values())
 
 
-def _write(command: Run, found: Mapping[str, Probe]) -> None:
+def _write(command: ProbeRun, found: Mapping[str, Probe]) -> None:
     """Prints the answers to the test sets, of several models in one table, and writes all that is wanted."""
     options, page = command.options, "\n".join(probe.markdown for probe in found.values())
     content, text = dict[str, Any](), ""
@@ -305,7 +305,7 @@ def _write(command: Run, found: Mapping[str, Probe]) -> None:
     write_results(options, content, page)
 
 
-def _answers(command: Run, found: Mapping[str, Probe]) -> tuple[dict[str, Any], str, str]:
+def _answers(command: ProbeRun, found: Mapping[str, Probe]) -> tuple[dict[str, Any], str, str]:
     """Return the answers to the test sets for the JSON, for people, and as Markdown."""
     options, paths, models = command.options, command.options.suite, list(found)
     short = dict(zip(short_names(paths), paths, strict=True))

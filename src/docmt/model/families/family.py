@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from docmt.model.scope import MARKS, SentenceFrame
+from docmt.model.scope import MARKS, BoundaryTokens
 
 if TYPE_CHECKING:
     from docmt.model.config import Sizes
@@ -75,7 +75,7 @@ class Family:
     goes_on: bool = False
     """what follows the last mark of a target sentence (the next `<s>`, or the end of the document) has a label, too"""
     joined: bool = False
-    """see `SentenceFrame`"""
+    """see `BoundaryTokens`"""
     norm: Literal["layer", "rms"] = "layer"
     """layer norm, or root mean square norm without a bias"""
     norm_epsilon: float = 1e-5
@@ -116,10 +116,10 @@ class Family:
         theirs = replace(self, norm_epsilon=self.encoder.norm_epsilon, encoder=None)
         return sizes.changed(**own, head_width=0, **self.encoder.sizes), theirs
 
-    def frame(self, sizes: Sizes) -> SentenceFrame:
+    def frame(self, sizes: Sizes) -> BoundaryTokens:
         """The marks around the sentences of a model of these sizes."""
         marks = {SOURCE: sizes.source_mark, TARGET: sizes.target_mark}
-        return SentenceFrame.written(self.source, self.target, marks, goes_on=self.goes_on, joined=self.joined)
+        return BoundaryTokens.written(self.source, self.target, marks, goes_on=self.goes_on, joined=self.joined)
 
     @property
     def pretrained(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from docmt.model.scope import Needs, Sight
+from docmt.model.scope import AttentionScope, ContextSpec
 
 # Systems are options, too, which the command line shows without waiting for torch: they build models out of `parts`.
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention, Memory
     from docmt.model.config import Sizes
     from docmt.model.layers import Layer
-    from docmt.model.spans import Reading
+    from docmt.model.spans import ModelInput
     from docmt.model.transformer import Parts, TranslationModel
 
 Rules = Literal["frame", "open"]
@@ -62,9 +62,9 @@ class System:
         """Whether some of its attentions are linear."""
         return False
 
-    def needs(self) -> Needs:
+    def context_spec(self) -> ContextSpec:
         """Which sentences it reads together."""
-        return Needs(sentences=1)
+        return ContextSpec(sentences=1)
 
     def settled(self, sizes: Sizes) -> System:
         """The same with every option chosen that depends on the rest of the model."""
@@ -76,7 +76,7 @@ class System:
     def encoder(self, parts: Parts) -> list[Layer]:
         """The layers of the encoder, bottom to top."""
         return [
-            parts.layer(attention=self.attend(parts, Sight(), number), feed_forward=parts.feed_forward())
+            parts.layer(attention=self.attend(parts, AttentionScope(), number), feed_forward=parts.feed_forward())
             for number in range(parts.sizes.encoder_layers)
         ]
 
@@ -84,8 +84,8 @@ class System:
         """The layers of the decoder, bottom to top."""
         return [
             parts.layer(
-                attention=self.attend(parts, Sight(causal=True), number),
-                cross=self.attend(parts, Sight("source"), number),
+                attention=self.attend(parts, AttentionScope(causal=True), number),
+                cross=self.attend(parts, AttentionScope("source"), number),
                 feed_forward=parts.feed_forward(),
             )
             for number in range(parts.sizes.decoder_layers)
@@ -99,17 +99,17 @@ class System:
         """What decoder states (states, view) go through after the last layer and its norm."""
         return []
 
-    def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
-        """The attention of layer `number` (from 0) that sees, at the least, what `sight` names."""
-        return parts.group_attention(local=sight)
+    def attend(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
+        """The attention of layer `number` (from 0) that sees, at the least, what `scope` names."""
+        return parts.group_attention(local=scope)
 
     def modules(self, parts: Parts) -> dict[str, nn.Module]:
         """What the model has besides embeddings, encoder and decoder, by name."""
         return {}
 
-    def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
-        """What the decoder can look at, computed once; the names are those of the sights."""
-        return {"source": model.memory(reading.source)}
+    def memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
+        """What the decoder can look at, computed once; the names are those of the scopes."""
+        return {"source": model.memory(inputs.source)}
 
     def origin(self, name: str) -> str | None:
         """The weight of a sentence model that the weight of this name starts from; None: it is new."""

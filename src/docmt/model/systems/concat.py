@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import ranged
-from docmt.model.scope import Needs, Sight
+from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import Order, Rules, System
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Document(System):
+class WholeDocument(System):
     """The plain Transformer on whole instances: the baseline of Bao et al. (2021).
 
     Every attention sees the whole instance; which source sentence a target sentence belongs to is unknown.
@@ -33,13 +33,13 @@ class Document(System):
         """A row of the search is an instance."""
         return "documents"
 
-    def needs(self) -> Needs:
+    def context_spec(self) -> ContextSpec:
         """As much as fits."""
-        return Needs()
+        return ContextSpec()
 
-    def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
+    def attend(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
         """Attention over the document."""
-        return parts.group_attention(whole=replace(sight, part="document"))
+        return parts.group_attention(whole=replace(scope, part="document"))
 
     def origin(self, name: str) -> str | None:
         """Attention over the document starts from that within the sentence."""
@@ -47,7 +47,7 @@ class Document(System):
 
 
 @dataclass(frozen=True)
-class Concat(Document):
+class Concat(WholeDocument):
     """Every attention sees the whole window: the sentence and those before it, L in all.
 
     A window whose sentences do not fit into `model.instance_tokens` has fewer of them, the nearest ones.
@@ -83,19 +83,19 @@ class Concat(Document):
         """As `attention` says."""
         return self.attention == "linear"
 
-    def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
+    def attend(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
         """Attention over the window; where it is linear, that of the encoder is not."""
-        in_decoder = sight.causal or sight.memory != "self"
-        return parts.group_attention(whole=replace(sight, part="document"), linear=self.linear and in_decoder)
+        in_decoder = scope.causal or scope.memory != "self"
+        return parts.group_attention(whole=replace(scope, part="document"), linear=self.linear and in_decoder)
 
     def origin(self, name: str) -> str | None:
         """Attention over the window starts from that within the sentence; features and gates are new."""
         new = self.linear and (".features." in name or ".gate." in name)
         return None if new else super().origin(name)
 
-    def needs(self) -> Needs:
+    def context_spec(self) -> ContextSpec:
         """A window at every sentence."""
-        return Needs(sentences=self.sentences, windows=True, padding_windows=self.padding_windows)
+        return ContextSpec(sentences=self.sentences, windows=True, padding_windows=self.padding_windows)
 
     def check(self, sizes: Sizes) -> None:
         """Raises DocmtError for padding windows that would repeat documents."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import ranged
-from docmt.model.scope import Needs, Sight
+from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import System
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from docmt.model.attention import Memory
     from docmt.model.config import Sizes
     from docmt.model.layers import Layer
-    from docmt.model.spans import Reading
+    from docmt.model.spans import ModelInput
     from docmt.model.transformer import Parts, TranslationModel
 
 
@@ -47,9 +47,9 @@ class Context(System):
     """published: the joined states are normalised, so that new weights change what a sentence model says even with
     gates at 1; exact: x + (1 - lam) y (or x + y), not normalised, and y begins at zero: the sentence model exactly"""
 
-    def needs(self) -> Needs:
+    def context_spec(self) -> ContextSpec:
         """Sentences of a document, and the k before them."""
-        return Needs(before=self.sentences, joined=True)
+        return ContextSpec(before=self.sentences, joined=True)
 
     def check(self, sizes: Sizes) -> None:
         """Raises DocmtError for layers of what has none."""
@@ -72,7 +72,7 @@ class Context(System):
     def _with_context(self, layer: Layer, parts: Parts) -> Layer:
         wide = 2 * parts.encoder.sizes.width if self.representation == "bilstm" else None
         exact = self.branch == "exact"
-        attention = parts.attention(Sight("context"), wide, at_zero=exact)
+        attention = parts.attention(AttentionScope("context"), wide, at_zero=exact)
         branch = parts.gated_residual(exact) if self.gating == "gate" else parts.residual(normed=not exact)
         return layer.insert("context", attention, branch, after="attention")
 
@@ -88,37 +88,37 @@ class Context(System):
         if self.representation == "bilstm":
             return {"context": Bilstm(parts.sizes.width)}
         layers = [
-            parts.layer(attention=self.attend(parts, Sight(), number), feed_forward=parts.feed_forward())
+            parts.layer(attention=self.attend(parts, AttentionScope(), number), feed_forward=parts.feed_forward())
             for number in range(self.layers)
         ]
         return {"context": nn.ModuleList(layers)} | ({"context_norm": parts.norm()} if parts.pre_norm else {})
 
-    def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
+    def memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
         """The contexts and the encoded sentences; those that are only looked back at are not encoded themselves."""
-        from docmt.model.attention import FullView, Memory
+        from docmt.model.attention import FullContext, Memory
 
-        source = reading.source
+        source = inputs.source
         vectors = model.lookup("source", source.tokens)  # [T, d], each token once
         spans, index = source.contexts(self.sentences, model.parts.frame)
         contexts = Memory(vectors.index_select(0, index.to(vectors.device)), spans, places=index)
         context = replace(contexts, states=self._represent(model, contexts))
-        numbers = reading.aligned.unique()
+        numbers = inputs.aligned.unique()
         current, index = source.only(numbers)
         if len(index) < len(vectors):
             vectors = vectors.index_select(0, index.to(vectors.device))
         x = model.place("source", vectors, current)
-        states = model.run_encoder(x, FullView(current, {"context": context}, numbers))
+        states = model.run_encoder(x, FullContext(current, {"context": context}, numbers))
         return {"context": context, "source": Memory(states, source.sentences.with_only(numbers))}
 
     def _represent(self, model: TranslationModel, contexts: Memory) -> Tensor:
         """What is made of embedded contexts: [T', d] (bilstm: [T', 2 d])."""
-        from docmt.model.attention import FullView
+        from docmt.model.attention import FullContext
         from docmt.model.layers import run
 
         if self.representation == "encoder":
             positions = contexts.sentences.positions().to(contexts.states.device)
             x = model.add_positions("source", contexts.states, positions)
-            x = run(model.get_submodule("context").children(), x, FullView(contexts))
+            x = run(model.get_submodule("context").children(), x, FullContext(contexts))
             return model.get_submodule("context_norm")(x) if model.parts.encoder.pre_norm else x
         x = model.add_positions("source", contexts.states, None)
         return x if self.representation == "embedding" else model.get_submodule("context")(x, contexts.sentences)

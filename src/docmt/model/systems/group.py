@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from docmt.core.errors import DocmtError
 from docmt.core.options import ranged
 from docmt.model.families import FAMILIES
-from docmt.model.scope import Needs, Sight
+from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import Order, System
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ class Group(System):
         """A copy needs what it is a copy of."""
         return "" if self.global_from == "random" else "global_from"
 
-    def needs(self) -> Needs:
+    def context_spec(self) -> ContextSpec:
         """As much as fits."""
-        return Needs()
+        return ContextSpec()
 
     def settled(self, sizes: Sizes) -> Group:
         """With a join that is chosen."""
@@ -92,23 +92,23 @@ class Group(System):
                 "model.group.top and its numbers of layers say which do"
             )
 
-    def attend(self, parts: Parts, sight: Sight, number: int) -> GroupAttention:
+    def attend(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
         """Group attention, in the top layers what `top` says, and without locality attention over the document."""
-        whole = replace(sight, part="document")
-        if not (self.self_locality if sight.memory == "self" else self.cross_locality):
+        whole = replace(scope, part="document")
+        if not (self.self_locality if scope.memory == "self" else self.cross_locality):
             return parts.group_attention(whole=whole, linear=self.linear)
         total, top = parts.sizes.decoder_layers, self.cross_layers
-        if sight.memory == "self":
+        if scope.memory == "self":
             total, top = (
-                (total, self.decoder_layers) if sight.causal else (parts.sizes.encoder_layers, self.encoder_layers)
+                (total, self.decoder_layers) if scope.causal else (parts.sizes.encoder_layers, self.encoder_layers)
             )
         if number < total - top or self.top == "group":
-            return parts.group_attention(local=sight)
+            return parts.group_attention(local=scope)
         if self.top == "global":
             return parts.group_attention(whole=whole, linear=self.linear)
         exact = self.join == "exact"  # models have settled systems
         return parts.group_attention(
-            local=sight, whole=whole, gate_bias=self.gate_bias, linear=self.linear, exact=exact
+            local=scope, whole=whole, gate_bias=self.gate_bias, linear=self.linear, exact=exact
         )
 
     def origin(self, name: str) -> str | None:

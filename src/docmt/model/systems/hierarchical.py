@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from docmt.core.options import ranged
-from docmt.model.scope import Needs, Sight
+from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import Order, System
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ class Hierarchical(System):
         """Target sentences that are shown as context have their labels elsewhere."""
         return "all" if self.side == "encoder" else "last"
 
-    def needs(self) -> Needs:
+    def context_spec(self) -> ContextSpec:
         """The k sentences before on each side that is looked at.
 
         With both, source sentences are read from k before the first target sentence that is shown, as that one's
         states depend on them.
         """
         before, shown = self.side != "decoder", self.side != "encoder"
-        return Needs(before=self.sentences * before, shown=self.sentences * shown)
+        return ContextSpec(before=self.sentences * before, shown=self.sentences * shown)
 
     def above_encoder(self, parts: Parts) -> list[nn.Module]:
         """Attention to the source sentences before."""
@@ -68,8 +68,8 @@ class Hierarchical(System):
     def _hierarchy(self, parts: Parts, side: Literal["source", "target"]) -> nn.Module:
         from docmt.model.layers import Hierarchy
 
-        sight = Sight(part="before", back=self.sentences, marks=parts.frame.marks(side))
-        return Hierarchy(parts, sight, exact=self.branch == "exact", detach=self.detach)
+        scope = AttentionScope(part="before", back=self.sentences, marks=parts.frame.marks(side))
+        return Hierarchy(parts, scope, exact=self.branch == "exact", detach=self.detach)
 
     def origin(self, name: str) -> str | None:
         """What stands above the stacks is new."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.options import ranged
-from docmt.model.scope import Needs, Sight
+from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import System
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from docmt.model.attention import Memory
     from docmt.model.config import Sizes
     from docmt.model.layers import Layer
-    from docmt.model.spans import Packed, Reading
+    from docmt.model.spans import ModelInput, Packed
     from docmt.model.transformer import Parts, TranslationModel
 
 _EMBEDDINGS = "target_sentences.embeddings."
@@ -65,28 +65,28 @@ class MultiHop(System):
         if self.side == "source" and self.context == "references":
             raise DocmtError("model.multihop.context is references, but side source reads no target: leave it out")
 
-    def needs(self) -> Needs:
+    def context_spec(self) -> ContextSpec:
         """Sentences of a document and the k before them, with drafts where the target side is read."""
         drafts = self.side != "source"
-        return Needs(before=self.sentences, drafts=drafts, references=drafts and self.context == "references")
+        return ContextSpec(before=self.sentences, drafts=drafts, references=drafts and self.context == "references")
 
     def encoder(self, parts: Parts) -> list[Layer]:
         """Self-attention, hops, feed-forward."""
         layers = super().encoder(parts)
         for number, layer in enumerate(layers if self.side != "target" else ()):
-            self._insert_hops(layer, Sight("context", depth=number), "attention", parts)
+            self._insert_hops(layer, AttentionScope("context", depth=number), "attention", parts)
         return layers
 
     def decoder(self, parts: Parts) -> list[Layer]:
         """Self-attention, attention to the draft, hops, cross-attention, feed-forward."""
         layers = super().decoder(parts)
         for number, layer in enumerate(layers if self.side != "source" else ()):
-            draft = parts.attention(Sight("drafts", depth=number), at_zero=self.branch == "exact")
+            draft = parts.attention(AttentionScope("drafts", depth=number), at_zero=self.branch == "exact")
             layer.insert("draft", draft, parts.residual(normed=self.branch == "published"), after="attention")
-            self._insert_hops(layer, Sight("earlier", depth=number), "draft", parts)
+            self._insert_hops(layer, AttentionScope("earlier", depth=number), "draft", parts)
         return layers
 
-    def _insert_hops(self, layer: Layer, memory: Sight, after: str, parts: Parts) -> None:
+    def _insert_hops(self, layer: Layer, memory: AttentionScope, after: str, parts: Parts) -> None:
         places, exact = range(1, self.sentences + 1), self.branch == "exact"
         order = reversed(places) if self.direction == "L2R" else places
         hops = parts.hops([replace(memory, part="before", back=back) for back in order], at_zero=exact)
@@ -98,22 +98,22 @@ class MultiHop(System):
         whole, frozen = self.keys == "output", self.sentence_encoders == "frozen"
         return {f"{side}_sentences": parts.sentence_encoder(side, whole=whole, frozen=frozen) for side in sides}
 
-    def memories(self, model: TranslationModel, reading: Reading) -> Mapping[str, Memory]:
+    def memories(self, model: TranslationModel, inputs: ModelInput) -> Mapping[str, Memory]:
         """The encoded sentences and, by layer, what sentence encoders give. Raises ValueError without drafts."""
-        from docmt.model.attention import FullView, Memory
+        from docmt.model.attention import FullContext, Memory
 
-        source, found = reading.source, {}
+        source, found = inputs.source, {}
         if self.side != "target":
             found["context"] = model.get_submodule("source_sentences")(model.embed("source", source), source)
-        current, _ = source.only(numbers := reading.aligned.unique())
-        states = model.run_encoder(model.embed("source", current), FullView(current, found, numbers))
+        current, _ = source.only(numbers := inputs.aligned.unique())
+        states = model.run_encoder(model.embed("source", current), FullContext(current, found, numbers))
         found["source"] = Memory(states, source.sentences.with_only(numbers))
         if self.side != "source":
-            if reading.drafts is None:
+            if inputs.drafts is None:
                 raise ValueError("this model reads drafts: give one of every source sentence (`drafts`)")
-            found["drafts"] = found["earlier"] = self._read_target(model, reading.drafts)
-            if reading.references is not None:
-                found["earlier"] = self._read_target(model, reading.references)
+            found["drafts"] = found["earlier"] = self._read_target(model, inputs.drafts)
+            if inputs.references is not None:
+                found["earlier"] = self._read_target(model, inputs.references)
         return found
 
     def _read_target(self, model: TranslationModel, text: Packed) -> Memory:
