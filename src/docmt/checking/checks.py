@@ -25,8 +25,8 @@ from docmt.checking.sentences import (
 )
 from docmt.checking.terms import WordKinds, find_links, names, terms
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import decoded_lines, read_text
-from docmt.documents import ParallelDocument, read_documents
+from docmt.core.plain_text import decoded_lines
+from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.corpus import read_hypothesis
 from docmt.documents.document import read_input
 from docmt.documents.formats import check_name, is_jsonl
@@ -112,12 +112,11 @@ def _running_text(source: Path, target: Path, languages: tuple[str, str]) -> Tra
     A translation that is segmented anew may get other sentences: a line with other numbers of them on the two sides is
     one pair. So is a line in which one side has no word. Raises DocmtError where lines cannot be paired.
     """
-    ours, theirs = (
-        _sentences_by_line(path, language) for path, language in zip((source, target), languages, strict=True)
-    )
-    lines = [read_text(path).rstrip("\n").split("\n") for path in (source, target)]
+    documents = [_read_running_text(path, language) for path, language in zip((source, target), languages, strict=True)]
+    ours, theirs = map(_sentences_by_line, documents)
+    lines = [document.text().rstrip("\n").split("\n") for document in documents]
     if len(lines[0]) == len(lines[1]):
-        for number in (ours.keys() | theirs.keys()) - (ours.keys() & theirs.keys()):
+        for number in ours.keys() ^ theirs.keys():
             ours.setdefault(number, [lines[0][number - 1].strip()])
             theirs.setdefault(number, [lines[1][number - 1].strip()])
     if len(ours) != len(theirs):
@@ -141,16 +140,21 @@ def _paired(one: Sequence[str], other: Sequence[str]) -> Iterator[tuple[str, str
     yield from zip(one, other, strict=True) if len(one) == len(other) else [(" ".join(one), " ".join(other))]
 
 
-def _sentences_by_line(path: Path, language: str) -> dict[int, list[str]]:
-    """Return the sentences of every line of running text that has any, by the number of the line."""
-    found: dict[int, list[str]] = {}
+def _read_running_text(path: Path, language: str) -> Document:
+    """Return a file of running text as one document."""
     layout: Literal["markdown", "text"] = "markdown" if path.suffix in _MARKDOWN else "text"
+    [document] = read_input(path, layout=layout, language=language).documents
+    return document
+
+
+def _sentences_by_line(document: Document) -> dict[int, list[str]]:
+    """Return the sentences of every line that has any, by the number of the line."""
+    sentences: dict[int, list[str]] = {}
     line = 1
-    for document in read_input(path, layout=layout, language=language).documents:
-        for gap, sentence in zip(document.gaps, document.sentences, strict=False):
-            line += gap.count("\n")
-            found.setdefault(line, []).append(sentence)
-    return found
+    for gap, sentence in zip(document.gaps, document.sentences, strict=False):
+        line += gap.count("\n")
+        sentences.setdefault(line, []).append(sentence)
+    return sentences
 
 
 Check = Callable[[int, ParallelDocument], Iterator[Finding]]

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
-from multiprocessing import active_children
 from typing import Any, NoReturn
 
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, is_out_of_memory
@@ -45,15 +44,17 @@ OUT_OF_MEMORY = "out of memory: use smaller batches (--batch_tokens or --batches
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `docmt ARGUMENTS...` and returns the exit status: 0 done, 2 an error the user can mend, 130 interrupted."""
     if arguments is None:  # a process of its own, which SIGTERM ends as Ctrl-C does
-        signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGTERM, _interrupt)
     show_log()
     keep_freed_memory()
     with standard_streams():
         return _guarded(list(sys.argv[1:] if arguments is None else arguments))
 
 
-def _end(*which: Any) -> NoReturn:
-    """End as by Ctrl-C, which reaches the processes of a command by itself."""
+def _interrupt(*signal_and_frame: Any) -> NoReturn:
+    """Raise KeyboardInterrupt, after passing the signal to child processes, which Ctrl-C reaches by itself."""
+    from multiprocessing import active_children  # no command waits for it at its start
+
     for process in active_children():
         process.terminate()
     raise KeyboardInterrupt

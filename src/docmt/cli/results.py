@@ -252,7 +252,7 @@ class Writer:
             place = partial(PartialFile, Path(file.output), facts, compressed=file.output.endswith(GZIP_SUFFIX))
             self._place = place(resume=resume)
             notes = self._place.notes
-            if self._place.as_written and notes and notes[-1]["state"]["failed"]:
+            if notes and notes[-1]["state"]["failed"] and self._place.as_written:
                 self._place, self.lacks_documents = place(resume=False), True
         self._state = _State()
         self._held: list[Piece] = []

@@ -55,14 +55,18 @@ class PartialFile:
         """of what is there, in order"""
         self.finished = False
         """whether the file is complete and in place"""
-        self.as_written = False
-        """whether the file in place is what was put there"""
+        self._output = ""  # checksum of the file that was put in place
         self._lock_file = self.path.with_name(f".{name}.lock")
         self._facts, self._resume, self._compressed = json.loads(json.dumps(facts)), resume, compressed
         self._held = ExitStack()
         self._file: BinaryIO | None = None
         self._size = self._checksum = 0
         self._read()
+
+    @property
+    def as_written(self) -> bool:
+        """Whether the file is complete, and still what was put in place."""
+        return self.finished and checksum_of_file(self.path) == self._output
 
     def hold(self) -> None:
         """Keep the file for this process until `close`, as it is now. Raises DocmtError if another process has it."""
@@ -117,7 +121,7 @@ class PartialFile:
 
     def _read(self) -> None:
         """Read the notes that are there and count for this process. Raises DocmtError as the constructor does."""
-        self.notes, self.finished, self.as_written, self._size = [], False, False, 0
+        self.notes, self.finished, self._output, self._size = [], False, "", 0
         if not self.partial.exists():
             return
         lines = self._lines()
@@ -141,7 +145,7 @@ class PartialFile:
             )
         if not names and (finished or not first["finished"]):
             self.notes, self.finished = notes, finished
-            self.as_written = finished and checksum_of_file(self.path) == first.get("output")
+            self._output = first.get("output", "")
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         """Yield the lines and count their bytes. Raises DocmtError for damage, and for a file that is not ours."""

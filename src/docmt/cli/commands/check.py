@@ -149,8 +149,8 @@ def _print(report: CheckReport, most: int) -> None:
         (kind, count, report.hidden[kind]) for kind, count in report.counts().items() if count or report.hidden[kind]
     ]
     languages = f"{report.source_language or '?'} to {report.target_language or '?'}"
-    s = "" if report.documents == 1 else "s"
-    for line in [f"{report.documents:,} document{s}, {report.sentences:,} sentences, {languages}", *report.notes]:
+    documents = f"{report.documents:,} document{'s' * (report.documents != 1)}"
+    for line in [f"{documents}, {report.sentences:,} sentences, {languages}", *report.notes]:
         print(printable(line))
     if not rows:
         print("nothing was found")
