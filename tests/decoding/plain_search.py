@@ -54,7 +54,7 @@ def drafts_of(documents):
     return [[[4 + (3 * word + 1) % 21 for word in sentence] for sentence in document] for document in documents]
 
 
-def reading_of(model, documents, aligned=None, target=None):
+def inputs_of(model, documents, aligned=None, target=None):
     """What the model reads of source documents (by default to translate all sentences), with drafts if it needs any."""
     sentences = sum(map(len, documents))
     source, drafts = (
@@ -80,7 +80,7 @@ def score_documents(model, sources, *options, **more):
 
 def search_documents(model, documents, config):
     """Every document as a row of one search."""
-    inputs = reading_of(model, documents)
+    inputs = inputs_of(model, documents)
     rows, first = [], 0
     for document in documents:
         rows.append(SearchRow(range(first, first + len(document)), [len(sentence) for sentence in document]))
@@ -117,7 +117,7 @@ def next_scores(model, piece, said):
         sentences[-1].append(token)
     # The forward pass wants as many target sentences as are aligned; those not yet begun must not matter.
     sentences += [[SPECIALS.bos]] * (len(piece.aligned) - len(sentences))
-    inputs = reading_of(model, [piece.source], piece.aligned, pack([sentences]))
+    inputs = inputs_of(model, [piece.source], piece.aligned, pack([sentences]))
     found = [own.project(own(inputs)[len(said)]).softmax(-1) for own in members_of(model)]
     return (sum(found) / len(found)).log()
 

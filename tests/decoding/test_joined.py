@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from plain_search import DOCUMENTS, SHORT, SPECIALS, build, reading_of, score_documents, shifted, translate_documents
+from plain_search import DOCUMENTS, SHORT, SPECIALS, build, inputs_of, score_documents, shifted, translate_documents
 from test_search import check_steps
 
 from docmt.core.errors import DocmtError
@@ -20,7 +20,7 @@ def test_an_empty_sentence_between_joined_ones_fades_in_steps_as_in_a_whole_pass
     for name in JOINED:
         model = build(**JOINED[name])
         streams = [shifted([[20, 21], [], [23, 10 + beam], [], []]) for beam in range(3)]
-        inputs = reading_of(model, [DOCUMENTS[2]])
+        inputs = inputs_of(model, [DOCUMENTS[2]])
         check_steps(model, inputs, SearchRow(range(5), [1] * 5), streams, share_at=4)
 
 
@@ -69,7 +69,7 @@ def test_the_published_search_of_a_model_that_was_made_for_the_other_way():
 def test_a_prefix_that_leaves_no_room_in_the_published_search_is_told(monkeypatch):
     monkeypatch.setattr("docmt.decoding.rules.MOST", 33)
     model = build(**JOINED["linear, gates, keep prefix, rfa"])
-    inputs, config = reading_of(model, DOCUMENTS[:1]), SearchConfig(compatibility="rfa")
+    inputs, config = inputs_of(model, DOCUMENTS[:1]), SearchConfig(compatibility="rfa")
     for words, message in ((31, ""), (32, r"before a sentence have 33 tokens, .* at most 33: choose none")):
         rows = [SearchRow(range(3), [3, 1, 4], [[5] * words])]
         with pytest.raises(DocmtError, match=message) if message else nullcontext():

@@ -13,11 +13,11 @@ from plain_search import (
     Piece,
     build,
     greedy,
+    inputs_of,
     joins,
     marked,
     plain_beam_search,
     plainly_translated,
-    reading_of,
     score_documents,
     search_documents,
     shifted,
@@ -167,7 +167,7 @@ def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
     streams = [input_of(model, STREAM) for _ in range(3)]
     for beam, stream in enumerate(streams):
         stream[2][1] = 10 + beam  # alike until the third sentence
-    inputs = reading_of(model, [document])
+    inputs = inputs_of(model, [document])
     row = SearchRow(range(len(document)), [len(sentence) for sentence in document])
     check_steps(model, inputs, row, streams, share_at=4)  # the first five positions are the same in all beams
 
@@ -181,7 +181,7 @@ def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reor
     document = DOCUMENTS[2] if model.system.order == "sentences" else DOCUMENTS[1]
     number = number if model.system.order == "sentences" else 0
     streams = [input_of(model, [[20, 21, 10 + beam, 22, 23]]) for beam in range(3)]
-    inputs = reading_of(model, [document], [number])
+    inputs = inputs_of(model, [document], [number])
     check_steps(model, inputs, SearchRow([number], [len(document[number])]), streams, share_at=2)
 
 
@@ -371,7 +371,7 @@ def test_a_step_asks_a_gpu_for_three_numbers_at_most(monkeypatch):
     document, step = [[5 + n % 20, 6, 7, 8, 9, 10] for n in range(6)], beam_search.BeamSearch.step
     rows = [SearchRow(range(len(document)), [len(sentence) for sentence in document])]
     config = SearchConfig(beam=3, min_length=6, max_length_ratio=1.0, max_length_extra=6.0)
-    inputs = reading_of(model, [document])
+    inputs = inputs_of(model, [document])
     search = beam_search.BeamSearch(model, model.memories(inputs), rows, SPECIALS, config)
     for module in (caches, beam_search):
         monkeypatch.setattr(module, "answers_at_once", lambda device: False)

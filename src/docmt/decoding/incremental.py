@@ -226,11 +226,11 @@ class IncrementalDecoder:
         self.members = members_of(model)
         seen = of_members(memories)
         read: Sequence[Prefixes | None] = prefixes or [None] * len(seen)
-        self.views = [
+        self.incremental_states = [
             IncrementalState(member, memory, rows, beams, prefix)
             for member, memory, prefix in zip(self.members, seen, read, strict=True)
         ]
-        self.caches = [cache for context in self.views for cache in context.caches]
+        self.caches = [cache for state in self.incremental_states for cache in state.caches]
 
     def read(self, tokens: Tensor, offsets: Tensor, places: Tensor | int, sentences: Tensor) -> list[Tensor]:
         """Decoder states [R, d] of each member after tokens [R].
@@ -241,9 +241,9 @@ class IncrementalDecoder:
         for cache in self.caches:
             cache.begin_step(offsets, sentences)
         states = []
-        for member, context in zip(self.members, self.views, strict=True):
+        for member, state in zip(self.members, self.incremental_states, strict=True):
             positions = offsets if member.config.restarts else torch.zeros_like(offsets) + places
-            states.append(member.decode(member.embed_step(tokens, positions), context))
+            states.append(member.decode(member.embed_step(tokens, positions), state))
         return states
 
     def reorder(self, rows: Tensor) -> None:

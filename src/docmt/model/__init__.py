@@ -1,4 +1,4 @@
-"""The network: spans, scopes, views, attention, layers, and the systems composed of them."""
+"""The network: spans, scopes, attention and its contexts, layers, and the systems composed of them."""
 
 import lazy_loader
 

@@ -92,11 +92,11 @@ class System:
         ]
 
     def above_encoder(self, parts: Parts) -> list[nn.Module]:
-        """What encoder states (states, view) go through after the last layer and its norm."""
+        """What encoder states (states, attention context) go through after the last layer and its norm."""
         return []
 
     def above_decoder(self, parts: Parts) -> list[nn.Module]:
-        """What decoder states (states, view) go through after the last layer and its norm."""
+        """What decoder states (states, attention context) go through after the last layer and its norm."""
         return []
 
     def attend(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
