@@ -22,7 +22,7 @@ from docmt.decoding.incremental import IncrementalDecoder
 from docmt.decoding.models import next_logits
 from docmt.decoding.rules import SearchRow
 from docmt.model import ModelConfig, Packed, Spans, TranslationModel
-from docmt.model.config import Linear
+from docmt.model.model_config import Linear
 from docmt.model.spans import ModelInput
 from docmt.model.systems import Group
 from docmt.training.objective import batch_loss

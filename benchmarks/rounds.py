@@ -15,7 +15,7 @@ from typing import Any
 
 from docmt import ContextConfig, Document, SearchConfig, Translator
 from docmt.core.files import write_text
-from docmt.documents.corpus import read_reference
+from docmt.documents.corpus_files import read_reference
 from docmt.evaluation.metrics import evaluate_documents
 
 ROUNDS = (0, 1, 2, 3)

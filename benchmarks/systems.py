@@ -28,9 +28,9 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Concat, Hierarchical
 from docmt.text import SpecialTokens
 from docmt.training import BatchConfig, TrainConfig
-from docmt.training.corpus import Split, UpdatePlan
 from docmt.training.distributed import start_fabric
 from docmt.training.optimizer import Updater
+from docmt.training.training_data import Split, UpdatePlan
 
 
 @dataclass(frozen=True)

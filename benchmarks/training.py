@@ -20,9 +20,9 @@ from docmt.data.store import StoreWriter
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
 from docmt.training import BatchConfig, TrainConfig
-from docmt.training.corpus import Split, UpdatePlan
 from docmt.training.distributed import start_fabric
 from docmt.training.optimizer import Updater
+from docmt.training.training_data import Split, UpdatePlan
 
 PRECISIONS: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
 SYSTEMS: tuple[Literal["group", "document"], ...] = ("group", "document")

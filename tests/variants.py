@@ -3,7 +3,7 @@
 import pytest
 
 from docmt.decoding import ContextConfig, SearchConfig
-from docmt.model.config import Linear
+from docmt.model.model_config import Linear
 from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
 
 

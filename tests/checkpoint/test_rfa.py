@@ -14,7 +14,7 @@ from docmt.checkpoint import convert_rfa
 from docmt.checkpoint.rfa import architecture
 from docmt.cli.app import main
 from docmt.core.errors import DocmtError
-from docmt.model.config import Linear
+from docmt.model.model_config import Linear
 
 VARIANT = "rfa_sgate"
 

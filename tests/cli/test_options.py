@@ -13,7 +13,7 @@ import yaml
 from commands import call, fails
 
 from docmt.cli.app import COMMANDS
-from docmt.core.options import kinds_of
+from docmt.core.settings import kinds_of
 from docmt.data import PrepareConfig
 from docmt.decoding import SearchConfig
 from docmt.training import TrainConfig
@@ -236,7 +236,7 @@ def parsed(monkeypatch):
         seen.append(config)
         raise ParsedError
 
-    for function in ("docmt.training.train", "docmt.data.prepare"):
+    for function in ("docmt.training.train", "docmt.data.preparation"):
         monkeypatch.setattr(function, record)
 
     def config_of(*arguments):

@@ -11,7 +11,7 @@ from commands import call, fails
 from docmt.cli.app import COMMANDS
 from docmt.cli.options import SHORT_NAMES, Parser, closest
 from docmt.core.errors import DocmtError
-from docmt.core.options import option
+from docmt.core.settings import option
 
 
 @dataclass

@@ -12,7 +12,7 @@ import pytest
 from docmt.cli.commands.demo import DemoConfig
 from docmt.cli.commands.translate import InputConfig
 from docmt.core.errors import DocmtError
-from docmt.core.options import (
+from docmt.core.settings import (
     build,
     check_number,
     difference,

@@ -8,7 +8,7 @@ import torch
 from docmt.decoding import ContextConfig, SearchConfig, beam_search, translate_documents
 from docmt.decoding.models import Ensemble
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.config import Linear
+from docmt.model.model_config import Linear
 from docmt.model.systems import Concat, Group
 from docmt.text import SpecialTokens
 from variants import CONVENTIONS, SYSTEMS, in_tiers

@@ -3,7 +3,7 @@
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.documents.corpus import align_lines
+from docmt.documents.corpus_files import align_lines
 from docmt.evaluation.metrics import MetricConfig, evaluate_documents, evaluate_files
 
 REFERENCE = "The sun is up today.\nIt is warm now.\nWe go out.\n\nA cat sat on the mat.\nIt slept all day.\n"

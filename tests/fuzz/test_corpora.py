@@ -9,7 +9,7 @@ from texts import broken, random_sentence, random_text
 from docmt.core.errors import DocmtError
 from docmt.data import PreparedStore
 from docmt.documents import Document, ParallelDocument, Skipped, read_input, read_parallel
-from docmt.documents.corpus import write_jsonl, write_parallel
+from docmt.documents.corpus_files import write_jsonl, write_parallel
 
 
 def test_a_document_is_its_text(cases, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from commands import QUICK
 from harness import keeps_to_the_contract
 
-from docmt.core.options import range_of
+from docmt.core.settings import range_of
 from docmt.decoding import SearchConfig
 
 pytestmark = pytest.mark.full

@@ -11,7 +11,7 @@ import torch
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, ModelInput, Packed, Spans, TranslationModel, attend, pack
 from docmt.model.attention import FullContext
-from docmt.model.config import Linear
+from docmt.model.model_config import Linear
 from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import SYSTEMS as KINDS
 from docmt.model.systems import Concat, Context, Group

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.documents.corpus import ParallelDocument, read_parallel
+from docmt.documents.corpus_files import ParallelDocument, read_parallel
 from docmt.synthetic import PHENOMENA, generate_phenomena, phenomenon_items, write_corpus, write_phenomena
 
 SIZES = {"train": 2400, "dev": 48, "test": 288}

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.documents.corpus import read_parallel
+from docmt.documents.corpus_files import read_parallel
 from docmt.synthetic import contrastive_items, generate, pronoun_accuracy, read_pronouns, write_corpus
 from docmt.synthetic.lexicon import Gender
 

@@ -14,10 +14,10 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import find_leftovers
 from docmt.model import TranslationModel
 from docmt.training import StopConfig, train
-from docmt.training.corpus import fit_model_config
 from docmt.training.finetune import initialize_from, trained
 from docmt.training.optimizer import optimizer_tensors, restore_optimizer
 from docmt.training.run_directory import finish_interrupted_swaps, save_checkpoint
+from docmt.training.training_data import fit_model_config
 
 
 @pytest.fixture

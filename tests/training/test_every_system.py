@@ -10,15 +10,15 @@ from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.config import Linear
 from docmt.model.linear import CHUNK
+from docmt.model.model_config import Linear
 from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
 from docmt.model.transformer import Parts
 from docmt.training import train
-from docmt.training.corpus import TrainingCorpus, fit_model_config
 from docmt.training.distributed import start_fabric
 from docmt.training.finetune import initialize_from
 from docmt.training.optimizer import Updater
+from docmt.training.training_data import TrainingCorpus, fit_model_config
 
 SYSTEMS = {
     "group": {},

@@ -16,15 +16,15 @@ from docmt.cli.app import main
 from docmt.cli.commands.train import parser
 from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
-from docmt.model.config import Linear
 from docmt.model.layers import FeedForward
+from docmt.model.model_config import Linear
 from docmt.model.systems import Concat, Context, Hierarchical
 from docmt.training import OptimizerConfig, TrainConfig, train
-from docmt.training.corpus import fit_model_config
 from docmt.training.distributed import start_fabric
 from docmt.training.finetune import adapters_of, initialize_from
 from docmt.training.optimizer import Updater
 from docmt.training.run_directory import kept_checkpoints
+from docmt.training.training_data import fit_model_config
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from runs import Killed, assert_equal_runs, kill_before
 
 from docmt.cli.app import main
 from docmt.core.errors import DocmtError
-from docmt.core.options import flat
+from docmt.core.settings import flat
 from docmt.data import BatchPlan, cut, instance_lengths
 from docmt.data.instances import cut_mixed
 from docmt.model import ModelConfig
 from docmt.model.systems import ContextSpec
 from docmt.training import train
-from docmt.training.corpus import TrainingCorpus
+from docmt.training.training_data import TrainingCorpus
 
 LIMITS = [16, 64]
 DOCUMENTS = st.lists(st.lists(st.integers(1, 20), max_size=30), min_size=1, max_size=8).filter(any)

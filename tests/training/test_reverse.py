@@ -15,7 +15,7 @@ from docmt.model.systems import Group
 from docmt.model.systems.base import ContextSpec
 from docmt.text import Tokenizer
 from docmt.training import train
-from docmt.training.corpus import Split
+from docmt.training.training_data import Split
 
 SIDES = ("source", "target")
 

@@ -10,8 +10,8 @@ from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model.systems import MultiHop
 from docmt.training import train
-from docmt.training.corpus import fit_model_config
 from docmt.training.finetune import initialize_from
+from docmt.training.training_data import fit_model_config
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,8 @@ from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
 from docmt.core.files import ENTRY
 from docmt.training import ObjectiveConfig, ValidationConfig, train
-from docmt.training.corpus import TrainingCorpus
 from docmt.training.distributed import start_fabric
+from docmt.training.training_data import TrainingCorpus
 from docmt.training.validation import DevBleu
 
 GOES_ON = "go on from the last checkpoint with docmt train --resume {}"

@@ -15,12 +15,12 @@ from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
 from docmt.training import StopConfig, TrainConfig
-from docmt.training.config import first_difference
-from docmt.training.corpus import TrainingCorpus, UpdatePlan, fit_model_config
 from docmt.training.distributed import start_fabric, will_lead
 from docmt.training.objective import drop_words, rate_in_epoch
 from docmt.training.optimizer import Updater, constant, inverse_square_root, seed_of
 from docmt.training.run_directory import BestSoFar
+from docmt.training.train_config import first_difference
+from docmt.training.training_data import TrainingCorpus, UpdatePlan, fit_model_config
 
 
 def test_the_learning_rate_rises_and_falls():

@@ -24,9 +24,9 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import ENTRY
 from docmt.data import PrepareConfig, prepare
 from docmt.training import train
-from docmt.training.corpus import Split, TrainingCorpus
 from docmt.training.loop import Training
 from docmt.training.run_directory import RunDirectory
+from docmt.training.training_data import Split, TrainingCorpus
 
 
 def test_a_run_leaves_a_model_and_its_history(config):
@@ -233,7 +233,7 @@ def test_a_run_of_another_version_is_refused_in_one_sentence(change):
 def test_other_data_at_the_same_place_is_refused(change, monkeypatch):
     config = change(stop__max_steps=2)
     train(config)
-    monkeypatch.setattr("docmt.training.corpus.TrainingCorpus.fingerprint", "00000000")
+    monkeypatch.setattr("docmt.training.training_data.TrainingCorpus.fingerprint", "00000000")
     with pytest.raises(DocmtError, match=r"is not what the run .* was started with"):
         train(config, resume=True)
 

@@ -22,7 +22,7 @@ from docmt.experiments import EvaluationConfig
 from docmt.experiments.runs import evaluate_run, stored_scores
 from docmt.model.systems import Group, MultiHop
 from docmt.training import train
-from docmt.training.corpus import TrainingCorpus
+from docmt.training.training_data import TrainingCorpus
 
 SEARCH = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)
 HOPS = {"model__system": "multihop", "model__multihop": MultiHop(sentences=2), "model__group": Group()}

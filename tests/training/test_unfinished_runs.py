@@ -13,8 +13,8 @@ from docmt.checkpoint.weights import save_tensors
 from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.training import train
-from docmt.training.corpus import fit_model_config
 from docmt.training.finetune import initialize_from
+from docmt.training.training_data import fit_model_config
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from runs import metrics
 from docmt.model import TranslationModel
 from docmt.model.systems import Context, Group
 from docmt.training import StopConfig, train
-from docmt.training.corpus import fit_model_config
 from docmt.training.reporting import RecentUpdates, new_weights_in_words, seconds_left
 from docmt.training.run_directory import BestSoFar, TrainingState
+from docmt.training.training_data import fit_model_config
 
 
 def test_the_beginning_and_the_end_are_told(change):

@@ -26,7 +26,7 @@ from docmt.checkpoint.model_directory import (
 from docmt.checkpoint.weights import CONFIG_FILE, WEIGHTS_FILE, read_shapes
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import atomic_path, check_writable, read_bytes, read_json
-from docmt.core.options import plain
+from docmt.core.settings import plain
 from docmt.model import ModelConfig
 from docmt.model.linear_attention import DIRECTIONS
 

@@ -27,7 +27,7 @@ from docmt.checking.terms import WordKinds, find_links, names, terms
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import decoded_lines
 from docmt.documents import Document, ParallelDocument, read_documents
-from docmt.documents.corpus import read_hypothesis
+from docmt.documents.corpus_files import read_hypothesis
 from docmt.documents.document import read_input
 from docmt.documents.formats import check_name, is_jsonl
 

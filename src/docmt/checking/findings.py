@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, Literal, get_args
 
 from docmt.core.errors import printable
-from docmt.core.options import MANY, check_fields, ranged
+from docmt.core.settings import MANY, check_fields, ranged
 from docmt.documents import ParallelDocument
 
 KINDS: Mapping[str, str] = {

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 
-from docmt.core.options import read_data
+from docmt.core.settings import read_data
 
 _DATA = read_data(__package__, "languages.yaml")
 

@@ -32,7 +32,7 @@ _MOST = 100
 
 
 @dataclass(frozen=True)
-class Piece:
+class ProtectedText:
     """A part of a text that its translation must have, too, and where it stands."""
 
     text: str
@@ -44,7 +44,7 @@ class Piece:
         return self.text
 
 
-class Number(Piece):
+class Number(ProtectedText):
     """A number as it is written."""
 
     @property
@@ -78,7 +78,7 @@ def numbers(text: str) -> list[Number]:
     return [Number(found[0], found.span()) for found in _NUMBER.finditer(text)]
 
 
-Unmatched = tuple[Sequence[Piece], Sequence[Piece], Certainty]
+Unmatched = tuple[Sequence[ProtectedText], Sequence[ProtectedText], Certainty]
 """Pieces of the source that the target lacks, and those of the target that the source lacks"""
 
 
@@ -99,7 +99,7 @@ def unmatched_numbers(source: str, target: str, languages: tuple[str, str], in_w
     return lost, new, "sure" if lost and new else "likely"
 
 
-PieceKind = TypeVar("PieceKind", bound=Piece)
+PieceKind = TypeVar("PieceKind", bound=ProtectedText)
 
 
 def _beyond(pieces: Sequence[PieceKind], others: Sequence[PieceKind]) -> list[PieceKind]:
@@ -271,24 +271,24 @@ def carried(document: ParallelDocument, config: CheckConfig, languages: tuple[st
             yield Finding("bracket", f"{quoted([target[wrong]])} is {how}", (where,))
 
 
-def _addresses(text: str) -> list[Piece]:
+def _addresses(text: str) -> list[ProtectedText]:
     if "://" not in text and "@" not in text and "www." not in text:
         return []
     found = [(each[0].rstrip(_URL_END), each.start()) for each in _URL.finditer(text)]
-    return [Piece(address, (start, start + len(address))) for address, start in found]
+    return [ProtectedText(address, (start, start + len(address))) for address, start in found]
 
 
-def _placeholders(text: str) -> list[Piece]:
-    return [Piece(_SPACES.sub(" ", found[0]), found.span()) for found in _PLACEHOLDER.finditer(text)]
+def _placeholders(text: str) -> list[ProtectedText]:
+    return [ProtectedText(_SPACES.sub(" ", found[0]), found.span()) for found in _PLACEHOLDER.finditer(text)]
 
 
-def _unmatched(ours: list[Piece], theirs: list[Piece], source: str, target: str) -> Unmatched:
+def _unmatched(ours: list[ProtectedText], theirs: list[ProtectedText], source: str, target: str) -> Unmatched:
     """Return the pieces that one side lacks, in whatever way."""
     lost, new = _without(ours, theirs, target), _without(theirs, ours, source)
     return lost, new, "possible" if _are_localised(ours, theirs) else "sure"
 
 
-def _are_localised(ours: list[Piece], theirs: list[Piece]) -> bool:
+def _are_localised(ours: list[ProtectedText], theirs: list[ProtectedText]) -> bool:
     """Whether both sides have addresses at the same places of the web, which may have a page in each language."""
     places = [{found[1] for each in side if (found := _SITE.search(each.text))} for side in (ours, theirs)]
     return bool(places[0]) and places[0] == places[1]
@@ -301,13 +301,13 @@ def _without_marks(text: str) -> str:
     return text
 
 
-def _without(pieces: list[Piece], others: list[Piece], text: str) -> list[Piece]:
+def _without(pieces: list[ProtectedText], others: list[ProtectedText], text: str) -> list[ProtectedText]:
     """The pieces that the others have not as often; what stands in the text in another way is there."""
     known = {other.text for other in others}
     return [each for each in _beyond(pieces, others) if each.text in known or each.text not in text]
 
 
-def _told(lost: Sequence[Piece], new: Sequence[Piece]) -> str:
+def _told(lost: Sequence[ProtectedText], new: Sequence[ProtectedText]) -> str:
     """What is lost and what is new, in words."""
     sides = ((lost, "the translation"), (new, "the source"))
     return "; ".join(f"{quoted(piece.text for piece in pieces)} not in {side}" for pieces, side in sides if pieces)

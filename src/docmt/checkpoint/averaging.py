@@ -21,7 +21,7 @@ from docmt.checkpoint.model_directory import (
 )
 from docmt.checkpoint.weights import read_weights
 from docmt.core.errors import DocmtError
-from docmt.core.options import difference, plain
+from docmt.core.settings import difference, plain
 
 # What two models may have been trained with and still be of one architecture.
 _NO_MATTER = ("preset", "dropout", "attention_dropout")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from docmt.checkpoint.model_directory import check_new, load_model, load_model_tokenizer
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, parse_json, read_json
-from docmt.core.options import shown
+from docmt.core.settings import shown
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
 from docmt.model.layers import GATED

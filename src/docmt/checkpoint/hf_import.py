@@ -15,7 +15,7 @@ from docmt.checkpoint.hf_model import Pretrained, PretrainedEncoder, about_famil
 from docmt.checkpoint.hf_tokenizer import read_tokenizer
 from docmt.checkpoint.model_directory import ModelCard, check_new, save_model
 from docmt.core.errors import DocmtError
-from docmt.documents.corpus import read_documents
+from docmt.documents.corpus_files import read_documents
 from docmt.model import TranslationModel
 from docmt.model.families import FAMILIES
 from docmt.text import PretrainedTokenizer

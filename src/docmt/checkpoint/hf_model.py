@@ -19,7 +19,7 @@ from docmt.checkpoint.model_directory import ModelCard, save_encoder
 from docmt.checkpoint.weights import WEIGHTS_FILE, load_renamed, open_tensors, read_shapes, renamed
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
-from docmt.core.options import shown
+from docmt.core.settings import shown
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.embeddings import sinusoids
 from docmt.model.families import FAMILIES

@@ -37,8 +37,8 @@ from docmt.core.files import (
     recorded,
     refuse_unconverted,
 )
-from docmt.core.options import MANY, check_number
 from docmt.core.plain_text import code_cell, escaped, table
+from docmt.core.settings import MANY, check_number
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import Tokenizer, load_tokenizer
 from docmt.text.tokenizer import SpecialTokens

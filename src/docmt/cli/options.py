@@ -25,7 +25,7 @@ import yaml
 
 from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
-from docmt.core.options import (
+from docmt.core.settings import (
     MANY,
     OLD_NAME,
     build,
@@ -43,8 +43,8 @@ from docmt.core.options import (
     wanted,
     without_none,
 )
-from docmt.core.options import option as setting
-from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
+from docmt.core.settings import option as setting
+from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator

@@ -10,11 +10,11 @@ from .batches import (
 from .batches import (
     read_source as read_source,
 )
-from .config import PrepareConfig as PrepareConfig
 from .instances import Instances as Instances
 from .instances import cut as cut
 from .instances import instance_lengths as instance_lengths
-from .prepare import prepare as prepare
+from .preparation import prepare as prepare
+from .prepare_config import PrepareConfig as PrepareConfig
 from .statistics import (
     CorpusStatistics as CorpusStatistics,
 )

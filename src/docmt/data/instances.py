@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from docmt.data.config import DEFAULT_LIMIT, MARKS
+from docmt.data.prepare_config import DEFAULT_LIMIT, MARKS
 from docmt.model.systems import ContextSpec
 
 DEFAULT_MAX_SENTENCES = 1000

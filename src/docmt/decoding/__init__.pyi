@@ -1,8 +1,8 @@
 from .beam_search import search as search
-from .config import ContextConfig as ContextConfig
-from .config import SearchConfig as SearchConfig
 from .models import Ensemble as Ensemble
 from .scoring import score_documents as score_documents
+from .search_config import ContextConfig as ContextConfig
+from .search_config import SearchConfig as SearchConfig
 from .stream import translate_documents as translate_documents
 from .stream import translate_ids as translate_ids
 from .translation import Hypothesis as Hypothesis

@@ -15,11 +15,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.caches import answers_at_once
-from docmt.decoding.config import SearchConfig
 from docmt.decoding.incremental import IncrementalDecoder, can_read_prefixes, likeliest, normalizers, read_prefixes
 from docmt.decoding.models import Memories, Model, members_of, next_logits
 from docmt.decoding.published import GenerateSearch, PooledSearch, ThumtSearch
 from docmt.decoding.rules import BeamState, SearchRow, TargetBoundaries, WordIds, rules_of
+from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.translation import Hypothesis, not_numbers
 from docmt.text import SpecialTokens
 

@@ -20,11 +20,11 @@ from docmt.checkpoint.model_directory import (
 )
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
-from docmt.core.options import build
+from docmt.core.settings import build
 from docmt.data.instances import place_of
-from docmt.decoding.config import BATCH_TOKENS, USUAL_DRAFT_BEAM, SearchConfig
 from docmt.decoding.models import Model, Precision, computing_in, load_checked, members_of
 from docmt.decoding.rules import WordIds
+from docmt.decoding.search_config import BATCH_TOKENS, USUAL_DRAFT_BEAM, SearchConfig
 from docmt.decoding.stream import Stream, translate_documents
 from docmt.decoding.translation import TranslatedSpan
 from docmt.model import TranslationModel

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from docmt.checkpoint.model_directory import choose_device, load_languages, load_model, load_model_tokenizer
 from docmt.core.errors import DocmtError
-from docmt.core.options import one_of
+from docmt.core.settings import one_of
 from docmt.model import ModelInput, TranslationModel
 from docmt.model.attention import Attention, Memory
 from docmt.model.embeddings import Softmax

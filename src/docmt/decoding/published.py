@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from docmt.decoding.config import SearchConfig
 from docmt.decoding.incremental import IncrementalDecoder, likeliest
 from docmt.decoding.models import Memories, Model, next_logits
 from docmt.decoding.rules import SearchRow, TargetBoundaries
+from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.translation import Hypothesis
 from docmt.text import SpecialTokens
 

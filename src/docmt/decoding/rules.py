@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.config import ContextConfig, SearchConfig
 from docmt.decoding.models import Model, members_of
+from docmt.decoding.search_config import ContextConfig, SearchConfig
 from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import Order, System
 from docmt.text import SpecialTokens

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import MANY
+from docmt.core.settings import MANY
 from docmt.data import Instances, SentenceTokens, cut, read_source
-from docmt.data.config import MARKS
 from docmt.data.instances import instance_lengths, lengths_before, place_of
+from docmt.data.prepare_config import MARKS
 from docmt.decoding.beam_search import search
-from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.models import Model, common_context_spec, members_of
 from docmt.decoding.rules import SearchRow, WordIds, takes_rounds
+from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.translation import Hypothesis, TranslatedSpan, join
 from docmt.model import ModelConfig, ModelInput
 from docmt.model.systems import ContextSpec, System

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from docmt.data import Batch, SentenceTokens, collate
-from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.models import Model, mean_probability, members_of
 from docmt.decoding.rules import TargetBoundaries, WordIds, rules_of
 from docmt.decoding.scheduler import Counter, Found, Task, batches_of, drafts_at, only_at
+from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.translation import Hypothesis, join, not_numbers
 from docmt.model import ModelInput, TranslationModel
 from docmt.model.spans import Packed

@@ -16,12 +16,12 @@ import torch
 
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.data import SentenceTokens
-from docmt.data.config import MARKS
-from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
+from docmt.data.prepare_config import MARKS
 from docmt.decoding.models import Model
 from docmt.decoding.rules import OpenRules, WordIds, order_of, rules_of
 from docmt.decoding.scheduler import ORDERS, Counter, Found, Task, batches_in_order, drafts_at, filled_places
 from docmt.decoding.scoring import score_task
+from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.translation import Hypothesis, ResumePoint, TranslatedSpan, join
 from docmt.text import SpecialTokens
 

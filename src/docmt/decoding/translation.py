@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.config import SearchConfig
+from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document
 from docmt.documents.document import brief, shorten
 

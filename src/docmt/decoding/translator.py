@@ -15,15 +15,15 @@ import torch
 from docmt.checkpoint.model_directory import CARD_FILE, find_drafter, find_model
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import checksum_of_file
-from docmt.core.options import MANY, check_number, shown
 from docmt.core.progress import progress
-from docmt.data.config import MARKS
-from docmt.decoding.config import BATCH_TOKENS, ContextConfig, SearchConfig
+from docmt.core.settings import MANY, check_number, shown
+from docmt.data.prepare_config import MARKS
 from docmt.decoding.drafting import drafter_of
 from docmt.decoding.models import Precision, computing_in, load_members, members_of, model_paths
 from docmt.decoding.rules import WordIds
 from docmt.decoding.scheduler import POOL, check_context, filled_places, instance_limit, packed_units
 from docmt.decoding.scoring import score_documents
+from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.stream import Stream, translate_documents
 from docmt.decoding.translation import Hypothesis, Piece, ResumePoint, TranslatedSentence, TranslatedSpan, Translation
 from docmt.documents import Document, one_line

@@ -1,19 +1,19 @@
-from .corpus import (
+from .corpus_files import (
     ParallelDocument as ParallelDocument,
 )
-from .corpus import (
+from .corpus_files import (
     Skipped as Skipped,
 )
-from .corpus import (
+from .corpus_files import (
     read_documents as read_documents,
 )
-from .corpus import (
+from .corpus_files import (
     read_parallel as read_parallel,
 )
-from .corpus import (
+from .corpus_files import (
     write_jsonl as write_jsonl,
 )
-from .corpus import (
+from .corpus_files import (
     write_parallel as write_parallel,
 )
 from .document import Document as Document

@@ -128,7 +128,7 @@ class WrittenDocument(NamedTuple):
 def text_documents(rows: Iterable[Row], paths: Sequence[Path | str]) -> Iterator[WrittenDocument]:
     """Stream the documents of a text file, or of several read in lockstep; their ids are their ordinal numbers.
 
-    rows: all lines, stripped. Empty lines part documents, or marks open them: see `docmt.documents.corpus`.
+    rows: all lines, stripped. Empty lines part documents, or marks open them: see `docmt.documents.corpus_files`.
     Raises DocmtError for a border that is not in all files, and for a mark in a file that does not begin with one.
     """
     count = 0

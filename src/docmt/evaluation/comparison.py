@@ -206,7 +206,7 @@ def buckets(places: ArrayLike) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class Bucket:
+class AccuracyBucket:
     """s-BLEU and chrF of several systems on the sentences at some places in their documents."""
 
     sentences: int
@@ -223,7 +223,7 @@ class PositionScores:
     Sentences at other places are other sentences (the first is often a title): compare systems, not places.
     """
 
-    buckets: Mapping[str, Bucket]
+    buckets: Mapping[str, AccuracyBucket]
     """by name, in the order of the places"""
 
     def format(self) -> str:
@@ -248,7 +248,7 @@ def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceCo
     system without sentence scores.
     """
     config = config or SignificanceConfig()
-    found: dict[str, Bucket] = {}
+    found: dict[str, AccuracyBucket] = {}
     for system, evaluation in systems.items():
         if evaluation.s_bleu is None or evaluation.chrf is None:
             raise DocmtError(f"{system} has no scores of sentences, so none by position: {evaluation.undefined}")
@@ -257,7 +257,7 @@ def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceCo
         lies_in = buckets(np.arange(len(numbers)) - np.searchsorted(numbers, numbers) + 1)
         for number in np.unique(lies_in).tolist():
             chosen = lies_in == number
-            empty = Bucket(int(chosen.sum()), len(np.unique(numbers[chosen])), {})
+            empty = AccuracyBucket(int(chosen.sum()), len(np.unique(numbers[chosen])), {})
             cell = {key: _estimate(metric, chosen, config) for key, metric in metrics.items()}
             found.setdefault(BUCKETS[number], empty).systems[system] = cell
     return PositionScores(found)

@@ -18,8 +18,8 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.core.errors import DocmtError, map_or_error, printable
-from docmt.core.options import check_fields
 from docmt.core.plain_text import aligned, escaped, table
+from docmt.core.settings import check_fields
 from docmt.documents import Document
 from docmt.evaluation.significance import LEVEL, sign_p_value
 from docmt.evaluation.suites import Item

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import check_fields, ranged, shown
+from docmt.core.settings import check_fields, ranged, shown
 from docmt.evaluation.metrics import Documents, count
 
 ADAPTERS = Path(__file__).parent / "adapters"

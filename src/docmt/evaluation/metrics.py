@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from docmt.core.errors import DocmtError
-from docmt.documents.corpus import Corpus, read_hypothesis, read_reference
+from docmt.documents.corpus_files import Corpus, read_hypothesis, read_reference
 from docmt.evaluation.scores import MetricConfig, MetricScore, Segments, bleu, bleu_score, chrf, documents_of, ter
 
 Documents: TypeAlias = Sequence[Sequence[str]]

@@ -18,8 +18,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import one_of
 from docmt.core.progress import progress
+from docmt.core.settings import one_of
 from docmt.text.moses import moses, moses_language
 
 Statistics: TypeAlias = NDArray[Any]

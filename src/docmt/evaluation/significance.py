@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from docmt.core.options import check_fields, ranged
+from docmt.core.settings import check_fields, ranged
 from docmt.evaluation.scores import Scores, Statistics
 
 LEVEL = 0.05

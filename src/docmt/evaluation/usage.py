@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import check_fields, ranged
 from docmt.core.plain_text import aligned
+from docmt.core.settings import check_fields, ranged
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
 from docmt.evaluation.comparison import BUCKETS, buckets

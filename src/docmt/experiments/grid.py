@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import MANY, build, check_fields, one_of, ranged, read_yaml
+from docmt.core.settings import MANY, build, check_fields, one_of, ranged, read_yaml
 
 SCALES = ("cpu", "full")
 _PACKAGE = Path(__file__).parents[1]

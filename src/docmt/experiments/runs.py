@@ -24,8 +24,8 @@ from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.files import cannot_write, checksum_of, lock_directory, read_json, recorded, write_text
-from docmt.core.options import flat, is_among, nested, read_yaml
 from docmt.core.progress import progress
+from docmt.core.settings import flat, is_among, nested, read_yaml
 from docmt.data import ParallelStore, PreparedStore
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
 from docmt.decoding.models import computing_in
@@ -39,11 +39,11 @@ from docmt.experiments.grid import Experiment, Variant
 from docmt.model import ModelConfig
 from docmt.model.systems import SYSTEMS
 from docmt.training import TrainConfig, train
-from docmt.training.config import first_difference
-from docmt.training.corpus import fit_model_config, in_direction
 from docmt.training.distributed import stop_on_signals
 from docmt.training.finetune import with_architecture_of
 from docmt.training.run_directory import RunDirectory, read_recipe
+from docmt.training.train_config import first_difference
+from docmt.training.training_data import fit_model_config, in_direction
 
 RUNS_FOLDER = "runs"
 SCORES_FILE, SUITE_FILE = "test.json", "suite.json"

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.quasirandom import SobolEngine
 
 from docmt.model.attention import Attention
-from docmt.model.config import RANDOM_CROSS_FEATURES, RANDOM_FEATURES, Linear
 from docmt.model.kernels import AttentionPattern
 from docmt.model.linear import GateDecay, attend_linear
+from docmt.model.model_config import RANDOM_CROSS_FEATURES, RANDOM_FEATURES, Linear
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
 

@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.model.attention import Attention, AttentionContext, FullContext, Gate, GroupAttention, Memory, SharedContext
-from docmt.model.config import ModelConfig, Sizes
 from docmt.model.embeddings import (
     Distances,
     Embeddings,
@@ -38,6 +37,7 @@ from docmt.model.layers import (
     run,
 )
 from docmt.model.linear_attention import LinearAttention
+from docmt.model.model_config import ModelConfig, Sizes
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import ModelInput, Packed, pack
 

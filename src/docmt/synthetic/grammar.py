@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from string import Formatter
 
 from docmt.core.errors import DocmtError
-from docmt.documents.corpus import ParallelDocument
+from docmt.documents.corpus_files import ParallelDocument
 from docmt.synthetic.lexicon import (
     ATTRIBUTES,
     DEFINITE_ARTICLES,

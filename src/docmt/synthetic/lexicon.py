@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from docmt.core.options import read_data
+from docmt.core.settings import read_data
 
 
 class Gender(StrEnum):

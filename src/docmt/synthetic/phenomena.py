@@ -17,8 +17,8 @@ from itertools import islice
 from typing import Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import read_data
-from docmt.documents.corpus import ParallelDocument
+from docmt.core.settings import read_data
+from docmt.documents.corpus_files import ParallelDocument
 from docmt.synthetic.grammar import capitalised, noun_phrase, slot_names
 from docmt.synthetic.lexicon import (
     DEFINITE_ARTICLES,

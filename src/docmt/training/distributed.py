@@ -18,7 +18,7 @@ import torch
 from lightning_fabric import Fabric
 
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
-from docmt.training.config import TrainConfig
+from docmt.training.train_config import TrainConfig
 
 Item = TypeVar("Item")
 _LOOK_EVERY, _GRACE = 1.0, 5.0  # seconds between looks at the other processes, and before this one is ended for them

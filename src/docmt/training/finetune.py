@@ -24,14 +24,14 @@ from docmt.checkpoint.model_directory import (
 )
 from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
 from docmt.core.errors import DocmtError
-from docmt.core.options import shown
+from docmt.core.settings import shown
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families.family import ENCODER_SIZES
 from docmt.model.linear_attention import DIRECTIONS
 from docmt.model.systems import SYSTEMS, ContextSpec, System
 from docmt.text import Tokenizer
-from docmt.training.config import AdapterConfig, OptimizerConfig
 from docmt.training.reporting import new_weights_in_words
+from docmt.training.train_config import AdapterConfig, OptimizerConfig
 
 Options = TypeVar("Options", ModelConfig, System)
 _log = logging.getLogger(__name__)

@@ -23,8 +23,6 @@ from docmt.core.progress import progress
 from docmt.data import PreparedStore
 from docmt.decoding.drafting import check_drafter
 from docmt.model import TranslationModel
-from docmt.training.config import CheckpointConfig, TrainConfig
-from docmt.training.corpus import TrainingCorpus, ahead, fit_model_config, in_direction
 from docmt.training.distributed import (
     StopRequest,
     start_fabric,
@@ -37,6 +35,8 @@ from docmt.training.finetune import initialize_from, with_architecture_of
 from docmt.training.optimizer import Updater, seed_of
 from docmt.training.reporting import RecentUpdates, Tracker, card_of, opening, seconds_left
 from docmt.training.run_directory import BestSoFar, RunDirectory, TrainingState, read_state, save_checkpoint
+from docmt.training.train_config import CheckpointConfig, TrainConfig
+from docmt.training.training_data import TrainingCorpus, ahead, fit_model_config, in_direction
 from docmt.training.validation import DevBleu, validation_loss
 
 _log = logging.getLogger(__name__)

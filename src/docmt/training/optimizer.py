@@ -21,8 +21,6 @@ from docmt.model.embeddings import Softmax
 from docmt.model.layers import Layer
 from docmt.text import SpecialTokens
 from docmt.text.tokenizer import Side
-from docmt.training.config import TrainConfig
-from docmt.training.corpus import UpdatePlan
 from docmt.training.finetune import (
     ADAPTERS_FILE,
     BY_RUN,
@@ -36,6 +34,8 @@ from docmt.training.finetune import (
     without_adapters,
 )
 from docmt.training.objective import batch_loss, drop_words, rate_in_epoch
+from docmt.training.train_config import TrainConfig
+from docmt.training.training_data import UpdatePlan
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 _SIZE_STEP = 128  # batches are filled up to a multiple of this many tokens

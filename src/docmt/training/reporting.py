@@ -20,9 +20,9 @@ from docmt.checkpoint.model_directory import DRAFTER_FOLDER, ModelCard, load_lan
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig
 from docmt.model.linear_attention import DIRECTIONS
-from docmt.training.config import StopConfig, TrainConfig
-from docmt.training.corpus import Split, TrainingCorpus
 from docmt.training.run_directory import TrainingState
+from docmt.training.train_config import StopConfig, TrainConfig
+from docmt.training.training_data import Split, TrainingCorpus
 
 _log = logging.getLogger(__name__)
 # Parts of layers that all families have; others are called by their names in the model.

@@ -35,8 +35,8 @@ from docmt.core.files import (
     recorded,
     write_text,
 )
-from docmt.core.options import MANY, build, check_number, flat, plain, read_yaml
-from docmt.training.config import TrainConfig, absolute, first_difference
+from docmt.core.settings import MANY, build, check_number, flat, plain, read_yaml
+from docmt.training.train_config import TrainConfig, absolute, first_difference
 
 _log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from docmt.evaluation import document_bleu
 from docmt.model import TranslationModel
 from docmt.model.transformer import evaluating
 from docmt.text import Tokenizer
-from docmt.training.corpus import Split
 from docmt.training.distributed import gather_shares, sum_over_processes
 from docmt.training.objective import batch_loss
+from docmt.training.training_data import Split
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
-from docmt.core.options import option, ranged
+from docmt.core.settings import option, ranged
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ from docmt.cli.options import Parser, changed
 from docmt.cli.results import write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
-from docmt.core.options import MANY, one_of, option
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import progress
+from docmt.core.settings import MANY, one_of, option
 
 FOUND = 1
 """The status where something was found that --fail_on names."""

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any, Literal, get_args, get_origin
 
 from docmt.cli.options import Option, Parser
-from docmt.core.options import option
+from docmt.core.settings import option
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ from typing import Any, Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
-from docmt.core.options import option, range_of
-from docmt.model.config import Sizes
+from docmt.core.settings import option, range_of
+from docmt.model.model_config import Sizes
 from docmt.model.systems import Context
 
 

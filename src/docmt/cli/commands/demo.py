@@ -25,8 +25,8 @@ from docmt.cli.corpora import make_directory
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json, write_text
-from docmt.core.options import MANY, check_fields, flat, nested, range_of, ranged, read_yaml
 from docmt.core.progress import plain_lines, within
+from docmt.core.settings import MANY, check_fields, flat, nested, range_of, ranged, read_yaml
 from docmt.decoding import SearchConfig
 from docmt.documents import Document
 from docmt.experiments.grid import recipes_folder

@@ -39,11 +39,11 @@ from docmt.cli.systems import (
 )
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular
-from docmt.core.options import option
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import on_terminal, progress
+from docmt.core.settings import option
 from docmt.documents import ParallelDocument, read_documents
-from docmt.documents.corpus import Corpus, read_reference
+from docmt.documents.corpus_files import Corpus, read_reference
 from docmt.evaluation import (
     Evaluation,
     ExternalConfig,

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
-from docmt.core.options import option
+from docmt.core.settings import option
 
 _MARKS = {"tokenizer.json": " (its encode adds these marks)", "docmt": " (its encode adds no marks)"}
 

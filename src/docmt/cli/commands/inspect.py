@@ -27,8 +27,8 @@ from docmt.cli.corpora import attempt, check_outputs, document_name, each_alone,
 from docmt.cli.options import Parser, SearchOptions, changed, translator_of
 from docmt.cli.results import Report, write_json
 from docmt.core.errors import DocmtError, printable
-from docmt.core.options import option
 from docmt.core.plain_text import STANDARD
+from docmt.core.settings import option
 from docmt.documents import Document, ParallelDocument, read_documents
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from docmt import data
 from docmt.cli.options import Parser
 from docmt.core.errors import printable
 from docmt.data import PrepareConfig
-from docmt.data.config import SPLITS
+from docmt.data.prepare_config import SPLITS
 
 _log = logging.getLogger(__name__)
 

@@ -30,8 +30,8 @@ from docmt.cli.options import Parser, SearchOptions, translator_of
 from docmt.cli.results import Report, print_table, write_results
 from docmt.cli.systems import check_models, check_once, short_names
 from docmt.core.errors import INTERRUPTED, DocmtError
-from docmt.core.options import option
 from docmt.core.progress import within
+from docmt.core.settings import option
 from docmt.documents import ParallelDocument
 from docmt.evaluation import (
     ContrastiveResult,

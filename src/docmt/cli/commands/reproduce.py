@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from docmt import experiments
 from docmt.cli.options import EveryCommand, Parser, is_recipe
 from docmt.core.errors import DocmtError, printable
-from docmt.core.options import option, shown
+from docmt.core.settings import option, shown
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.evaluation import MetricConfig, read_suite
 from docmt.experiments import list_experiments, read_experiment

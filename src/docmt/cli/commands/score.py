@@ -23,8 +23,8 @@ from docmt.cli.corpora import check_outputs, document_name, read_corpus
 from docmt.cli.options import ModelOptions, Parser, translator_of
 from docmt.cli.results import Report, error_records, records
 from docmt.core.errors import DocmtError, map_or_error
-from docmt.core.options import option
 from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.settings import option
 from docmt.documents import Document
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from pathlib import Path
 from docmt import training
 from docmt.cli.options import Parser
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
-from docmt.core.options import option
+from docmt.core.settings import option
 from docmt.training import TrainConfig
 
 _log = logging.getLogger(__name__)

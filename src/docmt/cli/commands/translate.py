@@ -29,9 +29,9 @@ from docmt.cli.corpora import check_outputs, make_directory
 from docmt.cli.options import Parser, SearchOptions, translator_of
 from docmt.cli.results import File, Report, Writer, stays
 from docmt.core.errors import DocmtError
-from docmt.core.options import option
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD
 from docmt.core.progress import plain_lines
+from docmt.core.settings import option
 from docmt.decoding import SearchConfig
 from docmt.documents import read_input
 from docmt.documents.document import Layout

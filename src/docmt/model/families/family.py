@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from docmt.model.scope import MARKS, BoundaryTokens
 
 if TYPE_CHECKING:
-    from docmt.model.config import Sizes
+    from docmt.model.model_config import Sizes
 
 PADDING_ID, START_ID = MARKS["<pad>"], MARKS["<s>"]
 SOURCE, TARGET = "SOURCE", "TARGET"

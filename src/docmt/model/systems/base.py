@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from docmt.model.attention import GroupAttention, Memory
-    from docmt.model.config import Sizes
     from docmt.model.layers import Layer
+    from docmt.model.model_config import Sizes
     from docmt.model.spans import ModelInput
     from docmt.model.transformer import Parts, TranslationModel
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import ranged
+from docmt.core.settings import ranged
 from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import Order, Rules, System
 
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention
-    from docmt.model.config import Sizes
+    from docmt.model.model_config import Sizes
     from docmt.model.transformer import Parts
 
 

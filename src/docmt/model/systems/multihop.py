@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import ranged
+from docmt.core.settings import ranged
 from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import System
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from docmt.model.attention import Memory
-    from docmt.model.config import Sizes
     from docmt.model.layers import Layer
+    from docmt.model.model_config import Sizes
     from docmt.model.spans import ModelInput, Packed
     from docmt.model.transformer import Parts, TranslationModel
 

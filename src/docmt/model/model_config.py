@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import MANY, brief, build, check_fields, check_number, flat, plain, range_of, ranged
+from docmt.core.settings import MANY, brief, build, check_fields, check_number, flat, plain, range_of, ranged
 from docmt.model.families import FAMILIES, Family
 from docmt.model.families.family import ENCODER_SIZES
 from docmt.model.systems import SYSTEMS, Concat, Context, Group, Hierarchical, MultiHop, System

@@ -13,11 +13,11 @@ import numpy as np
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, check_regular, checksums
 from docmt.core.progress import progress
-from docmt.data.config import MARKS, SPLITS, Corpus, PrepareConfig
 from docmt.data.instances import cut, place_of
+from docmt.data.prepare_config import MARKS, SPLITS, Corpus, PrepareConfig
 from docmt.data.statistics import STATISTICS_FILE, CorpusCounts, CorpusStatistics, SplitStatistics
 from docmt.data.store import TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
-from docmt.documents.corpus import ParallelDocument, Skipped, read_parallel
+from docmt.documents.corpus_files import ParallelDocument, Skipped, read_parallel
 from docmt.documents.segmentation import knows_language
 from docmt.model.systems import ContextSpec
 from docmt.text import PairTokenizer, SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer

@@ -24,12 +24,12 @@ from docmt.data import (
     cut,
     instance_lengths,
 )
-from docmt.data.config import MARKS
 from docmt.data.instances import Mixture, cut_mixed, lengths_before, place_of
+from docmt.data.prepare_config import MARKS
 from docmt.model import ModelConfig
 from docmt.model.families import FAMILIES
 from docmt.text import SpecialTokens, Tokenizer
-from docmt.training.config import TrainConfig
+from docmt.training.train_config import TrainConfig
 
 
 class Split:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import MANY, OLD_NAME, build, check_fields, check_number, plain, range_of, ranged, shown
-from docmt.core.options import first_difference as first_of_all_differences
+from docmt.core.settings import MANY, OLD_NAME, build, check_fields, check_number, plain, range_of, ranged, shown
+from docmt.core.settings import first_difference as first_of_all_differences
 from docmt.model import ModelConfig
-from docmt.model.config import Sizes
+from docmt.model.model_config import Sizes
 from docmt.model.systems import ContextSpec
 
 

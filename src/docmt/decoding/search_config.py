@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import MANY, brief, check_fields, ranged
+from docmt.core.settings import MANY, brief, check_fields, ranged
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,7 +18,7 @@ from typing import Any
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, write_text
 from docmt.core.plain_text import decoded_lines
-from docmt.documents.corpus import ParallelDocument, write_parallel
+from docmt.documents.corpus_files import ParallelDocument, write_parallel
 from docmt.synthetic.grammar import Pronoun, SyntheticDocument, write_documents
 from docmt.synthetic.lexicon import NOUNS, Case, Gender
 from docmt.synthetic.phenomena import MarkedDocument, write_marked

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from docmt.core.errors import DocmtError
-from docmt.core.options import MANY, check_fields, option, ranged, shown
+from docmt.core.settings import MANY, check_fields, option, ranged, shown
 from docmt.documents.formats import named_jsonl
 from docmt.text.moses import moses_language
 
