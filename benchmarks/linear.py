@@ -30,7 +30,7 @@ from docmt.training.objective import batch_loss
 KINDS: dict[str, dict[str, Any]] = {
     "linear": {"group": Group(global_attention="linear"), "linear": Linear(gate="decay")},
     "softmax": {"group": Group()},
-    "none": {"group": Group(top="group")},
+    "none": {"group": Group(top_attention="group")},
 }
 
 

@@ -34,7 +34,7 @@ def main() -> None:
         parser.add_argument(name, type=Path)
     parser.add_argument("--suite", type=Path, help="contrastive items, one for each document, of the synthetic corpus")
     parser.add_argument("--beam", type=int, default=1)
-    parser.add_argument("--window", default="", help="context.window: prefix for a concat model")
+    parser.add_argument("--window-decoding", default="", help="context.window_decoding: prefix for a concat model")
     parser.add_argument("--documents", type=int, help="how many are scored (default: all)")
     parser.add_argument("--repeats", type=int, default=3, help="timings, of which the best counts; 0: no times")
     parser.add_argument("--output", type=Path)
@@ -44,7 +44,7 @@ def main() -> None:
         for path in (options.source, options.reference)
     )
     items = [json.loads(line) for line in options.suite.read_text().splitlines()] if options.suite else []
-    context = ContextConfig(window=options.window) if options.window else ContextConfig()
+    context = ContextConfig(window_decoding=options.window) if options.window else ContextConfig()
     translators = {
         rounds: Translator(options.model, search=SearchConfig(beam=options.beam, rounds=rounds), context=context)
         for rounds in ROUNDS

@@ -86,7 +86,7 @@ def run(settings: Settings) -> Result:
         "multihop, drafts given": replace(settings.model, system="multihop", instance_tokens=128),
         "hierarchical encoder": _hierarchical(settings, "encoder"),
         "hierarchical decoder": _hierarchical(settings, "decoder"),
-        "concat, prefix": replace(settings.model, system="concat", concat=Concat(keep="prefix")),
+        "concat, prefix": replace(settings.model, system="concat", concat=Concat(window_decoding="prefix")),
     }
     training = {name: _training(settings, name, model) for name, model in variants.items() if "prefix" not in name}
     training["context, frozen"] = _training(settings, "context, frozen", variants["context"], frozen=True)
@@ -145,7 +145,7 @@ def _training(settings: Settings, name: str, model_config: ModelConfig, frozen: 
         precision=settings.precision,
         device="cpu",
         initialize_from=start,
-        freeze="loaded" if frozen else "none",
+        freeze="pretrained" if frozen else "none",
     )
     torch.manual_seed(1)
     model = TranslationModel(model_config)

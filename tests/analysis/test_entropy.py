@@ -21,7 +21,12 @@ def make_model(**settings):
     sizes = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 3, "decoder_layers": 2, "dropout": 0.0}
     sizes["vocabulary_size"] = 20
     if settings.get("system", "group") == "group":
-        group = {"encoder_layers": 1, "decoder_layers": 1, "cross_layers": 1, "top": settings.pop("top", "combined")}
+        group = {
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "cross_layers": 1,
+            "top_attention": settings.pop("top_attention", "combined"),
+        }
         sizes["group"] = Group(**group)
     return TranslationModel(ModelConfig(**(sizes | settings)))
 
@@ -163,7 +168,7 @@ def test_the_mean_is_over_tokens_whatever_the_batches():
         ({"system": "document"}, "local"),
         ({"system": "concat"}, "local"),
         ({"system": "sentence"}, "global"),
-        ({"top": "group"}, "global"),
+        ({"top_attention": "group"}, "global"),
     ],
 )
 def test_only_what_the_model_has_is_reported(settings, missing):

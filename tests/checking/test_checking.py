@@ -178,7 +178,7 @@ def test_address(language, pairs, certainty):
 
 def test_unknown_languages_are_told():
     report = check(("A.", "B."), languages=("", ""))
-    assert "formality was not checked: the language is not known (--target_language)" in report.notes
+    assert "formality was not checked: the language is not known (--target-language)" in report.notes
     assert "no words of address are known for fi" in check(("A.", "B."), languages=("en", "fi")).notes[0]
     text = [
         (f"The end of that was not for us {n}.", f"Das ist nicht der Anfang von dem, was wir sind {n}.")
@@ -394,7 +394,7 @@ def test_files_that_do_not_fit(texts, layout, message, tmp_path):
     [
         ({"length_factor": 0.5}, "check.length_factor is 0.5: choose a number from 1 to 1,000"),
         ({"certainty": "maybe"}, "check.certainty is 'maybe': choose one of sure, likely, possible"),
-        ({"portion": 1}, "check.portion is 1: choose a number from 100"),
+        ({"portion": 1}, "check.batch_sentences is 1: choose a number from 100"),
         ({"similarity": float("nan")}, "check.similarity is nan"),
     ],
 )

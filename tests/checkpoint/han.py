@@ -141,7 +141,7 @@ def load(variant, monkeypatch):
     theirs, side = arguments(variant), OFFERED[variant]
     options = {"system": "sentence"}
     if side:
-        chosen = Hierarchical(sentences=theirs["context_size"], side=side, branch="published", detach=True)
+        chosen = Hierarchical(sentences=theirs["context_size"], side=side, fusion="published", detach=True)
         options = {"system": "hierarchical", "hierarchical": chosen}
     sizes = {"width": theirs["rnn_size"], "feed_forward": theirs["ffn"], "heads": theirs["heads"]}
     layers = {"encoder_layers": theirs["enc_layers"], "decoder_layers": theirs["dec_layers"]}

@@ -187,7 +187,7 @@ def test_the_search_finds_every_published_hypothesis(models, variant, name):
         length_penalty=theirs["alpha"],
         max_length_ratio=1.0,
         max_length_extra=theirs["decode_length"],
-        compatibility="thumt",
+        implementation="thumt",
         min_length=0,
     )
     together, alone = searched(model, rows.documents("source"), config)

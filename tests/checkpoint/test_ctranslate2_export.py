@@ -30,12 +30,12 @@ PRE = {"normalization": "pre", "embedding_normalization": False}
 MBART = {"normalization": "pre", "embedding_normalization": True, "position_encoding": "learned"}
 RELATIVE = {"position_encoding": "relative", "relative_buckets": 8, "relative_distance": 20}
 T5 = {"normalization": "pre", "scale_embeddings": False, "head_width": 6, **RELATIVE}
-MARKS = {"source_mark": [8], "target_mark": [9]}
+MARKS = {"source_language_ids": [8], "target_language_ids": [9]}
 VARIANTS = {
     "post": {},
     "pre": PRE,
     "learned": {"position_encoding": "learned", "scale_embeddings": False, "activation": "gelu"},
-    "own matrix": {"output": "own", "activation": "silu"},
+    "own matrix": {"output": "untied", "activation": "silu"},
     "embedding normalization": {"embedding_normalization": True, "activation": "gelu_tanh"},
     "relative, gated": {**RELATIVE, **PRE, "activation": "gated_silu"},
     "head width": {"head_width": 6, "activation": "gated_gelu"},
@@ -46,9 +46,9 @@ VARIANTS = {
     "mbart": {"family": "mbart", **MBART, **MARKS},
     "mbart50": {"family": "mbart50", **MBART, **MARKS},
     "m2m_100": {"family": "m2m_100", **PRE, **MARKS},
-    "t5": {"family": "t5", **T5, "output": "scaled", "target_mark": [7, 9]},
-    "t5, gated": {"family": "t5", **T5, "output": "own", "activation": "gated_gelu_tanh"},
-    "madlad": {"family": "madlad", **T5, "output": "own", "activation": "gated_gelu_tanh"},
+    "t5": {"family": "t5", **T5, "output": "scaled", "target_language_ids": [7, 9]},
+    "t5, gated": {"family": "t5", **T5, "output": "untied", "activation": "gated_gelu_tanh"},
+    "madlad": {"family": "madlad", **T5, "output": "untied", "activation": "gated_gelu_tanh"},
 }
 
 # Noise of weights, how much larger the row of </s> is, what its logit has besides, and the seed: found by trying, so
@@ -198,7 +198,7 @@ def test_given_translations_have_the_same_probability_there(variant, exported, t
 def test_greedy_search_finds_the_same(variant, exported):
     model = exported(variant)
     said, scores = model.translate(beam_size=1)
-    expected, worth = model.search(beam=1, compatibility="huggingface")  # in which what is given counts in the length
+    expected, worth = model.search(beam=1, implementation="huggingface")  # in which what is given counts in the length
     assert said == expected
     assert len(set(map(len, said))) > 1
     assert scores == pytest.approx(worth, abs=1e-3)
@@ -210,7 +210,7 @@ def test_beam_search_without_a_length_penalty_finds_what_that_of_transformers_fi
     model = exported(variant)
     least = int(variant in PREFIXED)  # a translation that ends at once is not always found there
     said, scores = model.translate(least, beam_size=beam, length_penalty=0)
-    expected, worth = model.search(beam=beam, length_penalty=0, min_length=least, compatibility="huggingface")
+    expected, worth = model.search(beam=beam, length_penalty=0, min_length=least, implementation="huggingface")
     assert said == expected
     assert len(set(map(len, said))) > 1
     if not least:  # what may not come first has no share of the probability there
@@ -236,7 +236,7 @@ def test_padding_that_a_family_never_says_is_not_said_there(tokenizer, tmp_path)
     save_model(tmp_path / "own", model, tokenizer)
     both = Exported(tmp_path)
     said = both.translate(beam_size=1)[0]
-    assert said == both.search(beam=1, compatibility="huggingface")[0]
+    assert said == both.search(beam=1, implementation="huggingface")[0]
     assert not any(SpecialTokens.pad in own for own in said)
 
 
@@ -294,7 +294,7 @@ def test_other_tokenizers_are_written_as_docmt_has_them(tmp_path):
         model = Exported(tmp_path / kind)
         assert model.given["tokenizer"] == "docmt"
         assert load_tokenizer(tmp_path / kind / "exported").same_words(tokenizer)
-        assert model.translate(beam_size=1)[0] == model.search(beam=1, compatibility="huggingface")[0]
+        assert model.translate(beam_size=1)[0] == model.search(beam=1, implementation="huggingface")[0]
 
 
 @pytest.mark.parametrize("variant", only(["m2m_100", "marian, apart", "t5, version 1.1"], "marian, apart"))
@@ -305,9 +305,9 @@ def test_a_converted_model_finds_the_same(variant, tmp_path):
     _, directory, _ = pretrained(tmp_path, variant, *PAIRS[variant])
     model = Exported(tmp_path, directory.name)
     assert model.given["tokenizer"] == ("MarianTokenizer" if "marian" in variant else "tokenizer.json")
-    assert model.translate(beam_size=1)[0] == model.search(beam=1, compatibility="huggingface")[0]
+    assert model.translate(beam_size=1)[0] == model.search(beam=1, implementation="huggingface")[0]
     said = model.translate(1, beam_size=3, length_penalty=0)[0]
-    assert said == model.search(beam=3, length_penalty=0, min_length=1, compatibility="huggingface")[0]
+    assert said == model.search(beam=3, length_penalty=0, min_length=1, implementation="huggingface")[0]
     if "marian" not in variant:
         library = Library.from_file(str(tmp_path / "exported" / "tokenizer.json"))
         tokens = [library.encode(text).tokens for text in TEXTS]
@@ -315,7 +315,7 @@ def test_a_converted_model_finds_the_same(variant, tmp_path):
         library = transformers.MarianTokenizer.from_pretrained(tmp_path / "exported")
         vocabulary = json.loads((tmp_path / "exported" / "source_vocabulary.json").read_text())
         tokens = [[vocabulary[token] for token in library(text)["input_ids"]] for text in TEXTS]
-        mark = [model.texts["source"][token] for token in model.ours.config.target_mark]
+        mark = [model.texts["source"][token] for token in model.ours.config.target_language_ids]
         tokens = [[*mark, *own] for own in tokens]  # which a caller writes before the text
     assert tokens == [model.framed(ids) for ids in model.sources]
 
@@ -340,7 +340,7 @@ REFUSED = {
     "group": ({"system": "group"}, "is a model of system group: only a sentence model"),
     "encoder of another kind": ({"family": "bert"}, "model.family 'bert'"),
     "settings of a family": ({"family": "thumt", **RELATIVE}, "model.family 'thumt'"),
-    "no language": ({"family": "mbart", **MBART}, "model.target_mark []"),
+    "no language": ({"family": "mbart", **MBART}, "model.target_language_ids []"),
 }
 
 

@@ -174,7 +174,7 @@ def test_the_search_finds_every_published_hypothesis(models, variant, name):
         max_length_extra=theirs["max_len_b"],
         min_length=theirs["min_len"],
         temperature=theirs["temperature"],
-        compatibility="gtransformer",
+        implementation="gtransformer",
     )
     model, compared, end = models(variant), 0, published.end_of_document(variant)
     specials = SpecialTokens(model.config.vocabulary_size)

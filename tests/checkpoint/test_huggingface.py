@@ -43,7 +43,10 @@ def converted(tmp_path_factory):
             family = FAMILIES[pretrained.family]
             marks = {}
             if family.names("source"):
-                marks = {"source_mark": [rows["source"].index(SOURCE)], "target_mark": [rows["target"].index(TARGET)]}
+                marks = {
+                    "source_language_ids": [rows["source"].index(SOURCE)],
+                    "target_language_ids": [rows["target"].index(TARGET)],
+                }
             made[variant, random] = theirs, pretrained.model(rows, marks).eval(), rows
         return made[variant, random]
 
@@ -157,7 +160,7 @@ def test_search_finds_what_generate_finds(variant, options, converted):
     expected, scores = generate(theirs, variant, num_beams=beam, length_penalty=penalty)
     inner = len(ours.parts.frame.target_opens) - 1
     config = SearchConfig(
-        **options, compatibility="huggingface", min_length=0, max_length_ratio=0, max_length_extra=14 - inner
+        **options, implementation="huggingface", min_length=0, max_length_ratio=0, max_length_extra=14 - inner
     )
     words, found = translate(ours, rows, config)
     assert words == expected
@@ -188,7 +191,7 @@ NONE = {"encoder_layers": 0, "decoder_layers": 0, "cross_layers": 0}
 @pytest.mark.full
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
-    "options", [NONE, {}, {"global_from": "local"}], ids=["no document attention", "exact", "copied"]
+    "options", [NONE, {}, {"global_start": "local"}], ids=["no document attention", "exact", "copied"]
 )
 def test_a_group_model_begins_as_the_sentence_model_at_any_length_of_document(variant, options, converted):
     """Token for token, with several sentences in an instance and several instances in a document."""

@@ -118,8 +118,8 @@ def made(tmp_path_factory):
 def convert(own, name, output, *options):
     """The model directory that the command makes."""
     source, target = LANGUAGES[name]
-    languages = ["--source_language", source] if source else []
-    languages += ["--target_language", target] if target else []
+    languages = ["--source-language", source] if source else []
+    languages += ["--target-language", target] if target else []
     prefix = ["--prefix", PREFIX] if name == "t5_json" else []
     outcome = call("convert", "huggingface", own.path, "-o", output, *languages, *prefix, *options)
     assert outcome.status == 0, outcome.err
@@ -129,7 +129,7 @@ def convert(own, name, output, *options):
 @pytest.mark.parametrize("name", only(LANGUAGES, "marian", "nllb_json"))
 def test_text_is_translated_as_by_transformers(name, made, tmp_path):
     own, model = made(name)
-    search = SearchConfig(beam=1, compatibility="huggingface", min_length=0, max_length_ratio=0, max_length_extra=NEW)
+    search = SearchConfig(beam=1, implementation="huggingface", min_length=0, max_length_ratio=0, max_length_extra=NEW)
     translator = Translator(convert(own, name, tmp_path / "model"), search=search, precision="float32")
     found = translator.translate(SENTENCES)
     expected = translations(own, model, name)
@@ -141,7 +141,7 @@ def test_a_smaller_vocabulary_gives_the_same_translations_of_its_text(made, tmp_
     text = tmp_path / "text.txt"
     text.write_text("\n".join(SENTENCES) + "\n")
     whole = convert(own, "nllb_json", tmp_path / "whole")
-    small = convert(own, "nllb_json", tmp_path / "small", "--keep_vocabulary", text, text)
+    small = convert(own, "nllb_json", tmp_path / "small", "--keep-vocabulary", text, text)
     sizes = [load_model(model).config.vocabulary_size for model in (whole, small)]
     assert sizes[1] < sizes[0] / 2
     tokenizers = [load_model_tokenizer(model) for model in (whole, small)]
@@ -172,29 +172,37 @@ def test_a_document_model_is_trained_from_a_converted_one(name, made, tmp_path):
     files = [tmp_path / "train.en", tmp_path / "train.de"]
     made_store = call("prepare", "--store", store, "--tokenizer", model, "--train", *files, "--dev", *files)
     assert made_store.status == 0, made_store.err
-    options = ["--model.system", "group", "--dropout", 0, "--max_steps", 6, "--validation.every", 3]
-    options += ["--learning_rate", 0.003, "--warmup", 1, "--batch_tokens", 512, "--freeze", "embeddings"]
-    assert f"--system group --initialize_from {model}" in made_store.err
-    trained = call("train", "--store", store, "--run", run, "--initialize_from", model, *options)
+    options = ["--model.system", "group", "--dropout", 0, "--max-steps", 6, "--validation.every", 3]
+    options += ["--learning-rate", 0.003, "--warmup", 1, "--batch-tokens", 512, "--freeze", "embeddings"]
+    assert f"--system group --initialize-from {model}" in made_store.err
+    trained = call("train", "--store", store, "--run", run, "--initialize-from", model, *options)
     assert trained.status == 0, trained.err
     assert load_languages(run) == load_languages(model) == LANGUAGES[name]
     start, own = load_model(model), load_model(run)
     assert (own.config.family, own.config.system) == (start.config.family, "group")
-    for entry in ("width", "heads", "encoder_layers", "source_mark", "target_mark", "output", "activation"):
+    for entry in (
+        "width",
+        "heads",
+        "encoder_layers",
+        "source_language_ids",
+        "target_language_ids",
+        "output",
+        "activation",
+    ):
         assert getattr(own.config, entry) == getattr(start.config, entry)
-    assert own.config.group.join == "exact"
+    assert own.config.group.fusion == "identity"
     tables = own.tables()
     assert all(
         torch.equal(own.state_dict()[f"{table}.weight"], start.state_dict()[f"{table}.weight"]) for table in tables
     )
     begun = tmp_path / "begun"
-    start_only = ["--model.system", "group", "--max_steps", 1, "--learning_rate", 1e-12, "--initialize_from", model]
+    start_only = ["--model.system", "group", "--max-steps", 1, "--learning-rate", 1e-12, "--initialize-from", model]
     assert call("train", "--store", store, "--run", begun, *start_only).status == 0
     sides = [Document.from_sentences(sentences[:8], id="d") for sentences in (hub.SOURCE, hub.TARGET)]
     scores = [Translator(each).score(*sides).score for each in (model, begun, run)]
     assert scores[1] == pytest.approx(scores[0], abs=1e-5)
     assert scores[2] > scores[0] + 0.02
-    translated = call("translate", run, files[0], "-o", tmp_path / "out.txt", "--beam", 2, "--max_length_extra", 3)
+    translated = call("translate", run, files[0], "-o", tmp_path / "out.txt", "--beam", 2, "--max-length-extra", 3)
     assert translated.status == 0, translated.err
     assert len((tmp_path / "out.txt").read_text().split("\n")) == len(files[0].read_text().split("\n"))
 
@@ -217,7 +225,7 @@ def test_the_published_layout_marks_sentences_as_docmt_does(made, tmp_path):
     wanted = theirs(input_ids=given[0], decoder_input_ids=given[1]).logits[0]
     assert torch.allclose(found, wanted[:, rows], atol=1e-4)
     path = made("nllb_json")[0].path
-    languages = ["--source_language", "eng_Latn", "--target_language", "deu_Latn", "--layout", "published"]
+    languages = ["--source-language", "eng_Latn", "--target-language", "deu_Latn", "--layout", "published"]
     fails("convert", "huggingface", path, "-o", tmp_path / "other", *languages, message="layout published is for mBART")
 
 
@@ -355,7 +363,7 @@ def test_what_cannot_be_converted_is_refused_in_one_sentence(fault, made, tmp_pa
     change, message = FAULTS[fault]
     copy = damaged(made("marian")[0], tmp_path, change)
     output = tmp_path / "model"
-    fails("convert", "huggingface", copy, "-o", output, "--target_language", "fra", message=message)
+    fails("convert", "huggingface", copy, "-o", output, "--target-language", "fra", message=message)
     assert not output.exists()
 
 
@@ -368,13 +376,13 @@ def test_what_cannot_be_converted_is_refused_in_one_sentence(fault, made, tmp_pa
             ["english", "de_DE"],
             "source_language is 'english', which this model does not know: did you mean",
         ),
-        ("m2m100", ["en", ""], r"between many languages: add --target_language, one of .* \(\d+ in all\)"),
+        ("m2m100", ["en", ""], r"between many languages: add --target-language, one of .* \(\d+ in all\)"),
         ("marian", ["en", "de"], "target_language is 'de', .* did you mean fra"),
     ],
 )
 def test_languages_that_a_model_does_not_know_are_refused(name, languages, message, made, tmp_path):
     options = [
-        item for pair in zip(("--source_language", "--target_language"), languages, strict=True) for item in pair
+        item for pair in zip(("--source-language", "--target-language"), languages, strict=True) for item in pair
     ]
     fails("convert", "huggingface", made(name)[0].path, "-o", tmp_path / "model", *options, message=message)
 
@@ -386,8 +394,8 @@ def test_options_of_other_families_are_refused(made, tmp_path):
         (["--prefix", "translate:"], "prefix is for T5 models"),
         (["--arguments", path / "config.json"], "arguments is for .* or thumt, not for huggingface"),
         (["--dictionary", path / "vocab.json"], "dictionary is for fairseq-gtransformer"),
-        (["--keep_vocabulary", path / "none.txt", path / "none.txt"], r"none\.txt"),
-        (["--keep_vocabulary", empty, empty], r"empty\.txt has no text"),
+        (["--keep-vocabulary", path / "none.txt", path / "none.txt"], r"none\.txt"),
+        (["--keep-vocabulary", empty, empty], r"empty\.txt has no text"),
     ):
         fails("convert", "huggingface", path, "-o", tmp_path / "model", *options, message=message)
 
@@ -399,14 +407,14 @@ def test_positions_beside_the_weights_are_left_out(made, tmp_path):
     (copy / "model.safetensors").rename(copy / "model-1.safetensors")
     index = {"weight_map": dict.fromkeys(names, "model-1.safetensors")}
     (copy / "model.safetensors.index.json").write_text(json.dumps(index))
-    made_model = call("convert", "huggingface", copy, "-o", tmp_path / "model", "--target_language", "fra")
+    made_model = call("convert", "huggingface", copy, "-o", tmp_path / "model", "--target-language", "fra")
     assert made_model.status == 0, made_model.err
 
 
 def test_a_directory_whose_name_is_no_text(made, tmp_path):
     copy = damaged(made("marian")[0], tmp_path, lambda path: None)
     odd = copy.rename(os.fsdecode(os.fsencode(tmp_path) + b"/cop\xff"))
-    made_model = call("convert", "huggingface", odd, "-o", tmp_path / "model", "--target_language", "fra")
+    made_model = call("convert", "huggingface", odd, "-o", tmp_path / "model", "--target-language", "fra")
     assert made_model.status == 0, made_model.err
 
 
@@ -416,7 +424,7 @@ def test_other_positions_than_those_of_the_family_are_refused(made, tmp_path, na
         own[name] = torch.ones(20, own["model.shared.weight"].shape[1])
 
     copy = damaged(made("marian")[0], tmp_path, weights(change))
-    command = ["convert", "huggingface", copy, "-o", tmp_path / "model", "--target_language", "fra"]
+    command = ["convert", "huggingface", copy, "-o", tmp_path / "model", "--target-language", "fra"]
     fails(*command, message=rf"has positions of its own in {name}")
 
 

@@ -64,7 +64,7 @@ def make(name, folder, head="Model", **options):
 def converted(own, output, *options):
     outcome = call("convert", "huggingface", own.path, "-o", output, *options)
     assert outcome.status == 0, outcome.err
-    assert outcome.out == f"{output}: an encoder, for docmt train --initialize_from\n"
+    assert outcome.out == f"{output}: an encoder, for docmt train --initialize-from\n"
     return output
 
 
@@ -103,7 +103,7 @@ def expected(own, model):
 @pytest.mark.parametrize("head", only(["Model", "ForMaskedLM"], "ForMaskedLM"))
 def test_encoder_states_are_those_of_transformers(name, head, tmp_path):
     own, theirs = make(name, tmp_path, head)
-    model, tokenizer, new = started(converted(own, tmp_path / "encoder"), Group(top="group"))
+    model, tokenizer, new = started(converted(own, tmp_path / "encoder"), Group(top_attention="group"))
     assert torch.allclose(states(model, tokenizer), expected(own, theirs), atol=1e-5)
     assert not [name for name in new if name.startswith(("encoder", "source"))]
     assert all(name.startswith(("decoder", "target")) for name in new)
@@ -115,7 +115,7 @@ def test_attention_over_the_document_begins_at_nothing(tmp_path):
     model, tokenizer, new = started(encoder)
     assert torch.allclose(states(model, tokenizer), expected(own, theirs), atol=1e-5)
     assert [name for name in new if name.startswith("encoder.2.attention.gate")]
-    published, _, _ = started(encoder, Group(join="published"))
+    published, _, _ = started(encoder, Group(fusion="published"))
     assert not torch.allclose(states(published, tokenizer), expected(own, theirs), atol=1e-2)
 
 
@@ -147,8 +147,8 @@ def test_hidden_words_look_as_they_did(name, mask, tmp_path):
 def test_a_smaller_vocabulary_gives_the_same_states(tmp_path):
     own, theirs = make("bert_json", tmp_path)
     (tmp_path / "text").write_text("".join(f"{sentence}\n" for document in DOCUMENTS for sentence in document))
-    encoder = converted(own, tmp_path / "encoder", "--keep_vocabulary", tmp_path / "text", tmp_path / "text")
-    model, tokenizer, _ = started(encoder, Group(top="group"))
+    encoder = converted(own, tmp_path / "encoder", "--keep-vocabulary", tmp_path / "text", tmp_path / "text")
+    model, tokenizer, _ = started(encoder, Group(top_attention="group"))
     assert tokenizer.source_vocabulary_size < own.rows
     assert torch.allclose(states(model, tokenizer), expected(own, theirs), atol=1e-5)
     row = theirs.embeddings.word_embeddings.weight[own.theirs.mask_token_id]
@@ -203,7 +203,7 @@ def made(tmp_path_factory):
         for each in (f"--{split}", folder / f"corpus/{split}.en", folder / f"corpus/{split}.de")
     ]
     made = Made(own, encoder, corpus, folder / "store")
-    works("prepare", "--store", made.store, *corpus, "--source_tokenizer", encoder, "--vocabulary_size", 400)
+    works("prepare", "--store", made.store, *corpus, "--source-tokenizer", encoder, "--vocabulary-size", 400)
     return made
 
 
@@ -222,7 +222,7 @@ def refused(message, *arguments):
 def trained(made, run, *options):
     """A tiny decoder on the encoder, whose sizes are not said."""
     tiny = [option for option in TINY_SENTENCE if "encoder_layers" not in option and "positions" not in option]
-    works("train", "--data", made.store, "--run", run, "--initialize_from", made.encoder, *tiny, *options)
+    works("train", "--store", made.store, "--run", run, "--initialize-from", made.encoder, *tiny, *options)
     return run
 
 
@@ -240,7 +240,7 @@ def test_each_side_has_its_tokenizer(made, tmp_path):
         tokenizer.encode(text)
     works(
         *("prepare", "--store", tmp_path / "again", *made.corpus),
-        *("--source_tokenizer", made.store / "tokenizer", "--tokenizer", made.store / "tokenizer"),
+        *("--source-tokenizer", made.store / "tokenizer", "--tokenizer", made.store / "tokenizer"),
     )
     assert PreparedStore.open(tmp_path / "again").tokenizer.same_words(tokenizer)
     assert not tokenizer.same_words(own) and not own.same_words(tokenizer)
@@ -248,16 +248,16 @@ def test_each_side_has_its_tokenizer(made, tmp_path):
 
 @pytest.mark.full
 def test_a_training_begins_with_it_goes_on_and_translates(made, tmp_path):
-    options = ("--checkpoints.every", 2, "--objective.word_dropout", 0.2, "--objective.word_dropout_epochs", 1)
-    whole = trained(made, tmp_path / "whole", *options, "--stop.max_steps", 6)
-    parts = trained(made, tmp_path / "parts", *options, "--stop.max_steps", 4)
-    works("train", "--resume", parts, "--max_steps", 6)
+    options = ("--checkpoints.every", 2, "--objective.word-dropout", 0.2, "--objective.word-dropout-epochs", 1)
+    whole = trained(made, tmp_path / "whole", *options, "--stop.max-steps", 6)
+    parts = trained(made, tmp_path / "parts", *options, "--stop.max-steps", 4)
+    works("train", "--resume", parts, "--max-steps", 6)
     before, after = load_model_weights(whole), load_model_weights(parts)
     assert all(torch.equal(before[name], after[name]) for name in before)
     model, encoder = load_model(whole), load_model_weights(made.encoder)
     config = model.config
     assert (config.family, config.encoder_width, config.width, config.encoder_layers) == ("bert", 24, 16, 3)
-    assert (config.decoder_layers, config.max_positions, config.group.join) == (1, 50, "exact")
+    assert (config.decoder_layers, config.max_positions, config.group.fusion) == (1, 50, "exact")
     assert model.source_tokens.weight.shape == encoder["source_tokens.weight"].shape
     changed = (model.encoder[0].attention.local.query.weight - encoder["encoder.0.attention.local.query.weight"]).abs()
     assert 0 < changed.max() < 0.2
@@ -269,12 +269,12 @@ def test_a_training_begins_with_it_goes_on_and_translates(made, tmp_path):
 
 @pytest.mark.full
 def test_what_starts_from_a_model_with_such_an_encoder(made, tmp_path):
-    sentence = trained(made, tmp_path / "sentence", "--model.system", "sentence", "--stop.max_steps", 2)
-    options = ("--stop.max_steps", 1, "--freeze", "loaded", "--optimizer.warmup", 1)
+    sentence = trained(made, tmp_path / "sentence", "--model.system", "sentence", "--stop.max-steps", 2)
+    options = ("--stop.max-steps", 1, "--freeze", "pretrained", "--optimizer.warmup", 1)
     for system in ("group", "context", "hierarchical", "concat"):
         run = tmp_path / system
         works(
-            *("train", "--data", made.store, "--run", run, "--initialize_from", sentence, "--model.system", system),
+            *("train", "--store", made.store, "--run", run, "--initialize-from", sentence, "--model.system", system),
             *("--device", "cpu", *(options if system != "concat" else (*options[:2], "--model.concat.sentences", 2))),
         )
         config = load_model(run).config
@@ -288,15 +288,15 @@ def test_what_an_encoder_is_not_for(made, tmp_path):
     alone = "is an encoder alone, which translates nothing: start a training from it"
     refused(alone, "translate", made.encoder, made.corpus[1])
     refused(alone, "inspect", made.encoder)
-    start = ("train", "--data", made.store, "--run", tmp_path / "run", "--initialize_from", made.encoder)
+    start = ("train", "--store", made.store, "--run", tmp_path / "run", "--initialize-from", made.encoder)
     refused("reads drafts, which are of the target", *start, "--system", "multihop")
-    refused("model.encoder_layers is 2, but 3 in", *start, "--model.encoder_layers", 2)
-    refused("model.encoder_heads is 4, but 3 in", *start, "--model.family", "bert", "--model.encoder_heads", 4)
+    refused("model.encoder_layers is 2, but 3 in", *start, "--model.encoder-layers", 2)
+    refused("model.encoder_heads is 4, but 3 in", *start, "--model.family", "bert", "--model.encoder-heads", 4)
     refused("cannot be reversed, as its pair tokenizer", *start, "--reverse", "true")
     other = tmp_path / "store"
-    works("prepare", "--store", other, *made.corpus, "--vocabulary_size", 400)
-    again = ("train", "--data", other, "--run", tmp_path / "run", "--initialize_from", made.encoder)
-    refused(r"another vocabulary .* \(`docmt prepare --source_tokenizer .*encoder`\)", *again)
+    works("prepare", "--store", other, *made.corpus, "--vocabulary-size", 400)
+    again = ("train", "--store", other, "--run", tmp_path / "run", "--initialize-from", made.encoder)
+    refused(r"another vocabulary .* \(`docmt prepare --source-tokenizer .*encoder`\)", *again)
 
 
 def test_sentences_are_as_long_as_its_positions(made, tmp_path):
@@ -307,15 +307,15 @@ def test_sentences_are_as_long_as_its_positions(made, tmp_path):
     for path, text in ((long, lines), (tmp_path / "other.jsonl", [{**lines[0], "source": [words, "Yes."]}])):
         path.write_text("".join(json.dumps(line) + "\n" for line in text))
         works(
-            *("prepare", "--store", path.with_suffix(""), "--train", path, "--source_tokenizer", made.encoder),
+            *("prepare", "--store", path.with_suffix(""), "--train", path, "--source-tokenizer", made.encoder),
             *("--tokenizer", made.store / "tokenizer"),
         )
-    trained(replace(made, store=long.with_suffix("")), tmp_path / "run", "--stop.max_steps", 1)
-    sizes = ("--initialize_from", made.encoder, "--run", tmp_path / "none", "--model.positions", "sentence")
+    trained(replace(made, store=long.with_suffix("")), tmp_path / "run", "--stop.max-steps", 1)
+    sizes = ("--initialize-from", made.encoder, "--run", tmp_path / "none", "--model.positions", "sentence")
     refused(
         "sentence 1 of document 'a' .* has 182 tokens, but model.max_positions is 50: .* leave out",
         "train",
-        "--data",
+        "--store",
         tmp_path / "other",
         *sizes,
     )

@@ -45,10 +45,10 @@ VARIANTS = [
     {"normalization": "pre", "position_encoding": "learned"},
     {"system": "sentence"},
     {"system": "document", "normalization": "pre"},
-    {"system": "concat", "concat": Concat(sentences=3, loss="last", keep="prefix")},
+    {"system": "concat", "concat": Concat(sentences=3, loss="last", window_decoding="prefix")},
     {"system": "concat", "concat": Concat(padding_windows=True)},
     {"system": "context"},
-    {"system": "context", "context": Context(sentences=1, layers=2, branch="published"), "normalization": "pre"},
+    {"system": "context", "context": Context(sentences=1, layers=2, fusion="published"), "normalization": "pre"},
     {"system": "context", "context": Context(representation="bilstm", gating="residual", side="decoder")},
     {"system": "context", "context": Context(representation="embedding", side="encoder")},
 ]

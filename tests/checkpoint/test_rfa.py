@@ -52,13 +52,13 @@ def test_a_checkpoint_as_fairseq_writes_it_translates_text(given, capsys):
     torch.save({"args": arguments, "model": weights}, files["checkpoint"].with_suffix(".pt"))
     command = [
         *("convert", "fairseq-rfa", files["checkpoint"].with_suffix(".pt"), "-o", files["output"]),
-        *("--source_dictionary", files["source_dictionary"], "--target_dictionary", files["target_dictionary"]),
+        *("--source-dictionary", files["source_dictionary"], "--target-dictionary", files["target_dictionary"]),
     ]
     assert main([str(word) for word in command]) == 0
     assert "system concat" in capsys.readouterr().out
     text = files["output"].parent / "source.txt"
     text.write_text("s22 s11 s2\ns26\n")
-    assert main(["translate", str(files["output"]), str(text), "--search.compatibility", "rfa"]) == 0
+    assert main(["translate", str(files["output"]), str(text), "--search.implementation", "rfa"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     translator = Translator(files["output"], search=SearchConfig(beam=2))
     facts = ModelFacts.of(files["output"])
@@ -73,12 +73,12 @@ def test_every_argument_that_docmt_has_is_honoured():
     config = config_of(values_of(VARIANT))
     assert (config.family, config.system, config.activation, config.width) == ("rfa", "concat", "gelu", 32)
     concat = config.concat
-    assert (concat.sentences, concat.loss, concat.keep, concat.attention) == (4, "all", "prefix", "linear")
-    assert config.linear == Linear(map="random", features=8, cross_features=16, gate="decay", gate_start=2.0)
+    assert (concat.sentences, concat.loss, concat.window_decoding, concat.attention) == (4, "all", "prefix", "linear")
+    assert config.linear == Linear(feature_map="random", features=8, cross_features=16, gate="decay", gate_bias=2.0)
     config = config_of(values_of(VARIANT, use_sentential_gate=True, decay_sentential_gate=False, norm_rescale=False))
-    assert (config.linear.gate, config.linear.rescale) == ("average", False)
+    assert (config.linear.gate, config.linear.rescale_keys) == ("average", False)
     config = config_of(values_of("rfa_reparam", full_supervision=False, context_size=0, extra_padding=True))
-    assert (config.linear.temperature, config.linear.gate) == ("dimension", "none")
+    assert (config.linear.temperature_per, config.linear.gate) == ("dimension", "none")
     assert (config.concat.sentences, config.concat.loss, config.concat.padding_windows) == (1, "last", False)
     assert config_of(values_of(VARIANT, extra_padding=True)).concat.padding_windows
     assert config_of(values_of(VARIANT, full_supervision=False, seq2seq=True)).concat.loss == "all"

@@ -31,7 +31,7 @@ def settings_of(record, **options):
     """Their search as ours is told it."""
     theirs = record["settings"]
     return SearchConfig(
-        compatibility="rfa",
+        implementation="rfa",
         beam=theirs["beam"],
         n_best=theirs["beam"],
         max_length_ratio=theirs["max_len_a"],

@@ -41,7 +41,7 @@ def test_whole_batches_with_their_faults(variant, models, monkeypatch):
         padded = row["src_tokens" if name.startswith("encoder") else "prev_output_tokens"]
         torch.testing.assert_close(found[name], rfa.real(stored[name], padded), rtol=0, atol=2e-5)
     alone, together = (rfa.real(stored[name], row["prev_output_tokens"]) for name in ("logits_alone", "logits"))
-    has_faults = model.config.linear.rescale or model.config.linear.gate != "none"
+    has_faults = model.config.linear.rescale_keys or model.config.linear.gate != "none"
     assert (float((together - alone).abs().max()) > 0.01) == has_faults
 
 

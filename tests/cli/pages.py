@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 NOT_RUN = ("make", "pip", "git")  # they are what runs the tests, or come before them
 # Settings of real models, and what makes a command quick instead.
 SMALLER = {
-    "prepare": ["--vocabulary_size", "400"],
+    "prepare": ["--vocabulary-size", "400"],
     "translate": QUICK,
     "evaluate": QUICK,
     "inspect": QUICK,
@@ -101,7 +101,7 @@ def check(line):
 
 def parse_only(arguments):
     """What makes the command stop when it has understood its arguments."""
-    return ["--dry_run"] if arguments[0] == "reproduce" else ["--print_config"]
+    return ["--dry-run"] if arguments[0] == "reproduce" else ["--print-config"]
 
 
 def redirected(words):
@@ -128,7 +128,7 @@ def smaller(arguments):
         return SMALLER.get(arguments[0], [])
     if "--resume" in arguments:
         return []
-    return [*(TINY if system(arguments) == "group" else TINY_SENTENCE), "--stop.max_steps", "2"]
+    return [*(TINY if system(arguments) == "group" else TINY_SENTENCE), "--stop.max-steps", "2"]
 
 
 def system(arguments):
@@ -156,5 +156,5 @@ def with_options(arguments, options):
 
 
 def last_word(option):
-    """`max_steps` of `--stop.max_steps=2`."""
+    """`max_steps` of `--stop.max-steps=2`."""
     return option.partition("=")[0].lstrip("-").replace("-", "_").split(".")[-1]

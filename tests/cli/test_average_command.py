@@ -11,9 +11,9 @@ WEIGHTS = "model.safetensors"
 def kept(store):
     """A run that keeps its three checkpoints."""
     path = store.parent / "kept"
-    limits = ["--stop.max_steps", 6, "--validation.every=2", "--checkpoints.keep", 3]
+    limits = ["--stop.max-steps", 6, "--validation.every=2", "--checkpoints.keep", 3]
     arguments = [argument for argument in TINY if not argument.startswith("--validation.every")]
-    outcome = call("train", "--data", store, "--run", path, *arguments, *limits)
+    outcome = call("train", "--store", store, "--run", path, *arguments, *limits)
     assert outcome.status == 0, outcome.err
     return path
 

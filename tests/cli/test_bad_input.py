@@ -18,7 +18,7 @@ from docmt.cli.commands.translate import GROUP
 from docmt.data import PreparedStore
 from docmt.documents import Document
 
-SHORT = ["--stop.max_steps", 2]
+SHORT = ["--stop.max-steps", 2]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def files(tmp_path):
 
 def arguments_of(name, run, source, target, folder):
     """A command that reads files, with these as its source and target."""
-    good = [folder / "good.txt", folder / "good.de", "--vocabulary_size", 262]
+    good = [folder / "good.txt", folder / "good.de", "--vocabulary-size", 262]
     return {
         "prepare": ["prepare", "--store", folder / "new", "--train", source, target],
         "dev": ["prepare", "--store", folder / "new", "--train", *good, "--dev", source, target],
@@ -88,7 +88,7 @@ def test_files_without_text(run, files, name, file, message):
 
 
 @pytest.mark.parametrize("file", ["empty.txt", "blank.txt"])
-@pytest.mark.parametrize("options", [[], ["--input.layout", "lines"], ["--input.join_lines", "true"]])
+@pytest.mark.parametrize("options", [[], ["--input.layout", "lines"], ["--input.join-lines", "true"]])
 def test_nothing_to_translate_is_translated_to_nothing(run, files, file, options):
     outcome = call("translate", run, files / file, *options)
     assert outcome == (0, (files / file).read_bytes().decode(), "")
@@ -125,7 +125,7 @@ def test_odd_characters(run, files, name):
     assert name == "nul.txt" or outcome.out == text, "there is nothing to translate in a row of emoji"
     assert call("score", run, files / name, files / name).status == 0
     store = files / "store"
-    assert call("prepare", "--store", store, "--train", *[files / name] * 2, "--vocabulary_size", 262).status == 0
+    assert call("prepare", "--store", store, "--train", *[files / name] * 2, "--vocabulary-size", 262).status == 0
     prepared = PreparedStore.open(store)
     assert prepared.tokenizer.decode(prepared.split("train").documents("source")[0][0]) == text.strip()
 
@@ -143,12 +143,12 @@ def test_a_sentence_of_five_thousand_words(run, files):
     )
     assert outcome.out.count("\n") == 3
     store, trained = files / "store", files / "run"
-    outcome = call("prepare", "--store", store, "--train", long, long, "--vocabulary_size", 265)
+    outcome = call("prepare", "--store", store, "--train", long, long, "--vocabulary-size", 265)
     assert outcome.status == 0
     assert "longest is sentence 2 of document 1" in outcome.out
     assert re.search(r"^instances +3$", outcome.out, re.M), "it is an instance of its own"
     assert re.search(r"^sentences of 512 tokens or more +1$", outcome.out, re.M)
-    outcome = call("train", "--data", store, "--run", trained, *TINY, "--stop.max_epochs", 1)
+    outcome = call("train", "--store", store, "--run", trained, *TINY, "--stop.max-epochs", 1)
     assert outcome.status == 0, outcome.err
     assert outcome.out.startswith("1 epoch is done")
 
@@ -159,7 +159,7 @@ def test_a_document_of_a_hundred_thousand_sentences(run, files):
     many, translated = files / "many.txt", files / "many.out"
     text = "".join(f"It is {number}." + ("\n\n" if number % 10 == 0 else " ") for number in range(100_000))
     many.write_text(text)
-    options = ["--search.beam=1", "--search.max_length_ratio=0", "--search.max_length_extra=1"]
+    options = ["--search.beam=1", "--search.max-length-ratio=0", "--search.max-length-extra=1"]
     outcome = call("translate", run, many, "-o", translated, *options)
     assert (outcome.status, outcome.out) == (0, "")
     gaps = Document.from_text(text).gaps
@@ -170,17 +170,17 @@ def test_a_document_of_a_hundred_thousand_sentences(run, files):
         position = found.index(gap, position) + len(gap)
     assert found.count("\n") == text.count("\n")
     many.write_text(text.replace(" It", "\nIt").replace("\n\n", "\n"))
-    outcome = call("prepare", "--store", files / "store", "--train", many, many, "--vocabulary_size", 270)
+    outcome = call("prepare", "--store", files / "store", "--train", many, many, "--vocabulary-size", 270)
     assert outcome.status == 0, outcome.err
     assert re.search(r"^sentences +100,000$", outcome.out, re.M)
 
 
 def test_a_vocabulary_larger_than_the_text_allows(files):
     pair = ["--train", files / "good.txt", files / "good.de"]
-    message = r"a vocabulary of 9000 is larger than [^;]*; set --vocabulary_size: the largest possible here is \d+"
-    fails("prepare", "--store", files / "s", *pair, "--vocabulary_size", 9000, message=message)
+    message = r"a vocabulary of 9000 is larger than [^;]*; set --vocabulary-size: the largest possible here is \d+"
+    fails("prepare", "--store", files / "s", *pair, "--vocabulary-size", 9000, message=message)
     message = r"a vocabulary of 10 is too small; it must be at least 262"
-    fails("prepare", "--store", files / "s", *pair, "--vocabulary_size", 10, message=message)
+    fails("prepare", "--store", files / "s", *pair, "--vocabulary-size", 10, message=message)
     assert not (files / "s").exists()
 
 
@@ -275,7 +275,7 @@ def test_models_that_are_none(run, files):
 
 
 def test_a_foreign_tokenizer(run, files):
-    call("prepare", "--store", files / "s", "--train", files / "good.txt", files / "good.de", "--vocabulary_size", 262)
+    call("prepare", "--store", files / "s", "--train", files / "good.txt", files / "good.de", "--vocabulary-size", 262)
     shutil.copytree(run / "model", files / "model")
     shutil.copytree(files / "s" / "tokenizer", files / "model", dirs_exist_ok=True)
     message = "has 262 entries, but the model 400: they do not belong together"
@@ -289,7 +289,7 @@ def test_devices_that_are_not_there(run, store, files):
         "translate", run, files / "good.txt", "--device", "tpux", message="device tpux .*no such device.*: choose cpu"
     )
     elsewhere = [option for option in TINY if not option.startswith("--device")]
-    arguments = ["train", "--data", store, "--run", files / "run", *elsewhere, *SHORT]
+    arguments = ["train", "--store", store, "--run", files / "run", *elsewhere, *SHORT]
     fails(*arguments, "--device", "cuda", message="PyTorch sees no GPU here: choose --device cpu")
     assert not (files / "run").exists()
 
@@ -319,13 +319,13 @@ def test_damaged_stores(store, files, file, damage, message):
     copy = files / "store"
     shutil.copytree(store, copy)
     damage(copy / file)
-    fails("train", "--data", copy, "--run", files / "run", *TINY, *SHORT, message=message)
+    fails("train", "--store", copy, "--run", files / "run", *TINY, *SHORT, message=message)
     assert not (files / "run").exists()
 
 
 def test_stores_that_are_none_or_stand_already(store, files):
-    fails("train", "--data", files / "none", "--run", files / "run", *SHORT, message="is not a prepared store")
-    pair = ["--train", files / "good.txt", files / "good.de", "--vocabulary_size", 262]
+    fails("train", "--store", files / "none", "--run", files / "run", *SHORT, message="is not a prepared store")
+    pair = ["--train", files / "good.txt", files / "good.de", "--vocabulary-size", 262]
     before = (store / "statistics.json").read_bytes()
     fails("prepare", "--store", store, *pair, message="exists already; add --overwrite to replace it")
     fails("prepare", "--store", files, *pair, message="exists and is not a prepared store")
@@ -337,7 +337,7 @@ def test_stores_that_are_none_or_stand_already(store, files):
 @pytest.mark.full
 def test_runs_that_stand_already_or_are_none(store, run, files):
     before = (run / "metrics.jsonl").read_bytes()
-    arguments = ["train", "--data", store, *TINY, *SHORT, "--run"]
+    arguments = ["train", "--store", store, *TINY, *SHORT, "--run"]
     fails(
         *arguments, run, message=f"{run} is there already: add --resume {run} to go on with it, or choose another --run"
     )
@@ -365,13 +365,13 @@ def test_damaged_runs(run, files, file, damage, message):
     copy = files / "run"
     shutil.copytree(run, copy)
     damage(copy / file)
-    fails("train", "--resume", copy, "--stop.max_steps", 110, message=message)
+    fails("train", "--resume", copy, "--stop.max-steps", 110, message=message)
     assert (copy / "model" / "model.safetensors").is_file()
 
 
 def test_a_start_that_fails_leaves_no_run(store, files):
-    arguments = ["train", "--data", store, *TINY, *SHORT, "--run", files / "run"]
-    fails(*arguments, "--initialize_from", files / "none", message="there is no directory")
+    arguments = ["train", "--store", store, *TINY, *SHORT, "--run", files / "run"]
+    fails(*arguments, "--initialize-from", files / "none", message="there is no directory")
     assert not (files / "run").exists()
     assert call(*arguments).status == 0
 
@@ -466,19 +466,19 @@ def fill(folder, left=0):
 def test_a_full_disk_while_preparing(store, corpus, tmp_path, small_disk):
     disk = small_disk(64)
     pair = ["--train", corpus / "train.en", corpus / "train.de"]
-    fails("prepare", "--store", disk / "s", *pair, "--vocabulary_size", 400, message=rf"cannot write \S+/s: {FULL}")
+    fails("prepare", "--store", disk / "s", *pair, "--vocabulary-size", 400, message=rf"cannot write \S+/s: {FULL}")
     assert list(disk.iterdir()) == []
     short = tmp_path / "short.txt"  # whose offsets take more room than its tokens
     short.write_text("a\n" * 20_000)
     disk = small_disk(200)
-    arguments = ["--train", short, short, "--vocabulary_size", 263]
+    arguments = ["--train", short, short, "--vocabulary-size", 263]
     fails("prepare", "--store", disk / "s", *arguments, message=rf"cannot write \S+/s: {FULL}")
     assert list(disk.iterdir()) == []
     disk = small_disk(400)
     shutil.copytree(store, disk / "s")
     fill(disk, left=20_000)
     before = {path: path.read_bytes() for path in disk.rglob("*") if path.is_file()}
-    replace = ["--vocabulary_size", 400, "--overwrite", "true"]
+    replace = ["--vocabulary-size", 400, "--overwrite", "true"]
     fails("prepare", "--store", disk / "s", *pair, *replace, message=rf"cannot write \S+/s: {FULL}")
     assert {path: path.read_bytes() for path in disk.rglob("*") if path.is_file()} == before
 
@@ -504,20 +504,20 @@ def test_a_full_disk_while_translating(run, files, small_disk):
 def test_a_full_disk_while_training(store, tmp_path, small_disk):
     disk = small_disk(1000)
     run = disk / "run"
-    arguments = ["train", "--data", store, "--run", run, *TINY, "--stop.max_steps", 10, "--log_every", 5]
+    arguments = ["train", "--store", store, "--run", run, *TINY, "--stop.max-steps", 10, "--log-every", 5]
     assert call(*arguments).status == 0
     filler = fill(disk, left=40_000)
     last = run / "checkpoints" / "last"
     before = {path.name: path.read_bytes() for path in last.iterdir()}
-    resume = ["train", "--resume", run, "--stop.max_steps", 20]
+    resume = ["train", "--resume", run, "--stop.max-steps", 20]
     fails(*resume, message=rf"cannot write \S+checkpoints/(best|last): {FULL}")
     assert {path.name: path.read_bytes() for path in last.iterdir()} == before
     assert json.loads((last / "state.json").read_text())["update"] == 10
     filler.unlink()
     assert call(*resume).status == 0
-    whole = [*arguments[:4], tmp_path / "whole", *TINY, "--stop.max_steps", 10, "--log_every", 5]
+    whole = [*arguments[:4], tmp_path / "whole", *TINY, "--stop.max-steps", 10, "--log-every", 5]
     assert call(*whole).status == 0
-    assert call("train", "--resume", tmp_path / "whole", "--stop.max_steps", 20).status == 0
+    assert call("train", "--resume", tmp_path / "whole", "--stop.max-steps", 20).status == 0
     ours, theirs = (read_tensors(path / "model" / "model.safetensors") for path in (run, tmp_path / "whole"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     fill(disk)
@@ -531,9 +531,9 @@ def test_a_disk_that_may_not_be_written(run, store, files, small_disk):
     fails("translate", run, good, "-o", disk / "out.txt", message="nothing may be written in")
     fails("translate", run, good, files / "one.txt", "-o", disk / "new", message="cannot write .*Read-only file system")
     fails(
-        "train", "--data", store, "--run", disk / "run", *TINY, *SHORT, message="cannot write .*Read-only file system"
+        "train", "--store", store, "--run", disk / "run", *TINY, *SHORT, message="cannot write .*Read-only file system"
     )
-    arguments = ["--train", good, files / "good.de", "--vocabulary_size", 262]
+    arguments = ["--train", good, files / "good.de", "--vocabulary-size", 262]
     fails("prepare", "--store", disk / "s", *arguments, message="cannot write .*Read-only file system")
 
 
@@ -564,7 +564,7 @@ def test_a_translation_that_is_interrupted(run, files):
     outputs = files / "out"
     outputs.mkdir()
     (outputs / "long.txt").write_text("old")
-    asked = ("-o", outputs, "--layout", "lines", "--search.max_length_extra", 50, "--quiet")
+    asked = ("-o", outputs, "--layout", "lines", "--search.max-length-extra", 50, "--quiet")
     process = start("translate", run, files / "first.txt", long_text(files), *asked)
     wait_for_lines(outputs / "first.txt", GROUP, process)
     process.send_signal(signal.SIGINT)

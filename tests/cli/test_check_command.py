@@ -20,7 +20,7 @@ def files(tmp_path):
 
 def test_what_is_printed_and_written(files, tmp_path):
     outcome = call(
-        "check", *files, "--json", tmp_path / "o.json", "--html", tmp_path / "o.html", "--target_language=de"
+        "check", *files, "--json", tmp_path / "o.json", "--html", tmp_path / "o.html", "--target-language=de"
     )
     assert (outcome.status, outcome.err) == (0, "")
     assert outcome.out.startswith("2 documents, 3 sentences, ? to de\n")
@@ -46,11 +46,11 @@ def test_translations_of_docmt(run, corpus, tmp_path):
     ("options", "status"),
     [
         ((), 0),
-        (("--fail_on", "any"), 1),
-        (("--fail_on", "loop", "number"), 1),
-        (("--fail_on", "loop", "name"), 0),
-        (("--only", "url", "--fail_on", "any"), 1),
-        (("--only", "loop", "--fail_on", "any"), 0),
+        (("--fail-on", "any"), 1),
+        (("--fail-on", "loop", "number"), 1),
+        (("--fail-on", "loop", "name"), 0),
+        (("--only", "url", "--fail-on", "any"), 1),
+        (("--only", "loop", "--fail-on", "any"), 0),
     ],
 )
 def test_status(files, options, status):
@@ -74,19 +74,19 @@ def test_what_strangers_wrote_does_not_move_the_cursor(files):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--fail_on", "numbers"), "--fail_on is 'numbers': choose one of any, sentence_count, empty"),
-        (("--only", "loop", "--fail_on", "url"), "--fail_on url is not looked for: add it to --only"),
-        (("--show_html", 7), "--show_html is for the page: add --html FILE, or leave it out"),
+        (("--fail-on", "numbers"), "--fail-on is 'numbers': choose one of any, sentence_count, empty"),
+        (("--only", "loop", "--fail-on", "url"), "--fail-on url is not looked for: add it to --only"),
+        (("--show-html", 7), "--show-html is for the page: add --html FILE, or leave it out"),
         (("--show", 7, "--json", "-"), "--show is for the terminal, but standard output takes a file: name one"),
-        (("--show_html", -1, "--html", "-"), "--show_html is -1: choose a number from 0"),
+        (("--show-html", -1, "--html", "-"), "--show-html is -1: choose a number from 0"),
         (
-            ("--only", "loop", "--term_share", 0.5),
-            "--check.term_share is for findings of term, which are not looked for: add it to --only",
+            ("--only", "loop", "--term-share", 0.5),
+            "--check.term-share is for findings of term, which are not looked for: add it to --only",
         ),
         (("--show", -1), "--show is -1: choose a number from 0"),
         (("--json", "-", "--html", "-"), "two outputs would both go to standard output: name a file for one of them"),
         (("--json", "none/there/x.json"), "cannot write none/there/x.json"),
-        (("--length_factor", 0), "--check.length_factor is 0.0: choose a number from 1"),
+        (("--length-factor", 0), "--check.length-factor is 0.0: choose a number from 1"),
         (("--layout", "pages"), "layout is 'pages': choose one of auto, lines, text"),
     ],
 )

@@ -28,7 +28,7 @@ def scripts():
         (["docmt", "translate", "m", "--search.bea"], ["--search.beam"]),
         (["docmt", "train", "--system", "g"], ["group"]),
         (["docmt", "train", "--model.system", "co"], ["concat", "context"]),
-        (["docmt", "train", "--sto"], ["--store", "--stop.max_steps"]),
+        (["docmt", "train", "--sto"], ["--store", "--stop.max-steps"]),
         (["docmt", "prepare", "--overwrite", ""], ["true", "false"]),
         (["docmt", "completion", "fi"], []),  # files, which bash itself knows
         (["docmt", "translate", "model/", "rep"], []),

@@ -11,25 +11,25 @@ from docmt.decoding import score_documents, translate_documents
 from docmt.decoding.drafting import Drafter
 
 pytestmark = pytest.mark.full
-SEARCH = ["--search.beam", 2, "--search.max_length_ratio=0", "--search.max_length_extra=3"]
+SEARCH = ["--search.beam", 2, "--search.max-length-ratio=0", "--search.max-length-extra=3"]
 
 
 @pytest.fixture(scope="module")
 def folder(store, corpus, tmp_path_factory):
     """A folder with a store S with drafts, the sentence run that made them and a run of a model that reads them."""
     folder = tmp_path_factory.mktemp("drafts")
-    sentence = [*TINY_SENTENCE, "--model.system", "sentence", "--stop.max_steps", 20]
+    sentence = [*TINY_SENTENCE, "--model.system", "sentence", "--stop.max-steps", 20]
     assert call("train", "--store", store, "--run", folder / "sentence", *sentence).status == 0
     greedy = [*SEARCH, "--layout", "lines"]
     for name in ("train", "dev"):
         output = folder / f"{name}.drafts"
         outcome = call("translate", folder / "sentence", corpus / f"{name}.en", "-o", output, *greedy)
         assert outcome.status == 0, outcome.err
-    start = f"--initialize_from={folder / 'sentence'}"
-    hops = [*TINY_SENTENCE, "--model.system=multihop", "--stop.max_steps=20", start]
+    start = f"--initialize-from={folder / 'sentence'}"
+    hops = [*TINY_SENTENCE, "--model.system=multihop", "--stop.max-steps=20", start]
     fails("train", "--store", store, "--run", folder / "hops", *hops, message="has none: translate the source texts")
     sides = {name: (corpus / f"{name}.en", corpus / f"{name}.de") for name in ("train", "dev")}
-    files = ["--train", *sides["train"], "--dev", *sides["dev"], "--source_language", "en", "--target_language", "de"]
+    files = ["--train", *sides["train"], "--dev", *sides["dev"], "--source-language", "en", "--target-language", "de"]
     ready = ["prepare", "--store", folder / "S", "--tokenizer", folder / "sentence" / "model", *files]
     fails(*ready, "--drafts", folder / "train.drafts", message="--drafts names 1 files for 2 corpora of --train and --")
     short = folder / "short.drafts"

@@ -66,7 +66,7 @@ def test_text_and_jsonl_make_the_same_store(corpus, store, tmp_path):
     recipe.write_text(
         f"train: ['{files[0]}']\ndev: ['{files[1]}']\nvocabulary_size: 400\nsource_language: no\ntarget_language: de\n"
     )
-    outcome = call("prepare", recipe, "--store", tmp_path / "store", "--source_language", "en")
+    outcome = call("prepare", recipe, "--store", tmp_path / "store", "--source-language", "en")
     assert outcome.status == 0, outcome.err
     assert outcome.out.startswith("en to de, bpe vocabulary of 400\n")
     ours = {path.relative_to(store): path.read_bytes() for path in store.rglob("*") if path.is_file()}
@@ -76,10 +76,10 @@ def test_text_and_jsonl_make_the_same_store(corpus, store, tmp_path):
 
 @pytest.mark.full
 def test_interrupted_killed_and_resumed_is_as_never_stopped(store, tmp_path, caplog):
-    settings = ["--data", store, *TINY, "--stop.patience", 0, "--log_every", 1, "--checkpoints.every", 4]
+    settings = ["--store", store, *TINY, "--stop.patience", 0, "--log-every", 1, "--checkpoints.every", 4]
     whole, run = tmp_path / "whole", tmp_path / "run"
 
-    first = start("train", *settings, "--run", run, "--stop.max_steps", 100_000)
+    first = start("train", *settings, "--run", run, "--stop.max-steps", 100_000)
     wait_for_lines(run / "metrics.jsonl", 8, first)
     first.send_signal(signal.SIGINT)
     out, err = first.communicate(timeout=60)
@@ -97,14 +97,14 @@ def test_interrupted_killed_and_resumed_is_as_never_stopped(store, tmp_path, cap
     done = metrics(run)[-1]["update"]
     assert checkpoint(run)["update"] == done, "an interrupted run saves where it stands"
 
-    second = start("train", "--resume", run, "--stop.max_steps", done + 300)
+    second = start("train", "--resume", run, "--stop.max-steps", done + 300)
     wait_for_lines(run / "metrics.jsonl", done + 10, second)
     second.kill()
     second.communicate()
     last = checkpoint(run)["update"]
     assert done < last <= metrics(run)[-1]["update"]
 
-    steps = ["--stop.max_steps", last + 15]
+    steps = ["--stop.max-steps", last + 15]
     outcome = call("train", "--resume", run, *steps)
     assert (outcome.status, outcome.out) == (0, f"{last + 15} updates are done; the model is in {run / 'model'}\n")
     assert call("train", *settings, "--run", whole, *steps).status == 0
@@ -164,7 +164,7 @@ def test_what_may_be_wrong_is_told(run, tmp_path):
     assert short.status == 0
     lines = short.err.splitlines()
     assert lines[0].startswith(
-        "docmt: 2 x sentences ended by the length limit, so that words may be missing (--max_length_ratio"
+        "docmt: 2 x sentences ended by the length limit, so that words may be missing (--max-length-ratio"
     )
     assert lines[0].endswith(f"(first: {path}, sentence 1)")
     assert lines[1].startswith("docmt: 1 x source sentences longer than an instance")

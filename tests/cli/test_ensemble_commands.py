@@ -7,7 +7,7 @@ from commands import QUICK, call, fails
 
 from docmt.checkpoint.model_directory import load_model, load_model_tokenizer, save_model
 
-SEARCH = ["--search.beam=2", "--search.max_length_ratio=0", "--search.max_length_extra=6"]
+SEARCH = ["--search.beam=2", "--search.max-length-ratio=0", "--search.max-length-extra=6"]
 
 
 @pytest.fixture(scope="module")

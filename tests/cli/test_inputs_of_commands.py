@@ -86,7 +86,7 @@ def test_what_docmt_writes_it_reads_everywhere(run, corpus, tmp_path):
     (tmp_path / "scored.jsonl").write_text(scored.out)
     assert call("score", run, tmp_path / "scored.jsonl", "--format", "jsonl").out == scored.out
     store = tmp_path / "store"
-    assert call("prepare", "--store", store, "--train", tmp_path / "scored.jsonl", "--vocabulary_size", 300).status == 0
+    assert call("prepare", "--store", store, "--train", tmp_path / "scored.jsonl", "--vocabulary-size", 300).status == 0
     documents = list(read_documents(source))
     statistics = json.loads((store / "statistics.json").read_text())["splits"]["train"]
     assert (statistics["documents"], statistics["sentences"]) == (6, sum(len(own) for _, own in documents))
@@ -156,8 +156,8 @@ def test_what_is_left_as_it_is_is_told_once(run, tmp_path):
     assert outcome.out.endswith("\n\n```\ncode\n```\n\n| a | b |\n|---|---|\n")
     path.write_text("She sees the dog which is in the park and which\nis old and which she\n" * 4)
     outcome = call("translate", run, path, *QUICK)
-    assert re.fullmatch(rf"docmt: {path}: looks hard-wrapped [^\n]+: add --join_lines\n" + AT_LIMIT, outcome.err)
-    assert "wrapped" not in call("translate", run, path, "--input.join_lines", "true", *QUICK).err
+    assert re.fullmatch(rf"docmt: {path}: looks hard-wrapped [^\n]+: add --join-lines\n" + AT_LIMIT, outcome.err)
+    assert "wrapped" not in call("translate", run, path, "--input.join-lines", "true", *QUICK).err
 
 
 def test_other_formats_are_refused_by_name(run, tmp_path):
@@ -202,7 +202,7 @@ def test_names_in_the_output_directory(run, tmp_path):
 
 def test_several_translations_need_room(run, lists, tmp_path):
     """They go where the format is JSONL, chosen or by itself."""
-    text, few = tmp_path / "one.txt", ("--search.n_best", 2, "--beam", 2, "--max_length_extra", 5)
+    text, few = tmp_path / "one.txt", ("--search.n-best", 2, "--beam", 2, "--max-length-extra", 5)
     text.write_text("It is old.\n")
     written = call("translate", run, text, "-o", tmp_path / "one.jsonl", *few)
     assert written.status == 0
@@ -224,12 +224,12 @@ def test_score_tells_of_long_sentences(run, tmp_path):
     assert outcome.err.startswith("docmt: 1 x source sentences longer than an instance")
 
 
-@pytest.mark.parametrize("flag", ["--train_docids", "--train.docids"])
+@pytest.mark.parametrize("flag", ["--train-docids", "--train.docids"])
 def test_ids_of_documents_beside_a_corpus(tmp_path, flag):
     for name, text in (("s", "It is old.\nIt is cheap.\n"), ("t", "Er ist alt.\nEr ist billig.\n"), ("ids", "a\nb\n")):
         (tmp_path / name).write_text(text)
     files = ["--train", tmp_path / "s", tmp_path / "t", flag, tmp_path / "ids"]
-    outcome = call("prepare", "--store", tmp_path / "store", *files, "--vocabulary_size", 270)
+    outcome = call("prepare", "--store", tmp_path / "store", *files, "--vocabulary-size", 270)
     assert (outcome.status, outcome.err.count("\n")) == (0, 1), outcome.err
     assert json.loads((tmp_path / "store" / "train" / "documents.json").read_text()) == ["a", "b"]
 

@@ -74,7 +74,7 @@ def test_a_corpus(run, pair, tmp_path):
         assert re.search(rf"^{words} +1 +{own['entropy']:.2f} ", text, re.M)
     assert "document" not in found
     # As one document after the other, whatever is read together.
-    again = json.loads(looked(run, *pair, "--json", "-", "--batch_tokens", 16))
+    again = json.loads(looked(run, *pair, "--json", "-", "--batch-tokens", 16))
     for one, other in zip(found["attentions"] + found["gates"], again["attentions"] + again["gates"], strict=True):
         number = "entropy" if "entropy" in one else "context_share"
         assert one[number] == pytest.approx(other[number], abs=1e-4)
@@ -142,8 +142,8 @@ def test_runs_of_any_name(run, tmp_path, drawing):
         (["RUN", "--device", "cpu"], "--device has no meaning without text to look at, as nothing is computed"),
         (["--curves", "RUN", "--precision", "bfloat16"], "--precision has no meaning without text to look at"),
         (
-            ["RUN", "SOURCE", "TARGET", "--max_length_ratio", "2"],
-            "--search.max_length_ratio has no meaning with TARGET, which is read and not translated: leave it out",
+            ["RUN", "SOURCE", "TARGET", "--max-length-ratio", "2"],
+            "--search.max-length-ratio has no meaning with TARGET, which is read and not translated: leave it out",
         ),
         (["RUN,RUN"], "is an ensemble: look into one model at a time, such as"),
         (["RUN,RUN", "SOURCE", "TARGET"], "is an ensemble: look into one model at a time, such as"),

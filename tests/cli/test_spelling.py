@@ -78,8 +78,8 @@ def parser():
         ("--width -4", {"model.width": "-4"}),
         ("--join-lines", {"input.join_lines": "true"}),
         ("--input.join-lines f", {"input.join_lines": "true", "model": "f"}),
-        ("--join_lines false f", {"input.join_lines": "false", "model": "f"}),
-        ("--join_lines=no f", {"input.join_lines": "false", "model": "f"}),
+        ("--join-lines false f", {"input.join_lines": "false", "model": "f"}),
+        ("--join-lines=no f", {"input.join_lines": "false", "model": "f"}),
         ("-q m", {"quiet": "true", "model": "m"}),
         ("m s --quiet", {"quiet": "true", "model": "m", "source": "s"}),
         ("m --beam 1 s f g", {"search.beam": "1", "model": "m", "source": "s", "files": ["f", "g"]}),
@@ -109,7 +109,7 @@ def test_what_the_parser_reads(written, read, parser):
         ("--sentences 2", "--sentences may be --model.concat.sentences or --model.context.sentences: write which"),
         ("--layers 2", "--layers may be --model.layers or --model.group.layers: write which"),
         ("--unknown 1 --beam", "unknown option --unknown; see docmt try --help"),
-        ("--join_line", r"unknown option --join_line; did you mean --input.join_lines\?"),
+        ("--fusion-line", r"unknown option --fusion-line; did you mean --input.join-lines\?"),
         ("-x", "unknown option -x; see docmt try --help"),
         ("-o --beam=1", "-o has no value: give one"),
         ("--beam", "--beam has no value: give a whole number"),
@@ -173,14 +173,14 @@ def test_help_begins_with_examples_and_common_options(command):
     for example in examples:
         line = example.strip().split("|")[-1].split(">")[0].split()
         assert line[0] == "docmt"
-        assert "unknown option" not in call(*line[1:], "--print_config").err
+        assert "unknown option" not in call(*line[1:], "--print-config").err
 
 
 def test_paths_of_any_bytes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = os.fsdecode(b"-d\xff\xfe.txt")
     Path(name).write_text("a b c\n")
-    outcome = call("prepare", "--store", f"./{name}.store", "--vocabulary_size", "265", "--train", "--", name, name)
+    outcome = call("prepare", "--store", f"./{name}.store", "--vocabulary-size", "265", "--train", "--", name, name)
     assert outcome.status == 0, outcome.err
     assert (tmp_path / f"{name}.store" / "statistics.json").is_file()
     fails("train", f"--store={name}.store", f"--run={name}", "--seed", "x", message=r"--seed is 'x': give a whole")

@@ -33,7 +33,7 @@ def test_the_preferences_are_those_of_the_scores(run, suite, tmp_path):
     assert found["phenomena"]["odd"]["correct"] == sum(right[::2])
     assert (found["model"], found["suite"]) == (str(run), str(suite))
     assert found["answers"].count("+") == sum(right)
-    only_json = call("probe", run, "--suite", suite, "--json", "-", "--batch_tokens", 64)
+    only_json = call("probe", run, "--suite", suite, "--json", "-", "--batch-tokens", 64)
     assert json.loads(only_json.out) == found
 
 
@@ -57,7 +57,10 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
         (["--json", "none/there.json"], "cannot write none/there.json"),
         (["--json", "-", "--markdown", "-"], "two outputs would both go to standard output"),
         (["--source", "none.en", "--reference", "none.de"], "cannot read none.en: there is no such file"),
-        (["--context.window", "prefix"], "context.window is for systems that translate windows"),
+        (
+            ["--context.window-decoding-decoding-decoding-decoding", "prefix"],
+            "context.window_decoding is for systems that translate windows",
+        ),
     ],
 )
 def test_options_that_do_not_fit(run, suite, arguments, message):
@@ -244,7 +247,7 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
     for systems in ([run, suite], [suite, run], [f"{run},{suite}"]):
         message = "suite.jsonl is a file, and files cannot translate: name models alone"
         fails("probe", *systems, "--suite", "phenomena", message=message)
-        fails("probe", *systems, "--suite", "phenomena", "--context_usage", message=message)
+        fails("probe", *systems, "--suite", "phenomena", "--context-usage", message=message)
     fails(
         "probe",
         run,
@@ -269,8 +272,8 @@ def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monk
     assert both == [f"{model}: {line}" for model in ("run", "second") for line in work]
     forms = [{"src_context": [own], "src": "It is old.", "expected": "Er"} for own in ("A dog.", "A car.")]
     asked.write_text("".join(json.dumps(row) + "\n" for row in forms))
-    assert told(run, "--suite", asked, "--context_usage") == ["translating"]
-    both = told(run, others[0], "--suite", asked, "--context_usage")
+    assert told(run, "--suite", asked, "--context-usage") == ["translating"]
+    both = told(run, others[0], "--suite", asked, "--context-usage")
     assert both == [f"{model}: {asked}: translating" for model in ("run", "second")]
 
 

@@ -54,7 +54,7 @@ INPUTS = {
     "lines": (LINES, "in.txt", ["--layout", "lines"]),
     "JSONL": (JSONL, "in.jsonl", []),
     "JSONL as text": (JSONL, "in.jsonl", ["--format", "text"]),
-    "n best": (JSONL, "in.jsonl", ["--n_best", 2, "--format", "jsonl"]),
+    "n best": (JSONL, "in.jsonl", ["--n-best", 2, "--format", "jsonl"]),
     "carried": (TEXT, "in.txt", ["--overlap", 2]),
     "compressed": (TEXT, "in.txt", []),
 }
@@ -129,7 +129,7 @@ def test_interrupted_anywhere(models, tmp_path, stop_after, name):
     model = models["group" if name == "carried" else "concat" if name == "JSONL as text" else "sentence"]
     (tmp_path / source).write_text(text)
     output = tmp_path / ("out.gz" if name == "compressed" else "out")
-    command = ["translate", model, tmp_path / source, *search(beam=2 if "--n_best" in options else 1), *options]
+    command = ["translate", model, tmp_path / source, *search(beam=2 if "--n-best" in options else 1), *options]
     whole = call(*command).out
     stop_after(10**6)
     assert call(*command, "-o", output).status == 0

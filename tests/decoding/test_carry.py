@@ -116,19 +116,19 @@ def test_n_best_and_the_published_search():
     for found in ranks:
         scored = score_documents(model, [LONG], [found.sentences], SPECIALS, config, context=context)[0]
         assert found.sentence_scores == pytest.approx(scored.sentence_scores, abs=1e-4)
-    published = SearchConfig(compatibility="gtransformer")
+    published = SearchConfig(implementation="gtransformer")
     own = translate_documents(model, [LONG], SPECIALS, published, context=context)[0][0]
     assert own.score == pytest.approx(
         score_documents(model, [LONG], [own.sentences], SPECIALS, published, context=context)[0].score, abs=1e-4
     )
 
 
-@pytest.mark.parametrize("compatibility", ["none", "gtransformer"])
+@pytest.mark.parametrize("implementation", ["none", "gtransformer"])
 @pytest.mark.parametrize("name", ["group", "concat, keep prefix"])
 def test_what_is_carried_does_not_count_in_the_rank(name, compatibility):
     """The score by which the search ranks a part is that of its own sentences, whatever they come after."""
     model = build(name, instance_tokens=16)
-    config = SearchConfig(beam=3, compatibility=compatibility, length_penalty=0.7)
+    config = SearchConfig(beam=3, implementation=compatibility, length_penalty=0.7)
     context = ContextConfig(overlap=2 * (name == "group"))
     places = [number for number, sentence in enumerate(LONG) if sentence]
     found = translate_documents(model, [LONG], SPECIALS, config, context=context)[0][0]
@@ -137,7 +137,9 @@ def test_what_is_carried_does_not_count_in_the_rank(name, compatibility):
         total = sum(found.sentence_scores[number] for number in part)
         counted = sum(len(found.sentences[number]) + 2 for number in part)
         tokens = (
-            counted if config.compatibility == "gtransformer" else sum(found.sentence_tokens[number] for number in part)
+            counted
+            if config.implementation == "gtransformer"
+            else sum(found.sentence_tokens[number] for number in part)
         )
         assert rank == pytest.approx(config.normalized(total, tokens), abs=1e-5)
     assert len(set(found.rank_scores)) > 2

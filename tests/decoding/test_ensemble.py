@@ -33,7 +33,7 @@ ENSEMBLES = {
     "hierarchical on both sides": [SYSTEMS["hierarchical on both sides"]] * 2,
     "concat, keep last": [SYSTEMS["concat, keep last"], {**SYSTEMS["concat, keep last"], **WIDE}],
     "concat, keep prefix": [SYSTEMS["concat, keep prefix"]] * 2,
-    "thumt": [{"family": "thumt", "system": "sentence"}, {"family": "thumt", **context(branch="published")}],
+    "thumt": [{"family": "thumt", "system": "sentence"}, {"family": "thumt", **context(fusion="published")}],
 }
 FRAMED = [name for name in ENSEMBLES if name != "document"]
 
@@ -83,12 +83,12 @@ def test_documents_together_are_translated_as_each_alone(name):
 
 @pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.full), 1.7])
 @pytest.mark.parametrize(
-    ("name", "compatibility"),
+    ("name", "implementation"),
     [*((name, "none") for name in FRAMED), ("sentence and contexts", "thumt"), ("thumt", "thumt")],
 )
 def test_score_of_a_translation_is_the_ensembles_own(name, temperature, compatibility):
     model = together(name)
-    config = SearchConfig(beam=3, temperature=temperature, compatibility=compatibility, **SHORT)
+    config = SearchConfig(beam=3, temperature=temperature, implementation=compatibility, **SHORT)
     translated = [found[0] for found in translate_documents(model, DOCUMENTS, SPECIALS, config)]
     scored = score_documents(model, DOCUMENTS, [own.sentences for own in translated], SPECIALS, config)
     for own, wanted in zip(scored, translated, strict=True):
@@ -180,7 +180,7 @@ def test_alternatives_are_in_the_order_of_their_rank_scores(system):
     """Of every part that is searched; the score of a sentence beside it is its log-probability in its document."""
     compatibility = "thumt" if system == "thumt" else "none"
     model = build(**SYSTEMS["sentence" if system == "thumt" else system])
-    config = SearchConfig(beam=4, n_best=3, compatibility=compatibility, **SHORT)
+    config = SearchConfig(beam=4, n_best=3, implementation=compatibility, **SHORT)
     for document, ranks in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
         by_sentence = list(zip(*(own.rank_scores for own in ranks), strict=True))
         assert len(by_sentence) == len(document)

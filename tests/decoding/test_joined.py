@@ -25,7 +25,7 @@ def test_an_empty_sentence_between_joined_ones_fades_in_steps_as_in_a_whole_pass
 
 
 @pytest.mark.parametrize(
-    ("family", "keep", "compatibility", "message"),
+    ("family", "keep", "implementation", "message"),
     [
         ("rfa", "prefix", "thumt", r"thumt is not for models of family rfa: choose none or rfa"),
         ("rfa", "last", "gtransformer", r"gtransformer is not for models of family rfa: choose none or rfa"),
@@ -36,12 +36,12 @@ def test_an_empty_sentence_between_joined_ones_fades_in_steps_as_in_a_whole_pass
 def test_published_searches_of_other_models_are_refused(family, keep, compatibility, message):
     model = build(family=family, system="concat", concat=Concat(keep=keep))
     with pytest.raises(DocmtError, match=message):
-        translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(compatibility=compatibility))
+        translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(implementation=compatibility))
 
 
 def test_the_published_search_of_windows_keeps_one_sentence_each_whatever_is_said():
     """Models that like the mark between sentences, and so say empty ones and more than one."""
-    config, empty = SearchConfig(beam=3, n_best=2, compatibility="rfa", **SHORT), 0
+    config, empty = SearchConfig(beam=3, n_best=2, implementation="rfa", **SHORT), 0
     for seed in range(4):
         model = build(seed, **JOINED["linear, gates, keep prefix, rfa"])
         with torch.no_grad():
@@ -58,7 +58,7 @@ def test_the_published_search_of_windows_keeps_one_sentence_each_whatever_is_sai
 
 def test_the_published_search_of_a_model_that_was_made_for_the_other_way():
     """Scores do not depend on the way."""
-    config, context = SearchConfig(beam=2, compatibility="rfa", **SHORT), ContextConfig(window="prefix")
+    config, context = SearchConfig(beam=2, implementation="rfa", **SHORT), ContextConfig(window_decoding="prefix")
     model = build(2, **{**JOINED["linear, gates, keep prefix, rfa"], "concat": Concat(sentences=3, attention="linear")})
     found = translate_documents(model, DOCUMENTS, SPECIALS, config, context=context)
     for document, ranks in zip(DOCUMENTS, found, strict=True):
@@ -69,7 +69,7 @@ def test_the_published_search_of_a_model_that_was_made_for_the_other_way():
 def test_a_prefix_that_leaves_no_room_in_the_published_search_is_told(monkeypatch):
     monkeypatch.setattr("docmt.decoding.rules.MOST", 33)
     model = build(**JOINED["linear, gates, keep prefix, rfa"])
-    inputs, config = inputs_of(model, DOCUMENTS[:1]), SearchConfig(compatibility="rfa")
+    inputs, config = inputs_of(model, DOCUMENTS[:1]), SearchConfig(implementation="rfa")
     for words, message in ((31, ""), (32, r"before a sentence have 33 tokens, .* at most 33: choose none")):
         rows = [SearchRow(range(3), [3, 1, 4], [[5] * words])]
         with pytest.raises(DocmtError, match=message) if message else nullcontext():

@@ -21,19 +21,22 @@ VARIANTS = {
     "positions by sentence": {"positions": "sentence"},
     "positions through the document": {"positions": "document"},
     "one layer over the document": {"group": Group(decoder_layers=1, cross_layers=1)},
-    "the document alone": {"group": Group(top="global"), "normalization": "pre"},
+    "the document alone": {"group": Group(top_attention="global"), "normalization": "pre"},
     "the document in all layers": {"group": Group(self_locality=False, cross_locality=False)},
     "learned positions": {"position_encoding": "learned", "max_positions": 400, "positions": "document"},
-    "linear, fading": {"group": Group(global_attention="linear", top="global"), "linear": Linear(gate="decay")},
+    "linear, fading": {
+        "group": Group(global_attention="linear", top_attention="global"),
+        "linear": Linear(gate="decay"),
+    },
     "linear, averaging": {
         "group": Group(global_attention="linear", self_locality=False),
-        "linear": Linear(map="random", features=5, cross_features=7, gate="average", gate_start=0.5),
+        "linear": Linear(feature_map="random", features=5, cross_features=7, gate="average", gate_bias=0.5),
     },
     **{name: own for name, own in CONVENTIONS.items() if own.get("system", "group") == "group"},
 }
 CARRIED = {"overlap": 2, "instance_tokens": 40}
 MODELS = {name: (settings, CARRIED) for name, settings in VARIANTS.items()}
-MODELS["windows"] = ({"system": "concat", "concat": Concat(keep="prefix", sentences=3)}, {})
+MODELS["windows"] = ({"system": "concat", "concat": Concat(window_decoding="prefix", sentences=3)}, {})
 MODELS["windows, distances"] = ({**MODELS["windows"][0], "position_encoding": "relative"}, {})
 MODELS["linear windows"] = (SYSTEMS["concat, linear, gates"], {})
 MODELS["what was said before"] = ({"family": "marian", **SYSTEMS["hierarchical on both sides"]}, {})

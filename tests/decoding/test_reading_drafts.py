@@ -30,7 +30,7 @@ def hopping(**options):
 VARIANTS = {
     "both sides": hopping(),
     "target, from the nearest": hopping(side="target", direction="R2L", sentences=1),
-    "as published, by references": hopping(branch="published", context="references"),
+    "as published, by references": hopping(fusion="published", target_context="references"),
 }
 MODELS = {
     **{name: lambda options=options: build(2, **options) for name, options in VARIANTS.items()},

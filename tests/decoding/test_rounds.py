@@ -123,5 +123,5 @@ def test_rounds_are_refused_where_they_have_no_effect(settings):
 
 
 def test_rounds_are_refused_with_published_searches():
-    with pytest.raises(DocmtError, match=r"search\.rounds has no effect with search\.compatibility thumt"):
-        SearchConfig(rounds=2, compatibility="thumt", max_length_extra=50)
+    with pytest.raises(DocmtError, match=r"search\.rounds has no effect with search\.implementation thumt"):
+        SearchConfig(rounds=2, implementation="thumt", max_length_extra=50)

@@ -10,7 +10,7 @@ from variants import SYSTEMS, context, in_tiers, multihop
 WITH_FAMILIES = {
     **SYSTEMS,
     "sentence, thumt": {"family": "thumt", "system": "sentence"},
-    "context, thumt": {"family": "thumt", **context(branch="published")},
+    "context, thumt": {"family": "thumt", **context(fusion="published")},
     "multihop, thumt": {"family": "thumt", **multihop()},
     "concat, rfa": {"family": "rfa", **SYSTEMS["concat, linear, gates"]},
 }

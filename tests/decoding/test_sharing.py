@@ -23,7 +23,7 @@ OF_LONG = [
 SOURCES = [DOCUMENTS[2], DOCUMENTS[0], *[DOCUMENTS[2]] * 2, DOCUMENTS[0], *[DOCUMENTS[2]] * 2]
 WITH_FAMILIES = {
     **SYSTEMS,
-    "context, thumt": {"family": "thumt", **context(branch="published")},
+    "context, thumt": {"family": "thumt", **context(fusion="published")},
     "hierarchical, thumt": {"family": "thumt", **hierarchical()},
     "concat, rfa": {"family": "rfa", **SYSTEMS["concat, linear, gates"]},
 }

@@ -191,7 +191,7 @@ def test_instances_of_like_length_are_given_out_batch_by_batch():
     assert batches(alike, search) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
     assert batches(others, search) == [list(range(12))]
     # In published searches limits are those of the longest of a batch.
-    assert batches(alike, replace(search, compatibility="gtransformer")) == [list(range(12))]
+    assert batches(alike, replace(search, implementation="gtransformer")) == [list(range(12))]
 
 
 @pytest.mark.full
@@ -206,4 +206,4 @@ def test_windows_are_translated_as_the_search_says():
     with pytest.raises(
         DocmtError, match=r"context\.window is for systems that translate windows .*, not for this group"
     ):
-        pieces(build(3, **SIZE), {"window": "last"})
+        pieces(build(3, **SIZE), {"window_decoding": "last"})

@@ -13,14 +13,14 @@ from variants import in_tiers
 
 SPECIALS = SpecialTokens(40)
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
-LINEAR = Linear(features=6, cross_features=8, gate="decay", gate_start=0.0)
+LINEAR = Linear(features=6, cross_features=8, gate="decay", gate_bias=0.0)
 SYSTEMS = {
     "group": {"group": Group(encoder_layers=1, decoder_layers=1, cross_layers=1)},
     "group, linear": {"group": Group(global_attention="linear"), "linear": LINEAR},
     "concat, linear": {"system": "concat", "concat": Concat(sentences=15, attention="linear"), "linear": LINEAR},
     "concat, linear, prefix": {
         "system": "concat",
-        "concat": Concat(sentences=15, attention="linear", keep="prefix"),
+        "concat": Concat(sentences=15, attention="linear", window_decoding="prefix"),
         "linear": LINEAR,
     },
 }

@@ -213,7 +213,7 @@ def test_the_adapter_for_comet(comet, capfd):
     assert found.scores == [[0.0, 1.0, 1.0], [0.0]]
     assert found.signature == "model:Unbabel/wmt22-comet-da|version:9.9|context:2.reference"
     assert (found.limit, found.too_long) == (7, [])
-    assert score(f"{comet} --batch_size 3").scores == [[0.0, 0.0, 0.0], [0.0]]
+    assert score(f"{comet} --batch-size 3").scores == [[0.0, 0.0, 0.0], [0.0]]
     with pytest.raises(DocmtError, match="ended with status 1"):
         score(f"{comet} --model max.ckpt", context=1)
     assert "max.ckpt has no context: it does not pool by the mean" in capfd.readouterr().err

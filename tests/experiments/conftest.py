@@ -40,7 +40,7 @@ variants:
   tuned:
     recipe: group-{scale}.yaml
     start_from: sentence
-    settings: {optimizer.loaded_scale: 0.5}
+    settings: {optimizer.pretrained_lr_scale: 0.5}
     published: {d-BLEU: 33.5}
   sentence:
     recipe: group-{scale}.yaml

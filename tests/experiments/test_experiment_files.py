@@ -35,7 +35,7 @@ def test_every_shipped_experiment_can_be_planned(name, scale, store, tmp_path):
     for place, run in zip(places, plan.trainings(), strict=True):
         start = run.config.initialize_from
         # Loaded weights learn more slowly, or not at all; what begins as the sentence model may learn as a whole.
-        apart = run.config.optimizer.loaded_scale != 1 or run.config.freeze == "loaded"
+        apart = run.config.optimizer.pretrained_lr_scale != 1 or run.config.freeze == "loaded"
         whole = run.config.model.system in ("concat", "multihop", "hierarchical")
         whole |= name == "phenomena" and run.variant not in ("start", "reverse")
         whole &= not (name.startswith("rfa") and scale == "full")  # as published, from random weights
@@ -70,7 +70,7 @@ def test_what_varies_in_the_ablations(store, tmp_path):
     assert [config.objective.word_dropout for config in ablations] == [0.3, 0, 0, 0]
     assert [config.model.group.self_locality for config in ablations] == [True, True, False, False]
     assert [config.model.group.cross_locality for config in ablations] == [True, True, True, False]
-    assert [config.model.group.top for config in settings("table6")] == ["combined", "group", "global"]
+    assert [config.model.group.top_attention for config in settings("table6")] == ["combined", "group", "global"]
     assert [config.model.width for config in settings("table7")] == [512, 1024, 1024]
     assert [config.model.encoder_layers for config in settings("table7")] == [6, 6, 12]
     assert all(config.validation.entropy for config in settings("figures4-5-8"))
@@ -97,7 +97,7 @@ def test_a_file_of_ones_own(write_experiment, store, tmp_path):
     sentence, tuned = plan.runs[2:]
     assert tuned.config.initialize_from == sentence.config.run
     assert (sentence.config.initialize_from, sentence.config.model.system) == (None, "sentence")
-    assert (tuned.config.stop.max_steps, tuned.config.optimizer.loaded_scale) == (20, 0.5)
+    assert (tuned.config.stop.max_steps, tuned.config.optimizer.pretrained_lr_scale) == (20, 0.5)
     assert tuned.config.store == store
 
 

@@ -55,11 +55,11 @@ def test_what_is_trained(scale, store, tmp_path):
     for run in runs:
         system, length = run.variant.split(", L = ")
         model = run.config.model
-        assert (model.concat.attention, model.linear.gate, model.linear.gate_start) == SYSTEMS[system]
-        assert (model.concat.sentences, model.concat.keep, model.concat.loss) == (int(length), "last", "all")
+        assert (model.concat.attention, model.linear.gate, model.linear.gate_bias) == SYSTEMS[system]
+        assert (model.concat.sentences, model.concat.window_decoding, model.concat.loss) == (int(length), "last", "all")
         own = model.linear
         learned = system in ("Transformer", "Learned features")
-        assert own.map == ("learned" if learned else "random")
+        assert own.feature_map == ("learned" if learned else "random")
         assert not (learned and (own.features or own.cross_features))  # as many as a head is wide
         if scale == "full":
             assert (model.width, model.feed_forward, model.heads, model.activation) == (512, 1024, 8, "gelu")
@@ -68,7 +68,7 @@ def test_what_is_trained(scale, store, tmp_path):
             assert model.concat.padding_windows == (length != "1")
             optimizer, batches = run.config.optimizer, run.config.batches
             assert (optimizer.learning_rate, optimizer.warmup) == (1e-3, 8000)
-            assert batches.batch_tokens * batches.accumulate == 16384
+            assert batches.batch_tokens * batches.gradient_accumulation == 16384
     starts = {run.config.initialize_from for run in runs}
     assert starts == ({None} if scale == "full" else {plan.runs[0].config.run})
     assert len({run.config.run for run in runs}) == 18
@@ -108,7 +108,7 @@ def plan(write_experiment, store, tmp_path):
 @pytest.mark.full
 def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
     """The same runs serve both: they are scored anew, and windows alone are translated otherwise."""
-    usual, prefix = EvaluationConfig(GREEDY), EvaluationConfig(GREEDY, context=ContextConfig(window="prefix"))
+    usual, prefix = EvaluationConfig(GREEDY), EvaluationConfig(GREEDY, context=ContextConfig(window_decoding="prefix"))
     assert reproduce(plan, usual) == {}
     assert [state_of(run, prefix) for run in plan.runs] == ["trained"] * 4
     orders = []
@@ -130,10 +130,10 @@ def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
 
 
 def test_options_that_not_all_runs_have(plan):
-    asked = ContextConfig(window="prefix", overlap=2, instance_tokens=99)
+    asked = ContextConfig(window_decoding="prefix", overlap=2, instance_tokens=99)
     found = {run.variant: supported(asked, run.config.model.chosen) for run in plan.runs}
     assert found.pop("start") == ContextConfig()
-    assert set(found.values()) == {ContextConfig(window="prefix", instance_tokens=99)}
+    assert set(found.values()) == {ContextConfig(window_decoding="prefix", instance_tokens=99)}
 
 
 WINDOWS = """

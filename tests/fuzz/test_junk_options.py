@@ -15,7 +15,7 @@ pytestmark = pytest.mark.full
 # What each command needs besides, with files that are not there: no work is done, whatever the option.
 NEEDED = {
     "prepare": ["--store", "s", "--train", "none.en", "none.de"],
-    "train": ["--data", "none", "--run", "r"],
+    "train": ["--store", "none", "--run", "r"],
     "translate": ["none", "none.txt"],
     "score": ["none", "none.en", "none.de"],
     "evaluate": ["--hypothesis", "none.en", "--reference", "none.de"],
@@ -24,7 +24,7 @@ NEEDED = {
     "inspect": ["none", "none.en", "none.de"],
     "average": ["none", "none", "-o", "m"],
     "convert": ["fairseq-gtransformer", "none.pt", "--dictionary", "none.txt", "-o", "m"],
-    "reproduce": ["figure3", "--data", "none", "--output", "o"],
+    "reproduce": ["figure3", "--store", "none", "--output", "o"],
     "demo": ["--output", "full"],
 }
 # The slow parsers are asked less often: those of train and reproduce take a third of a second.

@@ -13,7 +13,7 @@ from docmt.documents import Document
 pytestmark = pytest.mark.full
 
 FILES = 8
-LAYOUTS = [[], ["--input.layout=lines"], ["--input.join_lines=true"]]
+LAYOUTS = [[], ["--input.layout=lines"], ["--input.join-lines=true"]]
 
 
 def rows_of(text):

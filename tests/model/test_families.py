@@ -23,10 +23,13 @@ def test_frames_by_hand():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"source_mark": [5]}, r"model\.source_mark is set, but sentences of model\.family docmt have no such mark"),
-        ({"family": "marian", "source_mark": [5]}, "source_mark is set, but"),
-        ({"family": "bart", "target_mark": [5]}, "target_mark is set, but"),
-        ({"family": "mbart", "target_mark": [-1]}, r"model\.target_mark is -1: choose a number from 0"),
+        (
+            {"source_language_ids": [5]},
+            r"model\.source_language_ids is set, but sentences of model\.family docmt have no such mark",
+        ),
+        ({"family": "marian", "source_language_ids": [5]}, "source_language_ids is set, but"),
+        ({"family": "bart", "target_language_ids": [5]}, "target_language_ids is set, but"),
+        ({"family": "mbart", "target_language_ids": [-1]}, r"model\.target_language_ids is -1: choose a number from 0"),
         (
             {"family": "mbart", "source_vocabulary_size": 9},
             "source_vocabulary_size is for model.family thumt, rfa, marian",

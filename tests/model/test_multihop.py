@@ -58,7 +58,7 @@ VARIANTS = {
     "source": {"side": "source"},
     "target": {"side": "target"},
     "whole layers as keys": {"keys": "output"},
-    "published": {"branch": "published"},
+    "published": {"fusion": "published"},
     "two sentences": {"sentences": 2},
     "pre-norm": {"normalization": "pre"},
 }
@@ -89,7 +89,7 @@ def test_the_target_itself_is_seen_by_its_own_sentence_alone(name):
 
 
 def test_references_stand_for_the_drafts_before_but_not_for_the_own_one():
-    model = build(context="references")
+    model = build(target_context="references")
     plain = logits(model)
     same = logits(model, references=DRAFTS)
     assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(plain, same, strict=True))
@@ -127,7 +127,7 @@ def test_sentences_before_never_lie_in_another_document():
 
 @pytest.mark.parametrize("normalization", ["post", "pre"])
 def test_without_context_hops_add_nothing_whatever_their_weights(normalization):
-    model = build(normalization=normalization, branch="published")
+    model = build(normalization=normalization, fusion="published")
     added = {}
     for name, module in model.named_modules():
         if isinstance(module, Hops):
@@ -179,7 +179,7 @@ def test_published_branches_do_not():
     torch.manual_seed(1)
     config = ModelConfig(**SIZES, dropout=0.0, system="sentence")
     sentence = TranslationModel(config).eval()
-    model = TranslationModel(replace(config, system="multihop", multihop=MultiHop(branch="published"))).eval()
+    model = TranslationModel(replace(config, system="multihop", multihop=MultiHop(fusion="published"))).eval()
     loaded = sentence.state_dict()
     model.load_state_dict({n: loaded.get(model.system.origin(n), w) for n, w in model.state_dict().items()})
     pair = (DOCUMENT, TARGET)
@@ -229,7 +229,7 @@ def test_two_embedding_tables_have_their_names_in_what_reads_drafts():
 
 def test_references_are_refused_where_no_target_is_read():
     with pytest.raises(DocmtError, match=r"model\.multihop\.context is references, but side source reads"):
-        build(side="source", context="references")
+        build(side="source", target_context="references")
 
 
 def test_without_drafts_the_reading_is_refused():

@@ -144,7 +144,7 @@ def test_exact_branches_begin_as_the_sentence_model_bit_for_bit(gating, represen
 
 
 def test_published_branches_do_not():
-    sentence, model = build(system="sentence"), build(**context(branch="published"))
+    sentence, model = build(system="sentence"), build(**context(fusion="published"))
     loaded = sentence.state_dict()
     model.load_state_dict(
         {name: loaded.get(model.system.origin(name), tensor) for name, tensor in model.state_dict().items()}
@@ -206,8 +206,8 @@ def test_batched_equals_single(system, normalization):
     ("options", "encoder", "cross"),
     [
         ({"encoder_layers": 1}, ["sentence", "both"], ["both", "both"]),
-        ({"top": "group"}, ["sentence", "sentence"], ["sentence", "sentence"]),
-        ({"top": "global", "cross_layers": 1}, ["document", "document"], ["sentence", "document"]),
+        ({"top_attention": "group"}, ["sentence", "sentence"], ["sentence", "sentence"]),
+        ({"top_attention": "global", "cross_layers": 1}, ["document", "document"], ["sentence", "document"]),
         ({"self_locality": False, "cross_layers": 1}, ["document", "document"], ["sentence", "both"]),
         ({"cross_locality": False, "encoder_layers": 1}, ["sentence", "both"], ["document", "document"]),
         ("sentence", ["sentence", "sentence"], ["sentence", "sentence"]),
@@ -286,15 +286,21 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
         ({"dropout": 1.0}, "model.dropout is 1.0"),
         ({"group": Group(encoder_layers=3)}, "model.group.encoder_layers is 3"),
         ({"group": Group(cross_layers=-1)}, "model.group.cross_layers is -1"),
-        ({"group": Group(top="all")}, "model.group.top is 'all': choose one of combined, group, global"),
+        ({"group": Group(top="all")}, "model.group.top_attention is 'all': choose one of combined, group, global"),
         ({"group": Group(gate_bias=math.nan)}, "model.group.gate_bias is nan"),
-        ({"system": "sentence", "group": Group(top="group")}, "model.group.top is set, but model.system is sentence"),
+        (
+            {"system": "sentence", "group": Group(top_attention="group")},
+            "model.group.top_attention is set, but model.system is sentence",
+        ),
         ({"concat": Concat(sentences=3)}, "model.concat.sentences is set, but model.system is group"),
         (
             {"system": "concat", "concat": Concat(sentences=0)},
             "model.concat.sentences is 0: choose a number from 1 to",
         ),
-        ({"system": "concat", "concat": Concat(keep="all")}, "model.concat.keep is 'all': choose one of last, prefix"),
+        (
+            {"system": "concat", "concat": Concat(keep="all")},
+            "model.concat.window_decoding is 'all': choose one of last, prefix",
+        ),
         (
             {"system": "concat", "concat": Concat(loss="last", padding_windows=True)},
             "model.concat.padding_windows needs windows of several sentences",
@@ -334,20 +340,20 @@ def test_sizes_come_from_the_preset_unless_given():
 
 OTHER_OPTIONS = {
     "group": {
-        "encoder_layers": 1, "decoder_layers": 0, "cross_layers": 1, "top": "global", "self_locality": False,
-        "cross_locality": False, "gate_bias": 1.5, "global_from": "local",
-        "global_attention": "linear", "join": "exact",
+        "encoder_layers": 1, "decoder_layers": 0, "cross_layers": 1, "top_attention": "global", "self_locality": False,
+        "cross_locality": False, "gate_bias": 1.5, "global_start": "local",
+        "global_attention": "linear", "fusion": "identity",
     },
-    "concat": {"sentences": 7, "loss": "last", "keep": "prefix", "attention": "linear"},
+    "concat": {"sentences": 7, "loss": "last", "window_decoding": "prefix", "attention": "linear"},
     "context": {
         "sentences": 3, "layers": 1, "representation": "bilstm", "side": "decoder", "gating": "residual",
-        "branch": "published",
+        "fusion": "published",
     },
     "multihop": {
-        "sentences": 2, "direction": "R2L", "side": "target", "context": "references", "keys": "output",
-        "sentence_encoders": "frozen", "branch": "published",
+        "sentences": 2, "direction": "R2L", "side": "target", "target_context": "references", "keys": "output",
+        "sentence_encoders": "frozen", "fusion": "published",
     },
-    "hierarchical": {"sentences": 2, "side": "both", "branch": "published", "detach": True},
+    "hierarchical": {"sentences": 2, "side": "both", "fusion": "published", "detach": True},
 }  # fmt: skip
 
 
@@ -360,9 +366,9 @@ def test_all_options_survive_their_dictionary(system):
     assert same <= {"layers"}, "goes with the default representation only; see below"
     chosen = {system: KINDS[system](**options)} if options else {}
     if KINDS[system](**options).linear:
-        random = {"map": "random", "drawing": "quasi", "temperature": "dimension"}
-        gated = {"gate": "decay", "gates": "layer", "gate_start": 1.0}
-        chosen["linear"] = Linear(features=7, cross_features=9, rescale=False, **random, **gated)
+        random = {"feature_map": "random", "feature_sampling": "quasi", "temperature": "dimension"}
+        gated = {"gate": "decay", "gates": "layer", "gate_bias": 1.0}
+        chosen["linear"] = Linear(features=7, cross_features=9, rescale_keys=False, **random, **gated)
         assert all(value != getattr(Linear(), name) for name, value in vars(chosen["linear"]).items())
     config = ModelConfig(**SIZES, system=system, **chosen)
     assert config.chosen == KINDS[system](**options)
@@ -374,14 +380,17 @@ def test_all_options_survive_their_dictionary(system):
     ("settings", "message"),
     [
         ({"linear": Linear(features=3)}, "model.linear is set, but this group model has no linear attention"),
-        ({"group": Group(global_attention="linear", top="group")}, "is linear, but no layer attends to the document"),
         (
-            {"group": Group(global_attention="linear"), "linear": Linear(gate_start=1.0)},
+            {"group": Group(global_attention="linear", top_attention="group")},
+            "is linear, but no layer attends to the document",
+        ),
+        (
+            {"group": Group(global_attention="linear"), "linear": Linear(gate_bias=1.0)},
             "are of a gate, but model.linear.gate is none",
         ),
         (
-            {"group": Group(global_attention="linear"), "linear": Linear(drawing="quasi")},
-            "are of random features, but model.linear.map is learned",
+            {"group": Group(global_attention="linear"), "linear": Linear(feature_sampling="quasi")},
+            "are of random features, but model.linear.feature_map is learned",
         ),
     ],
 )

@@ -34,7 +34,7 @@ SYSTEMS = {
         "model__linear": Linear(features=8, cross_features=8, gate="decay"),
     },
     "context": {"model__system": "context"},
-    "context, as published": {"model__system": "context", "model__context": Context(branch="published")},
+    "context, as published": {"model__system": "context", "model__context": Context(fusion="published")},
     "context in the encoder": {"model__system": "context", "model__context": Context(side="encoder")},
     "context lstm": {
         "model__system": "context",
@@ -43,10 +43,10 @@ SYSTEMS = {
     "context embeddings": {"model__system": "context", "model__context": Context(representation="embedding")},
     "context, two layers": {"model__system": "context", "model__context": Context(layers=2, side="decoder")},
     "multihop": {"model__system": "multihop"},
-    "multihop, as published": {"model__system": "multihop", "model__multihop": MultiHop(branch="published")},
+    "multihop, as published": {"model__system": "multihop", "model__multihop": MultiHop(fusion="published")},
     "multihop after references": {
         "model__system": "multihop",
-        "model__multihop": MultiHop(sentences=2, context="references", direction="R2L"),
+        "model__multihop": MultiHop(sentences=2, target_context="references", direction="R2L"),
     },
     "multihop over the source": {
         "model__system": "multihop",
@@ -55,7 +55,7 @@ SYSTEMS = {
     "hierarchical": {"model__system": "hierarchical"},
     "hierarchical, as published": {
         "model__system": "hierarchical",
-        "model__hierarchical": Hierarchical(branch="published", detach=True),
+        "model__hierarchical": Hierarchical(fusion="published", detach=True),
     },
     "hierarchical in the decoder": {
         "model__system": "hierarchical",
@@ -130,7 +130,7 @@ PROMISED = {
 @pytest.mark.parametrize("name", PROMISED)
 def test_with_the_rest_frozen_exactly_the_new_weights_move(name, change, sentence_run, drafted):
     """From one update to the next; before, some have no gradient, as what follows them is zero."""
-    config = change(**SYSTEMS[name], initialize_from=sentence_run, freeze="loaded", optimizer__warmup=0)
+    config = change(**SYSTEMS[name], initialize_from=sentence_run, freeze="pretrained", optimizer__warmup=0)
     config = replace(config, model=fit_model_config(config.model, drafted))
     torch.manual_seed(3)
     model, corpus = TranslationModel(config.model), TrainingCorpus(drafted, config)
@@ -151,7 +151,7 @@ def test_with_the_rest_frozen_exactly_the_new_weights_move(name, change, sentenc
 
 
 def test_with_copies_only_gates_are_new(change, sentence_run, tmp_path):
-    settings = {"initialize_from": sentence_run, "freeze": "loaded", "model__group__global_from": "local"}
+    settings = {"initialize_from": sentence_run, "freeze": "pretrained", "model__group__global_from": "local"}
     train(change(run=tmp_path / "run", stop__max_steps=2, **settings))
     loaded = load_model(sentence_run).state_dict()
     for weight, tensor in load_model(tmp_path / "run").state_dict().items():
@@ -160,7 +160,7 @@ def test_with_copies_only_gates_are_new(change, sentence_run, tmp_path):
 
 
 def test_a_frozen_run_resumes_bit_for_bit(change, sentence_run, tmp_path):
-    settings = {**SYSTEMS["context"], "initialize_from": sentence_run, "freeze": "loaded"}
+    settings = {**SYSTEMS["context"], "initialize_from": sentence_run, "freeze": "pretrained"}
     train(change(run=tmp_path / "whole", stop__max_steps=6, **settings))
     train(change(run=tmp_path / "halves", stop__max_steps=3, **settings))
     train(change(run=tmp_path / "halves", stop__max_steps=6, **settings), resume=True)
@@ -170,8 +170,8 @@ def test_a_frozen_run_resumes_bit_for_bit(change, sentence_run, tmp_path):
 
 @pytest.mark.parametrize("name", ["sentence", "document", "concat"])
 def test_freezing_everything_is_refused(name, change, sentence_run):
-    with pytest.raises(DocmtError, match="freeze loaded would freeze everything"):
-        train(change(**SYSTEMS[name], initialize_from=sentence_run, freeze="loaded"))
+    with pytest.raises(DocmtError, match="freeze pretrained would freeze everything"):
+        train(change(**SYSTEMS[name], initialize_from=sentence_run, freeze="pretrained"))
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ LINEAR = {"model__group": Group(encoder_layers=1, decoder_layers=1, cross_layers
 def linear_run(tiny_config, tmp_path_factory):
     """The run directory of a group model with linear attention and gates."""
     run = tmp_path_factory.mktemp("linear") / "run"
-    linear = Linear(map="random", features=4, cross_features=6, gate="decay")
+    linear = Linear(feature_map="random", features=4, cross_features=6, gate="decay")
     model = replace(tiny_config.model, group=LINEAR["model__group"], linear=linear)
     train(replace(tiny_config, run=run, model=model, stop=replace(tiny_config.stop, max_steps=2)))
     return run
@@ -308,14 +308,14 @@ def linear_run(tiny_config, tmp_path_factory):
     ("options", "redrawn"),
     [
         ({}, ()),
-        ({"gate_start": 0.0}, ()),
+        ({"gate_bias": 0.0}, ()),
         ({"features": 5}, ("attention",)),
         ({"cross_features": 4}, ("cross",)),
-        ({"drawing": "quasi"}, ("attention", "cross")),
+        ({"feature_sampling": "quasi"}, ("attention", "cross")),
     ],
 )
 def test_random_features_are_no_weights_to_start_from(change, store, linear_run, options, redrawn):
-    linear = Linear(**{"map": "random", "features": 4, "cross_features": 6, "gate": "decay", **options})
+    linear = Linear(**{"feature_map": "random", "features": 4, "cross_features": 6, "gate": "decay", **options})
     model = TranslationModel(fit_model_config(change(**LINEAR, model__linear=linear).model, store))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     assert initialize_from(model, linear_run, store.tokenizer) == []
@@ -328,12 +328,15 @@ def test_random_features_are_no_weights_to_start_from(change, store, linear_run,
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"temperature": "dimension"}, r"model.linear.temperature is 'dimension', but 'head' in .*: choose the same"),
-        ({"map": "learned"}, r"model.linear.map is 'learned', but 'random' in"),
-        ({"rescale": False}, r"model.linear.rescale is False, but True in"),
+        (
+            {"temperature": "dimension"},
+            r"model.linear.temperature_per is 'dimension', but 'head' in .*: choose the same",
+        ),
+        ({"feature_map": "learned"}, r"model.linear.feature_map is 'learned', but 'random' in"),
+        ({"rescale_keys": False}, r"model.linear.rescale_keys is False, but True in"),
         ({"gate": "average"}, r"model.linear.gate is 'average', but 'decay' in"),
         ({"gate": "none"}, r"model.linear.gate is 'none', but 'decay' in"),
-        ({"gates": "layer"}, r"model.linear.gates is 'layer', but 'head' in"),
+        ({"gates": "layer"}, r"model.linear.gate_per is 'layer', but 'head' in"),
         (None, r"has linear attention, and this one has none: choose linear attention for it as well, or another"),
     ],
 )
@@ -341,7 +344,7 @@ def test_linear_attention_starts_from_what_means_the_same(change, store, linear_
     config = (
         change()
         if settings is None
-        else change(**LINEAR, model__linear=Linear(**{"map": "random", "gate": "decay", **settings}))
+        else change(**LINEAR, model__linear=Linear(**{"feature_map": "random", "gate": "decay", **settings}))
     )
     with pytest.raises(DocmtError, match=message):
         initialize_from(TranslationModel(fit_model_config(config.model, store)), linear_run, store.tokenizer)
@@ -349,7 +352,7 @@ def test_linear_attention_starts_from_what_means_the_same(change, store, linear_
 
 def test_gates_may_be_new(change, store, tmp_path):
     train(change(run=tmp_path / "plain", stop__max_steps=1, **LINEAR))
-    gated = change(**LINEAR, model__linear=Linear(gate="average", gates="layer"))
+    gated = change(**LINEAR, model__linear=Linear(gate="average", gate_per="layer"))
     model = TranslationModel(fit_model_config(gated.model, store))
     new = initialize_from(model, tmp_path / "plain", store.tokenizer)
     assert new
@@ -414,7 +417,7 @@ def test_validation_by_bleu_in_low_precision(change, tmp_path, system):
 
 def test_a_gate_joins_states_of_different_precision():
     """A norm under autocast on a GPU gives float32, a projection bfloat16."""
-    model = ModelConfig(system="context", width=8, heads=2, vocabulary_size=20, context=Context(branch="published"))
+    model = ModelConfig(system="context", width=8, heads=2, vocabulary_size=20, context=Context(fusion="published"))
     branch = Parts(model.filled()).gated_residual(additive=False)
     x, y = torch.randn(3, 8), torch.randn(3, 8)
     with torch.autocast("cpu", torch.bfloat16):

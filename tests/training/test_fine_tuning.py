@@ -85,15 +85,15 @@ def test_rates_without_a_start_and_after_a_resumption(tune, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rates", "message"),
+    ("lr_factors", "message"),
     [
         (
             ["encodr.0.feed*=2"],
-            r"optimizer.rates has 'encodr.0.feed\*', which fits no weight here: the nearest are enc",
+            r"optimizer.lr_factors has 'encodr.0.feed\*', which fits no weight here: the nearest are enc",
         ),
         (
             ["encoder.0.*=2", "encoder.*=2"],
-            r"optimizer.rates has 'encoder.0.\*=2', which has no effect: its weights are",
+            r"optimizer.lr_factors has 'encoder.0.\*=2', which has no effect: its weights are",
         ),
     ],
 )
@@ -106,16 +106,16 @@ def test_rates_of_no_weights(tune, rates, message, tmp_path):
 @pytest.mark.parametrize(
     ("rate", "message"),
     [
-        ("encoder.*", r"optimizer.rates has 'encoder.\*': give pattern=factor, such as encoder.\*=0.1"),
-        ("=1", "optimizer.rates has '=1': give pattern"),
-        ("a=much", "optimizer.rates has 'a=much': give pattern"),
-        ("a=1001", "optimizer.rates, factor of 'a', is 1001.0: choose a number from 0 to 1,000"),
-        ("a=nan", "optimizer.rates, factor of 'a', is nan: choose"),
+        ("encoder.*", r"optimizer.lr_factors has 'encoder.\*': give pattern=factor, such as encoder.\*=0.1"),
+        ("=1", "optimizer.lr_factors has '=1': give pattern"),
+        ("a=much", "optimizer.lr_factors has 'a=much': give pattern"),
+        ("a=1001", "optimizer.lr_factors, factor of 'a', is 1001.0: choose a number from 0 to 1,000"),
+        ("a=nan", "optimizer.lr_factors, factor of 'a', is nan: choose"),
     ],
 )
 def test_rates_that_are_none(rate, message):
     with pytest.raises(DocmtError, match=message):
-        OptimizerConfig(rates=[rate])
+        OptimizerConfig(lr_factors=[rate])
 
 
 @pytest.mark.parametrize(
@@ -152,11 +152,11 @@ def test_a_partly_frozen_run_resumes_exactly(tune, tmp_path):
         ({"freeze": "*.gate.*"}, r"freeze has '\*.gate.\*', which fits no loaded weight"),
         (
             {"freeze": "encoder", "optimizer__rates": ["encoder.0.attention.local.*=2"]},
-            "optimizer.rates has .*, which has no effect: its weights are frozen",
+            "optimizer.lr_factors has .*, which has no effect: its weights are frozen",
         ),
         (
             {"freeze": "*", "optimizer__loaded_scale": 0.5},
-            "optimizer.loaded_scale has no effect, as all loaded weights are frozen: leave it out",
+            "optimizer.pretrained_lr_scale has no effect, as all loaded weights are frozen: leave it out",
         ),
         (
             {"freeze": "embeddings,encoder,decoder", "model__system": "sentence"},
@@ -229,7 +229,7 @@ def test_a_run_with_adapters_resumes_exactly(tune, tmp_path):
     assert_equal_weights(tmp_path / "whole" / file, tmp_path / "halves" / file)
     average_models(kept_checkpoints(tmp_path / "whole", "last", 2), tmp_path / "mean")
     assert_equal_weights(tmp_path / "mean" / "model.safetensors", tmp_path / "whole" / "model" / "model.safetensors")
-    assert main(["train", "--resume", str(tmp_path / "whole"), "--max_steps", "7", "-q"]) == 0  # its recipe is read
+    assert main(["train", "--resume", str(tmp_path / "whole"), "--max-steps", "7", "-q"]) == 0  # its recipe is read
     (tmp_path / "halves" / file).unlink()
     with pytest.raises(DocmtError, match=r"adapters\.safetensors is missing: copy the directory again"):
         tune("halves", stop__max_steps=8, resume=True, **settings)
@@ -259,7 +259,7 @@ def test_adapters_alone(tune, start, tmp_path):
         ),
         (
             {"optimizer__loaded_scale": 0.5},
-            "optimizer.loaded_scale has no effect on frozen .* without adapters",
+            "optimizer.pretrained_lr_scale has no effect on frozen .* without adapters",
         ),
         ({"initialize_from": None}, "adapters.rank is set but initialize_from is not: name the model to start from"),
         ({"adapters__rank": 0}, "adapters.alpha is set but adapters.rank is 0: choose a rank, or leave it out"),
@@ -281,7 +281,7 @@ SYSTEMS = [
         "model__family": "rfa",
         "model__system": "concat",
         "model__concat": Concat(sentences=2, attention="linear"),
-        "model__linear": Linear(features=8, cross_features=8, gate="decay", map="random"),
+        "model__linear": Linear(features=8, cross_features=8, gate="decay", feature_map="random"),
     },
 ]
 
@@ -337,7 +337,7 @@ def test_weights_in_bfloat16_learn_in_float32(tune, start, tmp_path, freeze):
     [
         pytest.param({}, marks=pytest.mark.full, id="all"),
         pytest.param(ADAPTERS, id="adapters"),
-        pytest.param({"freeze": "loaded"}, marks=pytest.mark.full, id="frozen"),
+        pytest.param({"freeze": "pretrained"}, marks=pytest.mark.full, id="frozen"),
     ],
 )
 def test_a_run_with_weights_in_bfloat16_resumes_exactly(tune, tmp_path, settings):
@@ -368,8 +368,8 @@ def test_options_are_flags_and_recipes(tmp_path):
     recipe = tmp_path / "recipe.yaml"
     start = "initialize_from: MODEL\nfreeze: decoder, *.key.*\n"
     recipe.write_text(f"{start}optimizer:\n  rates: ['encoder.*=0.1', 'tokens*=0']\n")
-    flags = ["--initialize_from", "MODEL", "--freeze", "decoder, *.key.*", "--rates", "encoder.*=0.1", "tokens*=0"]
+    flags = ["--initialize-from", "MODEL", "--freeze", "decoder, *.key.*", "--lr-factors", "encoder.*=0.1", "tokens*=0"]
     for found in (options(*flags), options("--config", str(recipe))):
-        assert found.optimizer.rates == ["encoder.*=0.1", "tokens*=0"]
+        assert found.optimizer.lr_factors == ["encoder.*=0.1", "tokens*=0"]
         assert found.frozen == ["decoder", "*.key.*"]
         assert TrainConfig.from_dict(found.to_dict()) == found

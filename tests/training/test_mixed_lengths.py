@@ -137,13 +137,13 @@ def test_on_the_command_line_and_in_recipes(change, monkeypatch, tmp_path, capsy
     plain = (bool, int, float, str, list)
     values = {name: value for name, value in flat(config.to_dict()).items() if value != "" and isinstance(value, plain)}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(values))
-    assert main(["train", str(tmp_path / "recipe.yaml"), "--instance_lengths", "64", "16", "--max_steps", "1"]) == 0
+    assert main(["train", str(tmp_path / "recipe.yaml"), "--instance-lengths", "64", "16", "--max-steps", "1"]) == 0
     log = (config.run / "train.log").read_text()
     assert "every stretch of a document draws its limit anew in each epoch: 16, 64 tokens\n" in log
     assert "this epoch has " in log
     capsys.readouterr()
-    assert main(["train", "--resume", str(config.run), "--max_steps", "2"]) == 0
-    assert main(["train", "--resume", str(config.run), "--instance_lengths", "64"]) == 2
+    assert main(["train", "--resume", str(config.run), "--max-steps", "2"]) == 0
+    assert main(["train", "--resume", str(config.run), "--instance-lengths", "64"]) == 2
     assert "batches.instance_lengths is [64] but was [64, 16]; only" in capsys.readouterr().err
-    assert main(["train", str(tmp_path / "recipe.yaml"), "--instance_lengths", "64", "many"]) == 2
-    assert "--batches.instance_lengths is 'many': give a whole number" in capsys.readouterr().err
+    assert main(["train", str(tmp_path / "recipe.yaml"), "--instance-lengths", "64", "many"]) == 2
+    assert "--batches.instance-lengths is 'many': give a whole number" in capsys.readouterr().err

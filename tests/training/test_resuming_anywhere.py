@@ -61,7 +61,7 @@ def test_a_store_that_is_gone_is_asked_for(project, capsys):
     assert main(["train", "--resume", "runs/one"]) == 2
     message = f"{project / 'stores' / 'small'} is not a prepared store (statistics.json: No such file or directory); "
     assert capsys.readouterr().err.startswith(f"docmt: error: {message}")
-    assert main(["train", "--resume", "runs/one", "--data", "moved/small"]) == 0
+    assert main(["train", "--resume", "runs/one", "--store", "moved/small"]) == 0
 
 
 @pytest.mark.full

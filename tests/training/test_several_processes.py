@@ -97,7 +97,7 @@ def test_two_processes_fine_tune_as_one_would_with_twice_the_batches(change, sen
     settings = {"adapters__rank": 2, "precision": "bfloat16-weights", "activation_checkpointing": True}
     settings |= {"model__dropout": 0.0, "objective": ObjectiveConfig(), "stop__max_steps": 4}
     config = change(initialize_from=sentence_run, **settings)
-    train(replace(config, run=tmp_path / "one", batches=replace(config.batches, accumulate=2)))
+    train(replace(config, run=tmp_path / "one", batches=replace(config.batches, gradient_accumulation=2)))
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(replace(config, run=tmp_path / "two", devices=2).to_dict()))
     command = [sys.executable, "-m", "docmt.cli.app", "train", str(recipe)]

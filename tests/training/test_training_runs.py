@@ -300,7 +300,7 @@ def test_a_tiny_model_learns_by_heart(change):
     assert losses[-1] < 0.5
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("gradient_accumulation", [1, 2])
 def test_an_epoch_shows_every_instance_once(change, monkeypatch, accumulate):
     seen = []
     original = Split.batch
@@ -415,7 +415,7 @@ def test_two_processes_make_the_updates_of_one(change, tmp_path):
     alone = change(run=tmp_path / "alone", batches__accumulate=2, **settings)
     train(alone)
     together = change(run=tmp_path / "together", **settings)
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     process = run_in_background(together, tmp_path, *launcher)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors

@@ -61,7 +61,7 @@ def test_batches_have_the_drafts_of_their_sentences(hops, drafted, change):
 
 
 def test_references_are_for_training_alone(hops, drafted):
-    corpus = TrainingCorpus(drafted, hops("run", model__multihop=MultiHop(sentences=2, context="references")))
+    corpus = TrainingCorpus(drafted, hops("run", model__multihop=MultiHop(sentences=2, target_context="references")))
     [indices, *_] = corpus.train.plan.in_order()
     inputs = corpus.train.batch(indices).inputs
     assert len(inputs.references.sentences) == len(inputs.drafts.sentences) == len(inputs.source.sentences)

@@ -203,7 +203,7 @@ def check_documents(
     if target not in FORMAL:
         wanted -= {"formality"}
     found = list(before)
-    for portion in _portions(documents, config.portion):
+    for portion in _portions(documents, config.batch_sentences):
         checks = _checks(portion, config, (source, target), wanted)
         first = 0
         for document in portion:
@@ -286,6 +286,6 @@ def _notes(kinds: Collection[str], source: str, target: str, unspaced: bool) -> 
         yield "names and terms were not checked: a side is of a script without spaces between words"
     if "formality" in kinds and target not in FORMAL:
         known = f"no words of address are known for {target}" if target else "the language is not known"
-        yield f"formality was not checked: {known} (--target_language)"
+        yield f"formality was not checked: {known} (--target-language)"
     if "untranslated" in kinds and not {source, target} <= FUNCTION_WORDS.keys():
         yield "untranslated sentences were found by comparison alone: the commonest words of a language are not known"

@@ -72,7 +72,7 @@ class CheckConfig:
     """share of letters that a word has in common with a name to be another spelling of it"""
     repetition_words: int = ranged(4, 1, 1000)
     """words that a source sentence has at least, to be asked whether it is translated in one way"""
-    portion: int = ranged(25_000, 100, MANY)
+    batch_sentences: int = ranged(25_000, 100, MANY)
     """sentences checked together: memory grows with it; what words translate each other is found in a portion alone"""
 
     def __post_init__(self) -> None:

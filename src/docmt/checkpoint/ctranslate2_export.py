@@ -134,7 +134,7 @@ def _spec(specs: Any, model: TranslationModel) -> Any:
     if parts.encoder.family.norm_epsilon != parts.family.norm_epsilon:
         raise no_form(config, "family")  # one entry of config.json has that of both
     if not parts.frame.target_opens:
-        raise no_form(config, "target_mark")
+        raise no_form(config, "target_language_ids")
     if parts.family.source_bias and parts.encoder.sizes.position_encoding == "relative":
         raise no_form(config, "family")  # the bias is part of the positions there
     encoder = _stack(specs, specs.TransformerEncoderSpec, model, "source")

@@ -111,12 +111,12 @@ def marks_of(
             continue
         if not language:
             raise DocmtError(
-                f"this model translates between many languages: add --{side}_language, one of {_some(known)}"
+                f"this model translates between many languages: add --{side}-language, one of {_some(known)}"
             )
         if language not in known:
             near = difflib.get_close_matches(language, known, n=1, cutoff=0.0)[0]
             raise DocmtError(
-                f"--{side}_language is {language!r}, which this model does not know: did you mean {near}? "
+                f"--{side}-language is {language!r}, which this model does not know: did you mean {near}? "
                 f"It knows {_some(known)}"
             )
         stands: Side = "source" if side.upper() in FAMILIES[family].source.split() else "target"
@@ -126,7 +126,7 @@ def marks_of(
     if family == "t5" and not prefix and not marks:
         _log.warning("a T5 model is told what to do before each sentence, if it is not trained otherwise: see --prefix")
     if prefix:
-        marks["target_mark"] = tokenizer.encode(prefix, "source")
+        marks["target_language_ids"] = tokenizer.encode(prefix, "source")
     return marks
 
 

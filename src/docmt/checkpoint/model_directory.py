@@ -92,7 +92,7 @@ class ModelCard:
         size = f"{parameters / 1e6:.1f} million parameters"
         what, use = f"System `{config.system}`", "Use it with `docmt translate DIRECTORY FILE`."
         if config.is_encoder:
-            what, use = "An encoder", "Start a training from it with `docmt train --initialize_from DIRECTORY`."
+            what, use = "An encoder", "Start a training from it with `docmt train --initialize-from DIRECTORY`."
         lines = [*front, "---", "", f"# {self.title}", "", f"{what}, {size}, {pair}.", "", use, ""]
         for heading, facts in (("Data", self.data), ("Training", self.training)):
             if facts:
@@ -251,7 +251,7 @@ def load_model_config(directory: Path | str, *, encoders: bool = False) -> Model
     if config.is_encoder and not encoders:
         raise DocmtError(
             f"{directory} is an encoder alone, which translates nothing: start a training from it (`docmt train "
-            f"--initialize_from {directory}`)"
+            f"--initialize-from {directory}`)"
         )
     return config
 

@@ -108,7 +108,7 @@ def architecture(values: Mapping[str, Any], *, linear: bool, source_size: int, t
             "concat": {
                 "sentences": sentences,
                 "loss": "all" if everything else "last",
-                "keep": "prefix",
+                "window_decoding": "prefix",
                 "attention": "linear" if linear else "softmax",
                 "padding_windows": bool(values.get("extra_padding")) and sentences > 1 and everything,
             },
@@ -128,13 +128,13 @@ def _linear(values: Mapping[str, Any]) -> dict[str, Any]:
         raise DocmtError(
             "the checkpoint was trained with decay_sentential_gate and use_sentential_gate: docmt has only one of them"
         )
-    gate = {"gate": gates[0], "gate_start": fairseq.number(values, "decay_gate_bias", 0.0)} if gates else {}
+    gate = {"gate": gates[0], "gate_bias": fairseq.number(values, "decay_gate_bias", 0.0)} if gates else {}
     return {
-        "map": "random",
+        "feature_map": "random",
         "features": fairseq.needed(values, "causal_proj_dim"),
         "cross_features": fairseq.needed(values, "cross_proj_dim"),
         "temperature": "dimension" if values.get("reparam_proj") else "head",
-        "rescale": bool(values.get("norm_rescale")),
+        "rescale_keys": bool(values.get("norm_rescale")),
         **gate,
     }
 

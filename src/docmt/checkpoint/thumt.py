@@ -134,7 +134,7 @@ def architecture(
             "representation": choice(kind, "context_representation", _REPRESENTATIONS),
             "side": "both" if all(context) else "encoder" if context[0] else "decoder",
             "gating": "gate" if values.get("context_gating", True) else "residual",
-            "branch": "published",
+            "fusion": "published",
         }
         if options["representation"] == "encoder":
             options["layers"] = needed(values, "num_context_layers")

@@ -38,7 +38,7 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _KEEP = 2**30  # bytes of free heap that stay
 _LARGEST = 2**27  # bytes; buffers up to this come from the heap
-OUT_OF_MEMORY = "out of memory: use smaller batches (--batch_tokens or --batches.batch_tokens)"
+OUT_OF_MEMORY = "out of memory: use smaller batches (--batch-tokens or --batches.batch-tokens)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

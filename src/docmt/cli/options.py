@@ -27,13 +27,13 @@ from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
 from docmt.core.settings import (
     MANY,
-    OLD_NAME,
     build,
     check_fields,
     convert_or_raise,
     default_of,
     difference,
     field_docs,
+    flag_of,
     flat,
     is_required,
     kinds_of,
@@ -57,19 +57,19 @@ Options = TypeVar("Options")
 # Two of one command must not share a name: where they do, neither has a short one there.
 SHORT_NAMES = {
     "input": "layout language join_lines",
-    "search": "beam n_best length_penalty max_length_ratio max_length_extra min_length temperature compatibility",
-    "context": "instance_tokens overlap window",
+    "search": "beam n_best length_penalty max_length_ratio max_length_extra min_length temperature implementation",
+    "context": "instance_tokens overlap window_decoding",
     "metrics": "protocol unit text language tokenize lowercase ter",
     "significance": "test resample samples seed",
     "usage": "examples before",
     "candidates": "normalization",
-    "check": "source_language target_language certainty length_factor term_share portion",
+    "check": "source_language target_language certainty length_factor term_share batch_sentences",
     "model": "system preset family vocabulary_size width feed_forward heads encoder_layers decoder_layers dropout "
     "positions max_positions instance_tokens",
-    "model.group": "gate_bias global_from",
-    "batches": "batch_tokens accumulate instance_lengths train_share",
+    "model.group": "gate_bias global_start",
+    "batches": "batch_tokens gradient_accumulation instance_lengths train_share",
     "objective": "label_smoothing word_dropout",
-    "optimizer": "learning_rate warmup loaded_scale rates clip_norm",
+    "optimizer": "learning_rate warmup pretrained_lr_scale lr_factors clip_norm",
     "stop": "max_steps max_epochs max_minutes patience",
     "adapters": "rank alpha modules",
 }
@@ -103,7 +103,6 @@ class Option:
     """of its section in the help"""
     owner: type
     """dataclass that it is a field of"""
-    old_name: str
 
     @property
     def help(self) -> str:
@@ -207,14 +206,13 @@ class Parser(Generic[Options]):
                 Option(
                     name,
                     kind,
-                    () if positional else (*about.get("flags", ()), f"--{name}"),
+                    () if positional else (*about.get("flags", ()), flag_of(name)),
                     None if is_required(each) else default_of(each),
                     most,
                     is_required(each),
                     about.get("metavar", ""),
                     "positional arguments" if positional else title,
                     settings,
-                    about.get(OLD_NAME, ""),
                 )
             )
 
@@ -227,10 +225,9 @@ class Parser(Generic[Options]):
     def names(self) -> dict[str, Option]:
         """Every name by which an option can be written, without dashes."""
         names = {option.name: option for option in self.options}
-        names |= {option.old_name: option for option in self.options if option.old_name}
         names |= {other: names[name] for other, name in self.also.items()}
         for option in self.options:
-            if option.name.startswith("model.") and option.name.count(".") > 1:  # --group.top
+            if option.name.startswith("model.") and option.name.count(".") > 1:  # --group.top-attention
                 names.setdefault(option.name.removeprefix("model."), option)
         short = [(last, option) for option in self.options if (last := _short_name(option))]
         ambiguous = {last for last, option in short if any(last == other and option is not o for other, o in short)}
@@ -251,14 +248,14 @@ class Parser(Generic[Options]):
         name, see = flag.lstrip("-").replace("-", "_"), f"see {self.program} --help"
         if name in self.groups:
             example = next(option.name for option in self.options if option.name.startswith(f"{name}."))
-            raise DocmtError(f"--{name} is a group of options, such as --{example}; {see}")
+            raise DocmtError(f"{flag_of(name)} is a group of options, such as {flag_of(example)}; {see}")
         if command := _MOVED.get(name.partition(".")[0]):
             raise DocmtError(f"unknown option {flag}; docmt {command} has it")
-        several = [f"--{option.name}" for option in self.options if option.name.endswith(f".{name}")]
+        several = [flag_of(option.name) for option in self.options if option.name.endswith(f".{name}")]
         if len(several) > 1:
             raise DocmtError(f"{flag} may be {' or '.join(several)}: write which")
         close = closest(name, [option.name for option in self.options if option.flags]) if flag[:2] == "--" else ""
-        raise DocmtError(f"unknown option {flag}; {f'did you mean --{close}?' if close else see}")
+        raise DocmtError(f"unknown option {flag}; {f'did you mean {flag_of(close)}?' if close else see}")
 
     # Help
 
@@ -277,7 +274,7 @@ class Parser(Generic[Options]):
                 sections.setdefault(option.title, []).append((option.invocation, _explained(option)))
             elif len(sections["common options"]) < len(self.common):
                 short = _short_name(option)
-                first = f"--{short}, " if short and self.names.get(short) is option else ""
+                first = f"{flag_of(short)}, " if short and self.names.get(short) is option else ""
                 sections["common options"].append((f"{first}{option.invocation}", _explained(option)))
         longest = max(len(invocation) for rows in sections.values() for invocation, _ in rows)
         column = min(longest + 4, _COLUMN)
@@ -404,11 +401,12 @@ class Parser(Generic[Options]):
     def located(self, error: DocmtError, places: Mapping[str, str]) -> DocmtError:
         """Return the error with the place of the option that it begins with: the line of a recipe, or the flag."""
         message = str(error).removeprefix("--")
-        name = message.partition(" ")[0]
+        name, _, rest = message.partition(" ")
+        name = name.replace("-", "_")
         if name in places:
-            return DocmtError(f"{places[name]}: {message}")
+            return DocmtError(f"{places[name]}: {name} {rest}")
         is_option = any(option.name == name and option.flags for option in self.options)
-        return DocmtError(f"--{message}") if is_option else error
+        return DocmtError(f"{flag_of(name)} {rest}") if is_option else error
 
     def parse(self, arguments: Sequence[str], recipes: Sequence[Path] = ()) -> Options:
         """Return the options as the dataclass that declares them.
@@ -419,7 +417,7 @@ class Parser(Generic[Options]):
         values, places = self.read(arguments, recipes)
         missing = [option for option in self.options if option.required and option.name not in values]
         if missing:
-            names = [f"--{option.name}" if option.flags else option.metavar for option in missing]
+            names = [flag_of(option.name) if option.flags else option.metavar for option in missing]
             verb = "are" if missing[1:] else "is"
             raise DocmtError(f"{' and '.join(names)} {verb} missing; see {self.program} --help")
         names_of_fields = {each.name for each in fields(typing.cast(Any, self.settings))}

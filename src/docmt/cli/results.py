@@ -28,8 +28,8 @@ _log = logging.getLogger(__name__)
 WARNINGS = {
     "sentence_count": "places where the model gave another number of sentences than the source has: surplus sentences "
     "were joined, missing ones left empty",
-    "length_limit": "sentences ended by the length limit, so that words may be missing (--max_length_ratio and "
-    "--max_length_extra raise it)",
+    "length_limit": "sentences ended by the length limit, so that words may be missing (--max-length-ratio and "
+    "--max-length-extra raise it)",
     "long_source": "source sentences longer than an instance, each read as an instance of its own, in which most "
     "systems see no context",
 }

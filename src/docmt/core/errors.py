@@ -15,7 +15,7 @@ INTERRUPTED = 130
 """Status of a process that Ctrl-C or SIGTERM ended."""
 LONGEST = 2000
 """Characters of a sentence that somebody may still read; of more the middle is left out."""
-OUT_OF_MEMORY = "out of memory: split its long sentences, or use smaller batches (--batch_tokens)"
+OUT_OF_MEMORY = "out of memory: split its long sentences, or use smaller batches (--batch-tokens)"
 # Controls (C0, DEL, C1), line and paragraph separators, what turns the direction of text or takes no room (Unicode's
 # bidi and zero-width characters), and bytes that are no UTF-8.
 _NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

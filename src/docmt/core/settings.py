@@ -25,8 +25,6 @@ from docmt.core.plain_text import read_text
 Settings = TypeVar("Settings")
 Number = TypeVar("Number", int, float)
 
-OLD_NAME = "old name"
-"""Key of a field's metadata: what earlier versions called it. `build` and the command line still read it."""
 MANY = 10**9
 """The most of anything that is only counted: updates, tokens, minutes."""
 LONGEST_SHOWN = 80
@@ -36,6 +34,11 @@ MOST_VALUES = 100_000
 
 
 # Fields and their checks
+
+
+def flag_of(name: str) -> str:
+    """Return how an option with this full name is written on the command line: `search.n_best` is `--search.n-best`."""
+    return f"--{name.replace('_', '-')}"
 
 
 def ranged(default: Number, least: float, most: float) -> Number:
@@ -214,7 +217,6 @@ def build(cls: type[Settings], values: Any, where: str, prefix: str = "") -> Set
     """
     if not isinstance(values, Mapping):
         raise DocmtError(f"{prefix.rstrip('.') or 'the configuration'} in {where} is no group of settings")
-    values = _with_new_names(cls, values)
     known = {each.name: each for each in fields(typing.cast(Any, cls)) if each.init}
     for name in sorted(map(str, set(values) - set(known))):
         raise DocmtError(f"{where} has the unknown setting {prefix}{name}: remove it, or check its spelling")
@@ -232,12 +234,6 @@ def build(cls: type[Settings], values: Any, where: str, prefix: str = "") -> Set
         return cls(**built)
     except DocmtError as error:
         raise DocmtError(f"{where}: {error}" if where else str(error)) from error
-
-
-def _with_new_names(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a dataclass with the names that earlier versions had (`OLD_NAME`) replaced."""
-    new_names = {each.metadata[OLD_NAME]: each.name for each in fields(cls) if OLD_NAME in each.metadata}
-    return {name if (new := new_names.get(name, name)) in values else new: value for name, value in values.items()}
 
 
 def is_required(each: Field[Any]) -> bool:
@@ -312,6 +308,15 @@ def first_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any], but: 
 def is_among(name: str, names: Sequence[str]) -> bool:
     """Return whether a setting, by its dotted name, is one of those named, or in a group that is."""
     return name in names or name.split(".")[0] in names
+
+
+def names_of(settings: type, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of all settings of a dataclass and of those in it."""
+    for name, kind in kinds_of(settings).items():
+        if is_dataclass(kind):
+            yield from names_of(typing.cast(type, kind), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
 
 
 def brief(settings: Any) -> str:

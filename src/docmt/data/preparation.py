@@ -43,7 +43,7 @@ def prepare(config: PrepareConfig) -> PreparedStore:
     ready = config.ready_tokenizer  # a wrong name shows before any corpus is read
     _warn_of_languages(config)
     if config.vocabulary_size and (ready is not None or config.sentencepiece_model is not None):
-        _log.warning("--vocabulary_size has no effect, as the tokenizer is not learned: leave it out")
+        _log.warning("--vocabulary-size has no effect, as the tokenizer is not learned: leave it out")
     for split in SPLITS:
         for corpus in config.corpora(split):
             for path in corpus.paths:
@@ -105,7 +105,7 @@ def _ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
     if tokenizer.languages not in (None, (config.source_language, config.target_language)):
         raise DocmtError(
             f"the tokenizer in {directory} is for {' to '.join(tokenizer.languages or ())}; set "
-            "--source_language and --target_language to these codes, or learn another tokenizer"
+            "--source-language and --target-language to these codes, or learn another tokenizer"
         )
     return tokenizer
 
@@ -201,7 +201,7 @@ def _warn_of_long_documents(corpus: Corpus, counts: CorpusCounts, sentences: int
     else:
         remedy = (
             "put an empty line (or a line <d> before each) between its documents, or name the document of every line "
-            "in a file for --train_docids (--dev_docids, --test_docids)"
+            "in a file for --train-docids (--dev-docids, --test-docids)"
         )
     if counts.documents == 1 and sentences > ONE_DOCUMENT:
         _log.warning("%s is a single document of %s sentences: if it is not, %s", corpus, f"{sentences:,}", remedy)
@@ -213,7 +213,7 @@ def _warn_of_languages(config: PrepareConfig) -> None:
     """The source language goes into the model, and decides how `docmt translate` finds sentences in running text."""
     if config.source_language and not knows_language(config.source_language):
         _log.warning(
-            "--source_language %s: the segmentation of running text has no rules for this language, and docmt "
+            "--source-language %s: the segmentation of running text has no rules for this language, and docmt "
             "translate will use those of English (files of one sentence a line need none)",
             config.source_language,
         )

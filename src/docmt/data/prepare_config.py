@@ -79,7 +79,7 @@ class PrepareConfig:
                 "each, in this order"
             )
         if self.tokenizer not in LEARNED_KINDS and self.sentencepiece_model is not None:
-            raise DocmtError("--tokenizer and --sentencepiece_model both name a tokenizer; give one of them")
+            raise DocmtError("--tokenizer and --sentencepiece-model both name a tokenizer; give one of them")
         if self.tokenizer == "moses-bpe" and self.sentencepiece_model is None:
             self._check_languages()
 
@@ -98,11 +98,11 @@ class PrepareConfig:
     def _check_languages(self) -> None:
         if not (self.source_language and self.target_language):
             raise DocmtError(
-                "--tokenizer moses-bpe depends on the languages; add --source_language and --target_language with "
+                "--tokenizer moses-bpe depends on the languages; add --source-language and --target-language with "
                 "their codes, such as en and de"
             )
-        moses_language(self.source_language, "--source_language ")
-        moses_language(self.target_language, "--target_language ")
+        moses_language(self.source_language, "--source-language ")
+        moses_language(self.target_language, "--target-language ")
 
     def corpora(self, split: str) -> list[Corpus]:
         """The corpora of "train", "dev" or "test"; none if that split is not there.

@@ -41,7 +41,7 @@ class BeamSearch:
         device = model.device
         self.model = model
         self.specials, self.marks, self.config = specials, TargetBoundaries(specials, model.parts.frame), config
-        in_one_pass = any(row.prefix for row in rows) and config.compatibility == "none" and can_read_prefixes(model)
+        in_one_pass = any(row.prefix for row in rows) and config.implementation == "docmt" and can_read_prefixes(model)
         prefixes = read_prefixes(model, memories, rows, specials, config.beam) if in_one_pass else []
         self.decoder = IncrementalDecoder(model, memories, rows, config.beam, prefixes)
         begins = prefixes[0].lengths if prefixes else torch.zeros(len(rows), dtype=torch.int64)
@@ -180,7 +180,7 @@ class BeamSearch:
                 kept = [place for place, token in enumerate(tokens) if token != self.specials.pad]
                 tokens, scores = [tokens[place] for place in kept], [scores[place] for place in kept]
             free = int(self.progress.free[row]) + (0 if bool(forced[row]) else 1)
-            if self.config.compatibility == "gtransformer":
+            if self.config.implementation == "gtransformer":
                 free = len(tokens) - self.given[self.documents[i]]
             sentences, sentence_scores = self.marks.split(tokens, scores)
             # (Not those of a forced prefix, of which nothing is kept.)
@@ -245,13 +245,13 @@ def search(
     memories: what `model.memories` has computed for the source in which the rows' sentences lie. Raises DocmtError
     where the model's scores are not numbers.
     """
-    if config.compatibility in _POOLED:
+    if config.implementation in _POOLED:
         if any(len(row.sentences) > 1 for row in rows):
             raise DocmtError(
-                f"search.compatibility {config.compatibility} is for systems that translate sentence by sentence: "
+                f"search.implementation {config.implementation} is for systems that translate sentence by sentence: "
                 "choose none for this model"
             )
-        found = _POOLED[config.compatibility](model, memories, rows, specials, config).run()
+        found = _POOLED[config.implementation](model, memories, rows, specials, config).run()
     else:
         beams = BeamSearch(model, memories, rows, specials, config)
         while beams.documents:

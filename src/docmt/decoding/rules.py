@@ -162,7 +162,7 @@ class FramedRules:
         self.prefixes = prefixes_of(rows, marks, device)  # [D, P], -1 where nothing is forced
         specials = marks.specials
         never = [specials.bos, specials.pad, specials.eos, _EOD]  # but for the mark that closes the sentence
-        if config.compatibility != "gtransformer":
+        if config.implementation != "gtransformer":
             never += [specials.unk, _MASK]
         self.never = torch.tensor(never, device=device)
 
@@ -245,7 +245,7 @@ class OpenRules:
         self.specials = specials = marks.specials
         never = [specials.pad]
         self.least = 0
-        if config.compatibility == "gtransformer":
+        if config.implementation == "gtransformer":
             longest = max(sum(row.lengths) + 2 * len(row.lengths) for row in rows)
             most = max(len(row.lengths) for row in rows)
             totals = [int(config.max_length_ratio * longest + config.max_length_extra * most)] * len(rows)
@@ -322,7 +322,7 @@ class RfaRules(OpenRules):
         said = sum(map(len, row.prefix)) + before
         if said >= MOST:
             raise DocmtError(
-                f"the translations before a sentence have {said} tokens, but with search.compatibility rfa all have "
+                f"the translations before a sentence have {said} tokens, but with search.implementation rfa all have "
                 f"at most {MOST}: choose none, or a model of fewer sentences (model.concat.sentences)"
             )
         extra = config.max_length_extra + said - config.max_length_ratio * context
@@ -357,27 +357,30 @@ _RULES: dict[str, Rules] = {"frame": FramedRules, "open": OpenRules}
 
 def order_of(model: Model, config: SearchConfig, context: ContextConfig) -> Order:
     """The order of this search. Raises DocmtError for a published search of another order."""
-    order = model.system.orders.get(context.window, model.system.order)
-    if config.compatibility == "rfa" and order != "in turn":
+    order = model.system.orders.get(context.window_decoding, model.system.order)
+    if config.implementation == "rfa" and order != "in turn":
         raise DocmtError(
-            "search.compatibility rfa is for models that translate after their own earlier translations "
-            "(context.window or model.concat.keep prefix): choose none for this one"
+            "search.implementation rfa is for models that translate after their own earlier translations "
+            "(context.window_decoding or model.concat.window_decoding prefix): choose none for this one"
         )
     return order
 
 
 def takes_rounds(context: ContextConfig, system: System) -> bool:
     """Return whether `search.rounds` has an effect: the system sees earlier translations, sentence for sentence."""
-    return system.rules == "frame" and system.orders.get(context.window, system.order) in ("documents", "in turn")
+    return system.rules == "frame" and system.orders.get(context.window_decoding, system.order) in (
+        "documents",
+        "in turn",
+    )
 
 
 def rules_of(model: Model, config: SearchConfig) -> Rules:
     """The rules of this search or scoring. Raises DocmtError for a published search of other models."""
     joined = model.parts.frame.joined
-    if (config.compatibility == "rfa") != joined and config.compatibility != "none":
+    if (config.implementation == "rfa") != joined and config.implementation != "docmt":
         family = members_of(model)[0].config.family
         choice = "none or rfa" if joined else "none"
         raise DocmtError(
-            f"search.compatibility {config.compatibility} is not for models of family {family}: choose {choice}"
+            f"search.implementation {config.implementation} is not for models of family {family}: choose {choice}"
         )
-    return RfaRules if config.compatibility == "rfa" else _RULES[model.system.rules]
+    return RfaRules if config.implementation == "rfa" else _RULES[model.system.rules]

@@ -31,7 +31,7 @@ from docmt.text import SpecialTokens
 _SYSTEMS = {
     "instance_tokens": "see whole instances (group, document, concat)",
     "overlap": "translate whole instances sentence for sentence (group)",
-    "window": "translate windows (concat)",
+    "window_decoding": "translate windows (concat)",
 }
 """The systems for which each setting of ContextConfig is."""
 
@@ -247,7 +247,7 @@ def supported(context: ContextConfig, system: System) -> ContextConfig:
     has = {
         "instance_tokens": system.order != "sentences" and not system.context_spec().shown,
         "overlap": system.order == "documents" and system.rules == "frame",
-        "window": bool(system.orders),
+        "window_decoding": bool(system.orders),
     }
     return ContextConfig(**{name: getattr(context, name) for name, has_effect in has.items() if has_effect})
 
@@ -259,7 +259,7 @@ def check_context(search: SearchConfig, context: ContextConfig, *models: ModelCo
     """
     if search.rounds and not any(takes_rounds(context, model.chosen) for model in models):
         raise DocmtError(
-            "search.rounds is for systems that see earlier translations (group; concat with context.window prefix; "
+            "search.rounds is for systems that see earlier translations (group; concat with window_decoding prefix; "
             "hierarchical at the target), not for this model: leave it out"
         )
     for name in context.changes():
@@ -335,7 +335,7 @@ def _whole_instances(task: Task, on_sentences: Counter) -> Found:
         earlier = [range(int(first[i]), int(own[i])) for i in batch]
         prefixes = [[task.history.ranks(task.start + number)[0] for number in numbers] for numbers in earlier]
         for i, before, hypotheses in zip(batch, earlier, _search(task, batch, prefixes), strict=True):
-            kept = [each.after(len(before), alone=task.config.compatibility == "rfa") for each in hypotheses]
+            kept = [each.after(len(before), alone=task.config.implementation == "rfa") for each in hypotheses]
             span = task.span(int(own[i]), int(last[i]), kept)
             found[span.first] = span
             task.history.add(span.first, [each.fitted(span.last - span.first) for each in kept])

@@ -195,9 +195,9 @@ def _score(task: Task, target: SentenceTokens, batch: Batch, indices: Sequence[i
         for position in forced:
             worth[position] = 0.0
         free = len(stream) - len(forced)
-        if config.compatibility == "huggingface":
+        if config.implementation == "huggingface":
             free += said.inner * len(own)
-        if config.compatibility == "gtransformer":
+        if config.implementation == "gtransformer":
             free = len(stream)
         sentences, sentence_scores = said.split(stream, worth)
         score = config.normalized(sum(sentence_scores), free)

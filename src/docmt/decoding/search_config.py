@@ -34,7 +34,7 @@ class SearchConfig:
     """least tokens of a target sentence"""
     temperature: float = ranged(1.0, 1e-3, 1000)
     """logits are divided by it before the softmax: above 1 flattens the distribution"""
-    compatibility: Literal["none", "gtransformer", "thumt", "rfa", "huggingface"] = "none"
+    implementation: Literal["docmt", "gtransformer", "thumt", "rfa", "huggingface"] = "docmt"
     """gtransformer: the published search's rules where ours are others: a sentence may have ratio * (n - 1) + extra
     tokens, forced marks count in the length, <unk> and <mask> may be said, and the plain document system's limit is
     that of the padded source; thumt: the search of Zhang et al. (2018), in which all sentences of a batch may have
@@ -57,15 +57,15 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "search.")
-        if self.compatibility == "thumt" and self.min_length > 1:
-            raise DocmtError("search.min_length has no effect with search.compatibility thumt: leave it out")
-        if self.rounds and self.compatibility != "none":
+        if self.implementation == "thumt" and self.min_length > 1:
+            raise DocmtError("search.min_length has no effect with search.implementation thumt: leave it out")
+        if self.rounds and self.implementation != "docmt":
             raise DocmtError(
-                f"search.rounds has no effect with search.compatibility {self.compatibility}: leave one of them out"
+                f"search.rounds has no effect with search.implementation {self.implementation}: leave one of them out"
             )
         if self.n_best > self.beam:
             raise DocmtError(f"search.n_best is {self.n_best}: choose at most the beam of {self.beam}")
-        if self.compatibility != "thumt" and self.max_length_extra < max(self.min_length, 1):
+        if self.implementation != "thumt" and self.max_length_extra < max(self.min_length, 1):
             raise DocmtError(
                 f"search.max_length_extra is {self.max_length_extra}: choose at least {max(self.min_length, 1)}, "
                 "the least number of tokens of a sentence"
@@ -76,15 +76,15 @@ class SearchConfig:
 
     def sentence_limit(self, source_tokens: int) -> int:
         """Most tokens of the translation of a sentence of `source_tokens` tokens (marks not counted)."""
-        if self.compatibility in ("thumt", "rfa"):
+        if self.implementation in ("thumt", "rfa"):
             return int(self.max_length_ratio * (source_tokens + 1) + self.max_length_extra)
-        if self.compatibility == "gtransformer":
+        if self.implementation == "gtransformer":
             return max(int(self.max_length_ratio * (source_tokens - 1) + self.max_length_extra), 1)
         return int(self.max_length_ratio * source_tokens + self.max_length_extra)
 
     def normalized(self, log_probability: Number, tokens: int) -> Number:
         """The score of a translation with this log-probability and number of tokens that count."""
-        length = (5 + tokens) / 6 if self.compatibility == "thumt" else max(tokens, 1)
+        length = (5 + tokens) / 6 if self.implementation == "thumt" else max(tokens, 1)
         return log_probability / length**self.length_penalty
 
 
@@ -99,10 +99,10 @@ class ContextConfig:
     """systems that translate whole instances (group): sentences before an instance that the model sees again, with
     their translations, so that a long document has no seams; those that fit into half an instance. Instances of a
     document are then translated one after the other"""
-    window: Literal["auto", "last", "prefix"] = "auto"
+    window_decoding: Literal["auto", "last", "prefix"] = "auto"
     """systems that translate windows (concat): translate each window anew and keep its last sentence (last), or
     translate only its last sentence, after the translations of the others (prefix); auto: as the model says
-    (model.concat.keep)"""
+    (model.concat.window_decoding)"""
 
     def __post_init__(self) -> None:
         check_fields(self, "context.")

@@ -183,7 +183,7 @@ class Stream:
     def _in_order(self, chunk: range) -> list[range]:
         """The batches of these instances one by one, so that what is finished can be given out; or all together, where
         sorting them by length makes fewer batches, or what is searched together makes a difference."""
-        if self._order == "sentences" or self._config.compatibility != "none":
+        if self._order == "sentences" or self._config.implementation != "docmt":
             return [chunk]
         sizes = [(self._task.lengths[i], i) for i in chunk]
         batches = [range(own[0], own[-1] + 1) for own in batches_in_order(sizes, self._batch_tokens)]
@@ -235,7 +235,7 @@ class Stream:
         # The plain document system may have said other marks than those of the translation that it is read as.
         config, carried = self._config, self._order == "in turn" or self._context.overlap > 0
         others_before = self._order == "windows" or (carried and config.n_best > 1)
-        other_marks = config.compatibility == "rfa" or (self._rules is OpenRules and config.compatibility == "none")
+        other_marks = config.implementation == "rfa" or (self._rules is OpenRules and config.implementation == "docmt")
         if others_before or config.rounds or other_marks:
             found = _with_own_scores(task, found)
         parts: list[Parts] = []

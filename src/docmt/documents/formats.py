@@ -49,7 +49,7 @@ _REFUSED = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), _PAGE),
     **dict.fromkeys((".docx", ".odt", ".doc", ".rtf", ".pptx", ".xlsx", ".epub"), _OFFICE),
     ".xml": _XML,
-    ".pdf": ("a PDF document", "extract the text (pdftotext does), and translate that with --join_lines"),
+    ".pdf": ("a PDF document", "extract the text (pdftotext does), and translate that with --join-lines"),
     ".po": ("messages of gettext", _SENTENCES),
     ".tmx": ("a translation memory", _SENTENCES),
     ".xliff": ("a translation in XLIFF", _SENTENCES),

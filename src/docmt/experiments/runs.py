@@ -273,7 +273,7 @@ class EvaluationConfig:
         if self.suite is None:
             return None
         items = checksum_of(list(map(asdict, self.suite.items)))
-        scoring = {name: getattr(self.search, name) for name in ("temperature", "compatibility")}
+        scoring = {name: getattr(self.search, name) for name in ("temperature", "implementation")}
         return {"name": self.suite.name, "crc32": items, **scoring, "context": _unusual(self.context)}
 
 

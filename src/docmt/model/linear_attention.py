@@ -164,10 +164,12 @@ def wide(x: Tensor) -> Tensor:
 def features_of(options: Linear, heads: int, width: int, *, own: bool) -> Features:
     """The map of queries and keys [.., H, k] of attention to the sequence itself (`own`), or to the source."""
     count = options.features if own else options.cross_features
-    if options.map == "learned":
+    if options.feature_map == "learned":
         return LearnedFeatures(heads, width, count or width)
     count = count or (RANDOM_FEATURES if own else RANDOM_CROSS_FEATURES)
-    return RandomFeatures(heads, width, count, options.drawing, per_dimension=options.temperature == "dimension")
+    return RandomFeatures(
+        heads, width, count, options.feature_sampling, per_dimension=options.temperature_per == "dimension"
+    )
 
 
 class KeyWeights(NamedTuple):
@@ -202,14 +204,14 @@ class LinearAttention(Attention):
         super().__init__(width, heads, scope, memory_width=memory_width, head_width=head_width, biases=biases)
         own = scope.memory == "self"
         self.features = features_of(options, heads, head_width or width // heads, own=own)
-        self.rescaled = options.rescale and not own
+        self.rescaled = options.rescale_keys and not own
         self.averaging = options.gate == "average"
         self.joined = joined
         self.gate: nn.Linear | None = None
         if scope.causal and options.gate != "none":
-            self.gate = nn.Linear(width, heads if options.gates == "head" else 1)
+            self.gate = nn.Linear(width, heads if options.gate_per == "head" else 1)
             nn.init.xavier_uniform_(self.gate.weight)
-            nn.init.constant_(self.gate.bias, options.gate_start)
+            nn.init.constant_(self.gate.bias, options.gate_bias)
 
     def over(self, x: Tensor, memory: Tensor, pattern: AttentionPattern, times: int = 1) -> Tensor:
         """x [Tq, d] attends to memory [Tk, d], the same tensor for self-attention: [Tq, d].

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, brief, build, check_fields, check_number, flat, plain, range_of, ranged
+from docmt.model.earlier_versions import with_current_names
 from docmt.model.families import FAMILIES, Family
 from docmt.model.families.family import ENCODER_SIZES
 from docmt.model.systems import SYSTEMS, Concat, Context, Group, Hierarchical, MultiHop, System
@@ -30,7 +31,7 @@ RANDOM_FEATURES, RANDOM_CROSS_FEATURES = 32, 256
 class Linear:
     """Linear attention (Katharopoulos et al. 2020; RFA: Peng et al. 2021, Wu et al. 2022), where the system has any."""
 
-    map: Literal["learned", "random"] = "learned"
+    feature_map: Literal["learned", "random"] = "learned"
     """what makes features of queries and keys: learned directions and a softmax over them (Zhang et al. 2024), or sine
     and cosine of random ones (RFA)"""
     features: int = ranged(0, 0, 65_536)
@@ -39,20 +40,20 @@ class Linear:
     cross_features: int = ranged(0, 0, 65_536)
     """the same of attention to the source, which has no gate to help it (0: as many as a head is wide, or 256 random
     ones)"""
-    drawing: Literal["independent", "orthogonal", "quasi"] = "independent"
+    feature_sampling: Literal["independent", "orthogonal", "quasi"] = "independent"
     """how random features are drawn: independently, in blocks at right angles, or from a low-discrepancy sequence"""
-    temperature: Literal["head", "dimension"] = "head"
+    temperature_per: Literal["head", "dimension"] = "head"
     """what is learned of the sharpness of random ones: a temperature a head (Wu et al. 2022), or a scale of each
     dimension of a head (Peng et al. 2021)"""
     gate: Literal["none", "decay", "average"] = "none"
     """how what was said fades at the end of each sentence: not, by a gate (sgate), or by a gate whose rest is the
     weight of what is new (sgate-avg)"""
-    gates: Literal["head", "layer"] = "head"
+    gate_per: Literal["head", "layer"] = "head"
     """a gate for each head (their code) or one for the layer (their paper)"""
-    gate_start: float = ranged(2.0, -100, 100)
+    gate_bias: float = ranged(2.0, -100, 100)
     """bias that these gates start with; at 2 a sentence leaves 88 % of what was there to the next
     (published for gate decay: 1 or 2; for average, where the rest is the weight of what is new: 0)"""
-    rescale: bool = True
+    rescale_keys: bool = True
     """long keys of the source weigh more ("norm rescaling")"""
 
 
@@ -73,9 +74,9 @@ class Sizes:
     source_vocabulary_size: int = ranged(0, 0, 10_000_000)
     """families with vocabularies apart (thumt, rfa, marian, bert, roberta): entries of the source vocabulary, where
     that is another one than the target's"""
-    source_mark: list[int] = field(default_factory=list)
+    source_language_ids: list[int] = field(default_factory=list)
     """pretrained families of many languages: ids of the tokens that name the source language"""
-    target_mark: list[int] = field(default_factory=list)
+    target_language_ids: list[int] = field(default_factory=list)
     """the same of the target language (t5: what stands before a source sentence, such as `translate English to ..:`)"""
     width: int = ranged(0, 0, 65_536)
     """model width d (0, here and below: that of the preset)"""
@@ -103,7 +104,7 @@ class Sizes:
     """between the two products of the feed-forward sub-layers; gated: multiplied with a third one (Shazeer 2020)"""
     scale_embeddings: bool = True
     """embeddings are multiplied by the square root of the width"""
-    output: Literal["auto", "tied", "scaled", "own"] = "auto"
+    output: Literal["auto", "tied", "scaled", "untied"] = "auto"
     """the matrix that projects to the vocabulary: the embedding of the target (tied), the same for states that are
     divided by the square root of the width (scaled), or one of its own; auto: as the family has it"""
     embedding_normalization: bool = False
@@ -198,14 +199,17 @@ class ModelConfig(Sizes):
                 f"model.linear is set, but this {self.system} model has no linear attention: leave it out, or set "
                 "model.group.global_attention or model.concat.attention linear"
             )
-        if linear.gate == "none" and (linear.gates, linear.gate_start) != (usual.gates, usual.gate_start):
+        if linear.gate == "none" and (linear.gate_per, linear.gate_bias) != (usual.gate_per, usual.gate_bias):
             raise DocmtError(
-                "model.linear.gates and gate_start are of a gate, but model.linear.gate is none: choose one"
+                "model.linear.gate_per and gate_bias are of a gate, but model.linear.gate is none: choose one"
             )
-        if linear.map == "learned" and (linear.drawing, linear.temperature) != (usual.drawing, usual.temperature):
+        if linear.feature_map == "learned" and (linear.feature_sampling, linear.temperature_per) != (
+            usual.feature_sampling,
+            usual.temperature_per,
+        ):
             raise DocmtError(
-                "model.linear.drawing and temperature are of random features, but model.linear.map is learned: leave "
-                "them out, or set map random"
+                "model.linear.feature_sampling and temperature_per need model.linear.feature_map random. "
+                "Leave them out, or set feature_map random"
             )
         self.chosen.check(filled)
         self._check_family()
@@ -222,13 +226,13 @@ class ModelConfig(Sizes):
         if self.source_vocabulary_size and family.tables == "one":
             apart = ", ".join(name for name, own in FAMILIES.items() if own.tables != "one")
             raise DocmtError(f"model.source_vocabulary_size is for model.family {apart}: leave it out")
-        for side, ids in (("source", self.source_mark), ("target", self.target_mark)):
+        for side, ids in (("source", self.source_language_ids), ("target", self.target_language_ids)):
             for id in ids:
-                check_number(f"model.{side}_mark", id, (0, range_of(Sizes, "vocabulary_size")[1]))
+                check_number(f"model.{side}_language_ids", id, (0, range_of(Sizes, "vocabulary_size")[1]))
             if ids and not family.names(side):
                 raise DocmtError(
-                    f"model.{side}_mark is set, but sentences of model.family {self.family} have no such mark: leave "
-                    "it out"
+                    f"model.{side}_language_ids is set, but model.family {self.family} has no language tokens. "
+                    "Leave it out"
                 )
         fits, systems = {
             "any": (not family.unpredicted[1] or chosen.rules == "frame", "that keep to the sentences of the source"),
@@ -317,6 +321,7 @@ class ModelConfig(Sizes):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
         """The config stored in a model directory. Raises DocmtError for fields this version does not know."""
+        values = with_current_names(values)
         usual = flat(plain(cls()))
         for name, value in flat(values).items():
             if isinstance(value, str) and not isinstance(usual.get(name, ""), str):

@@ -195,7 +195,7 @@ def too_large(vocabulary_size: int, largest: int) -> DocmtError:
     """Return the error for a vocabulary that the training text cannot fill."""
     return DocmtError(
         f"a vocabulary of {vocabulary_size} is larger than the training text allows; set "
-        f"--vocabulary_size: the largest possible here is {largest}"
+        f"--vocabulary-size: the largest possible here is {largest}"
     )
 
 

@@ -42,7 +42,7 @@ _SIZES = ("preset", "vocabulary_size", "source_vocabulary_size", "instance_token
 _FREE = (*_SIZES, "positions", "max_positions", "dropout", "attention_dropout", "linear", "system", *SYSTEMS)
 _ARCHITECTURE = [each.name for each in fields(ModelConfig) if each.name not in _FREE]
 # The same of linear attention; a gate may be new, and features are no weights.
-_LINEAR = ("map", "temperature", "rescale")
+_LINEAR = ("feature_map", "temperature_per", "rescale_keys")
 _GATE = ("gate", "gates")
 _NEAREST = 3  # names in the message on a pattern that fits none
 ADAPTERS_FILE = "adapters.safetensors"
@@ -80,7 +80,7 @@ def initialize_from(
         )
     own = model.state_dict()
     same = started.system == model.config.system
-    drawn_alike = started.linear.drawing == model.config.linear.drawing
+    drawn_alike = started.linear.feature_sampling == model.config.linear.feature_sampling
     new, used = [], set()
     with torch.no_grad():
         for name, tensor in own.items():
@@ -167,7 +167,7 @@ def _initialize_from_reverse(
 def _load(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Architecture and weights of a model to start from. Raises DocmtError where they cannot be a start."""
     started = load_model_config(directory, encoders=True)
-    words, option = (tokenizer.of("source"), "source_tokenizer") if started.is_encoder else (tokenizer, "tokenizer")
+    words, option = (tokenizer.of("source"), "source-tokenizer") if started.is_encoder else (tokenizer, "tokenizer")
     if not load_model_tokenizer(directory).same_words(words):
         raise DocmtError(
             f"{directory} has another vocabulary than the training data: prepare the data with its tokenizer "
@@ -206,8 +206,8 @@ def _check_architecture(directory: Path, started: ModelConfig, wanted: ModelConf
     for name in _architecture_of(started):
         _check_same(directory, name, getattr(started.filled(), name), getattr(wanted.filled(), name))
     if started.system == wanted.system:
-        theirs, ours = (getattr(own.filled().chosen, "join", None) for own in (started, wanted))
-        _check_same(directory, f"{wanted.system}.join", theirs, ours)
+        theirs, ours = (getattr(own.filled().chosen, "fusion", None) for own in (started, wanted))
+        _check_same(directory, f"{wanted.system}.fusion", theirs, ours)
     if not started.chosen.linear:
         return
     if not wanted.chosen.linear:
@@ -286,9 +286,9 @@ def parameter_groups(
     settings without an effect on any that is trained.
     """
     loaded = [name for name in parameters if name not in new_weights]
-    scales = dict.fromkeys(parameters, 1.0) | dict.fromkeys(loaded, settings.loaded_scale)
-    if settings.loaded_scale != 1 and not loaded:
-        raise DocmtError("optimizer.loaded_scale has no effect, as all loaded weights are frozen: leave it out")
+    scales = dict.fromkeys(parameters, 1.0) | dict.fromkeys(loaded, settings.pretrained_lr_scale)
+    if settings.pretrained_lr_scale != 1 and not loaded:
+        raise DocmtError("optimizer.pretrained_lr_scale has no effect, as all loaded weights are frozen: leave it out")
     for name, factor in _factors(settings, names, parameters).items():
         scales[name] *= factor
     groups: dict[float, list[nn.Parameter]] = {}
@@ -301,12 +301,12 @@ def _factors(settings: OptimizerConfig, names: Sequence[str], trained: Collectio
     """The factor of each trained weight that a pattern fits, by name."""
     chosen: dict[str, int] = {}
     for number, (pattern, _) in enumerate(settings.factors):
-        chosen |= {name: number for name in fitting("optimizer.rates", pattern, names) if name in trained}
-    for number, rate in enumerate(settings.rates):
+        chosen |= {name: number for name in fitting("optimizer.lr_factors", pattern, names) if name in trained}
+    for number, rate in enumerate(settings.lr_factors):
         if number not in chosen.values():
             raise DocmtError(
-                f"optimizer.rates has {shown(rate)}, which has no effect: its weights are frozen, or a later pattern "
-                "fits them; leave it out"
+                f"optimizer.lr_factors has {shown(rate)}, which has no effect: its weights are frozen, or a later "
+                "pattern fits them. Leave it out"
             )
     return {name: settings.factors[number][1] for name, number in chosen.items()}
 

@@ -196,7 +196,7 @@ class Updater:
     def learning_rate(self, number: int) -> float:
         """That of update `number`, counted from 1."""
         settings = self.config.optimizer
-        rate = constant if settings.decay == "none" else inverse_square_root
+        rate = constant if settings.schedule == "constant" else inverse_square_root
         return rate(number, settings.learning_rate, settings.warmup)
 
     def update(

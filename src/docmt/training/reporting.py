@@ -47,7 +47,7 @@ def opening(
     dev = _amount(corpus.dev) if corpus.dev is not None else "none"
     direction = ", target to source" if config.reverse else ""
     yield f"data {config.store}{direction}: train {_amount(corpus.train)}; dev {dev}"
-    accumulate = f" x {config.batches.accumulate}" if config.batches.accumulate > 1 else ""
+    accumulate = f" x {config.batches.gradient_accumulation}" if config.batches.gradient_accumulation > 1 else ""
     processes = f", {fabric.world_size} processes" if fabric.world_size > 1 else ""
     mixed = [f"{length:,}" for length in sorted(config.batches.instance_lengths)]
     yield (

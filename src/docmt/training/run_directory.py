@@ -35,7 +35,7 @@ from docmt.core.files import (
     recorded,
     write_text,
 )
-from docmt.core.settings import MANY, build, check_number, flat, plain, read_yaml
+from docmt.core.settings import MANY, build, check_number, flat, names_of, plain, read_yaml
 from docmt.training.train_config import TrainConfig, absolute, first_difference
 
 _log = logging.getLogger(__name__)
@@ -361,9 +361,11 @@ def read_recipe(path: Path, run: Path) -> dict[str, Any]:
         raise DocmtError(f"{path} is damaged ({error}): restore it from a copy") from error
     if not isinstance(values, dict):
         raise DocmtError(f"{path} is damaged (no settings in it): restore it from a copy")
-    batches = values.get("batches")
-    if isinstance(batches, dict) and batches.get("leave_out") in ("", None):
-        batches.pop("leave_out", None)  # a setting of docmt 0.3.0, in every recipe of it
+    if unknown := sorted(set(flat(values)) - set(names_of(TrainConfig))):
+        raise DocmtError(
+            f"{path} has the setting {unknown[0]}, which this version of docmt does not know. Resume the run with the "
+            f"version that began it, or start a new run with --initialize-from {run}"
+        )
     return values
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, OLD_NAME, build, check_fields, check_number, plain, range_of, ranged, shown
+from docmt.core.settings import MANY, build, check_fields, check_number, plain, range_of, ranged, shown
 from docmt.core.settings import first_difference as first_of_all_differences
 from docmt.model import ModelConfig
 from docmt.model.model_config import Sizes
@@ -22,7 +22,7 @@ class BatchConfig:
 
     batch_tokens: int = ranged(4096, 1, MANY)
     """most tokens of a batch, the longer side of each instance counted; a longer instance is a batch of its own"""
-    accumulate: int = ranged(1, 1, 1_000_000)
+    gradient_accumulation: int = ranged(1, 1, 1_000_000)
     """batches (of each process) whose gradients are summed in one update"""
     instance_lengths: list[int] = field(default_factory=list)
     """train on instances of several lengths, such as 64 128 256 512 (multi-resolution training, Sun et al. 2022): in
@@ -68,7 +68,7 @@ class OptimizerConfig:
     """the highest learning rate, reached at the end of the warm-up"""
     warmup: int = ranged(4000, 0, MANY)
     """updates in which the learning rate rises from 0"""
-    decay: Literal["inverse_sqrt", "none"] = "inverse_sqrt"
+    schedule: Literal["inverse_sqrt", "constant"] = "inverse_sqrt"
     """after the warm-up the rate falls with the square root of the updates, or stays (as it was in effect published for
     mBART, Bao et al. 2021)"""
     beta1: float = ranged(0.9, 0, 0.999999)
@@ -79,9 +79,9 @@ class OptimizerConfig:
     """Adam: added to the denominator"""
     clip_norm: float = ranged(0.0, 0, 1_000_000)
     """gradients are scaled down to this norm; 0 = never"""
-    loaded_scale: float = ranged(1.0, 1e-6, 1000)
+    pretrained_lr_scale: float = ranged(1.0, 1e-6, 1000)
     """learning rate of weights that came from initialize_from, as a share of that of new ones (0.2 as published)"""
-    rates: list[str] = field(default_factory=list)
+    lr_factors: list[str] = field(default_factory=list)
     """factors of the learning rate of single weights: pattern=factor, such as encoder.*=0.1; patterns (* ? [..]) are of
     names of weights as `docmt inspect MODEL --json -` has them, and of those that fit a weight the last counts"""
 
@@ -92,7 +92,7 @@ class OptimizerConfig:
     @property
     def factors(self) -> list[tuple[str, float]]:
         """Patterns and factors of `rates`. Raises DocmtError for what is none."""
-        return [_factor(rate) for rate in self.rates]
+        return [_factor(rate) for rate in self.lr_factors]
 
 
 def _factor(rate: str) -> tuple[str, float]:
@@ -102,8 +102,8 @@ def _factor(rate: str) -> tuple[str, float]:
     except ValueError:
         equals = ""
     if not (equals and pattern):
-        raise DocmtError(f"optimizer.rates has {shown(rate)}: give pattern=factor, such as encoder.*=0.1")
-    check_number(f"optimizer.rates, factor of {shown(pattern)},", number, (0, 1000), whole=False)
+        raise DocmtError(f"optimizer.lr_factors has {shown(rate)}: give pattern=factor, such as encoder.*=0.1")
+    check_number(f"optimizer.lr_factors, factor of {shown(pattern)},", number, (0, 1000), whole=False)
     return pattern, number
 
 
@@ -204,7 +204,7 @@ class CheckpointConfig:
 class TrainConfig:
     """A training run: the same object is the flags, the recipe file and the copy kept in the run directory."""
 
-    store: Path = field(metadata={OLD_NAME: "data"})
+    store: Path
     """prepared store"""
     run: Path
     """run directory, made new: checkpoints, metrics, log, and the final model in `model`"""
@@ -234,7 +234,7 @@ class TrainConfig:
     """train the model of the other direction: source and target of the store change places"""
     freeze: str = "none"
     """with initialize_from: loaded weights that are not trained: none, loaded (all: Zhang et al. 2018, step 2), or any
-    of embeddings, encoder, decoder and patterns of names (as for optimizer.rates), with commas between them"""
+    of embeddings, encoder, decoder and patterns of names (as for optimizer.lr_factors), with commas between them"""
     adapters: AdapterConfig = field(default_factory=AdapterConfig)
     """with initialize_from: a small change of the loaded weights is trained, not these"""
     precision: Literal["float32", "bfloat16", "bfloat16-weights"] = "float32"
@@ -257,7 +257,7 @@ class TrainConfig:
         check_fields(self, "")
         if self.initialize_from is None:
             for name, used in (
-                ("optimizer.loaded_scale", self.optimizer.loaded_scale != 1),
+                ("optimizer.pretrained_lr_scale", self.optimizer.pretrained_lr_scale != 1),
                 ("initialize_reverse_from", self.initialize_reverse_from is not None),
                 ("freeze", bool(self.frozen)),
                 ("adapters.rank", self.adapters.rank > 0),
@@ -278,9 +278,9 @@ class TrainConfig:
                 f"freeze is {shown(self.freeze)}, but adapters.rank is {self.adapters.rank}, with which all loaded "
                 "weights are frozen: leave one of them out"
             )
-        if (self.adapters.rank or self.frozen == ["loaded"]) and self.optimizer.loaded_scale != 1:
+        if (self.adapters.rank or self.frozen == ["pretrained"]) and self.optimizer.pretrained_lr_scale != 1:
             way = "do without adapters" if self.adapters.rank else "freeze none"
-            raise DocmtError(f"optimizer.loaded_scale has no effect on frozen weights: leave it out, or {way}")
+            raise DocmtError(f"optimizer.pretrained_lr_scale has no effect on frozen weights: leave it out, or {way}")
 
     @property
     def frozen(self) -> list[str]:

@@ -204,7 +204,7 @@ class TrainingCorpus:
         self.tokenizer: Tokenizer = store.tokenizer
         self.statistics = store.statistics
         self.specials = store.tokenizer.specials
-        self.rank, self.world, self.accumulate = rank, world, config.batches.accumulate
+        self.rank, self.world, self.gradient_accumulation = rank, world, config.batches.gradient_accumulation
         self.train = Split(store.split("train"), config, self.specials, training=True)
         self.dev = Split(store.split("dev"), config, self.specials) if "dev" in store.splits else None
         self._check_documents(config.model)
@@ -232,7 +232,7 @@ class TrainingCorpus:
 
     def updates_in(self, epoch: int) -> int:
         """How many updates an epoch has."""
-        return -(-len(self.batches(epoch)) // (self.world * self.accumulate))
+        return -(-len(self.batches(epoch)) // (self.world * self.gradient_accumulation))
 
     def _check_documents(self, model: ModelConfig) -> None:
         """Raises DocmtError where no document is as long as the context that the system would look at."""
@@ -251,7 +251,7 @@ class TrainingCorpus:
     def update(self, epoch: int, position: int) -> UpdatePlan:
         """The update that begins at batch `position` of `epoch`: each process takes every `world`-th batch of it."""
         planned = self.batches(epoch)
-        taken = planned[position : position + self.world * self.accumulate]
+        taken = planned[position : position + self.world * self.gradient_accumulation]
         mine: list[tuple[NDArray[np.int64], float]] = []
         for start in range(0, len(taken), self.world):
             place = start + self.rank

@@ -2,7 +2,7 @@
 
 Tells what a person can see in a translation without a reference: terms and names translated in several ways in a
 document, mixed address, sentences that are missing, untranslated, said twice, too short or too long, numbers,
-addresses and placeholders that are lost or new. The status is 0 whatever is found, unless --fail_on names it: then it
+addresses and placeholders that are lost or new. The status is 0 whatever is found, unless --fail-on names it: then it
 is 1.
 
 usage:
@@ -12,7 +12,7 @@ usage:
 examples:
     docmt check test.en output.de
     docmt check output.jsonl --html report.html --json report.json
-    docmt check report.txt bericht.txt --layout text --target_language de --fail_on number url
+    docmt check report.txt bericht.txt --layout text --target-language de --fail-on number url
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import progress
-from docmt.core.settings import MANY, one_of, option
+from docmt.core.settings import MANY, flag_of, one_of, option
 
 FOUND = 1
-"""The status where something was found that --fail_on names."""
+"""The status where something was found that --fail-on names."""
 ANY = "any"
 _LONGEST = 100
 """Characters of a sentence in the terminal."""
@@ -117,11 +117,11 @@ def _check(options: CheckOptions) -> None:
     """Raises DocmtError for unknown kinds, and for outputs that cannot be written."""
     for flag, allowed in (("fail_on", (ANY, *KINDS)), ("only", tuple(KINDS))):
         for kind in getattr(options, flag):
-            one_of(f"--{flag}", kind, allowed)
+            one_of(flag_of(flag), kind, allowed)
     if options.only and (unseen := sorted({*options.fail_on} - {ANY, *options.only})):
-        raise DocmtError(f"--fail_on {unseen[0]} is not looked for: add it to --only")
+        raise DocmtError(f"--fail-on {unseen[0]} is not looked for: add it to --only")
     if options.show_html != CheckOptions.show_html and not options.html:
-        raise DocmtError("--show_html is for the page: add --html FILE, or leave it out")
+        raise DocmtError("--show-html is for the page: add --html FILE, or leave it out")
     if options.show != CheckOptions.show and STANDARD in (options.json, options.html):
         raise DocmtError("--show is for the terminal, but standard output takes a file: name one, or leave --show out")
     _check_limits(options)
@@ -134,7 +134,9 @@ def _check_limits(options: CheckOptions) -> None:
     """Raises DocmtError for a limit of what is not looked for."""
     for name in changed(options.check, *vars(CheckConfig())) if options.only else ():
         if (kind := limited_kind(name)) and kind not in options.only:
-            raise DocmtError(f"--check.{name} is for findings of {kind}, which are not looked for: add it to --only")
+            raise DocmtError(
+                f"{flag_of(f'check.{name}')} is for findings of {kind}, which are not looked for: add it to --only"
+            )
 
 
 def limited_kind(limit: str) -> str:

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any, Literal, get_args, get_origin
 
 from docmt.cli.options import Option, Parser
-from docmt.core.settings import option
+from docmt.core.settings import flag_of, option
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _choices(parser: Parser[Any]) -> dict[str, list[str] | None]:
     """Return every flag, short names included, with the values that it can have; None: any, a file perhaps."""
-    names = {f"--{name}": option for name, option in parser.names.items() if name != option.old_name}
+    names = {flag_of(name): option for name, option in parser.names.items()}
     names |= {flag: option for option in parser.options for flag in option.flags}
     return {flag: _values(option) for flag, option in names.items() if option.flags}
 

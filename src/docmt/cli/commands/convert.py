@@ -3,7 +3,7 @@
 Turns a checkpoint of another toolkit into a docmt model directory. huggingface: a pretrained translation model as
 transformers has it (OPUS-MT and other Marian models, NLLB-200, M2M100, mBART of 25 and of 50 languages, T5, mT5,
 MADLAD-400, BART), which becomes a sentence model to translate with, or to train a document model from (docmt train
---initialize_from); or BERT, RoBERTa or XLM-R, which become an encoder to train a model from. fairseq-gtransformer: a
+--initialize-from); or BERT, RoBERTa or XLM-R, which become an encoder to train a model from. fairseq-gtransformer: a
 checkpoint of the published G-Transformer code (Bao et al. 2021). fairseq-rfa: one of the published code of Wu et al.
 (2022), random feature attention with or without a sentential gate, or its softmax baseline. thumt: one of the
 published code of Zhang et al. (2018), its variables saved by name as .safetensors or .npz. Models of these three
@@ -12,16 +12,16 @@ translate text that is split into symbols as their training data was.
 usage:
     huggingface DIRECTORY -o DIRECTORY [options]
     fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
-    fairseq-rfa CHECKPOINT --source_dictionary FILE --target_dictionary FILE -o DIRECTORY [options]
-    thumt CHECKPOINT --source_vocabulary FILE --target_vocabulary FILE -o DIRECTORY [options]
+    fairseq-rfa CHECKPOINT --source-dictionary FILE --target-dictionary FILE -o DIRECTORY [options]
+    thumt CHECKPOINT --source-vocabulary FILE --target-vocabulary FILE -o DIRECTORY [options]
 
 examples:
     docmt convert huggingface opus-mt-en-de -o MODEL
-    docmt convert huggingface nllb-200-distilled-600M --source_language eng_Latn --target_language deu_Latn -o MODEL
+    docmt convert huggingface nllb-200-distilled-600M --source-language eng_Latn --target-language deu_Latn -o MODEL
     docmt convert fairseq-gtransformer checkpoint_best.pt --dictionary dict.en.txt -o MODEL
-    docmt convert fairseq-rfa checkpoint_best.pt --source_dictionary dict.zh.txt --target_dictionary dict.en.txt -o
+    docmt convert fairseq-rfa checkpoint_best.pt --source-dictionary dict.zh.txt --target-dictionary dict.en.txt -o
         MODEL
-    docmt convert thumt model.npz --source_vocabulary vocab.zh.txt --target_vocabulary vocab.en.txt -o MODEL
+    docmt convert thumt model.npz --source-vocabulary vocab.zh.txt --target-vocabulary vocab.en.txt -o MODEL
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any, Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
-from docmt.core.settings import option, range_of
+from docmt.core.settings import flag_of, option, range_of
 from docmt.model.model_config import Sizes
 from docmt.model.systems import Context
 
@@ -99,7 +99,7 @@ def run(arguments: Sequence[str]) -> int:
     }
     model = converters[options.family](options.checkpoint, **_given(options, converters))
     if model is None:
-        print(f"{printable(str(options.output))}: an encoder, for docmt train --initialize_from")
+        print(f"{printable(str(options.output))}: an encoder, for docmt train --initialize-from")
         return 0
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f"{printable(str(options.output))}: system {model.config.system}, {parameters / 1e6:.1f} million parameters")
@@ -131,8 +131,8 @@ def _given(options: ConvertOptions, converters: Mapping[str, Callable[..., Any]]
     for name in given:
         if name not in taken[options.family]:
             others = " or ".join(family for family in taken if name in taken[family])
-            raise DocmtError(f"--{name} is for {others}, not for {options.family}: leave it out")
+            raise DocmtError(f"{flag_of(name)} is for {others}, not for {options.family}: leave it out")
     for name, parameter in list(taken[options.family].items())[1:]:
         if parameter.default is Parameter.empty and name not in given:
-            raise DocmtError(f"--{name} is missing; see docmt convert --help")
+            raise DocmtError(f"{flag_of(name)} is missing; see docmt convert --help")
     return given

@@ -41,7 +41,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import on_terminal, progress
-from docmt.core.settings import option
+from docmt.core.settings import flag_of, option
 from docmt.documents import ParallelDocument, read_documents
 from docmt.documents.corpus_files import Corpus, read_reference
 from docmt.evaluation import (
@@ -180,7 +180,7 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     files = [system for system in systems if not system.is_model]
     of_models = ["output", "device", "precision", "batch_tokens", *([] if options.external.command else ["source"])]
     if not models and (idle := changed(options, *of_models, "search", "context")):
-        names = ", ".join(f"--{name}" for name in idle)
+        names = ", ".join(flag_of(name) for name in idle)
         _log.warning(f"{names}: of no effect here, as only files are scored")
     if models and not options.source:
         raise DocmtError(f"{models[0].path} is a model, which needs --source: name the file to translate")

@@ -28,7 +28,7 @@ from docmt.cli.options import Parser, SearchOptions, changed, translator_of
 from docmt.cli.results import Report, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
-from docmt.core.settings import option
+from docmt.core.settings import flag_of, option
 from docmt.documents import Document, ParallelDocument, read_documents
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ def _check_unread(options: InspectOptions) -> None:
     """Raises DocmtError for options of computing where nothing is computed, and of a search where there is none."""
     if not options.source and (computed := changed(options, "device", "precision")):
         raise DocmtError(
-            f"--{computed[0]} has no meaning without text to look at, as nothing is computed: leave it out"
+            f"{flag_of(computed[0])} has no meaning without text to look at, as nothing is computed: leave it out"
         )
     searched = changed(options, "search", *([] if options.source else ["context"]))
     if searched and (options.target or not options.source):
         why = "with TARGET, which is read and not translated" if options.target else "without text to translate"
-        raise DocmtError(f"--{searched[0]} has no meaning {why}: leave it out")
+        raise DocmtError(f"{flag_of(searched[0])} has no meaning {why}: leave it out")
 
 
 def _describe(options: InspectOptions) -> int:

@@ -7,8 +7,8 @@ usage:
     RECIPE.yaml [options]
 
 examples:
-    docmt prepare --store stores/mine --train train.en train.de --dev dev.en dev.de --source_language en
-        --target_language de
+    docmt prepare --store stores/mine --train train.en train.de --dev dev.en dev.de --source-language en
+        --target-language de
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     store = data.prepare(settings)
     print(printable(data.format_statistics(store.statistics), kept="\n"))
     start = next((path for path in (settings.source_tokenizer, settings.ready_tokenizer) if _is_model(path)), None)
-    model = "--preset base" if start is None else f"--initialize_from {shlex.quote(str(start))}"
+    model = "--preset base" if start is None else f"--initialize-from {shlex.quote(str(start))}"
     _log.info(f"try: docmt train --store {shlex.quote(str(store.directory))} --run RUN --system group {model}")
     return 0
 

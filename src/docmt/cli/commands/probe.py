@@ -12,7 +12,7 @@ usage:
 examples:
     docmt probe MODEL --suite test.contrastive.jsonl
     docmt probe MODEL OTHER --suite phenomena --json answers.json
-    docmt probe MODEL --suite phenomena --context_usage
+    docmt probe MODEL --suite phenomena --context-usage
     docmt probe MODEL --source test.en --reference test.de
 """
 

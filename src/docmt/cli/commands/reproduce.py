@@ -5,7 +5,7 @@ done already is skipped, what was interrupted goes on: give the same command aga
 
 usage:
     NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
-    NAME --store STORE --output DIRECTORY --dry_run
+    NAME --store STORE --output DIRECTORY --dry-run
     --list
 
 examples:

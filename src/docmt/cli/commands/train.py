@@ -6,11 +6,12 @@ Trains a model on a prepared store (see docmt prepare). A training that was inte
 usage:
     RECIPE.yaml [options]
     --store STORE --run DIRECTORY [options]
-    --resume RUN [--max_steps N ...]
+    --resume RUN [--max-steps N ...]
 
 examples:
     docmt train --store stores/mine --run runs/group --system group --preset base --patience 10
-    docmt train --store stores/mine --run runs/context --system context --initialize_from runs/sentence --freeze loaded
+    docmt train --store stores/mine --run runs/context --system context --initialize-from runs/sentence --freeze
+        pretrained
     docmt train --resume runs/group
 """
 
@@ -28,6 +29,7 @@ from docmt.cli.options import Parser
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
 from docmt.core.settings import option
 from docmt.training import TrainConfig
+from docmt.training.run_directory import read_recipe
 
 _log = logging.getLogger(__name__)
 
@@ -89,4 +91,5 @@ def _stored_recipe(run: Path, other: str | None) -> Path:
         raise DocmtError(f"there is no run to resume in {run} (recipe.yaml is missing): give a run directory")
     if other is not None and Path(other) != run:
         raise DocmtError(f"--resume names {run} and --run {other}: give --resume alone to go on with a run")
+    read_recipe(recipe, run)
     return recipe

@@ -31,7 +31,7 @@ from docmt.cli.results import File, Report, Writer, stays
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD
 from docmt.core.progress import plain_lines
-from docmt.core.settings import option
+from docmt.core.settings import flag_of, option
 from docmt.decoding import SearchConfig
 from docmt.documents import read_input
 from docmt.documents.document import Layout
@@ -85,7 +85,7 @@ class TranslateOptions(SearchOptions):
     x.jsonl, else text"""
     resume: bool = False
     """continue an interrupted translation from OUT.partial. Input, model and options must be the same (except
-    --batch_tokens). After failures, outputs that this command has finished, and outputs that were edited, stay as they
+    --batch-tokens). After failures, outputs that this command has finished, and outputs that were edited, stay as they
     are. Outputs in which documents failed, and outputs that it has not finished itself, are translated again"""
     input: InputConfig = InputConfig()
     """how the files are read"""
@@ -142,7 +142,7 @@ def run(arguments: Sequence[str]) -> int:
 def _check_room(search: SearchConfig, formats: Iterable[str]) -> None:
     """Raises DocmtError for several translations of a sentence in one of these formats that has room for one."""
     if search.n_best > 1 and any(format != "jsonl" for format in formats):
-        raise DocmtError("--search.n_best above 1 needs --format jsonl: text has room for one translation")
+        raise DocmtError("--search.n-best above 1 needs --format jsonl: text has room for one translation")
 
 
 def _chosen(format: str, layout: str, source: str, output: str) -> str:
@@ -156,8 +156,8 @@ def _facts(translator: Translator, files: Sequence[File]) -> dict[str, Any]:
     """What translations depend on besides the file, by names for messages; nothing where none are kept."""
     if not any(stays(file.output) for file in files):
         return {}
-    search = {f"--search.{name}": value for name, value in asdict(translator.search).items()}
-    search |= {f"--context.{name}": value for name, value in asdict(translator.context).items()}
+    search = {flag_of(f"search.{name}"): value for name, value in asdict(translator.search).items()}
+    search |= {flag_of(f"context.{name}"): value for name, value in asdict(translator.context).items()}
     return {"model": translator.checksums(), "--precision": translator.precision, **search}
 
 
@@ -242,7 +242,7 @@ def _tell(file: File) -> None:
     if file.input.looks_wrapped:
         _log.warning(
             f"{file.name}: looks hard-wrapped (its lines end in the middle of sentences, and each is translated as a "
-            "sentence): add --join_lines"
+            "sentence): add --join-lines"
         )
 
 

@@ -43,7 +43,7 @@ def main() -> int:
     """Reads sentences from standard input, scores them, and prints the answer."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="Unbabel/wmt22-comet-da", help="name on the Hugging Face Hub, or .ckpt file")
-    parser.add_argument("--batch_size", type=int, default=16)
+    parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--gpus", type=int, default=0)
     options = parser.parse_args()
     rows = [json.loads(line) for line in sys.stdin.buffer.read().decode("utf-8").split("\n") if line]

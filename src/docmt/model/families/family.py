@@ -69,7 +69,7 @@ class Family:
 
     source: str = "<s> w </s>"
     """a source sentence: its words (w) and the marks before and after them; SOURCE and TARGET stand for
-    `model.source_mark` and `model.target_mark`"""
+    `model.source_language_ids` and `model.target_language_ids`"""
     target: str = "<s> w </s>"
     """the same of the decoder input; what comes before w is given, not predicted"""
     goes_on: bool = False
@@ -118,7 +118,7 @@ class Family:
 
     def frame(self, sizes: Sizes) -> BoundaryTokens:
         """The marks around the sentences of a model of these sizes."""
-        marks = {SOURCE: sizes.source_mark, TARGET: sizes.target_mark}
+        marks = {SOURCE: sizes.source_language_ids, TARGET: sizes.target_language_ids}
         return BoundaryTokens.written(self.source, self.target, marks, goes_on=self.goes_on, joined=self.joined)
 
     @property

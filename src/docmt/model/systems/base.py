@@ -34,7 +34,7 @@ class System:
     """
 
     orders: ClassVar[Mapping[str, Order]] = {}
-    """the orders between which translation may choose, by the names that `context.window` has for them"""
+    """the orders between which translation may choose, by the names that `context.window_decoding` has for them"""
     rules: ClassVar[Rules] = "frame"
     """what its translations may say next"""
     positions: ClassVar[Literal["sentence"] | None] = "sentence"

@@ -57,21 +57,21 @@ class Concat(WholeDocument):
     """L, the sentences of a window: one that is new, and L - 1 before it"""
     loss: Literal["all", "last"] = "all"
     """which sentences of a window have labels in training"""
-    keep: Literal["last", "prefix"] = "last"
+    window_decoding: Literal["last", "prefix"] = "last"
     """translation: every window is translated anew and its last sentence kept (last, as in the paper), or the
     document's own earlier translations are forced and only the last sentence is searched (prefix, as in their code)"""
     attention: Literal["softmax", "linear"] = "softmax"
-    """of the decoder: softmax, or linear, with the options of model.linear (RFA: model.linear.map random)"""
+    """of the decoder: softmax, or linear, with the options of model.linear (RFA: model.linear.feature_map random)"""
     padding_windows: bool = False
     """train on further, shorter windows at the end of each document, so that its last sentences stand in every place of
     a window as well"""
-    orders: ClassVar[Mapping[str, Order]] = {"last": "windows", "prefix": "in turn"}  # by what `keep` may be
+    orders: ClassVar[Mapping[str, Order]] = {"last": "windows", "prefix": "in turn"}  # by what `window_decoding` may be
     rules: ClassVar[Rules] = "frame"  # a window has as many target as source sentences
 
     @property
     def order(self) -> Order:
-        """Window by window, as `keep` says."""
-        return self.orders[self.keep]
+        """Window by window, as `window_decoding` says."""
+        return self.orders[self.window_decoding]
 
     @property
     def predicts(self) -> Literal["all", "last"]:

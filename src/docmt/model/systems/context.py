@@ -43,7 +43,7 @@ class Context(System):
     """where context is looked at (Table 8)"""
     gating: Literal["gate", "residual"] = "gate"
     """how it is joined: lam x + (1 - lam) y with a gate at every position, or x + y (Table 9)"""
-    branch: Literal["exact", "published"] = "exact"
+    fusion: Literal["identity", "published"] = "identity"
     """published: the joined states are normalised, so that new weights change what a sentence model says even with
     gates at 1; exact: x + (1 - lam) y (or x + y), not normalised, and y begins at zero: the sentence model exactly"""
 
@@ -71,7 +71,7 @@ class Context(System):
 
     def _with_context(self, layer: Layer, parts: Parts) -> Layer:
         wide = 2 * parts.encoder.sizes.width if self.representation == "bilstm" else None
-        exact = self.branch == "exact"
+        exact = self.fusion == "identity"
         attention = parts.attention(AttentionScope("context"), wide, at_zero=exact)
         branch = parts.gated_residual(exact) if self.gating == "gate" else parts.residual(normed=not exact)
         return layer.insert("context", attention, branch, after="attention")

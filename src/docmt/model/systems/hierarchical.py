@@ -31,7 +31,7 @@ class Hierarchical(System):
     side: Literal["encoder", "decoder", "both"] = "encoder"
     """where: at the source, at the translation so far, or both (in the paper: HAN encoder, HAN decoder, HAN joint; with
     both, the source reaches 2 k sentences back, as the translations that are looked at have looked at theirs)"""
-    branch: Literal["exact", "published"] = "exact"
+    fusion: Literal["identity", "published"] = "identity"
     """how it is joined. published: norm((1 - l) x + l s) with a gate l; exact: x + l s without a norm, where s begins
     at zero: the sentence model exactly"""
     detach: bool = False
@@ -69,7 +69,7 @@ class Hierarchical(System):
         from docmt.model.layers import Hierarchy
 
         scope = AttentionScope(part="before", back=self.sentences, marks=parts.frame.marks(side))
-        return Hierarchy(parts, scope, exact=self.branch == "exact", detach=self.detach)
+        return Hierarchy(parts, scope, exact=self.fusion == "identity", detach=self.detach)
 
     def origin(self, name: str) -> str | None:
         """What stands above the stacks is new."""

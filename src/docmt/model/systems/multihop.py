@@ -44,14 +44,14 @@ class MultiHop(System):
     """hops from the farthest sentence to the nearest (L2R, published) or back"""
     side: Literal["both", "source", "target"] = "both"
     """where context is read: of the source (in the encoder), of the target (drafts, also its own; in the decoder)"""
-    context: Literal["drafts", "references"] = "drafts"
+    target_context: Literal["drafts", "references"] = "drafts"
     """what the target sentences before are in training: drafts, as in translation, or the references"""
     keys: Literal["attention", "output"] = "attention"
     """what hops look at: states behind the self-attention of a sentence encoder's layer (A^n, as in the paper's
     equations), or behind the whole layer (H^n)"""
     sentence_encoders: Literal["tuned", "frozen"] = "tuned"
     """whether the sentence encoders are trained further (embeddings that they share with the model always are)"""
-    branch: Literal["exact", "published"] = "exact"
+    fusion: Literal["identity", "published"] = "identity"
     """published: a norm after the gate and after the attention to the draft, so that new weights change what a sentence
     model says; exact: no norms there, and new attentions begin at zero: the sentence model exactly"""
 
@@ -62,13 +62,17 @@ class MultiHop(System):
 
     def check(self, sizes: Sizes) -> None:
         """Raises DocmtError for references where no target is read."""
-        if self.side == "source" and self.context == "references":
-            raise DocmtError("model.multihop.context is references, but side source reads no target: leave it out")
+        if self.side == "source" and self.target_context == "references":
+            raise DocmtError(
+                "model.multihop.target_context is references, but side source reads no target: leave it out"
+            )
 
     def context_spec(self) -> ContextSpec:
         """Sentences of a document and the k before them, with drafts where the target side is read."""
         drafts = self.side != "source"
-        return ContextSpec(before=self.sentences, drafts=drafts, references=drafts and self.context == "references")
+        return ContextSpec(
+            before=self.sentences, drafts=drafts, references=drafts and self.target_context == "references"
+        )
 
     def encoder(self, parts: Parts) -> list[Layer]:
         """Self-attention, hops, feed-forward."""
@@ -81,13 +85,13 @@ class MultiHop(System):
         """Self-attention, attention to the draft, hops, cross-attention, feed-forward."""
         layers = super().decoder(parts)
         for number, layer in enumerate(layers if self.side != "source" else ()):
-            draft = parts.attention(AttentionScope("drafts", depth=number), at_zero=self.branch == "exact")
-            layer.insert("draft", draft, parts.residual(normed=self.branch == "published"), after="attention")
+            draft = parts.attention(AttentionScope("drafts", depth=number), at_zero=self.fusion == "identity")
+            layer.insert("draft", draft, parts.residual(normed=self.fusion == "published"), after="attention")
             self._insert_hops(layer, AttentionScope("earlier", depth=number), "draft", parts)
         return layers
 
     def _insert_hops(self, layer: Layer, memory: AttentionScope, after: str, parts: Parts) -> None:
-        places, exact = range(1, self.sentences + 1), self.branch == "exact"
+        places, exact = range(1, self.sentences + 1), self.fusion == "identity"
         order = reversed(places) if self.direction == "L2R" else places
         hops = parts.hops([replace(memory, part="before", back=back) for back in order], at_zero=exact)
         layer.insert("hops", hops, parts.gated_residual(additive=True, normed=not exact), after)
