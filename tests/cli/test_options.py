@@ -13,7 +13,7 @@ import yaml
 from commands import call, fails
 
 from docmt.cli.app import COMMANDS
-from docmt.core.settings import kinds_of
+from docmt.core.settings import flag_of, kinds_of
 from docmt.data import PrepareConfig
 from docmt.decoding import SearchConfig
 from docmt.training import TrainConfig
@@ -88,12 +88,12 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
             r"--model.concat.window-decoding is 'all': choose one of last, prefix",
         ),
         (
-            [*TRAIN, "--model.group.tpo", "group"],
-            r"unknown option --model.group.tpo; did you mean --model.group.top-attention\?",
+            [*TRAIN, "--model.group.top-atention", "group"],
+            r"unknown option --model.group.top-atention; did you mean --model.group.top-attention\?",
         ),
         (
             [*TRAIN, "--model.group.global-start", "local"],
-            r"global_start is set but (--)?initialize_from is not",
+            r"global-start is set but (--)?initialize_from is not",
         ),
         ([*TRAIN, "--model", "big"], r"--model is a group of options, such as --model.preset"),
         ([*TRAIN, "--stop.patience", "0"], r"the training would never end: set one of stop.max_steps"),
@@ -187,8 +187,8 @@ def test_options_that_do_not_fit(arguments, message, tmp_path, monkeypatch):
         ("colour: red\n", r"recipe.yaml, line 1: docmt train has no option colour; see docmt train --help"),
         ("store: a\nseed: 1\nseed: 2\n", r"recipe.yaml, line 3: seed is there twice; remove one of them"),
         (
-            "data: a\nrun: b\nstore: c\n",
-            r"recipe.yaml, line 3: store is set here and in recipe.yaml, line 1: write it once",
+            "model: {system: a}\nrun: b\nsystem: c\n",
+            r"recipe.yaml, line 3: model.system is set here and in recipe.yaml, line 1: write it once",
         ),
         ("store: a\nrun:\n", r"recipe.yaml, line 2: run has no value; write one after the colon"),
         ("store: [a, b]\n", r"recipe.yaml, line 1: store takes one value"),
@@ -242,7 +242,7 @@ def parsed(monkeypatch):
         seen.append(config)
         raise ParsedError
 
-    for function in ("docmt.training.train", "docmt.data.preparation"):
+    for function in ("docmt.training.train", "docmt.data.prepare"):
         monkeypatch.setattr(function, record)
 
     def config_of(*arguments):
@@ -310,8 +310,8 @@ def test_a_printed_recipe_is_a_recipe(tmp_path, parsed):
     assert parsed("train", path) == parsed("train", "--store", "d", "--run", "r", "--stop.max-steps", 7)
 
 
-def help_of(command):
-    outcome = call(command, "--help")
+def help_of(command, *topic):
+    outcome = call(command, "--help", *topic)
     assert (outcome.status, outcome.err) == (0, "")
     return outcome.out
 
@@ -323,13 +323,14 @@ def flags(settings, prefix=""):
         if dataclasses.is_dataclass(inner):
             yield from flags(inner, f"{prefix}{field.name}.")
         else:
-            yield f"--{prefix}{field.name}"
+            yield flag_of(f"{prefix}{field.name}")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_is_for_people(command):
     text = help_of(command)
     assert re.match(rf"usage: docmt {command} ", text)
+    text += help_of(command, "all")
     for jargon in ("<class", "Literal", "null", "None", "type:", "CONFIG", "Namespace", "dataclass", "bool", "str,"):
         assert jargon not in text
     for paragraph in re.split(r"\n(?=  -|\n)", text):
@@ -342,13 +343,30 @@ def test_help_is_for_people(command):
     [("train", TrainConfig, ""), ("prepare", PrepareConfig, ""), ("translate", SearchConfig, "search.")],
 )
 def test_help_lists_every_setting(command, settings, prefix):
-    whole = help_of(command).partition("\ncommon options:\n")[2]
-    listed = re.findall(r"^  (?:-o PATH, |-q, |-h, |--\w+, )?(--[\w.]+)", whole, re.M)
+    listed = re.findall(r"^  (?:-o, |-q, |-h, |--[\w-]+, )?(--[\w.-]+)", help_of(command, "all"), re.M)
     assert len(listed) == len(set(listed)), "an option is there twice"
     assert set(flags(settings, prefix)) <= set(listed)
     assert (
         command != "train" or len(listed) == len(set(flags(settings))) + 5
     )  # --help, --config, --print-config, --quiet, --resume
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_short_help_fits_a_screen_and_its_topics_hold_all_other_options(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = help_of(command)
+    assert text.count("\n") <= 45
+    assert [line for line in text.partition("\nexamples:")[0].splitlines() if len(line) > 80] == []
+    topics = " ".join(text.partition("--help ")[2].partition("\n\n")[0].split()).split(" | ")
+    assert topics[-1] == "all"
+    by_topic = "".join(help_of(command, topic) for topic in topics[:-1])
+    assert {*re.findall(r"--[\w.-]+", help_of(command, "all"))} == {*re.findall(r"--[\w.-]+", by_topic)}
+
+
+def test_the_help_of_one_option_and_of_an_unknown_topic():
+    assert help_of("train", "warmup") == help_of("train", "--optimizer.warmup"[2:]) != help_of("train", "optimizer")
+    assert "updates" in help_of("train", "warmup")
+    fails("train", "--help", "optimzer", message=r"no options called 'optimzer'; did you mean optimizer\?")
 
 
 def test_the_commands_are_listed():

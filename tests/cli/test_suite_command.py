@@ -58,7 +58,10 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
         (["--json", "-", "--markdown", "-"], "two outputs would both go to standard output"),
         (["--source", "none.en", "--reference", "none.de"], "cannot read none.en: there is no such file"),
         (
-            ["--context.window-decoding-decoding-decoding-decoding", "prefix"],
+            [
+                "--context.window-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding",
+                "prefix",
+            ],
             "context.window_decoding is for systems that translate windows",
         ),
     ],

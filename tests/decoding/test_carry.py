@@ -123,12 +123,12 @@ def test_n_best_and_the_published_search():
     )
 
 
-@pytest.mark.parametrize("implementation", ["none", "gtransformer"])
+@pytest.mark.parametrize("implementation", ["docmt", "gtransformer"])
 @pytest.mark.parametrize("name", ["group", "concat, keep prefix"])
-def test_what_is_carried_does_not_count_in_the_rank(name, compatibility):
+def test_what_is_carried_does_not_count_in_the_rank(name, implementation):
     """The score by which the search ranks a part is that of its own sentences, whatever they come after."""
     model = build(name, instance_tokens=16)
-    config = SearchConfig(beam=3, implementation=compatibility, length_penalty=0.7)
+    config = SearchConfig(beam=3, implementation=implementation, length_penalty=0.7)
     context = ContextConfig(overlap=2 * (name == "group"))
     places = [number for number, sentence in enumerate(LONG) if sentence]
     found = translate_documents(model, [LONG], SPECIALS, config, context=context)[0][0]

@@ -84,15 +84,15 @@ def test_documents_together_are_translated_as_each_alone(name):
 @pytest.mark.parametrize("temperature", [pytest.param(1.0, marks=pytest.mark.full), 1.7])
 @pytest.mark.parametrize(
     ("name", "implementation"),
-    [*((name, "none") for name in FRAMED), ("sentence and contexts", "thumt"), ("thumt", "thumt")],
+    [*((name, "docmt") for name in FRAMED), ("sentence and contexts", "thumt"), ("thumt", "thumt")],
 )
-def test_score_of_a_translation_is_the_ensembles_own(name, temperature, compatibility):
+def test_score_of_a_translation_is_the_ensembles_own(name, temperature, implementation):
     model = together(name)
-    config = SearchConfig(beam=3, temperature=temperature, implementation=compatibility, **SHORT)
+    config = SearchConfig(beam=3, temperature=temperature, implementation=implementation, **SHORT)
     translated = [found[0] for found in translate_documents(model, DOCUMENTS, SPECIALS, config)]
     scored = score_documents(model, DOCUMENTS, [own.sentences for own in translated], SPECIALS, config)
     for own, wanted in zip(scored, translated, strict=True):
-        if compatibility == "none":  # the other one's limits are those of the batch, and its ends are never forced
+        if implementation == "docmt":  # the other one's limits are those of the batch, and its ends are never forced
             assert own.score == pytest.approx(wanted.score, abs=1e-5)
         scores = zip(own.sentence_scores, wanted.sentence_scores, strict=True)
         number_of = enumerate(scores)
@@ -178,9 +178,9 @@ def test_a_member_whose_scores_are_no_numbers_is_told(weight):
 @pytest.mark.parametrize("system", in_two_tiers([*ONE_OF_EACH_ORDER, "thumt"]))
 def test_alternatives_are_in_the_order_of_their_rank_scores(system):
     """Of every part that is searched; the score of a sentence beside it is its log-probability in its document."""
-    compatibility = "thumt" if system == "thumt" else "none"
+    implementation = "thumt" if system == "thumt" else "docmt"
     model = build(**SYSTEMS["sentence" if system == "thumt" else system])
-    config = SearchConfig(beam=4, n_best=3, implementation=compatibility, **SHORT)
+    config = SearchConfig(beam=4, n_best=3, implementation=implementation, **SHORT)
     for document, ranks in zip(DOCUMENTS, translate_documents(model, DOCUMENTS, SPECIALS, config), strict=True):
         by_sentence = list(zip(*(own.rank_scores for own in ranks), strict=True))
         assert len(by_sentence) == len(document)

@@ -33,10 +33,10 @@ def test_an_empty_sentence_between_joined_ones_fades_in_steps_as_in_a_whole_pass
         ("rfa", "last", "rfa", r"rfa is for models that translate after .*model\.concat\.keep prefix"),
     ],
 )
-def test_published_searches_of_other_models_are_refused(family, keep, compatibility, message):
-    model = build(family=family, system="concat", concat=Concat(keep=keep))
+def test_published_searches_of_other_models_are_refused(family, keep, implementation, message):
+    model = build(family=family, system="concat", concat=Concat(window_decoding=keep))
     with pytest.raises(DocmtError, match=message):
-        translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(implementation=compatibility))
+        translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(implementation=implementation))
 
 
 def test_the_published_search_of_windows_keeps_one_sentence_each_whatever_is_said():

@@ -473,11 +473,11 @@ def test_a_family_whose_decoder_sees_no_end_marks_goes_sentence_by_sentence(syst
         build(3, **SYSTEMS[system], family="thumt")
 
 
-@pytest.mark.parametrize("implementation", ["none", "gtransformer"])
+@pytest.mark.parametrize("implementation", ["docmt", "gtransformer"])
 @pytest.mark.parametrize("system", ["concat, keep last", "concat, keep prefix"])
-def test_the_score_of_a_document_counts_each_token_once(system, compatibility):
+def test_the_score_of_a_document_counts_each_token_once(system, implementation):
     model = build(2, **SYSTEMS[system])
-    config = SearchConfig(beam=2, implementation=compatibility, max_length_ratio=1.2, max_length_extra=3.0)
+    config = SearchConfig(beam=2, implementation=implementation, max_length_ratio=1.2, max_length_extra=3.0)
     found = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config)]
     scored = score_documents(model, DOCUMENTS, [own.sentences for own in found], SPECIALS, config)
     assert [own.score for own in found] == pytest.approx([own.score for own in scored], abs=1e-5)

@@ -35,7 +35,7 @@ def test_every_shipped_experiment_can_be_planned(name, scale, store, tmp_path):
     for place, run in zip(places, plan.trainings(), strict=True):
         start = run.config.initialize_from
         # Loaded weights learn more slowly, or not at all; what begins as the sentence model may learn as a whole.
-        apart = run.config.optimizer.pretrained_lr_scale != 1 or run.config.freeze == "loaded"
+        apart = run.config.optimizer.pretrained_lr_scale != 1 or run.config.freeze == "pretrained"
         whole = run.config.model.system in ("concat", "multihop", "hierarchical")
         whole |= name == "phenomena" and run.variant not in ("start", "reverse")
         whole &= not (name.startswith("rfa") and scale == "full")  # as published, from random weights

@@ -91,9 +91,9 @@ FIELDS = ("before", "first", "own", "last")
 def test_a_new_model_is_the_sentence_model_bit_for_bit(side, normalization):
     sentence = build(system="sentence", normalization=normalization)
     pairs = [(marked(SOURCE), marked(TARGET)), (marked(SOURCE[:1]), marked(TARGET[:1]))]
-    for branch in ("exact", "published"):
+    for fusion in ("identity", "published"):
         config = ModelConfig(
-            **SIZES, dropout=0.0, normalization=normalization, **hierarchical(side=side, branch=branch)
+            **SIZES, dropout=0.0, normalization=normalization, **hierarchical(side=side, fusion=fusion)
         )
         torch.manual_seed(5)
         model = TranslationModel(config).eval()
@@ -101,8 +101,8 @@ def test_a_new_model_is_the_sentence_model_bit_for_bit(side, normalization):
         assert {model.system.origin(name) for name in own} - {None} == set(loaded)
         model.load_state_dict({name: loaded.get(model.system.origin(name), tensor) for name, tensor in own.items()})
         found, wanted = model.logits(pairs), sentence.logits(pairs)
-        assert torch.equal(found[0], wanted[0]) == (branch == "exact")
-        # Where no sentence is before, neither branch changes anything.
+        assert torch.equal(found[0], wanted[0]) == (fusion == "identity")
+        # Where no sentence is before, neither form changes anything.
         first = len(TARGET[0]) + 2
         torch.testing.assert_close(found[0][:first], wanted[0][:first], atol=1e-6, rtol=1e-6)
         assert torch.equal(found[1], wanted[1])

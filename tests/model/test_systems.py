@@ -286,7 +286,10 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
         ({"dropout": 1.0}, "model.dropout is 1.0"),
         ({"group": Group(encoder_layers=3)}, "model.group.encoder_layers is 3"),
         ({"group": Group(cross_layers=-1)}, "model.group.cross_layers is -1"),
-        ({"group": Group(top="all")}, "model.group.top_attention is 'all': choose one of combined, group, global"),
+        (
+            {"group": Group(top_attention="all")},
+            "model.group.top_attention is 'all': choose one of combined, group, global",
+        ),
         ({"group": Group(gate_bias=math.nan)}, "model.group.gate_bias is nan"),
         (
             {"system": "sentence", "group": Group(top_attention="group")},
@@ -298,7 +301,7 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
             "model.concat.sentences is 0: choose a number from 1 to",
         ),
         (
-            {"system": "concat", "concat": Concat(keep="all")},
+            {"system": "concat", "concat": Concat(window_decoding="all")},
             "model.concat.window_decoding is 'all': choose one of last, prefix",
         ),
         (

@@ -103,7 +103,7 @@ def test_attention_over_the_document_may_start_as_that_within_sentences(change, 
         if name not in new:
             assert torch.equal(tensor, pretrained[name.replace(".whole.", ".local.")])
     # A model with group attention only has no weights under the global ones' names.
-    train(change(run=tmp_path / "grouped", model__group__top="group", stop__max_steps=1))
+    train(change(run=tmp_path / "grouped", model__group__top_attention="group", stop__max_steps=1))
     grouped = load_model(tmp_path / "grouped").state_dict()
     assert all(".gate." in name for name in initialize_from(model, tmp_path / "grouped", store.tokenizer))
     whole = "decoder.1.cross.whole.key.weight"
@@ -128,7 +128,7 @@ def test_closed_gates_begin_with_the_sentence_model(change, store, tmp_path):
 def test_loaded_weights_learn_more_slowly_and_resume_so(change, store, tmp_path):
     train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
     # One update of Adam from zero moments changes every weight by its learning rate.
-    settings = {"initialize_from": tmp_path / "first", "optimizer__loaded_scale": 0.25, "optimizer__warmup": 0}
+    settings = {"initialize_from": tmp_path / "first", "optimizer__pretrained_lr_scale": 0.25, "optimizer__warmup": 0}
     torch.manual_seed(0)
     config = change(run=tmp_path / "one", stop__max_steps=1, model__dropout=0.0, **settings)
     train(config)

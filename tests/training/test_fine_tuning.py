@@ -69,8 +69,8 @@ def moved(weights, start):
 def test_the_last_pattern_that_fits_a_weight_is_its_rate(tune, start, config):
     """One update of Adam from zero moments moves every weight by its learning rate."""
     rate = config.optimizer.learning_rate
-    rates = ["encoder.*=0.5", "encoder.1.*=0", "*.inner.bias=0.25", "tokens*=0"]
-    found = moved(tune(optimizer__rates=rates, optimizer__loaded_scale=0.5), start)
+    lr_factors = ["encoder.*=0.5", "encoder.1.*=0", "*.inner.bias=0.25", "tokens*=0"]
+    found = moved(tune(optimizer__lr_factors=lr_factors, optimizer__pretrained_lr_scale=0.5), start)
     assert found["encoder.0.feed_forward.outer.weight"] == pytest.approx(0.25 * rate, rel=0.01)
     assert found["decoder.0.feed_forward.outer.weight"] == pytest.approx(0.5 * rate, rel=0.01)
     assert found["encoder.1.feed_forward.outer.weight"] == found["tokens.weight"] == 0
@@ -80,7 +80,7 @@ def test_the_last_pattern_that_fits_a_weight_is_its_rate(tune, start, config):
 
 @pytest.mark.full
 def test_rates_without_a_start_and_after_a_resumption(tune, tmp_path):
-    assert_resumes_exactly(tune, tmp_path, initialize_from=None, optimizer__rates=["encoder.*=0.1", "tokens.*=3"])
+    assert_resumes_exactly(tune, tmp_path, initialize_from=None, optimizer__lr_factors=["encoder.*=0.1", "tokens.*=3"])
     assert "rates:\n  - encoder.*=0.1\n" in (tmp_path / "whole" / "recipe.yaml").read_text()
 
 
@@ -97,9 +97,9 @@ def test_rates_without_a_start_and_after_a_resumption(tune, tmp_path):
         ),
     ],
 )
-def test_rates_of_no_weights(tune, rates, message, tmp_path):
+def test_rates_of_no_weights(tune, lr_factors, message, tmp_path):
     with pytest.raises(DocmtError, match=message):
-        tune(optimizer__rates=rates)
+        tune(optimizer__lr_factors=lr_factors)
     assert not (tmp_path / "run").exists()
 
 
@@ -142,7 +142,7 @@ def test_what_is_frozen_stays_and_the_rest_moves(tune, start, freeze, parts, tmp
 
 
 def test_a_partly_frozen_run_resumes_exactly(tune, tmp_path):
-    assert_resumes_exactly(tune, tmp_path, freeze="embeddings,encoder", optimizer__rates=["decoder.*=0.5"])
+    assert_resumes_exactly(tune, tmp_path, freeze="embeddings,encoder", optimizer__lr_factors=["decoder.*=0.5"])
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,11 @@ def test_a_partly_frozen_run_resumes_exactly(tune, tmp_path):
         ({"freeze": "encodr.0.feed*"}, r"freeze has 'encodr.0.feed\*', which fits no loaded weight here: the nearest"),
         ({"freeze": "*.gate.*"}, r"freeze has '\*.gate.\*', which fits no loaded weight"),
         (
-            {"freeze": "encoder", "optimizer__rates": ["encoder.0.attention.local.*=2"]},
+            {"freeze": "encoder", "optimizer__lr_factors": ["encoder.0.attention.local.*=2"]},
             "optimizer.lr_factors has .*, which has no effect: its weights are frozen",
         ),
         (
-            {"freeze": "*", "optimizer__loaded_scale": 0.5},
+            {"freeze": "*", "optimizer__pretrained_lr_scale": 0.5},
             "optimizer.pretrained_lr_scale has no effect, as all loaded weights are frozen: leave it out",
         ),
         (
@@ -208,14 +208,14 @@ def test_adapters_begin_with_the_loaded_model_and_end_in_its_weights(adapted):
 
 
 def test_what_is_adapted_changes_by_a_small_rank(tune, start, tmp_path):
-    weights = tune(**ADAPTERS, stop__max_steps=4, optimizer__rates=["*.up=16"])
+    weights = tune(**ADAPTERS, stop__max_steps=4, optimizer__lr_factors=["*.up=16"])
     last = load_model(tmp_path / "run" / "checkpoints" / "last").state_dict()
     for name, tensor in start.items():
         if name.endswith((".query.weight", ".value.weight")):
             assert torch.linalg.matrix_rank(weights[name] - tensor, rtol=1e-4) == 2
         else:
             assert torch.equal(weights[name], tensor) and torch.equal(last[name], tensor), name
-    once = tune("once", **ADAPTERS, optimizer__rates=["*.up=16"])
+    once = tune("once", **ADAPTERS, optimizer__lr_factors=["*.up=16"])
     for name in weights.keys() - start.keys():
         if not name.endswith("key.bias"):
             assert not torch.equal(weights[name], once[name]), name
@@ -258,7 +258,7 @@ def test_adapters_alone(tune, start, tmp_path):
             "freeze is 'encoder', but adapters.rank is 2, with which all loaded weights are frozen",
         ),
         (
-            {"optimizer__loaded_scale": 0.5},
+            {"optimizer__pretrained_lr_scale": 0.5},
             "optimizer.pretrained_lr_scale has no effect on frozen .* without adapters",
         ),
         ({"initialize_from": None}, "adapters.rank is set but initialize_from is not: name the model to start from"),
@@ -274,7 +274,7 @@ def test_adapters_that_make_no_sense(tune, settings, message):
 
 SYSTEMS = [
     {"model__attention_dropout": 0.1},
-    {"model__system": "multihop", "batches__accumulate": 2},
+    {"model__system": "multihop", "batches__gradient_accumulation": 2},
     {"model__system": "context", "model__context": Context(representation="bilstm", gating="residual")},
     {"model__system": "hierarchical", "model__hierarchical": Hierarchical(side="both", sentences=2)},
     {
@@ -341,7 +341,7 @@ def test_weights_in_bfloat16_learn_in_float32(tune, start, tmp_path, freeze):
     ],
 )
 def test_a_run_with_weights_in_bfloat16_resumes_exactly(tune, tmp_path, settings):
-    more = {"model__dropout": 0.1, "optimizer__clip_norm": 0.5, "batches__accumulate": 2}
+    more = {"model__dropout": 0.1, "optimizer__clip_norm": 0.5, "batches__gradient_accumulation": 2}
     assert_resumes_exactly(tune, tmp_path, **BF16, **more, **settings)
 
 

@@ -92,7 +92,7 @@ def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_
 
 @pytest.mark.parametrize("world", [1, 3])
 def test_processes_share_an_epoch_and_its_tokens_are_known(change, store, world):
-    config = change(batches__instance_lengths=LIMITS, batches__batch_tokens=40, batches__accumulate=2)
+    config = change(batches__instance_lengths=LIMITS, batches__batch_tokens=40, batches__gradient_accumulation=2)
     ranks = [TrainingCorpus(store, config, rank, world) for rank in range(world)]
     assert len(ranks[0].dev.instances) == len(TrainingCorpus(store, change()).dev.instances)
     for epoch in range(3):

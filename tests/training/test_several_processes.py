@@ -61,7 +61,7 @@ def test_the_survivor_of_two_says_how_to_go_on(config, tmp_path):
 def test_two_processes_share_the_translation_of_the_dev_split(change, store, tmp_path):
     """The first one translated all of it, while the others waited, at most until their connection timed out."""
     settings = {"model__dropout": 0.0, "objective": ObjectiveConfig(), "stop__max_steps": 4}
-    config = change(run=tmp_path / "one", batches__accumulate=2, **settings)
+    config = change(run=tmp_path / "one", batches__gradient_accumulation=2, **settings)
     train(config)
     script = tmp_path / "script.py"
     script.write_text(

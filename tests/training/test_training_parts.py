@@ -101,7 +101,7 @@ def test_averages_are_means(tmp_path):
         ({"precision": "float16"}, "precision is 'float16': choose one of float32, bfloat16"),
         ({"device": "tpu"}, "device is 'tpu'"),
         ({"log_every": 0}, "log_every is 0"),
-        ({"optimizer__loaded_scale": 0.2}, "optimizer.pretrained_lr_scale is set but initialize_from is not"),
+        ({"optimizer__pretrained_lr_scale": 0.2}, "optimizer.pretrained_lr_scale is set but initialize_from is not"),
         ({"model__group__global_from": "local"}, "model.group.global_start is set but initialize_from is not"),
         ({"model__group__gate_bias": 101.0}, "model.group.gate_bias is 101.0: choose a number from -100 to 100"),
         ({"model__group__gate_bias": math.nan}, "model.group.gate_bias is nan"),
@@ -109,10 +109,13 @@ def test_averages_are_means(tmp_path):
         ({"freeze": "none,encoder"}, "freeze is 'none,encoder': choose none, loaded, or any of embeddings, encoder"),
         ({"freeze": "encoder,,decoder"}, "freeze is 'encoder,,decoder': choose"),
         (
-            {"freeze": "pretrained", "initialize_from": Path("m"), "optimizer__loaded_scale": 0.5},
+            {"freeze": "pretrained", "initialize_from": Path("m"), "optimizer__pretrained_lr_scale": 0.5},
             "optimizer.pretrained_lr_scale has no effect on frozen weights",
         ),
-        ({"optimizer__loaded_scale": 0}, "optimizer.pretrained_lr_scale is 0: choose a number from 1e-06 to 1,000"),
+        (
+            {"optimizer__pretrained_lr_scale": 0},
+            "optimizer.pretrained_lr_scale is 0: choose a number from 1e-06 to 1,000",
+        ),
         ({"batches__train_share": 0}, "batches.train_share is 0: choose a number from 1e-09 to 1"),
         ({"batches__train_share": 1.5}, "batches.train_share is 1.5: choose"),
     ],
@@ -231,8 +234,8 @@ def test_gradients_of_weights_in_bfloat16_are_summed_in_float32(tiny):
 
 @pytest.mark.parametrize("world", [1, 2, 3])
 @pytest.mark.parametrize("gradient_accumulation", [1, 2])
-def test_processes_share_an_epoch(change, store, world, accumulate):
-    config = change(batches__accumulate=accumulate, batches__batch_tokens=40)
+def test_processes_share_an_epoch(change, store, world, gradient_accumulation):
+    config = change(batches__gradient_accumulation=gradient_accumulation, batches__batch_tokens=40)
     ranks = [TrainingCorpus(store, config, rank, world) for rank in range(world)]
     planned = ranks[0].train.plan.epoch(1)
     position, seen = 0, []

@@ -52,7 +52,7 @@ def test_a_run_leaves_a_model_and_its_history(config):
         pytest.param(3, {}, marks=pytest.mark.full),  # before the first checkpoint
         (9, {"checkpoints__average": "best", "checkpoints__average_count": 2, "validation__every": 0}),
         pytest.param(8, {"batches__train_share": 0.5}, marks=pytest.mark.full),
-        (8, {"batches__accumulate": 2, "precision": "bfloat16", "optimizer__clip_norm": 0.5}),
+        (8, {"batches__gradient_accumulation": 2, "precision": "bfloat16", "optimizer__clip_norm": 0.5}),
     ],
 )
 def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_before, settings):
@@ -68,7 +68,7 @@ def test_a_killed_run_goes_on_bit_for_bit(change, tmp_path, monkeypatch, killed_
 
 def test_batches_laid_out_ahead_change_nothing(change, tmp_path, monkeypatch):
     """On by default beside an accelerator only; here on the CPU, killed and resumed."""
-    settings = {"batches__accumulate": 2, "stop__max_steps": 10}  # over the end of several epochs
+    settings = {"batches__gradient_accumulation": 2, "stop__max_steps": 10}  # over the end of several epochs
     train(change(run=tmp_path / "plain", **settings))
     monkeypatch.setattr("docmt.training.loop._lays_out_ahead", lambda device: True)
     threads, original = set(), Split.batch
@@ -197,7 +197,7 @@ def test_a_foreign_directory_is_left_alone(config):
 
 def test_a_training_that_cannot_begin_removes_only_its_own_files(change, monkeypatch):
     """A scheduler may put its log into the run directory at any moment: it was removed with the rest."""
-    config = change(optimizer__rates=["no_such_weight=2"])
+    config = change(optimizer__lr_factors=["no_such_weight=2"])
 
     def slow_corpus(*arguments):
         (config.run / "slurm-1.out").write_text("job 1 starts")
@@ -301,7 +301,7 @@ def test_a_tiny_model_learns_by_heart(change):
 
 
 @pytest.mark.parametrize("gradient_accumulation", [1, 2])
-def test_an_epoch_shows_every_instance_once(change, monkeypatch, accumulate):
+def test_an_epoch_shows_every_instance_once(change, monkeypatch, gradient_accumulation):
     seen = []
     original = Split.batch
 
@@ -310,7 +310,12 @@ def test_an_epoch_shows_every_instance_once(change, monkeypatch, accumulate):
             seen.extend(indices.tolist())
         return original(self, indices)
 
-    config = change(stop__max_steps=0, stop__max_epochs=1, batches__batch_tokens=40, batches__accumulate=accumulate)
+    config = change(
+        stop__max_steps=0,
+        stop__max_epochs=1,
+        batches__batch_tokens=40,
+        batches__gradient_accumulation=gradient_accumulation,
+    )
     monkeypatch.setattr(Split, "batch", recording)
     train(config)
     assert sorted(seen) == list(range(len(set(seen))))
@@ -412,7 +417,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint(change, monkeypatch):
 @pytest.mark.full
 def test_two_processes_make_the_updates_of_one(change, tmp_path):
     settings = {"model__dropout": 0.0, "objective__word_dropout": 0.0, "validation__entropy": True, "log_every": 1}
-    alone = change(run=tmp_path / "alone", batches__accumulate=2, **settings)
+    alone = change(run=tmp_path / "alone", batches__gradient_accumulation=2, **settings)
     train(alone)
     together = change(run=tmp_path / "together", **settings)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

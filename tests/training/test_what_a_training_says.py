@@ -16,7 +16,7 @@ from docmt.training.training_data import fit_model_config
 
 
 def test_the_beginning_and_the_end_are_told(change):
-    config = change(batches__accumulate=2, stop__max_epochs=9, stop__max_minutes=0.5)
+    config = change(batches__gradient_accumulation=2, stop__max_epochs=9, stop__max_minutes=0.5)
     train(config)
     log = (config.run / "train.log").read_text()
     for line in (

@@ -83,7 +83,7 @@ def _guarded(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     if len(arguments) > 1 and arguments[0] == "help" and arguments[1] in COMMANDS:
-        arguments = [arguments[1], "--help"]
+        arguments = [arguments[1], "--help", *arguments[2:]]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_usage())
         return 0 if arguments else USAGE_ERROR
@@ -113,7 +113,7 @@ def _usage() -> str:
             "",
             *lines,
             "",
-            "docmt COMMAND --help lists every option; options can also stand in a YAML file: docmt train recipe.yaml",
+            "Options can also stand in a YAML file: docmt train recipe.yaml",
         ]
     )
 

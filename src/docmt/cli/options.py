@@ -80,7 +80,10 @@ _MOVED = dict.fromkeys(("suite", "context_usage", "candidates", "usage"), "probe
 _NEAR = 0.66  # of 1: letters in common. Lower, a hint is as often wrong as right.
 _SWITCH = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
 _PRINT = ("help", "config", "print_config")
-_WIDEST, _COLUMN = 108, 34  # of the help
+_EVERYWHERE = ("help", "config", "print_config", "quiet")
+_WIDEST, _COLUMN, _EXAMPLES = 100, 30, 2  # of the help
+GENERAL = "general"
+"""The topic of the help for options without a group."""
 
 
 @dataclass
@@ -121,6 +124,11 @@ class Option:
         return without_none(self.kind) is bool
 
     @property
+    def has_choices(self) -> bool:
+        """Whether it takes one of several words."""
+        return typing.get_origin(self.value_kind) is Literal
+
+    @property
     def takes_list(self) -> bool:
         """Whether it takes several values."""
         return self.most > 1
@@ -129,29 +137,29 @@ class Option:
     def invocation(self) -> str:
         """The option with what stands for its value, for the help."""
         usual = {int: "N", float: "X", Path: "PATH"}.get(self.value_kind, "TEXT")
-        if typing.get_origin(self.value_kind) is Literal:
-            usual = f"{{{','.join(map(str, typing.get_args(self.value_kind)))}}}"
+        if self.has_choices:
+            usual = self.name.rpartition(".")[2].upper()
         value = self.metavar or usual
         if not self.flags:
             return value
-        value = f" {value} [{value} ...]" if self.most == MANY else f" {value}"
+        value = f" {value} ..." if self.most == MANY else f" {value}"
         if self.is_switch:
             value = ""
-        return ", ".join(flag if flag.startswith("--") else f"{flag}{value}" for flag in self.flags) + value
+        return ", ".join(self.flags) + value
 
 
 @dataclass(frozen=True)
 class EveryCommand:
     """The options of all commands."""
 
-    help: bool | None = setting(None, flags=("-h",))
-    """show this help message and exit"""
+    help: bool | None = setting(None, flags=("-h",), metavar="TOPIC")
+    """show this help; with a topic (a group, an option or all) show its options"""
     config: str | None = setting(None, metavar="RECIPE.yaml")
-    """YAML file with any of the options here, nested at the dots (a first argument ending in .yaml is one too)"""
+    """YAML file with options, nested at the dots"""
     print_config: bool | None = None
-    """print the options and their values as a recipe, and exit"""
+    """print all options with their values as YAML, and exit"""
     quiet: bool = setting(False, flags=("-q",))
-    """no progress and no news, only warnings and errors"""
+    """show only warnings and errors"""
 
 
 class Parser(Generic[Options]):
@@ -255,38 +263,76 @@ class Parser(Generic[Options]):
         if len(several) > 1:
             raise DocmtError(f"{flag} may be {' or '.join(several)}: write which")
         close = closest(name, [option.name for option in self.options if option.flags]) if flag[:2] == "--" else ""
+        if close and "." in close:
+            see = f"see {self.program} --help {close.rpartition('.')[0]}"
+            raise DocmtError(f"unknown option {flag}; did you mean {flag_of(close)}? {see[0].upper()}{see[1:]}")
         raise DocmtError(f"unknown option {flag}; {f'did you mean {flag_of(close)}?' if close else see}")
 
     # Help
 
-    def format_help(self) -> str:
-        """Return the help: usage, examples, common options, then all others."""
-        width = min(shutil.get_terminal_size().columns - 2, _WIDEST)
+    def format_help(self, topic: str = "") -> str:
+        """Return the short help; or that of a `topic`: a group of options, `all` of them, or one option.
+
+        Raises DocmtError for an unknown topic.
+        """
+        width = min(shutil.get_terminal_size().columns, _WIDEST)
+        if topic:
+            return self._section(self._options_of(topic), width, short=False) + "\n"
         usage = [f"{self.program} {line}" for line in self.usage]
-        parts = ["usage: " + "\n       ".join(usage), textwrap.fill(self.description, width)]
+        about = "\n".join(textwrap.wrap(self.description, width))
+        parts = ["usage: " + "\n       ".join(usage), about]
+        positional = [option for option in self.options if not option.flags]
+        common = [self.names[name] for name in self.common]
+        if not common:
+            common = [option for option in self.options if option.flags and option.name not in _EVERYWHERE]
+        parts.append(self._section([*positional, *common], width, short=True))
+        more = f"more: {self.program} --help {' | '.join([*self.topics, 'all'])}"
+        parts.append("\n".join(textwrap.wrap(more, width, subsequent_indent="      ", break_on_hyphens=False)))
         if self.examples:
-            parts.append("\n".join(["examples:", *(f"  {example}" for example in self.examples)]))
-        sections: dict[str, list[tuple[str, str]]] = {"common options": []} if self.common else {}
-        if any(not option.flags for option in self.options):
-            sections["positional arguments"] = []
-        for option in (*(self.names[name] for name in self.common), *self.options):
-            if option.name not in self.common:
-                sections.setdefault(option.title, []).append((option.invocation, _explained(option)))
-            elif len(sections["common options"]) < len(self.common):
-                short = _short_name(option)
-                first = f"{flag_of(short)}, " if short and self.names.get(short) is option else ""
-                sections["common options"].append((f"{first}{option.invocation}", _explained(option)))
-        longest = max(len(invocation) for rows in sections.values() for invocation, _ in rows)
-        column = min(longest + 4, _COLUMN)
-        for title, rows in sections.items():
-            lines = [f"{title}:"]
-            for invocation, text in rows:
-                folded = textwrap.wrap(text, max(width - column, 20), break_on_hyphens=False)
-                beside = len(invocation) <= column - 4
-                lines.append(f"  {invocation:<{column - 2}}{folded.pop(0)}" if beside else f"  {invocation}")
-                lines += [" " * column + line for line in folded]
-            parts.append("\n".join(lines))
+            parts.append("\n".join(["examples:", *(f"  {example}" for example in self.examples[:_EXAMPLES])]))
         return "\n\n".join(parts) + "\n"
+
+    @property
+    def topics(self) -> list[str]:
+        """The groups of options, `general` for those without one."""
+        names = [option.name.rpartition(".")[0] for option in self.options]
+        return list(dict.fromkeys(name or GENERAL for name in names))
+
+    def _options_of(self, topic: str) -> list[Option]:
+        if topic == "all":
+            return self.options
+        if topic in self.topics:
+            return [option for option in self.options if (option.name.rpartition(".")[0] or GENERAL) == topic]
+        if option := self.names.get(topic.lstrip("-").replace("-", "_")):
+            return [option]
+        close = difflib.get_close_matches(topic, self.topics, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join([*self.topics, 'all'])}"
+        raise DocmtError(f"--help: {self.program} has no options called {topic!r}; {hint}")
+
+    def _section(self, options: Sequence[Option], width: int, *, short: bool) -> str:
+        """Return the lines of options. short: with their short names, and all under one title."""
+        rows = [(option.title, self._written(option, short), _explained(option, short)) for option in options]
+        column = min(max(len(written) for _, written, _ in rows) + 4, _COLUMN)
+        lines: list[str] = []
+        for title, written, text in rows:
+            if not short and f"{title}:" not in lines:
+                lines += [*([""] if lines else []), f"{title}:"]
+            folded = textwrap.wrap(text, max(width - column, 20), break_on_hyphens=False) or [""]
+            if len(written) <= column - 4:
+                lines.append(f"  {written:<{column - 2}}{folded.pop(0)}".rstrip())
+            else:
+                lines.append(f"  {written}")
+            lines += [" " * column + line for line in folded]
+        return "\n".join(lines)
+
+    def _written(self, option: Option, short: bool) -> str:
+        """Return an option with what stands for its value, and with its short name, if it has one."""
+        name = _short_name(option)
+        if not name or self.names.get(name) is not option:
+            return option.invocation
+        if short:
+            return option.invocation.replace(flag_of(option.name), flag_of(name))
+        return f"{flag_of(name)}, {option.invocation}"
 
     # Arguments and recipes
 
@@ -296,8 +342,10 @@ class Parser(Generic[Options]):
         An option of the command line counts before those of recipes, a later recipe before an earlier one.
         Raises DocmtError for anything that is no option, has no value or is there twice. Prints the help if asked.
         """
-        if {"-h", "--help"} & set(arguments):
-            print(self.format_help(), end="")
+        asked = [number for number, argument in enumerate(arguments) if argument in ("-h", "--help")]
+        if asked:
+            topic = next(iter(arguments[asked[0] + 1 :]), "")
+            print(self.format_help("" if topic.startswith("-") else topic), end="")
             raise SystemExit(0)
         rest, typed, loose = deque(arguments), dict[str, Any](), list[str]()
         files = [str(path) for path in recipes]
@@ -468,12 +516,15 @@ def _short_name(option: Option) -> str:
     return last if last in SHORT_NAMES.get(group, "").split() else ""
 
 
-def _explained(option: Option) -> str:
-    """Return the help of an option with its default."""
+def _explained(option: Option, short: bool) -> str:
+    """Return the help of an option with its values and its default. short: without values that are explained."""
     text, default = option.help.rstrip("."), option.default
+    values = list(map(str, typing.get_args(option.value_kind))) if option.has_choices else []
+    if values and not all(re.search(rf"\b{re.escape(value)}\b", text) for value in values):
+        text = f"{text}: {', '.join(values)}"
     if option.required and option.flags:
         return f"{text} (required)"
-    if default in (None, "", []) or not option.flags:
+    if default in (None, "", [], False) or not option.flags:
         return text
     return f"{text} (default: {str(default).lower() if isinstance(default, bool) else default})"
 

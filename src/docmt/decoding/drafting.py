@@ -129,6 +129,8 @@ def stored_search(directory: Path) -> SearchConfig:
     stored = read_json(path).get("search")
     if not isinstance(stored, dict):
         raise DocmtError(f"{path} is damaged: copy the directory again")
+    if (implementation := stored.get("implementation", "none")) != "none":  # its name in 0.3.0
+        stored["implementation"] = implementation
     return build(SearchConfig, {name: value for name, value in stored.items() if name in known}, str(path), "search.")
 
 

@@ -29,7 +29,6 @@ from docmt.cli.options import Parser
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
 from docmt.core.settings import option
 from docmt.training import TrainConfig
-from docmt.training.run_directory import read_recipe
 
 _log = logging.getLogger(__name__)
 
@@ -91,5 +90,7 @@ def _stored_recipe(run: Path, other: str | None) -> Path:
         raise DocmtError(f"there is no run to resume in {run} (recipe.yaml is missing): give a run directory")
     if other is not None and Path(other) != run:
         raise DocmtError(f"--resume names {run} and --run {other}: give --resume alone to go on with a run")
+    from docmt.training.run_directory import read_recipe
+
     read_recipe(recipe, run)
     return recipe
