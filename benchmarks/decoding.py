@@ -21,7 +21,7 @@ from docmt.text import SpecialTokens
 
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 # How many times as fast as the published code one document of 512 tokens was translated where both ran in one run on
-# one machine (base size, two cores; README.md beside this file), by precision of docmt and beam. The published code
+# one machine (base size, two cores; docs/contributing/benchmarks), by precision of docmt and beam. The published code
 # computes in float32. Its own tokens a second say nothing on another processor, so none stand here.
 SIDE_BY_SIDE: dict[Precision, dict[int, float]] = {"float32": {1: 1.92, 5: 1.98}, "bfloat16": {1: 1.49, 5: 2.54}}
 SIDE_BY_SIDE_TOKENS = 512

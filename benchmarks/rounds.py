@@ -1,4 +1,4 @@
-"""Decoding in rounds beside sequential decoding, for docs/decisions/0002-rounds.md: scores, right words, time.
+"""Scores, right words and time of decoding in rounds (docs/contributing/decisions/0002-rounds.md) beside sequential.
 
 python -m benchmarks.rounds MODEL SOURCE REFERENCE [--suite FILE.jsonl] [--beam N] [--repeats N] [--output FILE.json]
 """

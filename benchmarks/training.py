@@ -27,7 +27,7 @@ from docmt.training.training_data import Split, UpdatePlan
 PRECISIONS: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
 SYSTEMS: tuple[Literal["group", "document"], ...] = ("group", "document")
 # How many times as fast as the published code the group system trained where both ran in one run on one machine (base
-# size, two cores; README.md beside this file), by precision of docmt and tokens of an instance. The published code
+# size, two cores; docs/contributing/benchmarks), by precision of docmt and tokens of an instance. The published code
 # computes in float32. Its own tokens a second say nothing on another processor, so none stand here.
 SIDE_BY_SIDE = {"float32": {128: 1.22, 512: 1.67, 2048: 3.39}, "bfloat16": {128: 2.45, 512: 3.44, 2048: 6.32}}
 

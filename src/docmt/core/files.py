@@ -1,10 +1,10 @@
 """Writing files so that a crash, a kill or a full disk never leaves half of one behind; locks, reading, and checksums.
 
 Checksums notice a bit which a disk or a copy has changed before anybody computes with it. They are CRC-32, which finds
-every burst of up to 32 changed bits and misses other damage once in 4 billion times; it is read faster than any hash (6
-times SHA-256, docs/log.md). It does not keep out a forger, who could write a new one. The description beside the files
-(config.json of a model, state.json of a checkpoint, tokenizer_config.json) has an entry "crc32": name of the file ->
-checksum. Files of earlier versions have none, and are taken as they are.
+every burst of up to 32 changed bits and misses other damage once in 4 billion times; it is read faster than any hash
+(docs/contributing/decisions/0022-checksums.md: 6 times SHA-256). It does not keep out a forger, who could write a new
+one. The description beside the files (config.json of a model, state.json of a checkpoint, tokenizer_config.json) has an
+entry "crc32": name of the file -> checksum. Files of earlier versions have none, and are taken as they are.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ At every step the probability of the next token is the mean of those that the me
 p(w) = 1/n sum_i p_i(w): the arithmetic mean, as fairseq and (by default, "linear") Sockeye compute it, not the mean of
 logarithms. A temperature divides the logits of each member before its own softmax, that is, before the mean.
 Lower precision means less memory to read, which is what decoding waits for. How a product x W^T + b is computed depends
-on the precision, the processor and the number of rows; speeds are in docs/log.md.
+on the precision, the processor and the number of rows; speeds are in
+docs/contributing/decisions/0009-decoding-step.md and 0007-int8.md.
 """
 
 from __future__ import annotations

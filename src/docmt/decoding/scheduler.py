@@ -405,7 +405,8 @@ def _rounds(task: Task, on_sentences: Counter) -> Found:
     The first round searches every sentence without earlier target sentences. Each further round searches every sentence
     again, after the drafts of the round before. Nothing is verified: a document costs as many sentence batches as there
     are rounds. After round r the first r sentences of an instance are those of sequential search (with beams inside of
-    sentences); docs/decisions/0002-rounds.md has how fast the others agree. on_sentences hears of the last round.
+    sentences); docs/contributing/decisions/0002-rounds.md has how fast the others agree. on_sentences hears of the last
+    round.
     """
     instances, found = task.instances, Found()
     drafted = replace(task, history=History(task.history))  # drafts of a round that fails are nobody's context

@@ -200,7 +200,7 @@ class Embeddings(nn.Module):
             vectors = vectors + getattr(self, f"{side}_positions")(positions)
         if torch.is_autocast_enabled(vectors.device.type):
             # From here on states are in the precision of autocast: casting them to and fro around every product made
-            # 240 copies in a training step of a small model (docs/log.md).
+            # 240 copies in a training step of a small model (docs/contributing/decisions/0011-bfloat16-training.md).
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
         normed: Tensor = getattr(self, f"{side}_norm")(vectors) if sizes.embedding_normalization else vectors
         return normed

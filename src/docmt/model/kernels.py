@@ -23,7 +23,8 @@ Kept = TypeVar("Kept")
 # A bucket takes in segments down to this share of its padded area, so at most that much is computed in vain,
 # against one more round of small products.
 _BUCKET_FILL = 0.55
-# Plain products beat scaled_dot_product_attention on a CPU up to these key lengths (docs/log.md).
+# Plain products beat scaled_dot_product_attention on a CPU up to these key lengths:
+# docs/contributing/decisions/0010-attention-on-cpu.md.
 _PLAIN_UP_TO = {torch.bfloat16: 1024, torch.float32: 256}
 
 
@@ -148,7 +149,8 @@ class PaddedLayout:
     """Where every token of every head goes when segments are padded into buckets.
 
     Counts and lengths of buckets are rounded up to few different numbers: a bfloat16 product of a shape not seen
-    before takes half a millisecond more on CPU, about a fifth of the training step of a small model (docs/log.md).
+    before takes half a millisecond more on CPU, about a fifth of the training step of a small model:
+    docs/contributing/decisions/0011-bfloat16-training.md.
 
     Rows are (token, head) pairs, token-major in the packed tensors and head-major inside a bucket [n, H, l, k],
     so that one gather pads, splits heads and brings all buckets into the layout of a batched product.

@@ -4,7 +4,8 @@ The logits [T, V] of a batch are by far its largest tensor. They are never held 
 a time is projected, turned into its loss, and at once into the gradients of states and embedding (the idea of fused
 linear cross-entropy kernels, e.g. Hsu et al. 2024, "Liger Kernel"). The softmax, always in float32, takes a few rows of
 a chunk at a time, which stay in the processor's cache; gradients of the embedding are added up chunk by chunk, which
-costs as much as the embedding is large, so chunks are no smaller than they must. Speeds are in docs/log.md.
+costs as much as the embedding is large, so chunks are no smaller than they must. Speeds are in
+docs/contributing/decisions/0012-chunked-loss.md.
 """
 
 from __future__ import annotations
