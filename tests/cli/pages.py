@@ -60,7 +60,7 @@ def make_folder(folder, corpus, store, run):
     shutil.copytree(run, folder / "RUN")
     (folder / "STORE").symlink_to(store)
     (folder / "recipes").symlink_to(ROOT / "recipes")
-    (folder / "recipe.yaml").write_text("data: STORE\nmodel: {system: group}\n")
+    (folder / "recipe.yaml").write_text("store: STORE\nmodel: {system: group}\n")
 
 
 def write_recipes(page, folder):
