@@ -1,4 +1,4 @@
-"""What docs/api.md shows runs as it stands, from top to bottom in one namespace."""
+"""What docs/python.md shows runs as it stands, from top to bottom in one namespace."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from docmt.model.systems import Group
 from docmt.synthetic import write_corpus
 from docmt.text import BpeTokenizer
 
-PAGE = (Path(__file__).parents[1] / "docs" / "api.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 
 
@@ -40,7 +40,7 @@ def folder(tmp_path, monkeypatch):
 def test_the_page_runs(folder, capsys):
     names = {}
     for number, code in enumerate(BLOCKS, 1):
-        exec(compile(code, f"docs/api.md, block {number}", "exec"), names)
+        exec(compile(code, f"docs/python.md, block {number}", "exec"), names)
     assert type(names["text"]) is str and [type(own) for own in names["texts"]] == [str, str]
     assert (folder / "bericht.txt").read_text().count("\n") == (folder / "translated.txt").read_text().count("\n") == 3
     assert len(names["best"].alternatives) == 2 and len(names["ensemble"].models) == 2
