@@ -126,7 +126,7 @@ def test_rates_that_are_none(rate, message):
         pytest.param("decoder", ("decoder",), marks=pytest.mark.full),
         ("*.key.*, embeddings", (".key.", "tokens.")),
         pytest.param("tokens*,encoder.*", ("tokens.", "encoder"), marks=pytest.mark.full),
-        ("loaded", ("",)),
+        ("pretrained", ("",)),
     ],
 )
 def test_what_is_frozen_stays_and_the_rest_moves(tune, start, freeze, parts, tmp_path):

@@ -260,7 +260,7 @@ def freeze(model: TranslationModel, words: Sequence[str], new_weights: Collectio
 
 def _meant(model: TranslationModel, word: str, loaded: Sequence[str]) -> Iterable[str]:
     """The names of the loaded weights that a word of `freeze`, or a pattern, means."""
-    if word == "loaded":
+    if word == "pretrained":
         return loaded
     modules = {
         "embeddings": (*model.tables(), "source_positions", "target_positions"),
