@@ -10,9 +10,9 @@ from typing import Any
 import sentencepiece
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from docmt.synthetic import generate
+from docmt.synthetic import generate_documents
 
-DOCUMENTS = [document.document for document in generate(60, seed=1)]
+DOCUMENTS = [document.document for document in generate_documents(60, seed=1)]
 SOURCE = [sentence for document in DOCUMENTS for sentence in document.source]
 TARGET = [sentence for document in DOCUMENTS for sentence in document.target]
 ODD = [

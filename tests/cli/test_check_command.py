@@ -24,7 +24,7 @@ def test_what_is_printed_and_written(files, tmp_path):
     )
     assert (outcome.status, outcome.err) == (0, "")
     assert outcome.out.startswith("2 documents, 3 sentences, ? to de\n")
-    assert "      1  number  numbers that are lost or new\n" in outcome.out
+    assert "      1  number  numbers missing or added\n" in outcome.out
     assert "  “45” not in the translation; “54” not in the source\n" in outcome.out
     assert "    1:2 (line 2)  See https://example.org now.\n      -> Siehe dort.\n" in outcome.out
     found = json.loads((tmp_path / "o.json").read_text())
@@ -116,7 +116,7 @@ def test_names_of_any_bytes(files, tmp_path):
 
 
 def test_files_that_are_not_there(files, tmp_path):
-    fails("check", files[0], message="a.en has one side alone: name the file with its translation too")
+    fails("check", files[0], message="a.en has only one side. Name the file with its translation too.")
     fails("check", files[0], tmp_path / "none", message="cannot read .*none")
     os.mkfifo(tmp_path / "pipe")
     fails("check", files[0], tmp_path / "pipe", message="it is read more than once, but is")

@@ -13,7 +13,7 @@ from commands import QUICK, TINY, call, start, wait_for_lines
 import docmt
 from docmt.core.logging import LogHandler
 from docmt.decoding import SearchConfig, translate_documents
-from docmt.documents import Document, one_line, read_documents
+from docmt.documents import Document, read_documents, unwrap_lines
 
 TEXT = (
     "\ufeffThe Report\r\n\r\n"
@@ -211,7 +211,7 @@ def test_scores_are_those_of_the_search(run, corpus, tmp_path):
     tokenizer = translator.tokenizer
     ids = [tokenizer.encode_batch(source) for source in sources]
     found = translate_documents(translator.model, ids, tokenizer.specials, translator.search)
-    texts = [[one_line(text).strip() for text in tokenizer.decode_batch(best.sentences)] for (best,) in found]
+    texts = [[unwrap_lines(text).strip() for text in tokenizer.decode_batch(best.sentences)] for (best,) in found]
     agree = [tokenizer.encode_batch(text) == best.sentences for text, (best,) in zip(texts, found, strict=True)]
     assert sum(agree) >= 5
 

@@ -93,13 +93,13 @@ def test_what_docmt_writes_it_reads_everywhere(run, corpus, tmp_path):
 
 
 def test_jsonl_without_the_side_that_is_needed(run, lists, corpus):
-    missing = r"in\.jsonl, line 1: `target` is missing; give a list of sentences"
+    missing = r"in\.jsonl, line 1: `target` is missing\. Add a list of sentences"
     fails("evaluate", "--hypothesis", lists, "--reference", corpus / "test.de", message=missing)
     fails("evaluate", "--hypothesis", corpus / "test.de", "--reference", lists, message=missing)
     fails("evaluate", "--model", run, "--source", lists, message=missing)
     fails("score", run, lists, message=missing)
     fails("score", run, corpus / "test.en", lists, message=missing)
-    running = r"in\.jsonl, line 1: `source` is missing; give a list of sentences; running text \(`text`\)"
+    running = r"in\.jsonl, line 1: `source` is missing\. Add a list of sentences\. Running text \(`text`\)"
     fails("score", run, write(lists, {"text": "It is old."}), corpus / "test.de", message=running)
 
 
@@ -163,11 +163,9 @@ def test_what_is_left_as_it_is_is_told_once(run, tmp_path):
 def test_other_formats_are_refused_by_name(run, tmp_path):
     page = tmp_path / "page.html"
     page.write_text("<p>It is old.</p>\n")
-    fails(
-        "translate", run, page, message=r"page\.html: this is a web page, which docmt does not read: extract the text"
-    )
+    fails("translate", run, page, message=r"page\.html is a web page, which docmt does not read. Extract the text")
     subtitles = b"1\n00:00:01,000 --> 00:00:02,000\nIt is old.\n"
-    fails("translate", run, stdin=subtitles, message=r"standard input: this is subtitles, which docmt does not read")
+    fails("translate", run, stdin=subtitles, message=r"standard input is a subtitle file, which docmt does not read")
     outcome = call("translate", run, page, "--input.layout", "text", *QUICK)
     assert outcome.status == 0
     (tmp_path / "good.txt").write_text("It is old.\n")

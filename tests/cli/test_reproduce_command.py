@@ -69,7 +69,7 @@ def test_a_whole_experiment_killed_once(experiment, tested, corpus, tmp_path):
     assert call(*command, "--dry-run").out.split()[0] == "resumable"
     outcome = call(*command)
     assert outcome.status == 0, outcome.err
-    assert f"docmt: [1/2] going on with sentence, seed 1 ({names[0]})\n" in outcome.err
+    assert f"docmt: [1/2] resuming sentence, seed 1 ({names[0]})\n" in outcome.err
     assert f"docmt: [2/2] training group, seed 1 ({names[1]})\n" in outcome.err
     assert outcome.out == (output / "small-cpu.md").read_text()
     assert [(row[1], bool(row[6])) for row in re.finditer(TABLE, outcome.out)] == [("sentence", True), ("group", False)]

@@ -112,10 +112,10 @@ def test_each_corpus_of_train_and_dev_has_its_drafts(corpora, tmp_path):
         (
             "marks",
             lambda text: text.removesuffix("LU\n"),
-            r"draft ends before line 7 of .*en: give a file with a draft",
+            r"draft ends before line 7 of .*en\. Give a draft for each",
         ),
-        ("marks", lambda text: text + "MORE\n", r"draft goes on after the end of .*en \(line 8\)"),
-        ("JSONL beside JSONL", lambda text: text.replace("d1", "d0"), r"has 2 sentences in .* and 5 in .*translated"),
+        ("marks", lambda text: text + "MORE\n", r"draft has text after the end of .*en \(line 8\)"),
+        ("JSONL beside JSONL", lambda text: text.replace("d1", "d0"), r"has 2 sentences in .* but 5 in .*translated"),
         ("JSONL beside JSONL", lambda text: text.replace('"KA"', "7", 1), r"translated.jsonl, line 1"),
     ],
 )
@@ -184,20 +184,23 @@ def test_the_entries_of_an_object_say_where_its_drafts_are(drafts, expected, tmp
 @pytest.mark.parametrize(
     ("drafts", "message"),
     [
-        ([{"target": ["x"]}, {"draft": ["y"]}], r"1\.jsonl, line 2: .*`draft`.*`target`.*: give .* in all objects"),
-        ([{"draft": ["x"]}, {"target": ["y"]}], r"1\.jsonl, line 2: .*`target`.*`draft`.*: give .* in all objects"),
+        ([{"target": ["x"]}, {"draft": ["y"]}], r"1\.jsonl, line 2: .*`draft`.*`target`.* Use .* in all objects"),
+        ([{"draft": ["x"]}, {"target": ["y"]}], r"1\.jsonl, line 2: .*`target`.*`draft`.* Use .* in all objects"),
         (
             [{"id": "b", "draft": ["x"]}, {"id": "a", "draft": ["y"]}],
             r"document 1 is 'a' in .*0\.jsonl.* 'b' in .*1\.js",
         ),
         ([{"id": "a", "draft": ["x"]}, {"document": "c", "draft": "y"}], r"document 2 is 'b' in .*0\.jsonl.* 'c' in "),
         ([{"source": ["s1"], "draft": ["x"]}, {"source": ["no"], "draft": ["y"]}], r"1\.jsonl: .*document 2 \('b'\)"),
-        ([{"source": ["s1"], "draft": ["x", "y"]}], r"`source` has 1 sentences and `draft` 2"),
+        ([{"source": ["s1"], "draft": ["x", "y"]}], r"`source` has 1 sentences but `draft` has 2"),
         (
             [{"document": "a", "target": "x"}, {"document": "b", "sentence": 1, "error": "too long"}],
-            r"1\.jsonl, line 2: .*no draft.*too long",
+            r"1\.jsonl, line 2: .*an error instead of a draft.*too long",
         ),
-        ([{"draft": ["x"]}, {"document": "b", "error": "failed"}], r"1\.jsonl, line 2: .*no draft.*failed"),
+        (
+            [{"draft": ["x"]}, {"document": "b", "error": "failed"}],
+            r"1\.jsonl, line 2: .*an error instead of a draft.*failed",
+        ),
     ],
 )
 def test_jsonl_drafts_that_do_not_fit(drafts, message, tmp_path):
@@ -211,7 +214,7 @@ def test_references_are_no_drafts(tmp_path):
     link.symlink_to(corpus)
     text.write_text("t1\n\nt2\n")
     for files in ((corpus, None, corpus), (corpus, None, link), (corpus, text, text), (text, text, text)):
-        with pytest.raises(DocmtError, match=f"{files[2].name} is a file of the corpus.*: give"):
+        with pytest.raises(DocmtError, match=f"{files[2].name} is a file of the corpus.* Give"):
             list(read_parallel(*files[:2], drafts=files[2]))
 
 

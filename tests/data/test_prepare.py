@@ -361,13 +361,13 @@ def test_ids_of_documents_beside_the_corpora(config: PrepareConfig, tmp_path: Pa
     assert (train.document_offsets[-2:] - train.document_offsets[-3:-1]).tolist() == [2, 3]
     for files, message in (
         ([ids], "--train_docids names 1 files for 2 corpora of --train; give one for each, in their order, and -"),
-        ([ids, ids], r"more\.ids ends after line 5, but \S+train\.en goes on"),
+        ([ids, ids], r"more\.ids ends after line 5 but \S+train\.en has text"),
     ):
         with pytest.raises(DocmtError, match=message):
             prepare(changed(config, store=tmp_path / "two", train=[*config.train, *more], train_docids=files))
     with pytest.raises(DocmtError, match=r"--dev_docids names 1 files for 0 corpora"):
         changed(config, dev=[], dev_docids=[ids])
-    with pytest.raises(DocmtError, match=r"dev\.jsonl is JSONL, which has its ids itself: give - instead of"):
+    with pytest.raises(DocmtError, match=r"dev\.jsonl is JSONL, which contains document ids\. Give - instead of"):
         prepare(changed(config, store=tmp_path / "two", dev_docids=[ids]))
     assert not (tmp_path / "two").exists()
 

@@ -1,4 +1,4 @@
-"""Which hypothesis line is a sentence and which a border."""
+"""Alignment of hypothesis lines with the sentences and boundaries of the reference."""
 
 import pytest
 
@@ -65,10 +65,10 @@ def test_a_reference_sentence_may_be_empty_too():
 
 
 def test_a_byte_order_mark_is_no_text(files):
-    plain = evaluate_files(*files(REFERENCE))
+    unmarked = evaluate_files(*files(REFERENCE))
     marked = evaluate_files(*files("\ufeff" + REFERENCE))
-    assert same(plain, marked)
-    assert plain.s_bleu.score == pytest.approx(100)
+    assert same(unmarked, marked)
+    assert unmarked.s_bleu.score == pytest.approx(100)
 
 
 def test_an_empty_translation_inside_a_document_is_a_sentence(files):

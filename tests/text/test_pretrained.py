@@ -8,12 +8,12 @@ import sentencepiece
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from docmt.core.errors import DocmtError
-from docmt.synthetic import generate
+from docmt.synthetic import generate_documents
 from docmt.text import PretrainedTokenizer, load_tokenizer, train_tokenizer
 from docmt.text.pieces import JsonPieces, SpmPieces
 from docmt.text.pretrained import Vocabulary, kept
 
-TEXT = [sentence for document in generate(20, seed=2) for sentence in document.document.source]
+TEXT = [sentence for document in generate_documents(20, seed=2) for sentence in document.document.source]
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 
 

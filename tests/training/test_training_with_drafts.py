@@ -19,7 +19,7 @@ from docmt.decoding import SearchConfig, Translator, translate_ids
 from docmt.decoding.drafting import load_drafter
 from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.experiments import EvaluationConfig
-from docmt.experiments.runs import evaluate_run, stored_scores
+from docmt.experiments.runs import evaluate_run, load_scores
 from docmt.model.systems import Group, MultiHop
 from docmt.training import train
 from docmt.training.training_data import TrainingCorpus
@@ -116,7 +116,7 @@ def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_pa
     dev, evaluation = drafted.split("dev"), EvaluationConfig(SEARCH)
     tested = SimpleNamespace(split=lambda name: dev)  # a store whose test split is what is dev here
     evaluate_run(config, tested, evaluation)
-    scores = stored_scores(config.run, evaluation)
+    scores = load_scores(config.run, evaluation)
     translator = Translator(tmp_path / "run", device="cpu", search=SEARCH)
     sources, specials = dev.documents("source"), translator.tokenizer.specials
     drafts = translator.drafts(sources)
@@ -127,7 +127,7 @@ def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_pa
     assert scores["d_bleu"]["score"] == evaluate_documents(*texts).to_json()["d_bleu"]["score"]
     by_instance = replace(evaluation, metrics=MetricConfig(unit="instance"))
     evaluate_run(config, tested, by_instance)
-    assert stored_scores(config.run, by_instance)["sentences"] == len(dev.source.lengths)
+    assert load_scores(config.run, by_instance)["sentences"] == len(dev.source.lengths)
 
 
 @pytest.mark.full

@@ -13,8 +13,8 @@ from typing import TypeVar
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import cannot_write, check_writable
 from docmt.core.plain_text import STANDARD, decoded_lines
-from docmt.documents import Document, ParallelDocument, Skipped, read_parallel
-from docmt.documents.formats import DOCUMENT_MARK, is_jsonl
+from docmt.documents import Document, ParallelDocument, SkipReport, read_parallel
+from docmt.documents.input_formats import DOCUMENT_MARK, is_jsonl
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def read_corpus(source: str, target: str | None, name: str = "--reference") -> l
     """
     if target is None and Path(source).is_file() and not is_jsonl(source):
         raise DocmtError(f"{name} is missing: {source} is no JSONL with both sides, so name the file beside it")
-    skipped = Skipped()
+    skipped = SkipReport()
     corpus = list(read_parallel(Path(source), Path(target) if target else None, skipped=skipped))
     if not corpus:
         names = f"{source} and {target} hold" if target else f"{source} holds"

@@ -17,7 +17,7 @@ from docmt.core.files import cannot_write, utf8_of, write_all
 from docmt.core.partial import Note, PartialFile
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_text
 from docmt.decoding.translation import ResumePoint
-from docmt.documents import Document, Input
+from docmt.documents import Document, InputFile
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
@@ -157,7 +157,7 @@ class File:
     output: str
     format: str
     """of the output"""
-    input: Input
+    input: InputFile
 
     @property
     def documents(self) -> list[Document]:

@@ -17,7 +17,7 @@ from docmt.data.instances import cut, place_of
 from docmt.data.prepare_config import MARKS, SPLITS, Corpus, PrepareConfig
 from docmt.data.statistics import STATISTICS_FILE, CorpusCounts, CorpusStatistics, SplitStatistics
 from docmt.data.store import TOKENIZER_FOLDER, ParallelStore, PreparedStore, StoreWriter
-from docmt.documents.corpus_files import ParallelDocument, Skipped, read_parallel
+from docmt.documents.corpus_files import ParallelDocument, SkipReport, read_parallel
 from docmt.documents.segmentation import knows_language
 from docmt.model.systems import ContextSpec
 from docmt.text import PairTokenizer, SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
@@ -48,7 +48,7 @@ def prepare(config: PrepareConfig) -> PreparedStore:
         for corpus in config.corpora(split):
             for path in corpus.paths:
                 check_regular(path, "it is read more than once, but is")
-            next(_read(corpus, split, Skipped()))  # a wrong path or an empty file shows now, not after minutes
+            next(_read(corpus, split, SkipReport()))  # a wrong path or an empty file shows now, not after minutes
     tokenizer = _tokenizer(config, ready)
     with atomic_directory(config.store) as directory:
         tokenizer.save(directory / TOKENIZER_FOLDER)
@@ -112,14 +112,14 @@ def _ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
 
 def _training_sentences(config: PrepareConfig) -> Iterator[tuple[Side, str]]:
     for corpus in config.corpora("train"):
-        for document in _read(corpus, "train", Skipped()):
+        for document in _read(corpus, "train", SkipReport()):
             for sentence in document.source if config.source_tokenizer is None else ():
                 yield "source", sentence
             for sentence in document.target:
                 yield "target", sentence
 
 
-def _read(corpus: Corpus, split: str, skipped: Skipped) -> Iterator[ParallelDocument]:
+def _read(corpus: Corpus, split: str, skipped: SkipReport) -> Iterator[ParallelDocument]:
     """The documents of a corpus. Raises DocmtError if there are none."""
     empty = True
     for document in read_parallel(
@@ -136,7 +136,7 @@ def _empty(corpus: Corpus, split: str) -> DocmtError:
 
 
 def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, directory: Path) -> SplitStatistics:
-    skipped = Skipped()
+    skipped = SkipReport()
     corpora = config.corpora(split)
     counts: dict[str, CorpusCounts] = {}
     with (
@@ -167,7 +167,7 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
 
 
 def _count(
-    store: ParallelStore, limit: int, skipped: Skipped, corpora: dict[str, CorpusCounts], sums: dict[str, str]
+    store: ParallelStore, limit: int, skipped: SkipReport, corpora: dict[str, CorpusCounts], sums: dict[str, str]
 ) -> SplitStatistics:
     """Count a split; limit: of its instances; sums: of its files."""
     source, target, borders = store.source.lengths, store.target.lengths, store.document_offsets
@@ -226,7 +226,7 @@ def _unused(name: str, names: Collection[str]) -> str:
 
 
 def _write_batch(
-    documents: Sequence[ParallelDocument], tokenizer: Tokenizer, writer: StoreWriter, skipped: Skipped, prefix: str
+    documents: Sequence[ParallelDocument], tokenizer: Tokenizer, writer: StoreWriter, skipped: SkipReport, prefix: str
 ) -> None:
     """Encodes and writes the documents that have sentences left, with `prefix` before their ids."""
     sides: list[tuple[Side, list[Sequence[str]]]] = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, check_fields, option, ranged, shown
-from docmt.documents.formats import named_jsonl
+from docmt.documents.input_formats import has_jsonl_name
 from docmt.text.moses import moses_language
 
 SPLITS = ("train", "dev", "test")
@@ -125,8 +125,8 @@ class PrepareConfig:
         found: list[Corpus] = []
         rest = iter(files)
         for source in rest:
-            target = None if named_jsonl(source) else next(rest, None)
-            if not named_jsonl(source) and (target is None or named_jsonl(target)):
+            target = None if has_jsonl_name(source) else next(rest, None)
+            if not has_jsonl_name(source) and (target is None or has_jsonl_name(target)):
                 raise DocmtError(
                     f"--{split} names {len(files)} files; give one JSONL file, or a source and a target file, for each "
                     f"corpus ({source} has no other side, and its name does not end in .jsonl)"

@@ -9,7 +9,7 @@ from typing import Any
 from docmt.core.errors import DocmtError
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document
-from docmt.documents.document import brief, shorten
+from docmt.documents.document import shorten, summarize
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class Translation:
     part, by `rank_score`; their scores are the log-probabilities of what they say, as everywhere"""
 
     def __repr__(self) -> str:
-        return brief(self, self.document.id, self.document.sentences)
+        return summarize(self, self.document.id, self.document.sentences)
 
     def __str__(self) -> str:
         return self.text()

@@ -26,7 +26,7 @@ from docmt.decoding.scoring import score_documents
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.stream import Stream, translate_documents
 from docmt.decoding.translation import Hypothesis, Piece, ResumePoint, TranslatedSentence, TranslatedSpan, Translation
-from docmt.documents import Document, one_line
+from docmt.documents import Document, unwrap_lines
 from docmt.model import TranslationModel
 from docmt.text import Side
 
@@ -241,7 +241,7 @@ class Translator:
                 ]
 
     def _piece(self, document: Document, lengths: Sequence[int], stretch: TranslatedSpan) -> Piece:
-        source, translation = document.part(stretch.first, stretch.last), None
+        source, translation = document.slice(stretch.first, stretch.last), None
         if stretch.error is None:
             translation = self._best(source, lengths, stretch.ranks)
         return Piece(stretch.document, stretch.first, source, stretch.reached, translation, stretch.error)
@@ -343,7 +343,7 @@ class Translator:
         # Hard-wrapped lines inside a sentence are one line to the model. While a tokenizer works on a sentence it takes
         # many times the room of its ids, so a book is done in blocks.
         blocks = (sentences[first : first + _BLOCK] for first in range(0, len(sentences), _BLOCK))
-        return [ids for block in blocks for ids in self.tokenizer.encode_batch(list(map(one_line, block)), side)]
+        return [ids for block in blocks for ids in self.tokenizer.encode_batch(list(map(unwrap_lines, block)), side)]
 
     def _best(self, document: Document, lengths: Sequence[int], hypotheses: Sequence[Hypothesis]) -> Translation:
         """The best translation, with the others as its alternatives."""
@@ -351,7 +351,7 @@ class Translator:
         return replace(best, alternatives=tuple(others))
 
     def _translation(self, document: Document, lengths: Sequence[int], hypothesis: Hypothesis) -> Translation:
-        texts = [one_line(text).strip() for text in self.tokenizer.decode_batch(hypothesis.sentences, "target")]
+        texts = [unwrap_lines(text).strip() for text in self.tokenizer.decode_batch(hypothesis.sentences, "target")]
         return self._with_scores(document, document.replace_sentences(texts), lengths, hypothesis)
 
     def _with_scores(

@@ -18,7 +18,7 @@ from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import GZIP_SUFFIX, decoded_lines
-from docmt.documents.formats import LONE_SURROGATE
+from docmt.documents.input_formats import LONE_SURROGATE
 
 Record = Mapping[str, object]
 MOST = 1_000_000

@@ -92,9 +92,9 @@ def run(arguments: Sequence[str]) -> int:
         files = {"source": options.source, "target": options.target}
         write_json(options.json, {**files, **report.to_json()}, indent=1)
     if options.html:
-        from docmt.checking import page
+        from docmt.checking import render_html
 
-        write_text(options.html, page(report, f"docmt check: {named}", options.show_html))
+        write_text(options.html, render_html(report, f"docmt check: {named}", options.show_html))
     if STANDARD not in (options.json, options.html):
         _print(report, options.show)
     counts = report.counts()
@@ -107,10 +107,12 @@ def _report(options: CheckOptions) -> CheckReport:
     from docmt.checking import check_documents, read_translation
 
     target = Path(options.target) if options.target else None
-    found = read_translation(Path(options.source), target, options.layout, options.check)
-    with progress("checking", sum(map(len, found.documents))) as bar:
+    paired = read_translation(Path(options.source), target, options.layout, options.check)
+    with progress("checking", sum(map(len, paired.documents))) as bar:
         kinds = options.only or tuple(KINDS)
-        return check_documents(found.documents, options.check, kinds=kinds, done=bar.advance, before=found.findings)
+        return check_documents(
+            paired.documents, options.check, kinds=kinds, on_progress=bar.advance, earlier=paired.findings
+        )
 
 
 def _check(options: CheckOptions) -> None:
@@ -164,7 +166,7 @@ def _print(report: CheckReport, most: int) -> None:
     for kind, count, _ in rows:
         if count and most:
             print(f"\n{kind}: {KINDS[kind]}")
-            for finding in report.of_kind(kind)[:most]:
+            for finding in report.select(kind)[:most]:
                 print(printable(_lines(finding), kept="\n"))
             if count > most:
                 print(f"  ... and {count - most:,} more (--show {count}, --json, --html)")
@@ -173,14 +175,14 @@ def _print(report: CheckReport, most: int) -> None:
 def _lines(finding: Finding) -> str:
     """A finding in words, with its first sentences."""
     sure = "" if finding.certainty == "sure" else f" ({finding.certainty})"
-    lines = [f"  {_short(finding.what, 2 * _LONGEST)}{sure}"]
-    for place in finding.places[:_PLACES]:
+    lines = [f"  {_short(finding.message, 2 * _LONGEST)}{sure}"]
+    for place in finding.sentences[:_PLACES]:
         line = f" (line {place.line})" if place.line else ""
         source = _around(place.source, place.source_marks)
         target = _around(place.target, place.target_marks)
         lines += [f"    {place.document}:{place.sentence}{line}  {source}", f"      -> {target}"]
-    if len(finding.places) > _PLACES:
-        more = len(finding.places) - _PLACES
+    if len(finding.sentences) > _PLACES:
+        more = len(finding.sentences) - _PLACES
         lines.append(f"    ... and {more} more sentence{'s' * (more > 1)}")
     return "\n".join(lines)
 

@@ -29,8 +29,8 @@ from docmt.core.progress import plain_lines, within
 from docmt.core.settings import MANY, check_fields, flat, nested, range_of, ranged, read_yaml
 from docmt.decoding import SearchConfig
 from docmt.documents import Document
-from docmt.experiments.grid import recipes_folder
-from docmt.synthetic import SyntheticDocument, pronoun_accuracy, read_pronouns, write_corpus
+from docmt.experiments.experiment_files import recipes_folder
+from docmt.synthetic import SyntheticDocument, read_pronouns, score_pronouns, write_corpus
 from docmt.training import TrainConfig
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _scores(tests: Sequence[SyntheticDocument], translations: Sequence[Translati
     return {
         "s_bleu": round(scores.s_bleu.score, 2),
         "d_bleu": round(scores.d_bleu.score, 2),
-        "pronoun_accuracy": round(100 * pronoun_accuracy(tests, hypotheses).accuracy, 2),
+        "pronoun_accuracy": round(100 * score_pronouns(tests, hypotheses).accuracy, 2),
     }
 
 

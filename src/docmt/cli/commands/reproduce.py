@@ -97,12 +97,12 @@ def run(arguments: Sequence[str]) -> int:
     own = [each.name for command in (ReproduceOptions, EveryCommand) for each in fields(command)]
     overrides = {name: value for name, value in made.parse_given(given).items() if name.split(".")[0] not in own}
     plan, evaluation = _plan(file or options.name, options, overrides)
-    for variant, why in plan.left_out.items():
+    for variant, why in plan.skipped.items():
         _log.info(f"left out: {variant} ({why})")
     if not options.dry_run:
         return _reproduce(plan, evaluation)
-    for run in plan.trainings():
-        print(printable(f"{experiments.state_of(run, evaluation):<10} {run.title} ({run.config.run.name})"))
+    for run in plan.unique_runs():
+        print(printable(f"{experiments.determine_state(run, evaluation):<10} {run.title} ({run.config.run.name})"))
     return 0
 
 
@@ -134,7 +134,7 @@ def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
         plan, evaluation, _log.info, lambda failures: experiments.write_report(plan, evaluation, failures)
     )
     print(printable(experiments.write_report(plan, evaluation, failures), kept="\n"), end="")
-    written = [plan.place(evaluation.context, ending) for ending in (".md", ".json")]
+    written = [plan.output_path(evaluation.context, ending) for ending in (".md", ".json")]
     _log.info(f"the table is in {written[0]} and {written[1]}")
     draw = [experiments.write_figure]
     draw += [experiments.write_contrastive_figure] if evaluation.suite is not None else []
@@ -144,6 +144,6 @@ def _reproduce(plan: Plan, evaluation: EvaluationConfig) -> int:
         except DocmtError as error:
             _log.info(f"no figure: {error}")
     if failures:
-        count = f"{len(failures)} of {len(plan.trainings())} runs"
+        count = f"{len(failures)} of {len(plan.unique_runs())} runs"
         raise DocmtError(f"{count} failed, as the table says; the same command tries them again")
     return 0

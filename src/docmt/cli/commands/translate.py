@@ -35,7 +35,7 @@ from docmt.core.settings import flag_of, option
 from docmt.decoding import SearchConfig
 from docmt.documents import read_input
 from docmt.documents.document import Layout
-from docmt.documents.formats import named_jsonl
+from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.segmentation import knows_language
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _chosen(format: str, layout: str, source: str, output: str) -> str:
     """The format of a translation, by that of its source (jsonl, or another) and the names."""
     if format != "auto":
         return format
-    return "jsonl" if layout == "jsonl" or named_jsonl(output) or named_jsonl(source) else "text"
+    return "jsonl" if layout == "jsonl" or has_jsonl_name(output) or has_jsonl_name(source) else "text"
 
 
 def _facts(translator: Translator, files: Sequence[File]) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def _output_name(file: str, format: str) -> str:
     """The name of the file in the output directory: that of the input, and if that says otherwise the format."""
     name = Path(file).name
     bare = name.removesuffix(GZIP_SUFFIX)
-    if format != "auto" and named_jsonl(name) != (format == "jsonl"):
+    if format != "auto" and has_jsonl_name(name) != (format == "jsonl"):
         bare += ".jsonl" if format == "jsonl" else ".txt"
     return bare + GZIP_SUFFIX if name.endswith(GZIP_SUFFIX) else bare
 
@@ -236,7 +236,7 @@ def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: l
 
 def _tell(file: File) -> None:
     """Says what was seen in a file that its user may not know."""
-    if left := file.input.verbatim:
+    if left := file.input.verbatim_lines:
         parts = [f"{count} {'line' if count == 1 else 'lines'} of {kind}" for kind, count in left.items()]
         _log.info(f"{file.name}: left as they are: {', '.join(parts)}")
     if file.input.looks_wrapped:
