@@ -8,7 +8,7 @@ from docmt.analysis.entropy import mean_and_deviation
 from docmt.analysis.looks import SentenceLook, TokenLook, attention_sites, watching
 from docmt.data import Batch
 from docmt.decoding import SearchConfig
-from docmt.decoding.scoring import scoring_passes
+from docmt.decoding.scoring import iterate_scoring_inputs
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention, Gate, Opening
 from docmt.model.layers import SentenceAttention
@@ -45,7 +45,9 @@ def build(name, noise=0.2, **settings):
 def passes_of(model, documents=slice(None), batch_tokens=4096):
     sources, targets = SOURCES[documents], TARGETS[documents]
     drafts = sources if model.system.context_spec().drafts else None
-    return scoring_passes(model, sources, targets, SPECIALS, SearchConfig(), batch_tokens=batch_tokens, drafts=drafts)
+    return iterate_scoring_inputs(
+        model, sources, targets, SPECIALS, SearchConfig(), batch_tokens=batch_tokens, drafts=drafts
+    )
 
 
 def assembled(look, values):

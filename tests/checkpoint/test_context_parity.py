@@ -13,7 +13,7 @@ from docmt.checkpoint.model_directory import load_model, load_model_tokenizer
 from docmt.checkpoint.thumt import parameters, rename
 from docmt.decoding import SearchConfig, score_documents
 from docmt.decoding.beam_search import search
-from docmt.decoding.rules import SearchRow
+from docmt.decoding.search_rules import SearchRow
 from docmt.text import SpecialTokens
 from docmt.training.objective import batch_loss
 

@@ -189,7 +189,7 @@ def test_given_translations_have_the_same_probability_there(variant, exported, t
     )
     documents = ([[own] for own in ids] for ids in (model.sources, targets))
     config = SearchConfig(length_penalty=0)
-    expected = score_documents(model.ours, *documents, model.specials, config, limited=False)
+    expected = score_documents(model.ours, *documents, model.specials, config, free_at_limit=False)
     assert [sum(own.log_probs) for own in found] == pytest.approx([own.score for own in expected], abs=1e-4, rel=1e-6)
 
 

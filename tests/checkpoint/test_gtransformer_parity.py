@@ -12,7 +12,7 @@ from tiers import only
 
 from docmt.checkpoint.fairseq import parameter_name, rename
 from docmt.decoding import SearchConfig, score_documents, search
-from docmt.decoding.rules import SearchRow
+from docmt.decoding.search_rules import SearchRow
 from docmt.model import ModelInput, Spans, pack
 from docmt.model.attention import FullContext, Memory
 from docmt.text import SpecialTokens

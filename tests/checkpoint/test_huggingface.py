@@ -13,8 +13,8 @@ from tiers import only
 from docmt.checkpoint.hf_model import Pretrained, family_of, read_config
 from docmt.data import SentenceTokens, collate, cut
 from docmt.decoding import SearchConfig
+from docmt.decoding.document_stream import translate_documents
 from docmt.decoding.scoring import score_documents
-from docmt.decoding.stream import translate_documents
 from docmt.model import TranslationModel
 from docmt.model.families import FAMILIES
 from docmt.model.systems import ContextSpec, Group

@@ -7,7 +7,7 @@ from tiers import only
 
 from docmt.decoding import SearchConfig, translate_documents
 from docmt.decoding.beam_search import search
-from docmt.decoding.rules import RfaRules, SearchRow
+from docmt.decoding.search_rules import RfaRules, SearchRow
 
 DECODED = sorted(
     (path.parent.name, path.name)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from tiers import only
 
 from docmt.decoding.incremental import IncrementalDecoder
-from docmt.decoding.rules import SearchRow
+from docmt.decoding.search_rules import SearchRow
 from docmt.model.kernels import AttentionPattern
 from docmt.model.linear import GateDecay, attend_linear, step_linear
 from docmt.model.linear_attention import RandomFeatures
@@ -260,7 +260,7 @@ def test_token_by_token_is_as_the_whole_pass(variant, models):
         with torch.no_grad():
             for step, offset in enumerate(offsets):
                 token = read.target.tokens[document + step, None]
-                (states,) = decoder.read(token, torch.tensor([offset]), step, torch.tensor([inside[0]]))
+                (states,) = decoder.step(token, torch.tensor([offset]), step, torch.tensor([inside[0]]))
                 torch.testing.assert_close(theirs(model.project(states))[0], wanted[reached], rtol=0, atol=1e-5)
                 reached += 1
     assert reached == len(wanted)

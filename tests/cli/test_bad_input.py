@@ -278,7 +278,7 @@ def test_a_foreign_tokenizer(run, files):
     call("prepare", "--store", files / "s", "--train", files / "good.txt", files / "good.de", "--vocabulary-size", 262)
     shutil.copytree(run / "model", files / "model")
     shutil.copytree(files / "s" / "tokenizer", files / "model", dirs_exist_ok=True)
-    message = "has 262 entries, but the model 400: they do not belong together"
+    message = "has 262 entries but the model has 400. Copy the directory again"
     fails("translate", files / "model", files / "good.txt", message=message)
 
 

@@ -13,7 +13,7 @@ from docmt.checkpoint.model_directory import load_model_tokenizer
 from docmt.cli.corpora import each_alone
 from docmt.core.errors import DocmtError
 from docmt.decoding import Translator
-from docmt.decoding.stream import Stream
+from docmt.decoding.document_stream import DocumentStream
 from docmt.documents import Document
 
 ERRORS = {
@@ -28,11 +28,11 @@ ERRORS = {
 def bad(request, run, monkeypatch):
     """Documents with the sentence BAD. cannot be done; gives what is said of them."""
     error, message = ERRORS[request.param]
-    search, score_all = Stream._search, Translator.score_all
+    search, score_all = DocumentStream._search_instances, Translator.score_all
     (bad,) = load_model_tokenizer(run).encode_batch(["BAD."], "source")
 
     def searching(self, chosen, on_sentences):
-        task = self._task.part(chosen)
+        task = self._task.select_instances(chosen)
         if bad in task.words.documents([0, len(task.words.lengths)])[0]:
             raise error
         return search(self, chosen, on_sentences)
@@ -42,7 +42,7 @@ def bad(request, run, monkeypatch):
             raise error
         return score_all(self, pairs)
 
-    monkeypatch.setattr(Stream, "_search", searching)
+    monkeypatch.setattr(DocumentStream, "_search_instances", searching)
     monkeypatch.setattr(Translator, "score_all", scoring)
     return message
 

@@ -132,7 +132,10 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ),
         (["translate", "m", "f", "--format", "xml"], r"--format is 'xml': choose one of auto, text, jsonl"),
         (["translate", "m", "f", "--search.beam", "0"], r"--search.beam is 0: choose a number from 1 to"),
-        (["translate", "m", "f", "--search.n-best", "9"], r"--search.n-best is 9: choose at most the beam of 5"),
+        (
+            ["translate", "m", "f", "--search.n-best", "9"],
+            r"--search.n-best is 9 but the beam is 5\. Choose at most the beam",
+        ),
         (["translate", "m", "f", "--search.n-best", "2"], r"--search.n-best above 1 needs --format jsonl"),
         (
             ["translate", "m", "f", "--search.length-penalty", ".nan"],

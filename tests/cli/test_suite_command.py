@@ -45,7 +45,7 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
     wanted = usual.score(*pair).sentences[0].score
     words = len(usual.tokenizer.encode(item["candidates"][0][0]))
     tight = docmt.Translator(run, search=docmt.SearchConfig(max_length_ratio=0, max_length_extra=words))
-    at_limit, free = (tight.score_all([pair], limited)[0].sentences[0].score for limited in (True, False))
+    at_limit, free = (tight.score_all([pair], free_at_limit)[0].sentences[0].score for free_at_limit in (True, False))
     assert at_limit > free == wanted
 
 
@@ -242,7 +242,7 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
         f"{run},{french}",
         "--suite",
         "phenomena",
-        message="run and .*french cannot translate as one: they are for en-de and en-fr",
+        message="run and .*french cannot form an ensemble: they translate en-de and en-fr",
     )
     damaged = shutil.copytree(run / "model", tmp_path / "damaged")
     (damaged / "model.safetensors").write_bytes(b"nothing")

@@ -501,11 +501,11 @@ def test_documents_that_failed_are_tried_again(models, tmp_path, monkeypatch):
 def test_arguments_of_the_interface_that_mean_nothing(models):
     translator = Translator(models["sentence"])
     for group in ("a", 0, None, 1.5):
-        with pytest.raises(docmt.DocmtError, match=f"group is {group!r}: choose at least 1 document"):
+        with pytest.raises(docmt.DocmtError, match=f"group is {group!r}. Choose at least 1 document"):
             translator.stream(["One."], group=group)
     for look_ahead in (-1, 0, "a"):
-        with pytest.raises(docmt.DocmtError, match=f"look_ahead is {look_ahead!r}: choose at least 1 source token"):
-            translator.pieces(["One."], look_ahead=look_ahead)
+        with pytest.raises(docmt.DocmtError, match=f"look_ahead is {look_ahead!r}. Choose at least 1 source token"):
+            translator.stream_parts(["One."], look_ahead=look_ahead)
 
 
 @pytest.mark.full
@@ -514,17 +514,17 @@ def test_pieces_of_the_interface(models):
         models["group"], search=SearchConfig(beam=1, max_length_ratio=0, max_length_extra=4), batch_tokens=12
     )
     documents = [docmt.Document.from_text(text, id=text[:1]) for text in (TEXT, "", LINES)]
-    lists = list(translator.pieces(documents))
+    lists = list(translator.stream_parts(documents))
     pieces = [piece for together in lists for piece in together]
     whole = translator.translate_all(documents)
     for number, (document, translation) in enumerate(zip(documents, whole, strict=True)):
         own = [piece for piece in pieces if piece.document == number]
         assert "".join(piece.source.text() for piece in own) == document.text()
         assert "".join(piece.text() for piece in own) == translation.text()
-        assert [piece.first for piece in own] == [0, *[piece.reached.sentences for piece in own]][:-1]
+        assert [piece.first for piece in own] == [0, *[piece.resume_point.sentences for piece in own]][:-1]
         assert [s.target for piece in own for s in piece.translation] == [s.target for s in translation]
-    done = {piece.document: piece.reached for piece in pieces[:4]}
-    rest = [piece for together in translator.pieces(documents, done=done) for piece in together]
+    done = {piece.document: piece.resume_point for piece in pieces[:4]}
+    rest = [piece for together in translator.stream_parts(documents, resume_points=done) for piece in together]
     assert rest == pieces[4:]
-    with pytest.raises(docmt.DocmtError, match="int is no document"):
-        translator.pieces([3])
+    with pytest.raises(docmt.DocmtError, match="int is not a document"):
+        translator.stream_parts([3])

@@ -206,7 +206,7 @@ class Counting:
     def __init__(self):
         self.asked = []
 
-    def score_all(self, pairs, limited, context):
+    def score_all(self, pairs, free_at_limit, context):
         self.asked.append(pairs)
         return [
             SimpleNamespace(sentences=[SimpleNamespace(score=-float(len(s))) for s in target.sentences])
@@ -235,10 +235,10 @@ def test_items_that_cannot_be_scored_are_wrong(monkeypatch):
     items = [replace(item(), id=id) for id in "abcd"]
 
     class Failing(Counting):
-        def score_all(self, pairs, limited, context):
+        def score_all(self, pairs, free_at_limit, context):
             if bad := [source.id for source, _ in pairs if source.id in "bd"]:
                 raise DocmtError(f"{bad[0]} is too long")
-            found = super().score_all(pairs, limited, context)
+            found = super().score_all(pairs, free_at_limit, context)
             for wrong in found[1::2]:  # the right one is the first
                 wrong.sentences[0].score -= 1
             return found
@@ -258,7 +258,7 @@ def test_items_that_cannot_be_scored_are_wrong(monkeypatch):
 class Told:
     """Gives the sentences of a document, in turn, the losses and tokens that are written in them."""
 
-    def score_all(self, pairs, limited, context):
+    def score_all(self, pairs, free_at_limit, context):
         def sentence(text):
             loss, tokens = map(float, text.split())
             return SimpleNamespace(score=-loss, tokens=int(tokens))

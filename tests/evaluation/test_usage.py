@@ -24,8 +24,8 @@ class Scorer:
     def __init__(self):
         self.asked = []
 
-    def score_all(self, pairs, limited=True, context=True):
-        self.asked.append((len(pairs), limited, context))
+    def score_all(self, pairs, free_at_limit=True, context=True):
+        self.asked.append((len(pairs), free_at_limit, context))
         return [self._scored(source, target, context) for source, target in pairs]
 
     def _scored(self, source, target, context):
@@ -294,7 +294,9 @@ def test_documents_are_scored_by_the_translators_names():
     """What is read is a document with its id, so that messages can name it."""
     seen = []
     scorer = Scorer()
-    scorer.score_all = lambda pairs, limited, context: seen.extend(pairs) or Scorer().score_all(pairs, limited, context)
+    scorer.score_all = lambda pairs, free_at_limit, context: (
+        seen.extend(pairs) or Scorer().score_all(pairs, free_at_limit, context)
+    )
     sentence_gains(scorer, CORPUS)
     assert [(one.id, two.id) for one, two in seen] == [("a", "a"), ("b", "b")] * 2
     assert all(isinstance(each, Document) for pair in seen for each in pair)

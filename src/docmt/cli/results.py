@@ -16,12 +16,12 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import cannot_write, utf8_of, write_all
 from docmt.core.partial import Note, PartialFile
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_text
-from docmt.decoding.translation import ResumePoint
+from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document, InputFile
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
-    from docmt.decoding.translation import Piece
+    from docmt.decoding.translation_results import PartialTranslation
 
 _log = logging.getLogger(__name__)
 
@@ -255,7 +255,7 @@ class Writer:
             if notes and notes[-1]["state"]["failed"] and self._place.as_written:
                 self._place, self.lacks_documents = place(resume=False), True
         self._state = _State()
-        self._held: list[Piece] = []
+        self._held: list[PartialTranslation] = []
         self._news = Report()  # of what is not written yet
         self._finished = False
 
@@ -283,7 +283,7 @@ class Writer:
         place = self._place
         return str(place.partial) if isinstance(place, PartialFile) and place.notes and not place.finished else ""
 
-    def add(self, pieces: Sequence[Piece]) -> None:
+    def add(self, pieces: Sequence[PartialTranslation]) -> None:
         """Writes pieces, in order, whose documents count within the file. Before any is translated, none is written."""
         self._held += [self._noted(piece) for piece in pieces]
         if self._place.notes or any(piece.translation is not None for piece in self._held):
@@ -315,7 +315,7 @@ class Writer:
         """Removes what tells how far it was."""
         self._place.remove()
 
-    def _noted(self, piece: Piece) -> Piece:
+    def _noted(self, piece: PartialTranslation) -> PartialTranslation:
         """The piece, without a translation that has no scores; what may be wrong with it is noted."""
         result = piece.error if piece.translation is None else piece.translation
         assert result is not None  # a piece has one of them
@@ -324,7 +324,7 @@ class Writer:
         result = self._news.checked(self.file.name_of(piece.document), result, piece.first, sentences)
         return replace(piece, translation=None, error=result) if isinstance(result, DocmtError) else piece
 
-    def _text(self, piece: Piece) -> str:
+    def _text(self, piece: PartialTranslation) -> str:
         """What is written of a piece, which is counted as written."""
         state, text = self._state, piece.text()
         if self.file.input.format == "jsonl" and not piece.first:
@@ -334,7 +334,8 @@ class Writer:
         state.target += len(text)
         if piece.error is not None and state.last_failed < piece.document:
             state.failed, state.last_failed = state.failed + 1, piece.document
-        state.documents, state.sentences, state.said = piece.document, piece.reached.sentences, piece.reached.said
+        point = piece.resume_point
+        state.documents, state.sentences, state.said = piece.document, point.sentences, point.history
         if state.sentences == len(self.file.documents[piece.document].sentences):
             state.documents, state.sentences, state.said = piece.document + 1, 0, ()
         if self.file.format == "jsonl":
@@ -345,7 +346,7 @@ class Writer:
         empty = bool(piece.source.sentences) and not (target and target.sentences[-1]) and not piece.source.gaps[-1]
         return text + "\n" * (ends and empty)
 
-    def _lines(self, piece: Piece) -> str:
+    def _lines(self, piece: PartialTranslation) -> str:
         """One line of JSON for each sentence.
 
         Its spans are places in the whole source file and the whole translated file; of JSONL, which has no such text,

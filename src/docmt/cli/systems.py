@@ -67,12 +67,12 @@ def check_models(models: Sequence[str], context: ContextConfig, search: SearchCo
     """
     from docmt.checkpoint.model_directory import find_model, load_model_config
     from docmt.checkpoint.weights import WEIGHTS_FILE, read_shapes
-    from docmt.decoding.models import model_paths, read_tokenizer_and_languages
+    from docmt.decoding.models import parse_model_paths, read_tokenizer_and_languages
     from docmt.decoding.scheduler import check_context
 
     languages = {}
     for model in models:
-        paths = model_paths(model)
+        paths = parse_model_paths(model)
         for path in paths:
             if path.is_file():
                 raise DocmtError(f"{path} is a file, and files cannot translate: name models alone")
@@ -116,7 +116,7 @@ def translate_corpus(
     unit: what is translated by itself, an instance or a document. names: of the documents, for messages.
     """
     if unit == "instance":
-        instances = [translator.instances(document.source, document.target) for document in corpus]
+        instances = [translator.cut_instances(document.source, document.target) for document in corpus]
     else:
         instances = [[(0, len(document.source))] for document in corpus]
     sources = [in_units([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]

@@ -200,7 +200,7 @@ def evaluate_items(
         for item in group:
             source = Document.from_sentences(item.source, id=item.id)
             pairs += [(source, Document.from_sentences(candidate, id=item.id)) for candidate in item.candidates]
-        results = iter(translator.score_all(pairs, limited=False, context=context))
+        results = iter(translator.score_all(pairs, free_at_limit=False, context=context))
         return [[next(results) for _ in item.candidates] for item in group]
 
     answers = ""

@@ -100,7 +100,7 @@ def scored_twice(
     pairs = [
         (Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in documents
     ]
-    seen, hidden = (translator.score_all(pairs, limited=False, context=context) for context in (True, False))
+    seen, hidden = (translator.score_all(pairs, free_at_limit=False, context=context) for context in (True, False))
     return list(zip(seen, hidden, strict=True))
 
 
@@ -314,7 +314,7 @@ def other_context(
     alone = [(Document.from_sentences(each.source[-1:]), Document.from_sentences(each.target[-1:])) for each in found]
     conditions = {"true": (true, True), "empty": (true, False), "shuffled": (other, True), "alone": (alone, True)}
     last = {
-        name: [each.sentences[-1] for each in translator.score_all(pairs, limited=False, context=context)]
+        name: [each.sentences[-1] for each in translator.score_all(pairs, free_at_limit=False, context=context)]
         for name, (pairs, context) in conditions.items()
     }
     scores = {name: np.array([sentence.score for sentence in sentences]) for name, sentences in last.items()}

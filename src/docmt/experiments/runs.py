@@ -28,9 +28,9 @@ from docmt.core.progress import progress
 from docmt.core.settings import flat, is_among, nested, read_yaml
 from docmt.data import ParallelStore, PreparedStore
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
-from docmt.decoding.models import computing_in
-from docmt.decoding.rules import takes_rounds
-from docmt.decoding.scheduler import packed_units, supported
+from docmt.decoding.models import precision_context
+from docmt.decoding.scheduler import cut_dbleu_units, select_effective_settings
+from docmt.decoding.search_rules import supports_rounds
 from docmt.evaluation import ContrastiveResult, MetricConfig, evaluate_documents, evaluate_items, in_documents, in_units
 from docmt.evaluation.contrastive import result_of
 from docmt.evaluation.metrics import Ranges
@@ -411,9 +411,9 @@ def load_contrastive(run: Path, config: EvaluationConfig) -> ContrastiveResult |
 def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfig) -> None:
     """Score a run on the test split and on the contrastive test set, unless stored results exist."""
     device = "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
-    # Only the settings that the run's system supports.
-    context = supported(config.context, run.model.chosen)
-    search = config.search if takes_rounds(config.context, run.model.chosen) else replace(config.search, rounds=0)
+    # The settings that have an effect with the system of the run.
+    context = select_effective_settings(config.context, run.model.chosen)
+    search = config.search if supports_rounds(config.context, run.model.chosen) else replace(config.search, rounds=0)
     translator = Translator(run.run, search=search, context=context, device=device, precision=run.products)
     if load_scores(run.run, config) is None:
         scores = _score_test(translator, run, in_direction(store, run).split("test"), config.metrics)
@@ -439,10 +439,10 @@ def _score_test(translator: Translator, run: TrainConfig, test: ParallelStore, m
     references = [tokenizer.decode_batch(document, "target") for document in test.documents("target")]
     instances: Ranges = [[(0, len(document))] for document in sources]
     if metrics.unit == "instance":
-        instances = packed_units(model.config, test.source.lengths, test.target.lengths, test.document_offsets)
+        instances = cut_dbleu_units(model.config, test.source.lengths, test.target.lengths, test.document_offsets)
     units = in_units(sources, instances)
-    drafts, specials = translator.drafts(units), tokenizer.specials
-    with computing_in(model, run.products), progress("translating (sentences)", len(test.source.lengths)) as bar:
+    drafts, specials = translator.draft_documents(units), tokenizer.specials
+    with precision_context(model, run.products), progress("translating (sentences)", len(test.source.lengths)) as bar:
         search, context = translator.search, translator.context
         translated = translate_documents(
             model, units, specials, search, context=context, on_sentences=bar.advance, drafts=drafts

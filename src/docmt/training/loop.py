@@ -21,7 +21,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
 from docmt.core.progress import progress
 from docmt.data import PreparedStore
-from docmt.decoding.drafting import check_drafter
+from docmt.decoding.drafter import check_drafter
 from docmt.model import TranslationModel
 from docmt.training.distributed import (
     StopRequest,

@@ -46,9 +46,9 @@ def run(arguments: Sequence[str]) -> int:
     options = parser().parse(arguments)
     # torch loads slowly: not for --help
     from docmt.checkpoint import export_ctranslate2
-    from docmt.decoding.models import model_paths
+    from docmt.decoding.models import parse_model_paths
 
-    if len(paths := model_paths(options.model)) > 1:
+    if len(paths := parse_model_paths(options.model)) > 1:
         raise DocmtError(
             f"{options.model} is an ensemble, which cannot be exported: export one model, such as {paths[0]}"
         )

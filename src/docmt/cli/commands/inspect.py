@@ -66,9 +66,9 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     if options.curves:
         return _compare_runs(options)
-    from docmt.decoding.models import model_paths  # torch takes a while to load
+    from docmt.decoding.models import parse_model_paths  # torch takes a while to load
 
-    if len(paths := model_paths(options.model)) > 1:
+    if len(paths := parse_model_paths(options.model)) > 1:
         raise DocmtError(f"{options.model} is an ensemble: look into one model at a time, such as {paths[0]}")
     if not options.source:
         return _describe(options)
@@ -141,7 +141,7 @@ def _look_at_text(options: InspectOptions) -> int:
 
     from docmt.analysis import AttentionReport
     from docmt.core.progress import progress
-    from docmt.decoding.models import computing_in
+    from docmt.decoding.models import precision_context
     from docmt.evaluation.metrics import count
 
     corpus, failures = _corpus(options), Report()
@@ -150,7 +150,7 @@ def _look_at_text(options: InspectOptions) -> int:
     report, read = AttentionReport(), list[ParallelDocument]()
     with (
         torch.inference_mode(),
-        computing_in(translator.model, translator.precision),
+        precision_context(translator.model, translator.precision),
         progress(f"looking on {translator.device} (sentences)", sum(map(len, documents))) as bar,
     ):
         for document in documents:
@@ -197,12 +197,12 @@ def _translated(
 def _look_at(translator: Translator, document: ParallelDocument, report: AttentionReport) -> bool:
     """Add to the report what the model looks at when it scores the translation of a document. Return True."""
     from docmt.analysis import look_at_corpus
-    from docmt.decoding.scoring import scoring_passes
+    from docmt.decoding.scoring import iterate_scoring_inputs
 
     model, tokenizer = translator.model, translator.tokenizer
     source = tokenizer.encode_batch(list(document.source), "source")
     target = tokenizer.encode_batch(list(document.target), "target")
-    passes = scoring_passes(
+    passes = iterate_scoring_inputs(
         model,
         [source],
         [target],
@@ -210,7 +210,7 @@ def _look_at(translator: Translator, document: ParallelDocument, report: Attenti
         translator.search,
         context=translator.context,
         batch_tokens=translator.batch_tokens,
-        drafts=translator.drafts([source]),
+        drafts=translator.draft_documents([source]),
     )
     look_at_corpus(model, passes, report)
     return True

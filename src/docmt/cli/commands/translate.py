@@ -271,6 +271,6 @@ def _translate(translator: Translator, writers: Sequence[Writer]) -> None:
             _log.info(f"{writer.file.name}: {finished:,} of {total:,} sentences are done")
     if len(done) == len(documents) and all(done[n].sentences == len(own) for n, own in enumerate(documents)):
         return
-    for pieces in translator.pieces(documents, done=done):
+    for pieces in translator.stream_parts(documents, resume_points=done):
         for number, own in groupby(pieces, lambda piece: bisect_right(starts, piece.document) - 1):
             writers[number].add([replace(piece, document=piece.document - starts[number]) for piece in own])
