@@ -145,7 +145,7 @@ def _scatter(model, variant):
         model.final_logits_bias[0, eos] = bias
 
 
-def rows_of(model, side):
+def build_suite_rows(model, side):
     """For each of docmt's ids of a side the row that transformers has for it, or -1."""
     config = model.config
     count = config.vocab_size

@@ -7,7 +7,7 @@ import torch
 
 pytest.importorskip("transformers")
 
-from pretrained import SOURCE, TARGET, VARIANTS, build, framed, rows_of
+from pretrained import SOURCE, TARGET, VARIANTS, build, build_suite_rows, framed
 from tiers import only
 
 from docmt.checkpoint.hf_model import Pretrained, family_of, read_config
@@ -39,7 +39,7 @@ def converted(tmp_path_factory):
             theirs.save_pretrained(directory)
             values = read_config(directory)
             pretrained = Pretrained.of(directory, family_of(directory, values), values)
-            rows = {side: rows_of(theirs, side) for side in ("source", "target")}
+            rows = {side: build_suite_rows(theirs, side) for side in ("source", "target")}
             family = FAMILIES[pretrained.family]
             marks = {}
             if family.names("source"):

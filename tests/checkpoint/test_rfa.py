@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from docmt import SearchConfig, Translator
-from docmt.analysis.facts import ModelFacts
+from docmt.analysis.model_summary import ModelSummary
 from docmt.checkpoint import convert_rfa
 from docmt.checkpoint.rfa import architecture
 from docmt.cli.app import main
@@ -61,7 +61,7 @@ def test_a_checkpoint_as_fairseq_writes_it_translates_text(given, capsys):
     assert main(["translate", str(files["output"]), str(text), "--search.implementation", "rfa"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     translator = Translator(files["output"], search=SearchConfig(beam=2))
-    facts = ModelFacts.of(files["output"])
+    facts = ModelSummary.from_directory(files["output"])
     lines = [" ".join(line.split()) for line in facts.format().splitlines()]
     assert ": concat model of family rfa, " in lines[0]
     assert {"Options of linear attention", "map random", "gate decay"} <= set(lines)

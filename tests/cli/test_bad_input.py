@@ -104,7 +104,7 @@ def test_sides_of_unequal_length(run, files, name):
 
 
 def test_empty_translations_are_no_translations(files):
-    fails("evaluate", "--hypothesis", files / "blank.txt", "--reference", files / "good.de", message="holds no text")
+    fails("evaluate", "--hypothesis", files / "blank.txt", "--reference", files / "good.de", message="has no text")
 
 
 def test_pairs_with_an_empty_side_are_told(run, files):

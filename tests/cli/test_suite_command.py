@@ -76,7 +76,7 @@ def test_what_is_missing_or_wrong(run, suite):
     fails("probe", run, "--source", "s", "--markdown", "m", message="--markdown is for the tables of --suite")
     fails("probe", run, "--suite", "none.jsonl", message="cannot read none.jsonl: there is no such file")
     suite.write_text("5\n")
-    fails("probe", run, "--suite", suite, message=r"suite.jsonl: this is no item of a test set that")
+    fails("probe", run, "--suite", suite, message=r"suite.jsonl: not an item of a known test set format")
 
 
 def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
@@ -155,7 +155,7 @@ def test_what_fits_neither_model_nor_test_set(run, suite, asked, tmp_path):
     french = tmp_path / "suite.en-fr.jsonl"
     shutil.copy(suite, french)
     fails("probe", run, "--suite", french, message="suite.en-fr.jsonl is en-fr, but .* translates en-de")
-    fails("probe", run, "--suite", "lcpt", message="no test set 'lcpt': choose one of pronouns, phenomena")
+    fails("probe", run, "--suite", "lcpt", message="no test set 'lcpt'. Choose one of pronouns, phenomena")
     fails("probe", run, "--suite", suite, suite, message="--suite has .*suite.jsonl twice: name it once")
     fails("probe", run, run, "--suite", suite, message="the list of models has .*run twice: name it once")
 
@@ -167,7 +167,7 @@ def test_items_without_context_are_told(run, suite):
     suite.write_text(json.dumps({**item, **alone, "sentence": 0}) + "\n")
     outcome = call("probe", run, "--suite", suite)
     assert outcome.status == 0
-    assert outcome.err == "docmt: 1 of 1 items of suite.jsonl have no context, so that nothing decides them\n"
+    assert outcome.err == "docmt: 1 of 1 items of suite.jsonl have no context to decide them\n"
 
 
 def test_what_may_be_wrong_with_translations_is_told_of_each_model(run, asked, tmp_path):
@@ -210,7 +210,7 @@ def test_miscounted_sentences_are_told(run, asked, monkeypatch):
     outcome = call("probe", run, "--suite", asked, "--beam", 1)
     assert "docmt: 1 x places where the model gave another number of sentences than the source has" in outcome.err
     assert f"({asked}, item 1, sentences 2 to 3)" in outcome.err
-    assert "\nmiscounted: wrong, as the model gave another number of sentences" in outcome.out
+    assert "\nmiscounted: wrong, because the model generated another number of sentences" in outcome.out
 
 
 @pytest.mark.full

@@ -187,7 +187,7 @@ def test_several_references(run, files):
     written = json.loads(call("evaluate", "--hypothesis", "out", *names, "--json", "-").out)
     assert by_model["chrf"] == written["chrf"] and "nrefs:2|" in by_model["chrf"]["signature"]
     (files / "short.de").write_text("\n".join((files / "second.de").read_text().split("\n")[1:]))
-    message = "reference 2 has other documents or sentence counts than reference 1"
+    message = "reference 2 and reference 1 differ in documents or sentence counts"
     fails("evaluate", "--hypothesis", "a.de", "--reference", "test.de", "short.de", message=message)
 
 
@@ -226,8 +226,11 @@ def test_pairs_that_were_left_out(run, files):
             "two outputs would both go to standard output",
         ),
         (["--systems", "a.de", "b.de", "--markdown", "no/m.md"], "cannot write no/m.md: there is no directory"),
-        (["--systems", "a.de", "two.de"], "two.de has 2 documents and test.de has 6; they must be the same documents"),
-        (["--systems", "a.de", "empty.de"], "empty.de holds no text, so nothing can be scored"),
+        (
+            ["--systems", "a.de", "two.de"],
+            "two.de has 2 documents but test.de has 6. Both must contain the same documents",
+        ),
+        (["--systems", "a.de", "empty.de"], "empty.de has no text. Give a file with translations"),
         (
             ["--hypothesis", "a.de", "--markdown", "m"],
             "--markdown is for comparing several systems: name more than one",
@@ -261,7 +264,7 @@ def test_more_that_does_not_fit(files):
     for name in ("one.de", "other.de", "reference.de"):
         (files / name).write_text(f"Er ist alt.\nSie ist billig {name}.\n")
     one = ["evaluate", "--systems", "one.de", "other.de", "--reference", "reference.de"]
-    fails(*one, message=r"there is a single document, .* resample sentences \(--significance.resample sentences\)")
+    fails(*one, message=r"cannot resample a single document.* resample sentences \(--significance.resample sentences\)")
     assert call(*one, "--resample", "sentences").status == 0
 
 

@@ -14,7 +14,7 @@ from docmt.cli.results import Report
 from docmt.core.errors import DocmtError
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.documents import Document, ParallelDocument
-from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, in_units
+from docmt.evaluation import Evaluation, MetricConfig, evaluate_documents, group_by_unit
 from docmt.evaluation.metrics import Documents, Ranges
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def translate_corpus(
         instances = [translator.cut_instances(document.source, document.target) for document in corpus]
     else:
         instances = [[(0, len(document.source))] for document in corpus]
-    sources = [in_units([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
+    sources = [group_by_unit([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
     report = Report()
     found = each_alone(sources, names, partial(_translate, translator), report.failures)
     hypotheses, miscounted = [], []

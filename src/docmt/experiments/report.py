@@ -13,7 +13,7 @@ from typing import Any
 from docmt.analysis import Point, draw_curves, draw_points, read_curves
 from docmt.core.files import write_text
 from docmt.core.plain_text import escaped, table
-from docmt.evaluation.contrastive import ContrastiveResult, Count, distance_name
+from docmt.evaluation.contrastive import AnswerCounts, ContrastiveResult, distance_name
 from docmt.experiments.experiment_files import Variant
 from docmt.experiments.runs import EvaluationConfig, Plan, PlannedRun, determine_state, load_contrastive, load_scores
 from docmt.synthetic import PHENOMENA
@@ -183,9 +183,9 @@ def _sum_cells(variant: Variant, results: Sequence[ContrastiveResult]) -> dict[s
             counts = [result.cells[phenomenon][distance] for result in results]
             shares = [100 * each.accuracy for each in counts]
             cells.setdefault(phenomenon, {})[distance_name(distance)] = {
-                **Count.sum(counts).to_json(),
+                **AnswerCounts.sum(counts).to_json(),
                 "spread": stdev(shares) if len(shares) > 1 else None,
-                "above_chance": is_above_chance(Count.sum(counts)),
+                "above_chance": is_above_chance(AnswerCounts.sum(counts)),
                 "predicted": predict_above_chance(variant, phenomenon, distance),
             }
     return cells
@@ -202,7 +202,7 @@ def predict_above_chance(variant: Variant, phenomenon: str, distance: int | None
     return variant.sees.target >= distance or (info.visible == "source" and variant.sees.source >= distance)
 
 
-def is_above_chance(count: Count) -> bool | None:
+def is_above_chance(count: AnswerCounts) -> bool | None:
     """Return whether the accuracy is above guessing, or None for too few items."""
     least = count.chance + MARGIN * math.sqrt(count.chance * (1 - count.chance) / count.total)
     return count.accuracy > least if least < 1 else None

@@ -31,8 +31,15 @@ from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_do
 from docmt.decoding.models import precision_context
 from docmt.decoding.scheduler import cut_dbleu_units, select_effective_settings
 from docmt.decoding.search_rules import supports_rounds
-from docmt.evaluation import ContrastiveResult, MetricConfig, evaluate_documents, evaluate_items, in_documents, in_units
-from docmt.evaluation.contrastive import result_of
+from docmt.evaluation import (
+    ContrastiveResult,
+    MetricConfig,
+    evaluate_documents,
+    evaluate_items,
+    group_by_document,
+    group_by_unit,
+)
+from docmt.evaluation.contrastive import summarize_answers
 from docmt.evaluation.metrics import Ranges
 from docmt.evaluation.suites import Suite
 from docmt.experiments.experiment_files import Experiment, Variant
@@ -404,7 +411,7 @@ def load_contrastive(run: Path, config: EvaluationConfig) -> ContrastiveResult |
     with suppress(DocmtError, KeyError, TypeError, IndexError):
         stored = read_json(run / SUITE_FILE)
         if config.suite is not None and stored["suite"] == config.suite_settings:
-            return result_of(config.suite.items, stored["result"]["answers"])
+            return summarize_answers(config.suite.items, stored["result"]["answers"])
     return None
 
 
@@ -440,7 +447,7 @@ def _score_test(translator: Translator, run: TrainConfig, test: ParallelStore, m
     instances: Ranges = [[(0, len(document))] for document in sources]
     if metrics.unit == "instance":
         instances = cut_dbleu_units(model.config, test.source.lengths, test.target.lengths, test.document_offsets)
-    units = in_units(sources, instances)
+    units = group_by_unit(sources, instances)
     drafts, specials = translator.draft_documents(units), tokenizer.specials
     with precision_context(model, run.products), progress("translating (sentences)", len(test.source.lengths)) as bar:
         search, context = translator.search, translator.context
@@ -448,6 +455,6 @@ def _score_test(translator: Translator, run: TrainConfig, test: ParallelStore, m
             model, units, specials, search, context=context, on_sentences=bar.advance, drafts=drafts
         )
     best = [ranks[0] for ranks in translated]
-    hypotheses = in_documents([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)
+    hypotheses = group_by_document([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)
     miscounted = sum(len(unit.miscounted) for unit in best)
     return evaluate_documents(hypotheses, references, metrics, instances, miscounted=miscounted).to_json()

@@ -9,22 +9,22 @@ from docmt.core.settings import flat, nested
 
 # Of 0.3.0. Each old name has gone, so that a directory of today's docmt never has one.
 _NAMES = {
-    "source_language_ids": "source_language_ids",
-    "target_language_ids": "target_language_ids",
-    "linear.feature_map": "linear.feature_map",
-    "linear.feature_sampling": "linear.feature_sampling",
-    "linear.temperature_per": "linear.temperature_per",
-    "linear.gate_per": "linear.gate_per",
-    "linear.gate_bias": "linear.gate_bias",
-    "linear.rescale_keys": "linear.rescale_keys",
-    "group.top_attention": "group.top_attention",
-    "group.fusion": "group.fusion",
-    "group.global_start": "group.global_start",
-    "concat.window_decoding": "concat.window_decoding",
-    "context.fusion": "context.fusion",
-    "multihop.fusion": "multihop.fusion",
-    "multihop.target_context": "multihop.target_context",
-    "hierarchical.fusion": "hierarchical.fusion",
+    "source_mark": "source_language_ids",
+    "target_mark": "target_language_ids",
+    "linear.map": "linear.feature_map",
+    "linear.drawing": "linear.feature_sampling",
+    "linear.temperature": "linear.temperature_per",
+    "linear.gates": "linear.gate_per",
+    "linear.gate_start": "linear.gate_bias",
+    "linear.rescale": "linear.rescale_keys",
+    "group.top": "group.top_attention",
+    "group.join": "group.fusion",
+    "group.global_from": "group.global_start",
+    "concat.keep": "concat.window_decoding",
+    "context.branch": "context.fusion",
+    "multihop.branch": "multihop.fusion",
+    "multihop.context": "multihop.target_context",
+    "hierarchical.branch": "hierarchical.fusion",
 }
 _VALUES = {"output": {"own": "untied"}} | {
     f"{system}.fusion": {"exact": "identity"} for system in ("group", "context", "multihop", "hierarchical")

@@ -233,7 +233,7 @@ class TrainConfig:
     reverse: bool = False
     """train the model of the other direction: source and target of the store change places"""
     freeze: str = "none"
-    """with initialize_from: loaded weights that are not trained: none, pretrained (all: Zhang et al. 2018, step 2), or any
+    """with initialize_from: loaded weights that are not trained: none, pretrained (all: Zhang et al. 2018, step 2), any
     of embeddings, encoder, decoder and patterns of names (as for optimizer.lr_factors), with commas between them"""
     adapters: AdapterConfig = field(default_factory=AdapterConfig)
     """with initialize_from: a small change of the loaded weights is trained, not these"""

@@ -55,8 +55,8 @@ from docmt.evaluation import (
     score_externally,
     scores_by_position,
 )
-from docmt.evaluation.comparison import check_enough
-from docmt.evaluation.metrics import read_beside
+from docmt.evaluation.metrics import read_aligned_documents
+from docmt.evaluation.system_comparison import check_can_resample
 
 _log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class EvaluateRun:
                 f"{path} cannot be told from the places that were left out of {reference}: remove pairs with an empty "
                 "side from the corpus"
             )
-        return read_beside(path, reference, self.references[0])
+        return read_aligned_documents(path, reference, self.references[0])
 
     def kept(self) -> list[int]:
         """Return the numbers of the documents that every system has."""
@@ -192,7 +192,7 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
             f"--metrics.{f'protocol {protocol}' if (protocol := options.metrics.protocol) else 'unit instance'}"
         )
     if options.external.command:
-        options.external.check_start()
+        options.external.check_command()
         if len(systems) > 1:
             raise DocmtError("--external.command scores the translations of one system: call it for each of them")
         if not options.source:
@@ -220,7 +220,7 @@ def _read(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> Evaluate
     command = EvaluateRun(options, systems, corpus, [first])
     command.references += map(command.read, options.reference[1:])
     if len(systems) > 1:
-        check_enough(len(first), options.significance)
+        check_can_resample(len(first), options.significance)
     command.found = {system: Translations(command.read(system.path)) for system in systems if not system.is_model}
     return command
 

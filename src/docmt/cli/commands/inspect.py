@@ -84,11 +84,11 @@ def _check(options: InspectOptions) -> None:
     _check_unread(options)
     check_outputs(options.json)
     if options.figure is not None:
-        from docmt.analysis.facts import format_of
+        from docmt.analysis.figures import figure_format
 
         if not options.curves:
             raise DocmtError("--figure draws learning curves: name run directories with --curves, or leave it out")
-        format_of(options.figure)
+        figure_format(options.figure)
         check_outputs(str(_beside(options.figure)))
 
 
@@ -106,19 +106,19 @@ def _check_unread(options: InspectOptions) -> None:
 
 def _describe(options: InspectOptions) -> int:
     """What a model is."""
-    from docmt.analysis.facts import ModelFacts
+    from docmt.analysis.model_summary import ModelSummary
 
-    facts = ModelFacts.of(options.model)
+    facts = ModelSummary.from_directory(options.model)
     _tell_all(options, facts.format(), facts.to_json())
     return 0
 
 
 def _compare_runs(options: InspectOptions) -> int:
     """How several trainings went."""
-    from docmt.analysis.facts import METRICS, best_of, draw_curves, read_curves
+    from docmt.analysis.figures import METRICS_FILE, draw_curves, read_curves, summarize_run
 
-    places = {path: path / METRICS if path.is_dir() else path for path in options.curves}
-    short = [path.parent.name if path.name == METRICS else path.name for path in places]
+    places = {path: path / METRICS_FILE if path.is_dir() else path for path in options.curves}
+    short = [path.parent.name if path.name == METRICS_FILE else path.name for path in places]
     clear = len(set(short)) == len(short) and all(short)
     runs = dict(zip(short if clear else map(str, places), places.values(), strict=True))
     found = {name: read_curves(path) for name, path in runs.items()}
@@ -127,7 +127,7 @@ def _compare_runs(options: InspectOptions) -> int:
     width = max(map(len, found))
     lines = []
     for name, curves in found.items():
-        facts = ", ".join(f"{key.replace('_', ' ')} {value:,.5g}" for key, value in best_of(curves).items())
+        facts = ", ".join(f"{key.replace('_', ' ')} {value:,.5g}" for key, value in summarize_run(curves).items())
         lines.append(f"{name:<{width}}  {facts or 'nothing yet'}")
     # A name that is no UTF-8 stands escaped in the file, as it does in the table and in the picture.
     numbers = {printable(name): {key: vars(curve) for key, curve in own.items()} for name, own in found.items()}
@@ -142,7 +142,7 @@ def _look_at_text(options: InspectOptions) -> int:
     from docmt.analysis import AttentionReport
     from docmt.core.progress import progress
     from docmt.decoding.models import precision_context
-    from docmt.evaluation.metrics import count
+    from docmt.evaluation.metrics import format_count
 
     corpus, failures = _corpus(options), Report()
     translator = translator_of(options)
@@ -160,7 +160,8 @@ def _look_at_text(options: InspectOptions) -> int:
             bar.advance(len(document))
     if report.attentions:
         whose = "given" if options.target else "own"
-        title = f"{count(len(read), 'document')}, {count(sum(map(len, read)), 'sentence')}, {whose} translations"
+        counts = f"{format_count(len(read), 'document')}, {format_count(sum(map(len, read)), 'sentence')}"
+        title = f"{counts}, {whose} translations"
         numbers: dict[str, Any] = {name: getattr(options, name) for name in ("model", "source", "target")}
         numbers |= {"documents": len(read), "sentences": sum(map(len, read)), **report.to_json()}
         _tell_all(options, f"{title}\n\n{report.format()}", numbers)
@@ -196,7 +197,7 @@ def _translated(
 
 def _look_at(translator: Translator, document: ParallelDocument, report: AttentionReport) -> bool:
     """Add to the report what the model looks at when it scores the translation of a document. Return True."""
-    from docmt.analysis import look_at_corpus
+    from docmt.analysis import report_attention
     from docmt.decoding.scoring import iterate_scoring_inputs
 
     model, tokenizer = translator.model, translator.tokenizer
@@ -212,7 +213,7 @@ def _look_at(translator: Translator, document: ParallelDocument, report: Attenti
         batch_tokens=translator.batch_tokens,
         drafts=translator.draft_documents([source]),
     )
-    look_at_corpus(model, passes, report)
+    report_attention(model, passes, report)
     return True
 
 

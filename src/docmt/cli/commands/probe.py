@@ -39,15 +39,21 @@ from docmt.evaluation import (
     Suite,
     SuiteConfig,
     UsageConfig,
+    compare_contexts,
+    compare_suite_contexts,
     context_gain,
     evaluate_items,
     evaluate_translations,
-    other_context,
     read_suite,
-    suite_context,
 )
-from docmt.evaluation.contrastive import rows_of, suite_markdown, suite_text
-from docmt.evaluation.usage import CONDITIONS, check_context, gains_of, scored_twice, with_other_context
+from docmt.evaluation.context_usage import (
+    CONDITIONS,
+    check_has_context,
+    document_gains,
+    score_with_and_without_context,
+    shuffle_contexts,
+)
+from docmt.evaluation.contrastive import build_suite_rows, suite_markdown, suite_text
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
@@ -168,9 +174,9 @@ def _read(options: ProbeOptions) -> ProbeRun:
     corpus = read_corpus(options.source, options.reference) if options.source else []
     if options.context_usage:
         for suite in suites.values():
-            with_other_context(suite.items, options.significance.seed)
+            shuffle_contexts(suite.items, options.significance.seed)
     if corpus:
-        check_context(max(map(len, corpus)))
+        check_has_context(max(map(len, corpus)))
     for model, languages in check_models(options.models, options.context, options.search).items():
         for suite in suites.values():
             suite.check_languages(model, languages)
@@ -212,7 +218,7 @@ def _answer(command: ProbeRun, model: str, translator: Translator, probe: Probe)
                 probe.answers[name] = evaluate_translations(translator, suite.items, collect)
             else:
                 probe.answers[name] = evaluate_items(translator, suite.items, command.options.candidates, collect)
-    counts = [result.all for result in probe.answers.values()]
+    counts = [result.overall for result in probe.answers.values()]
     items, failed = (sum(getattr(count, name) for count in counts) for name in ("total", "unanswered"))
     probe.warnings, probe.status = report.counts(), report.print(items, items - failed, "items", "answered")
 
@@ -242,20 +248,22 @@ def _in_contexts(command: ProbeRun, model: str, translator: Translator, probe: P
     rows, values, remarks = [], {}, []
     for short, (name, suite) in zip(short_names(options.suite), command.suites.items(), strict=True):
         tell = partial(_collect, report, f"{whose}{name}", suite)
-        measure = partial(suite_context, translator, suite.items, options.candidates, options.significance, tell)
+        measure = partial(
+            compare_suite_contexts, translator, suite.items, options.candidates, options.significance, tell
+        )
         with command.tell(model, name):
             found = attempt(f"{whose}{name}", measure, report.failures)
         if found is not None:
             rows += found.rows(short)
             values[name] = found.to_json()
-            if found.left_out:
-                remarks.append(f"{found.left_out:,} items of {short} left out, as no other item has as many sentences")
+            if found.skipped:
+                remarks.append(f"{found.skipped:,} items of {short} left out, as no other item has as many sentences")
     probe.usage |= {**asdict(options.candidates), "suites": values}
     if not rows:
         return ""
     columns = [f"{name} context" for name in CONDITIONS]
     probe.markdown = f"# {model}\n\n{suite_markdown(rows, columns)}"
-    return "\n".join([suite_text(rows, columns, f"with {columns[0]}"), *remarks])
+    return "\n".join([suite_text(rows, columns, columns[0]), *remarks])
 
 
 def _gains(command: ProbeRun, model: str, translator: Translator, probe: Probe, report: Report) -> str:
@@ -265,20 +273,20 @@ def _gains(command: ProbeRun, model: str, translator: Translator, probe: Probe, 
     """
     options, whose = command.options, command.name(model)
     names = [whose + document_name(str(options.source), document) for document in command.corpus]
-    found = each_alone(command.corpus, names, partial(scored_twice, translator), report.failures)
+    found = each_alone(command.corpus, names, partial(score_with_and_without_context, translator), report.failures)
     kept, gains = [], []
     for name, document, scores in zip(names, command.corpus, found, strict=True):
         if scores is not None:
             report.collect(name, scores[0])
             kept.append(document)
-            gains.append(gains_of(document, *scores))
+            gains.append(document_gains(document, *scores))
     parts: dict[str, Any] = {}
     if kept:
         parts["context_gain"] = context_gain(gains, options.usage, options.significance)
     if options.usage.before and len(kept) == 1:
         _log.warning("there is one document only: what the context of another one is worth is not measured")
     elif options.usage.before and kept:
-        measure = partial(other_context, translator, kept, options.usage, options.significance)
+        measure = partial(compare_contexts, translator, kept, options.usage, options.significance)
         others = attempt(f"{whose}true, empty and shuffled context", measure, report.failures)
         parts |= {"other_context": others} if others is not None else {}
     values = {"source": options.source, "reference": options.reference, **asdict(options.usage)}
@@ -312,7 +320,7 @@ def _answers(command: ProbeRun, found: Mapping[str, Probe]) -> tuple[dict[str, A
     rows = [
         row
         for name, path in short.items()
-        for row in rows_of(name, command.suites[path].items, [probe.answers[path] for probe in found.values()])
+        for row in build_suite_rows(name, command.suites[path].items, [probe.answers[path] for probe in found.values()])
     ]
     names = [command.short_names()[model] for model in models]
     beam = options.search.beam if any(suite.generative for suite in command.suites.values()) else None
