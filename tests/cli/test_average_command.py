@@ -58,8 +58,8 @@ def test_runs_stand_for_their_models(run, tmp_path):
         (["{run}", "--last", "2", "--best", "1", "-o", "new"], "--last and --best are both given: choose one"),
         (["{run}", "--last", "-2", "-o", "new"], "--last is -2: choose a number from 0 to 10,000"),
         (["{run}/model", "--best", "2", "-o", "new"], "model is no run directory with checkpoints"),
-        (["{run}", "nowhere", "-o", "new"], "there is no directory nowhere: give a model directory or a run directory"),
-        (["{run}", "{run}", "-o", "{run}"], "run is there already: remove it, or choose another --output"),
+        (["{run}", "nowhere", "-o", "new"], "there is no directory nowhere. Name a model directory or a run directory"),
+        (["{run}", "{run}", "-o", "{run}"], r"run exists already\. Remove it, or choose another --output"),
     ],
 )
 def test_what_cannot_be_averaged(run, arguments, message, tmp_path, monkeypatch):

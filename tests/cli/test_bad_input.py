@@ -177,9 +177,9 @@ def test_a_document_of_a_hundred_thousand_sentences(run, files):
 
 def test_a_vocabulary_larger_than_the_text_allows(files):
     pair = ["--train", files / "good.txt", files / "good.de"]
-    message = r"a vocabulary of 9000 is larger than [^;]*; set --vocabulary-size: the largest possible here is \d+"
+    message = r"a vocabulary of 9000 is too large for [^;]*\. Set --vocabulary-size to at most \d+"
     fails("prepare", "--store", files / "s", *pair, "--vocabulary-size", 9000, message=message)
-    message = r"a vocabulary of 10 is too small; it must be at least 262"
+    message = r"a vocabulary of 10 is too small. It needs at least 262"
     fails("prepare", "--store", files / "s", *pair, "--vocabulary-size", 10, message=message)
     assert not (files / "s").exists()
 
@@ -225,11 +225,11 @@ def remove(path):
 @pytest.mark.parametrize(
     ("file", "damage", "message"),
     [
-        ("model.safetensors", remove, r"model\.safetensors is missing: copy the directory again"),
-        ("model.safetensors", keep(300), r"model\.safetensors is damaged .*: copy it again"),
-        ("model.safetensors", keep(9000), r"model\.safetensors is damaged .*: copy it again"),
-        ("model.safetensors", keep(0), r"model\.safetensors is damaged .*: copy it again"),
-        ("model.safetensors", garbage, r"model\.safetensors is damaged .*: copy it again"),
+        ("model.safetensors", remove, r"model\.safetensors is missing\. Copy the whole directory again"),
+        ("model.safetensors", keep(300), r"model\.safetensors is damaged .*\. Copy it again"),
+        ("model.safetensors", keep(9000), r"model\.safetensors is damaged .*\. Copy it again"),
+        ("model.safetensors", keep(0), r"model\.safetensors is damaged .*\. Copy it again"),
+        ("model.safetensors", garbage, r"model\.safetensors is damaged .*\. Copy it again"),
         ("config.json", remove, r"cannot read \S+config\.json: there is no such file; copy the directory again"),
         ("config.json", garbage, r"config\.json is damaged"),
         ("config.json", text("{"), r"config\.json is damaged"),
@@ -243,7 +243,7 @@ def remove(path):
         (
             "config.json",
             changed('"width"', '"girth"'),
-            r"not understood \(the configuration has the unknown setting model\.girth: .*; written by docmt",
+            r"is not valid \(the configuration has the unknown setting model\.girth: .*; written by docmt",
         ),
         ("tokenizer.json", remove, r"cannot read \S*tokenizer\.json: there is no such file; copy the directory again"),
         ("tokenizer.json", keep(3000), r"tokenizer\.json is damaged"),
@@ -271,7 +271,7 @@ def test_models_that_are_none(run, files):
     fails("translate", files, files / "good.txt", message="is not a model directory")
     fails("score", files / "good.txt", *[files / "good.txt"] * 2, message="is not a model directory")
     (files / "unfinished" / "checkpoints").mkdir(parents=True)
-    fails("translate", files / "unfinished", files / "good.txt", message="has no finished model yet")
+    fails("translate", files / "unfinished", files / "good.txt", message="has no model yet")
 
 
 def test_a_foreign_tokenizer(run, files):

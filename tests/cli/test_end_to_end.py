@@ -93,7 +93,7 @@ def test_interrupted_killed_and_resumed_is_as_never_stopped(store, tmp_path, cap
     assert not (run / "model").exists()
     early = call("translate", run, *QUICK, stdin=b"A lamp.\n")
     assert early.status == 0
-    assert caplog.text.count(f"the run {run} is not finished: taking its ") == 1
+    assert caplog.text.count(f"the run {run} is not finished. Using its ") == 1
     done = metrics(run)[-1]["update"]
     assert checkpoint(run)["update"] == done, "an interrupted run saves where it stands"
 

@@ -133,7 +133,7 @@ def test_runs_of_any_name(run, tmp_path, drawing):
         (["RUN", "--figure", "x.png"], "--figure draws learning curves: name run directories with --curves"),
         (["RUN", "SOURCE", "TARGET", "--figure", "x.png"], "--figure draws learning curves"),
         (["--curves", "none"], "cannot read none: there is no such file; give the metrics.jsonl"),
-        (["none"], "there is no directory none: give a model directory or a run directory"),
+        (["none"], "there is no directory none. Name a model directory or a run directory"),
         (["RUN", "SOURCE", "none.de"], "cannot read none.de: there is no such file"),
         (["--curves", "RUN", "--figure", "x.gif"], "cannot draw x.gif: give a file name that ends in .png"),
         (["--curves", "RUN", "--figure", "none/x.png"], "cannot write none/x.png: there is no directory"),

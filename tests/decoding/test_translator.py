@@ -292,7 +292,7 @@ def test_a_device_is_chosen_and_logged(directory, monkeypatch, caplog):
 def test_a_gpu_that_does_not_work_is_not_chosen(monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_device("auto") == torch.device("cpu")
-    assert caplog.messages == ["device cuda cannot be used here (no such device): going on with the CPU"]
+    assert caplog.messages == ["device cuda cannot be used here (no such device). Using the CPU"]
     with pytest.raises(DocmtError, match="device cuda cannot be used here"):
         choose_device("cuda")
 

@@ -96,7 +96,7 @@ def _tokenizer(config: PrepareConfig, ready: Path | None) -> Tokenizer:
     else:
         languages, size = (config.source_language, config.target_language), config.vocabulary_size or None
         usual = train_tokenizer(config.tokenizer, _training_sentences(config), size, languages)
-    return usual if source is None else PairTokenizer(source.of("source"), usual.of("target"))
+    return usual if source is None else PairTokenizer(source.for_side("source"), usual.for_side("target"))
 
 
 def _ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:

@@ -11,12 +11,12 @@ import torch
 
 from docmt.checkpoint.model_directory import (
     DRAFTING_FILE,
-    differ,
     find_drafter,
+    have_same_drafter,
+    languages_differ,
     load_languages,
     load_model_config,
     load_model_tokenizer,
-    same_drafters,
 )
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
@@ -111,7 +111,7 @@ def check_drafter(directory: Path, tokenizer: Tokenizer) -> None:
     """Raise DocmtError unless the model translates without drafts, into the words of this tokenizer."""
     if load_model_config(directory).chosen.context_spec().drafts:
         raise DocmtError(f"{directory} reads drafts itself. Draft with a model that does not, like a sentence model.")
-    if not load_model_tokenizer(directory).same_words(tokenizer):
+    if not load_model_tokenizer(directory).has_same_vocabulary(tokenizer):
         raise DocmtError(
             f"the drafting model {directory} has another tokenizer than the model that reads the drafts. Draft with a "
             "model trained on the same store, or prepare the data with its tokenizer (`docmt prepare --tokenizer "
@@ -148,13 +148,13 @@ def load_common_drafter(
     if not readers:
         return None
     for path in readers[1:]:
-        if not same_drafters(readers[0], path):
+        if not have_same_drafter(readers[0], path):
             raise DocmtError(
                 f"{readers[0]} and {path} cannot form an ensemble: they read drafts of different models. Choose models "
                 "trained on one store with the same drafts."
             )
     drafter_path = find_drafter(readers[0])
-    if differ(languages := load_languages(readers[0]), drafter_languages := load_languages(drafter_path)):
+    if languages_differ(languages := load_languages(readers[0]), drafter_languages := load_languages(drafter_path)):
         raise DocmtError(
             f"the drafter {drafter_path} translates from {drafter_languages[0]} to {drafter_languages[1]}, but "
             f"{readers[0]} translates from {languages[0]} to {languages[1]}. Copy the model directory again."

@@ -338,7 +338,7 @@ def _merge_languages(
     earlier_paths: Sequence[Path], path: Path, tokenizer: Tokenizer, languages: tuple[str, str]
 ) -> tuple[str, str]:
     """Return the languages of these members together, as far as any of them has them."""
-    if not load_model_tokenizer(path).same_words(tokenizer):
+    if not load_model_tokenizer(path).has_same_vocabulary(tokenizer):
         raise DocmtError(
             f"{earlier_paths[0]} and {path} cannot form an ensemble: their tokenizers differ. Choose models trained on "
             "one store."

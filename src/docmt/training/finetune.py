@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.checkpoint.model_directory import (
-    differ,
+    languages_differ,
     load_languages,
     load_model_config,
     load_model_tokenizer,
@@ -47,7 +47,7 @@ _GATE = ("gate", "gates")
 _NEAREST = 3  # names in the message on a pattern that fits none
 ADAPTERS_FILE = "adapters.safetensors"
 """In the checkpoint that a run goes on from, whose weights have the adapters in them: both apart."""
-BY_RUN = ("the run trains", "copy the run directory again")
+BY_RUN = ("the run trains", "Copy the run directory again")
 """Who asks for the tensors of a checkpoint, and what to do where others are there (see `check_shapes`)."""
 
 
@@ -68,7 +68,7 @@ def initialize_from(
     Raises DocmtError for another vocabulary, for weights of another shape, and for a model that does not fit.
     """
     started, pretrained = _load(directory, model, tokenizer)
-    if differ(languages, theirs := load_languages(directory)):
+    if languages_differ(languages, theirs := load_languages(directory)):
         here = " to ".join(languages)
         _log.warning("%s translates from %s to %s, but this model is to translate from %s", directory, *theirs, here)
     free = all(own.chosen.positions is None for own in (started, model.config))
@@ -167,8 +167,10 @@ def _initialize_from_reverse(
 def _load(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Architecture and weights of a model to start from. Raises DocmtError where they cannot be a start."""
     started = load_model_config(directory, encoders=True)
-    words, option = (tokenizer.of("source"), "source-tokenizer") if started.is_encoder else (tokenizer, "tokenizer")
-    if not load_model_tokenizer(directory).same_words(words):
+    words, option = (
+        (tokenizer.for_side("source"), "source-tokenizer") if started.is_encoder else (tokenizer, "tokenizer")
+    )
+    if not load_model_tokenizer(directory).has_same_vocabulary(words):
         raise DocmtError(
             f"{directory} has another vocabulary than the training data: prepare the data with its tokenizer "
             f"(`docmt prepare --{option} {directory}`)"

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import yaml
 from torch import Tensor
 
-from docmt.checkpoint.averaging import updates_to_average
+from docmt.checkpoint.averaging import select_updates
 from docmt.checkpoint.model_directory import DRAFTER_FOLDER, RUN_CHECKPOINTS, RUN_MODEL, copy_model
 from docmt.checkpoint.weights import STATE_FILE, save_tensors
 from docmt.core.errors import DocmtError, printable
@@ -386,5 +386,5 @@ def kept_checkpoints(run: Path, which: Literal["last", "best"], count: int) -> l
             f"the run {run} keeps {len(state.snapshots)} checkpoints, and {count} are to be averaged: "
             f"{f'ask for fewer, or {advice}' if state.snapshots else advice}"
         )
-    chosen = updates_to_average(state.snapshots, which, count, state.best.higher_is_better)
+    chosen = select_updates(state.snapshots, which, count, state.best.higher_is_better)
     return [directory.snapshot(update) for update, _ in chosen]
