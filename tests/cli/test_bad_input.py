@@ -14,7 +14,7 @@ import torch
 from commands import QUICK, TINY, assert_one_sentence, call, fails, start, wait_for_lines
 
 from docmt.checkpoint.weights import read_tensors
-from docmt.cli.commands.translate import GROUP
+from docmt.cli.commands.translate import GROUP_DOCUMENTS
 from docmt.data import PreparedStore
 from docmt.documents import Document
 
@@ -330,7 +330,7 @@ def test_stores_that_are_none_or_stand_already(store, files):
     fails("prepare", "--store", store, *pair, message="exists already; add --overwrite to replace it")
     fails("prepare", "--store", files, *pair, message="exists and is not a prepared store")
     fails("prepare", "--store", files / "one.txt", *pair, message="is a file")
-    fails("prepare", "--store", files / "one.txt" / "s", *pair, message="a file stands where a directory is needed")
+    fails("prepare", "--store", files / "one.txt" / "s", *pair, message="a file is where a directory is needed")
     assert (store / "statistics.json").read_bytes() == before
 
 
@@ -378,7 +378,7 @@ def test_a_start_that_fails_leaves_no_run(store, files):
 
 def test_outputs_that_cannot_be_written(run, files):
     good, missing = files / "good.txt", files / "none" / "out.txt"
-    message = r"cannot write \S+: there is no directory \S+none; make it, or choose another place"
+    message = r"cannot write \S+: there is no directory \S+none; create it, or choose another path"
     fails("translate", run, good, "-o", missing, message=message)
     fails("score", run, good, files / "good.de", "-o", missing, message=message)
     fails("evaluate", "--hypothesis", good, "--reference", good, "--json", missing, message=message)
@@ -393,7 +393,7 @@ def test_outputs_that_cannot_be_written(run, files):
         good.with_suffix(".de"),
         "-o",
         files / "one.txt",
-        message="a file stands where a directory is needed",
+        message="a file is where a directory is needed",
     )
     fails("translate", run, good, files / "one.txt", message="2 files need an output directory: add -o DIRECTORY")
     fails("translate", run, good, "-", "-o", files / "new", message="standard input has no name")
@@ -409,7 +409,7 @@ def test_no_source_is_overwritten(run, files):
     for arguments in ([good, "-o", good], [good, "-o", files], [good, "-o", files / "link.txt"]):
         fails("translate", run, *arguments, message=message)
     fails("translate", run, good, files / "one.txt", "-o", files, message=message)
-    message = "two of the files would both be written to"
+    message = "two files would both be written to"
     fails("translate", run, good, files / "sub" / "good.txt", "-o", files / "new", message=message)
     assert good.read_bytes() == before
 
@@ -451,7 +451,7 @@ def small_disk(tmp_path):
         subprocess.run(["umount", str(folder)], check=True)
 
 
-FULL = "No space left on device; free space or choose another place"
+FULL = "No space left on device; free space or choose another path"
 
 
 def fill(folder, left=0):
@@ -528,7 +528,7 @@ def test_a_disk_that_may_not_be_written(run, store, files, small_disk):
     disk = small_disk(100)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     good = files / "good.txt"
-    fails("translate", run, good, "-o", disk / "out.txt", message="nothing may be written in")
+    fails("translate", run, good, "-o", disk / "out.txt", message="there is no permission to write in")
     fails("translate", run, good, files / "one.txt", "-o", disk / "new", message="cannot write .*Read-only file system")
     fails(
         "train", "--store", store, "--run", disk / "run", *TINY, *SHORT, message="cannot write .*Read-only file system"
@@ -560,20 +560,20 @@ def test_a_reader_that_goes_away(run, files):
 @pytest.mark.full
 def test_a_translation_that_is_interrupted(run, files):
     """In the middle of a long text: the documents that are translated before it are there, and so is its beginning."""
-    (files / "first.txt").write_text("It is cheap.\n\n" * GROUP)
+    (files / "first.txt").write_text("It is cheap.\n\n" * GROUP_DOCUMENTS)
     outputs = files / "out"
     outputs.mkdir()
     (outputs / "long.txt").write_text("old")
     asked = ("-o", outputs, "--layout", "lines", "--search.max-length-extra", 50, "--quiet")
     process = start("translate", run, files / "first.txt", long_text(files), *asked)
-    wait_for_lines(outputs / "first.txt", GROUP, process)
+    wait_for_lines(outputs / "first.txt", GROUP_DOCUMENTS, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert (out, err.splitlines()[-1]) == ("", "docmt: interrupted")
     found = {path.name for path in outputs.iterdir()}
     assert found - {"long.txt.partial"} == {"first.txt", "first.txt.partial", "long.txt"}
-    assert "long.txt.partial" not in found or "long.txt.partial: the same command with --resume goes on" in err
+    assert "long.txt.partial" not in found or "long.txt.partial: run the same command with --resume to continue" in err
     assert (outputs / "long.txt").read_text() == "old"
 
 

@@ -10,7 +10,7 @@ import torch
 from commands import QUICK, call, fails
 
 from docmt.checkpoint.model_directory import load_model_tokenizer
-from docmt.cli.corpora import each_alone
+from docmt.cli.corpus_io import map_or_report
 from docmt.core.errors import DocmtError
 from docmt.decoding import Translator
 from docmt.decoding.document_stream import DocumentStream
@@ -208,7 +208,7 @@ def test_a_score_that_is_no_number_fails_its_document(run, files, monkeypatch):
         assert outcome.status == 2
         first, summary = errors(outcome)
         assert first.startswith(
-            f"error: {files}/test.en, document 2: the score of sentence 2 is no number; copy the model"
+            f"error: {files}/test.en, document 2: the score of sentence 2 is not a number; check that the model"
         )
         assert summary == "1 of 4 documents could not be scored"
         assert "nan" not in outcome.out.lower()
@@ -224,17 +224,17 @@ def test_the_ones_that_fail_are_found_by_halving():
         return [item + 1 for item in items]
 
     failures = []
-    found = each_alone(range(100), [f"item {item}" for item in range(100)], work, failures)
+    found = map_or_report(range(100), [f"item {item}" for item in range(100)], work, failures)
     assert found == [None if item == 37 else item + 1 for item in range(100)]
     assert failures == ["item 37: it is 37"]
     assert len(calls) < 20
-    assert each_alone([], [], work, failures) == []
+    assert map_or_report([], [], work, failures) == []
 
     def broken(items):
         raise RuntimeError("a fault of ours")
 
     with pytest.raises(RuntimeError, match="a fault"):
-        each_alone([1], ["one"], broken, failures)
+        map_or_report([1], ["one"], broken, failures)
 
 
 @pytest.mark.full

@@ -103,7 +103,7 @@ def test_a_document_that_cannot_be_drafted_does_not_stop_what_is_looked_at(folde
     assert outcome.status == 2
     assert outcome.err.splitlines() == [
         f"docmt: error: {corpus / 'test.en'}, document 2: the draft is too long",
-        "docmt: 1 of 6 documents could not be looked at",
+        "docmt: 1 of 6 documents could not be inspected",
     ]
     found = json.loads(outcome.out)
     assert found["documents"] == 5 and {own["kind"] for own in found["gates"]} == {"encoder_hops", "decoder_hops"}

@@ -64,8 +64,8 @@ def test_other_scores_stay_when_the_metric_fails(files, tmp_path):
     ("chosen", "options", "message"),
     [
         (slice(4), (), "--external.command needs --source beside --hypothesis"),
-        (slice(6), ("--external.command", "no-such-metric"), "external.command names no-such-metric, which is not"),
-        (slice(2, 6), ("--systems", "a", "b"), "scores the translations of one system: call it for each of them"),
+        (slice(6), ("--external.command", "no-such-metric"), "the metric no-such-metric of external.command is no"),
+        (slice(2, 6), ("--systems", "a", "b"), "scores one system: run the command for each of them"),
     ],
 )
 def test_options_that_do_not_go_together(files, command, chosen, options, message):

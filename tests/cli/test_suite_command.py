@@ -72,8 +72,8 @@ def test_options_that_do_not_fit(run, suite, arguments, message):
 
 def test_what_is_missing_or_wrong(run, suite):
     fails("probe", "--suite", suite, message="MODEL is missing")
-    fails("probe", run, message="name test sets .--suite., or a corpus .--source and --reference., to probe models")
-    fails("probe", run, "--source", "s", "--markdown", "m", message="--markdown is for the tables of --suite")
+    fails("probe", run, message="nothing to measure: name test sets .--suite., or a corpus .--source and --reference")
+    fails("probe", run, "--source", "s", "--markdown", "m", message="--markdown needs --suite")
     fails("probe", run, "--suite", "none.jsonl", message="cannot read none.jsonl: there is no such file")
     suite.write_text("5\n")
     fails("probe", run, "--suite", suite, message=r"suite.jsonl: not an item of a known test set format")
@@ -208,7 +208,7 @@ def test_miscounted_sentences_are_told(run, asked, monkeypatch):
 
     monkeypatch.setattr(Translator, "translate_all", translating)
     outcome = call("probe", run, "--suite", asked, "--beam", 1)
-    assert "docmt: 1 x places where the model gave another number of sentences than the source has" in outcome.err
+    assert "docmt: 1 x spans with another number of sentences than their source" in outcome.err
     assert f"({asked}, item 1, sentences 2 to 3)" in outcome.err
     assert "\nmiscounted: wrong, because the model generated another number of sentences" in outcome.out
 
@@ -248,7 +248,7 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
     (damaged / "model.safetensors").write_bytes(b"nothing")
     fails("probe", run, damaged, "--suite", "phenomena", message="damaged")
     for systems in ([run, suite], [suite, run], [f"{run},{suite}"]):
-        message = "suite.jsonl is a file, and files cannot translate: name models alone"
+        message = "suite.jsonl is a file, not a model: name model directories only"
         fails("probe", *systems, "--suite", "phenomena", message=message)
         fails("probe", *systems, "--suite", "phenomena", "--context-usage", message=message)
     fails(
@@ -263,7 +263,7 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
 
 @pytest.mark.full
 def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monkeypatch):
-    monkeypatch.setattr("docmt.core.progress.PLAIN_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("docmt.core.progress.LINE_INTERVAL_SECONDS", 0.0)
 
     def told(*arguments):
         lines = call("probe", *arguments, *QUICK).err.splitlines()

@@ -265,9 +265,7 @@ def test_corpora_without_context(run, tmp_path):
         (tmp_path / name).write_text("One.\nTwo.\n")
     outcome = call("probe", run, *sides)
     assert outcome.status == 0 and "95 %" not in outcome.out
-    assert (
-        outcome.err == "docmt: there is one document only: what the context of another one is worth is not measured\n"
-    )
+    assert outcome.err == "docmt: there is only one document: the context of another document is not measured\n"
     (tmp_path / "a.de").write_text("One.\n")
     fails("probe", run, *sides, message="a.en")
 

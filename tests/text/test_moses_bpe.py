@@ -276,7 +276,7 @@ def test_damaged_files(
         (tmp_path / file).unlink()
     else:
         (tmp_path / file).write_bytes(damage)
-        with pytest.raises(DocmtError, match=rf"{file} is damaged \(it is not what its checksum"):
+        with pytest.raises(DocmtError, match=rf"{file} is damaged \(it does not match its checksum"):
             load_tokenizer(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text('{"kind": "moses-bpe"}')  # without checksums
     with pytest.raises(DocmtError, match=message):

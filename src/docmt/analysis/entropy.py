@@ -28,7 +28,7 @@ from docmt.analysis.attention_records import (
     entropy_bits,
     record_attention,
 )
-from docmt.core.plain_text import aligned
+from docmt.core.plain_text import align_columns
 from docmt.data import Batch
 from docmt.model import ModelInput, Spans, TranslationModel
 from docmt.model.linear_attention import LinearAttention
@@ -262,7 +262,7 @@ class AttentionReport:
             SENTENCE_GATES: _by_head(sentence_gates, 3),
             GATES: [["", "layer", "mean", "deviation"], *_value_rows(gates, 3)],
         }
-        return "\n\n".join("\n".join([title, *aligned(rows)]) for title, rows in tables.items() if rows[1:])
+        return "\n\n".join("\n".join([title, *align_columns(rows)]) for title, rows in tables.items() if rows[1:])
 
     def _distances(self) -> list[list[str]]:
         nearer = [f"{distance} before" for distance in range(MAX_DISTANCE - 1, 0, -1)]

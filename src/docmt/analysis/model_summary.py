@@ -24,7 +24,7 @@ from docmt.checkpoint.model_directory import (
 from docmt.checkpoint.weights import CONFIG_FILE, WEIGHTS_FILE, read_shapes
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_bytes, read_json
-from docmt.core.settings import plain
+from docmt.core.settings import to_mapping
 from docmt.model import ModelConfig
 from docmt.model.linear_attention import DIRECTIONS
 
@@ -110,7 +110,7 @@ class ModelSummary:
             "docmt_version": self.docmt_version,
             "parameters": {"all": self.parameters.total(), **self.parameters},
             "weights": self.weights,
-            "config": plain(self.config),
+            "config": to_mapping(self.config),
             **{heading.lower(): entries for heading, entries in self.card.items()},
             "scores": self.scores,
             "run": summarize_run(self.curves),

@@ -21,7 +21,7 @@ from docmt.checkpoint.model_directory import (
 )
 from docmt.checkpoint.weights import read_weights
 from docmt.core.errors import DocmtError
-from docmt.core.settings import difference, plain
+from docmt.core.settings import find_differences, to_mapping
 
 # Settings in which averaged models may differ.
 _MAY_DIFFER = ("preset", "dropout", "attention_dropout")
@@ -49,8 +49,8 @@ def average_models(models: Sequence[Path | str], output: Path) -> None:
 
 
 def _check_compatible(first: Path | str, second: Path | str) -> None:
-    configs = plain(load_model_config(first)), plain(load_model_config(second))
-    for name, first_value, second_value in difference(*configs):
+    configs = to_mapping(load_model_config(first)), to_mapping(load_model_config(second))
+    for name, first_value, second_value in find_differences(*configs):
         if name not in _MAY_DIFFER:
             raise DocmtError(
                 f"model.{name} is {second_value!r} in {second}, but {first_value!r} in {first}. Average models of one "

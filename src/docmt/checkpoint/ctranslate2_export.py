@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from docmt.checkpoint.model_directory import check_not_existing, load_model, load_model_tokenizer
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, parse_json, read_json
-from docmt.core.settings import shown
+from docmt.core.settings import quote
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
 from docmt.model.layers import GATED
@@ -104,7 +104,7 @@ def _load_sentence_model(model_directory: Path | str, output: Path) -> tuple[Tra
 def unsupported_error(config: ModelConfig, name: str) -> DocmtError:
     """Return the error for a setting that the export does not support."""
     return DocmtError(
-        f"the model has model.{name} {shown(getattr(config, name))}. With its other settings, docmt cannot export it "
+        f"the model has model.{name} {quote(getattr(config, name))}. With its other settings, docmt cannot export it "
         "to CTranslate2"
     )
 

@@ -19,7 +19,7 @@ from docmt.checkpoint.model_directory import ModelCard, save_encoder
 from docmt.checkpoint.weights import WEIGHTS_FILE, apply_renames, build_from_weights, open_tensors, read_shapes
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
-from docmt.core.settings import shown
+from docmt.core.settings import quote
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.embeddings import sinusoids
 from docmt.model.families import FAMILIES
@@ -125,7 +125,7 @@ def detect_family(directory: Path, values: Mapping[str, Any]) -> str:
     if not matches:
         note = "" if values.get("is_encoder_decoder") else ", not an encoder-decoder model"
         raise DocmtError(
-            f"{directory / CONFIG_FILE} has model_type {shown(model_type)}{note}. docmt reads encoder-decoder models "
+            f"{directory / CONFIG_FILE} has model_type {quote(model_type)}{note}. docmt reads encoder-decoder models "
             f"of the types {_model_types(encoders=False)}, and encoders of the types {_model_types(encoders=True)}"
         )
     tokenizer = values.get("tokenizer_class") or read_optional_json(directory / TOKENIZER_CONFIG).get("tokenizer_class")
@@ -150,7 +150,7 @@ def read_sizes(directory: Path, values: Mapping[str, Any], hf_format: HuggingFac
     for entry, allowed in hf_format.fixed.items():
         if (value := values.get(entry, hf_format.usual.get(entry, allowed[0]))) not in allowed:
             raise DocmtError(
-                f"{path} has {entry} = {shown(value)}. docmt's model needs {' or '.join(map(shown, allowed))}"
+                f"{path} has {entry} = {quote(value)}. docmt's model needs {' or '.join(map(quote, allowed))}"
             )
     sizes = dict(hf_format.sizes)
     for name, entries in hf_format.entries.items():
@@ -173,10 +173,10 @@ def _read_entry(path: Path, values: Mapping[str, Any], entry: str, hf_format: Hu
     value = default if value is None else value
     kind = float if isinstance(default, float) else type(default)
     if isinstance(value, bool) != (kind is bool) or not isinstance(value, (int, float) if kind is float else kind):
-        raise DocmtError(f"{path} has {entry} = {shown(value)}. It must be {_VALUE_TYPES[kind]}")
+        raise DocmtError(f"{path} has {entry} = {quote(value)}. It must be {_VALUE_TYPES[kind]}")
     known = hf_format.values.get(entry)
     if known is not None and str(value) not in known:
-        raise DocmtError(f"{path} has {entry} = {shown(value)}. docmt's model supports {', '.join(known)}")
+        raise DocmtError(f"{path} has {entry} = {quote(value)}. docmt's model supports {', '.join(known)}")
     return value if known is None else known[str(value)]
 
 
@@ -199,7 +199,7 @@ def check_start_token(directory: Path, values: Mapping[str, Any], family: str, t
     is_expected = start == rows[MARKS[first]] if first in MARKS else start != rows[MARKS["<s>"]]
     if start is not None and not is_expected:
         raise DocmtError(
-            f"{directory} has {START_TOKEN_ENTRY} {shown(start)}, but models of family {family} begin with {first}. If "
+            f"{directory} has {START_TOKEN_ENTRY} {quote(start)}, but models of family {family} begin with {first}. If "
             "docmt exported it, use the original model"
         )
 

@@ -27,17 +27,17 @@ from docmt.checkpoint.weights import (
 )
 from docmt.core.errors import DocmtError
 from docmt.core.files import (
-    ENTRY,
+    CHECKSUMS_KEY,
     atomic_directory,
+    check_converted,
     check_regular,
-    checksum_of,
-    checksum_of_file,
-    checksums,
+    file_checksum,
+    file_checksums,
+    json_checksum,
     read_json,
-    recorded,
-    refuse_unconverted,
+    stored_checksums,
 )
-from docmt.core.plain_text import code_cell, escaped, table
+from docmt.core.plain_text import code_cell, escape_markdown, markdown_table
 from docmt.core.settings import MANY, check_number
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import Tokenizer, load_tokenizer
@@ -100,10 +100,14 @@ class ModelCard:
                 lines += [f"## {heading}", "", *bullets, ""]
         if self.scores:
             rows = [
-                [escaped(str(score["name"])), f"{score['score']:.2f}", code_cell(str(score.get("signature", "")))]
+                [
+                    escape_markdown(str(score["name"])),
+                    f"{score['score']:.2f}",
+                    code_cell(str(score.get("signature", ""))),
+                ]
                 for score in self.scores
             ]
-            lines += ["## Scores", "", *table([["metric", "score", "signature"], *rows], left=3), ""]
+            lines += ["## Scores", "", *markdown_table([["metric", "score", "signature"], *rows], left_columns=3), ""]
         if self.recipe:
             recipe = json.dumps(self.recipe, indent=2, ensure_ascii=False)
             lines += ["## Recipe", "", "```json", recipe, "```", ""]
@@ -179,7 +183,10 @@ def _write_description(
         "target_language": card.target_language,
         "model": asdict(model),
     }
-    config[ENTRY] = {_ARCHITECTURE_ENTRY: _architecture_checksum(config["model"]), **checksums(folder, [WEIGHTS_FILE])}
+    config[CHECKSUMS_KEY] = {
+        _ARCHITECTURE_ENTRY: _architecture_checksum(config["model"]),
+        **file_checksums(folder, [WEIGHTS_FILE]),
+    }
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tokenizer.save(folder)
     text = card.markdown(model, parameters).encode("utf-8", "backslashreplace")  # for file names that are not UTF-8
@@ -234,7 +241,7 @@ def load_model_config(directory: Path | str, *, encoders: bool = False) -> Model
     path = find_model(directory) / CONFIG_FILE
     values = read_json(path)
     if not isinstance(values.get("model"), dict):
-        refuse_unconverted(path.parent)
+        check_converted(path.parent)
         raise DocmtError(f'{path} has no entry "model". Copy the model directory again')
     try:
         config = ModelConfig.from_dict(values["model"])
@@ -246,11 +253,11 @@ def load_model_config(directory: Path | str, *, encoders: bool = False) -> Model
             f"{path} is not valid ({error}; written by docmt {written_by}, read by {DOCMT_VERSION}). "
             "Copy the model directory again, or use the docmt that wrote it"
         ) from error
-    checksum = recorded(values, path).get(_ARCHITECTURE_ENTRY)
+    checksum = stored_checksums(values, path).get(_ARCHITECTURE_ENTRY)
     if checksum is not None and checksum != _architecture_checksum(values["model"]):
         raise DocmtError(
             f"{path} was changed after the model was written (only {', '.join(sorted(EDITABLE_ENTRIES))} may be). "
-            f'Copy it again. If the change is intended, remove "{ENTRY}" from it'
+            f'Copy it again. If the change is intended, remove "{CHECKSUMS_KEY}" from it'
         )
     if config.is_encoder and not encoders:
         raise DocmtError(
@@ -262,7 +269,7 @@ def load_model_config(directory: Path | str, *, encoders: bool = False) -> Model
 
 def _architecture_checksum(values: Mapping[str, Any]) -> str:
     """Return the checksum of a stored config without its editable entries."""
-    return checksum_of({name: value for name, value in values.items() if name not in EDITABLE_ENTRIES})
+    return json_checksum({name: value for name, value in values.items() if name not in EDITABLE_ENTRIES})
 
 
 def load_languages(directory: Path | str) -> tuple[str, str]:
@@ -336,7 +343,7 @@ def have_same_drafter(first: Path | str, second: Path | str) -> bool:
     drafters = find_drafter(first), find_drafter(second)
     files = [path / DRAFTING_FILE for path in drafters]
     searches = [read_json(path) if path.exists() else None for path in files]
-    weights = [checksum_of_file(path / WEIGHTS_FILE) for path in drafters]
+    weights = [file_checksum(path / WEIGHTS_FILE) for path in drafters]
     return weights[0] == weights[1] and searches[0] == searches[1]
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import check_beside, check_regular, read_bytes
+from docmt.core.files import check_checksum, check_regular, read_bytes
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
 
@@ -107,7 +107,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _read_checked_tensors(path: Path) -> dict[str, Tensor]:
-    check_beside(path, CONFIG_FILE, STATE_FILE)
+    check_checksum(path, CONFIG_FILE, STATE_FILE)
     tensors = read_tensors(path)
     check_numbers(path, tensors)
     return tensors

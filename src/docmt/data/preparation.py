@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import atomic_directory, check_regular, checksums
+from docmt.core.files import atomic_directory, check_regular, file_checksums
 from docmt.core.progress import progress
 from docmt.data.instances import cut, place_of
 from docmt.data.prepare_config import MARKS, SPLITS, Corpus, PrepareConfig
@@ -162,7 +162,7 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
                 raise _empty(corpus, split)
             _warn_of_long_documents(corpus, own, *longest)
             counts[_unused(str(corpus), counts)] = own
-    sums = checksums(directory, [path.name for path in sorted(directory.iterdir())])
+    sums = file_checksums(directory, [path.name for path in sorted(directory.iterdir())])
     return _count(ParallelStore(directory), config.instance_tokens, skipped, counts if len(counts) > 1 else {}, sums)
 
 

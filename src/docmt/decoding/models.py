@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from docmt.checkpoint.model_directory import choose_device, load_languages, load_model, load_model_tokenizer
 from docmt.core.errors import DocmtError
-from docmt.core.settings import one_of
+from docmt.core.settings import check_choice
 from docmt.model import ModelInput, TranslationModel
 from docmt.model.attention import Attention, Memory
 from docmt.model.embeddings import Softmax
@@ -231,7 +231,7 @@ _PRODUCTS: dict[Precision, Product] = {"float32": FloatLinear, "bfloat16": Packe
 
 def check_precision(precision: Precision, device: torch.device) -> None:
     """Raise DocmtError for an unknown precision, or one that this device lacks."""
-    one_of("precision", precision, get_args(Precision))
+    check_choice("precision", precision, get_args(Precision))
     if precision == "int8" and not Int8Linear.available(device):
         place = "this processor: it lacks the VNNI instructions" if device.type == "cpu" else f"device {device}"
         raise DocmtError(f"precision int8 is not available on {place}. Choose bfloat16 or float32.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, brief, check_fields, ranged
+from docmt.core.settings import MANY, check_fields, ranged, short_repr
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,7 +58,7 @@ class SearchConfig:
             )
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
     def sentence_limit(self, source_tokens: int) -> int:
         """Return the most target tokens for a source sentence of `source_tokens` tokens, without boundary tokens."""
@@ -89,7 +89,7 @@ class ContextConfig:
         check_fields(self, "context.")
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
     def changes(self) -> dict[str, Any]:
         """Return the settings that differ from the defaults."""

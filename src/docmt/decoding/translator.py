@@ -14,9 +14,9 @@ import torch
 
 from docmt.checkpoint.model_directory import CARD_FILE, find_drafter, find_model
 from docmt.core.errors import DocmtError, map_or_error
-from docmt.core.files import checksum_of_file
+from docmt.core.files import file_checksum
 from docmt.core.progress import progress
-from docmt.core.settings import MANY, check_number, shown
+from docmt.core.settings import MANY, check_number, quote
 from docmt.data.prepare_config import MARKS
 from docmt.decoding.document_stream import DocumentStream, translate_documents
 from docmt.decoding.drafter import load_common_drafter
@@ -77,7 +77,7 @@ class Translator:
         """
         for name, value, kind in (("search", search, SearchConfig), ("context", context, ContextConfig)):
             if not isinstance(value, kind):
-                raise DocmtError(f"{name} is {shown(value)}. Give a docmt.{kind.__name__}.")
+                raise DocmtError(f"{name} is {quote(value)}. Give a docmt.{kind.__name__}.")
         check_number("batch_tokens", batch_tokens, (1, MANY))
         self.search, self.context, self.batch_tokens, self.precision = search, context, batch_tokens, precision
         self._paths = parse_model_paths(model)
@@ -117,7 +117,7 @@ class Translator:
         readers = [path for path, member in members if member.system.context_spec().drafts]
         folders += [find_drafter(path) for path in readers[:1]]
         files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
-        return [checksum_of_file(path) for path in files if path.name not in FILES_WITHOUT_EFFECT]
+        return [file_checksum(path) for path in files if path.name not in FILES_WITHOUT_EFFECT]
 
     @property
     def device(self) -> torch.device:
@@ -286,7 +286,7 @@ class Translator:
         """
         for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise DocmtError(f"{shown(pair)} is not a pair. Give (source, target) for each document.")
+                raise DocmtError(f"{quote(pair)} is not a pair. Give (source, target) for each document.")
         documents = [(self._to_document(one, "source"), self._to_document(other, "target")) for one, other in pairs]
         for source, target in documents:
             if len(source.sentences) != len(target.sentences):

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import aligned
+from docmt.core.plain_text import align_columns
 from docmt.core.settings import check_fields, ranged
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
@@ -138,7 +138,7 @@ def _table(gains: Mapping[str, Gain]) -> Iterator[str]:
     for name, gain in gains.items():
         means = (mean.format(4, signed=True) for mean in (gain.per_sentence, gain.per_token))
         rows.append([name, *means, f"{gain.sentences:,}"])
-    return aligned(rows)
+    return align_columns(rows)
 
 
 @dataclass(frozen=True)

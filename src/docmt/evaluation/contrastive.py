@@ -18,7 +18,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.core.errors import DocmtError, map_or_error, printable
-from docmt.core.plain_text import aligned, escaped, table
+from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
 from docmt.core.settings import check_fields
 from docmt.documents import Document
 from docmt.evaluation.significance import SIGNIFICANCE_LEVEL, sign_p_value
@@ -425,11 +425,14 @@ def _notes(rows: Sequence[SuiteRow], systems: Sequence[str], baseline: str) -> l
 
 def suite_text(rows: Sequence[SuiteRow], systems: Sequence[str], baseline: str = "the first system") -> str:
     """Return the table as text. baseline: name of the first column in the notes."""
-    lines = (line.rstrip() for line in aligned(_table(rows, systems)))
+    lines = (line.rstrip() for line in align_columns(_table(rows, systems)))
     return "\n".join([*lines, "", *_notes(rows, systems, baseline)])
 
 
 def suite_markdown(rows: Sequence[SuiteRow], systems: Sequence[str]) -> str:
     """Return the table as Markdown."""
-    lines = table([[escaped(cell) for cell in line] for line in _table(rows, systems)])
-    return "\n".join([*lines, "", *(f"- {escaped(note)}" for note in _notes(rows, systems, "the first system"))]) + "\n"
+    lines = markdown_table([[escape_markdown(cell) for cell in line] for line in _table(rows, systems)])
+    return (
+        "\n".join([*lines, "", *(f"- {escape_markdown(note)}" for note in _notes(rows, systems, "the first system"))])
+        + "\n"
+    )

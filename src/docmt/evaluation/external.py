@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import check_fields, ranged, shown
+from docmt.core.settings import check_fields, quote, ranged
 from docmt.evaluation.metrics import Documents, format_count
 
 ADAPTERS = Path(__file__).parent / "adapters"
@@ -210,21 +210,21 @@ def _parse_answer(output: bytes, name: str, count: int) -> dict[str, Any]:
     try:
         answer = json.loads(last)
     except (ValueError, RecursionError) as error:
-        raise DocmtError(f"{problem}: {shown(last)} is not JSON. {advice}") from error
+        raise DocmtError(f"{problem}: {quote(last)} is not JSON. {advice}") from error
     if not isinstance(answer, dict):
-        raise DocmtError(f"{problem}: {shown(last)} is not a JSON object. {advice}")
+        raise DocmtError(f"{problem}: {quote(last)} is not a JSON object. {advice}")
     for key, kind, expected in _REQUIRED:
         if not isinstance(answer.get(key), kind):
-            raise DocmtError(f"{problem}: `{key}` is {shown(answer.get(key))}, not {expected}. {advice}")
+            raise DocmtError(f"{problem}: `{key}` is {quote(answer.get(key))}, not {expected}. {advice}")
     if len(answer["scores"]) != count:
         raise DocmtError(f"{problem}: it has {len(answer['scores'])} scores for {count} sentences. {advice}")
     for number, score in enumerate(answer["scores"], 1):
         if not _is_number(score, int | float):
-            raise DocmtError(f"{problem}: score {number} is {shown(score)}, not a number. {advice}")
+            raise DocmtError(f"{problem}: score {number} is {quote(score)}, not a number. {advice}")
     limit, subwords = answer.get("limit"), answer.get("subwords")
     if limit is not None and not _is_number(limit, int):
-        raise DocmtError(f"{problem}: `limit` is {shown(limit)}, not an integer. {advice}")
+        raise DocmtError(f"{problem}: `limit` is {quote(limit)}, not an integer. {advice}")
     is_valid = isinstance(subwords, list) and len(subwords) == count and all(_is_number(n, int) for n in subwords)
     if subwords is not None and not is_valid:
-        raise DocmtError(f"{problem}: `subwords` is {shown(subwords)}, not {count} integers. {advice}")
+        raise DocmtError(f"{problem}: `subwords` is {quote(subwords)}, not {count} integers. {advice}")
     return answer

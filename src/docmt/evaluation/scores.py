@@ -19,7 +19,7 @@ from sacrebleu.metrics.ter import TER
 
 from docmt.core.errors import DocmtError
 from docmt.core.progress import progress
-from docmt.core.settings import one_of
+from docmt.core.settings import check_choice
 from docmt.text.moses import moses, moses_language
 
 Statistics: TypeAlias = NDArray[Any]
@@ -97,7 +97,7 @@ class MetricConfig:
 
     def __post_init__(self) -> None:
         if self.protocol:
-            one_of("metrics.protocol", self.protocol, tuple(PROTOCOLS))
+            check_choice("metrics.protocol", self.protocol, tuple(PROTOCOLS))
         settings = PROTOCOLS[self.protocol].settings if self.protocol else DEFAULTS
         for name, value in settings.items():
             configured = getattr(self, name)
@@ -108,9 +108,9 @@ class MetricConfig:
                     f"metrics.{name} is {_format_setting(configured)} but protocol {self.protocol} sets it to "
                     f"{_format_setting(value)}. Leave one of them out"
                 )
-        one_of("metrics.unit", self.unit, ("document", "instance"))
-        one_of("metrics.text", self.text, ("plain", "detokenized", "tokenized", "tokenized-hyphens"))
-        one_of("metrics.tokenize", self.tokenize, tuple(BLEU.TOKENIZERS))
+        check_choice("metrics.unit", self.unit, ("document", "instance"))
+        check_choice("metrics.text", self.text, ("plain", "detokenized", "tokenized", "tokenized-hyphens"))
+        check_choice("metrics.tokenize", self.tokenize, tuple(BLEU.TOKENIZERS))
         if self.text != "plain":
             if not self.language:
                 name = f"protocol {self.protocol}" if self.protocol else f"text {self.text}"

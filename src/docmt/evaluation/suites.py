@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import GZIP_SUFFIX, decoded_lines
+from docmt.core.plain_text import GZIP_SUFFIX, read_lines
 from docmt.documents.input_formats import LONE_SURROGATE
 
 Record = Mapping[str, object]
@@ -330,7 +330,7 @@ def _unknown_format(location: str) -> DocmtError:
 
 def _read_records(path: Path) -> Iterator[tuple[Record, str]]:
     """Yield the objects of a file with their locations, from JSON Lines, one list, or nested blocks."""
-    lines = [(number, line) for number, line in decoded_lines(path) if line.strip()]
+    lines = [(number, line) for number, line in read_lines(path) if line.strip()]
     first = _parse_json(lines[0][1]) if lines else None
     is_item = isinstance(first, dict) and _find_format(first) is not None
     if not is_item and (content := _parse_json("".join(line for _, line in lines))) is not None:
@@ -421,7 +421,7 @@ def _prepend_context(item: SuiteItem, source: Sequence[str], contexts: Sequence[
 
 
 def _read_lines(path: Path) -> list[str]:
-    return [line.strip() for _, line in decoded_lines(path)]
+    return [line.strip() for _, line in read_lines(path)]
 
 
 def get_list(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import aligned, escaped, table
+from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
 from docmt.core.progress import progress
 from docmt.evaluation.metrics import METRIC_NAMES, SENTENCE_METRICS, Evaluation, format_count
 from docmt.evaluation.scores import MetricScore
@@ -120,9 +120,9 @@ class Comparison:
 
     def to_markdown(self) -> str:
         """Return the table, the notes and the signatures as Markdown."""
-        rows = [[escaped(cell) for cell in row] for row in self.rows()]
-        lines = table(rows, left=len(rows[0]))
-        lines += ["", *(f"- {escaped(note)}" for note in self.notes())]
+        rows = [[escape_markdown(cell) for cell in row] for row in self.rows()]
+        lines = markdown_table(rows, left_columns=len(rows[0]))
+        lines += ["", *(f"- {escape_markdown(note)}" for note in self.notes())]
         lines += [f"- {METRIC_NAMES[key]}: `{text}`" for key, text in self.signatures().items()]
         return "\n".join(lines) + "\n"
 
@@ -241,7 +241,7 @@ class PositionScores:
             rows.append([name, "s-BLEU", f"{bucket.sentences:,}", *(cell["s_bleu"].format(2) for cell in cells)])
             rows.append(["", "chrF", "", *(cell["chrf"].format(2) for cell in cells)])
         documents = {name: bucket.documents for name, bucket in self.buckets.items()}
-        return "\n".join([*aligned(rows), *few_documents_notes(max(documents.values()), documents)])
+        return "\n".join([*align_columns(rows), *few_documents_notes(max(documents.values()), documents)])
 
     def to_json(self) -> dict[str, Any]:
         """Return counts and scores by bucket as JSON values."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from docmt.core.settings import flat, nested
+from docmt.core.settings import flatten, nest
 
 # Of 0.3.0. Each old name has gone, so that a directory of today's docmt never has one.
 _NAMES = {
@@ -33,9 +33,9 @@ _VALUES = {"output": {"own": "untied"}} | {
 
 def with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stored settings of a model, nested by group, with the names and values that this version knows."""
-    renamed = {_NAMES.get(name, name): value for name, value in flat(values).items()}
+    renamed = {_NAMES.get(name, name): value for name, value in flatten(values).items()}
     current = {
         name: _VALUES[name].get(value, value) if name in _VALUES and isinstance(value, str) else value
         for name, value in renamed.items()
     }
-    return nested(current, "the configuration")
+    return nest(current, "the configuration")

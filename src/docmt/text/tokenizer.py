@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeAlias, get_args
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import ENTRY, atomic_path, cannot_write, checksums, write_text
+from docmt.core.files import CHECKSUMS_KEY, atomic_path, file_checksums, write_error, write_text
 from docmt.core.progress import progress
 
 CONFIG_FILE = "tokenizer_config.json"
@@ -136,12 +136,12 @@ class Tokenizer(ABC):
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise cannot_write(directory, error) from error
+            raise write_error(directory, error) from error
         files = self.files()
         for name, data in files.items():
             with atomic_path(directory / name) as temporary:
                 temporary.write_bytes(data)
-        values = {"kind": self.kind, ENTRY: checksums(directory, files)}
+        values = {"kind": self.kind, CHECKSUMS_KEY: file_checksums(directory, files)}
         write_text(directory / CONFIG_FILE, json.dumps(values) + "\n")
 
     @classmethod

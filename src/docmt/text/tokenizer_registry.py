@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import changed, checksum_of_file, parse_json, read_bytes, recorded, refuse_unconverted
+from docmt.core.files import check_converted, checksum_error, file_checksum, parse_json, read_bytes, stored_checksums
 from docmt.text.bpe import BpeTokenizer
 from docmt.text.moses import MosesBpeTokenizer
 from docmt.text.pretrained import PretrainedTokenizer
@@ -145,7 +145,7 @@ KINDS: dict[str, type[Tokenizer]] = {kind.kind: kind for kind in _CLASSES}
 def load_tokenizer(directory: Path) -> Tokenizer:
     """Load the tokenizer of any kind from a directory. Raises DocmtError if files are missing or damaged."""
     path = directory / CONFIG_FILE
-    refuse_unconverted(directory)
+    check_converted(directory)
     try:
         values = dict(parse_json(read_bytes(path, regular=True)))
         kind = values["kind"]
@@ -160,9 +160,9 @@ def load_tokenizer(directory: Path) -> Tokenizer:
         raise DocmtError(
             f'{path} does not describe a docmt tokenizer (no "kind" in it). Copy the tokenizer\'s files again'
         ) from error
-    for name, checksum in recorded(values, path).items():
-        if Path(name).name == name and checksum_of_file(directory / name) != checksum:
-            raise changed(directory / name, path)
+    for name, checksum in stored_checksums(values, path).items():
+        if Path(name).name == name and file_checksum(directory / name) != checksum:
+            raise checksum_error(directory / name, path)
     try:
         return _find_class(kind, f" in {path}").load(directory)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:

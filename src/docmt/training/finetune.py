@@ -24,7 +24,7 @@ from docmt.checkpoint.model_directory import (
 )
 from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
 from docmt.core.errors import DocmtError
-from docmt.core.settings import shown
+from docmt.core.settings import quote
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families.family import ENCODER_SIZES
 from docmt.model.linear_attention import DIRECTIONS
@@ -238,7 +238,7 @@ def fitting(flag: str, pattern: str, names: Collection[str], what: str = "weight
     if not found:
         nearest = difflib.get_close_matches(pattern, names, n=_NEAREST, cutoff=0)
         raise DocmtError(
-            f"{flag} has {shown(pattern)}, which fits no {what} here: the nearest are {', '.join(nearest)}"
+            f"{flag} has {quote(pattern)}, which fits no {what} here: the nearest are {', '.join(nearest)}"
         )
     return found
 
@@ -307,7 +307,7 @@ def _factors(settings: OptimizerConfig, names: Sequence[str], trained: Collectio
     for number, rate in enumerate(settings.lr_factors):
         if number not in chosen.values():
             raise DocmtError(
-                f"optimizer.lr_factors has {shown(rate)}, which has no effect: its weights are frozen, or a later "
+                f"optimizer.lr_factors has {quote(rate)}, which has no effect: its weights are frozen, or a later "
                 "pattern fits them. Leave it out"
             )
     return {name: settings.factors[number][1] for name, number in chosen.items()}

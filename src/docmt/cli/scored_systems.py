@@ -1,4 +1,4 @@
-"""Systems that are evaluated: files of translations and models, by name, and what models make of a corpus."""
+"""Systems to evaluate: files of translations and models, their names, and translation of a corpus by a model."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from docmt.cli.corpora import each_alone
-from docmt.cli.results import Report
+from docmt.cli.corpus_io import map_or_report
+from docmt.cli.output import Report
 from docmt.core.errors import DocmtError
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.documents import Document, ParallelDocument
@@ -23,47 +23,47 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScoredSystem:
-    """Something that is scored: a file of translations, or a model."""
+    """A file of translations, or a model, to score."""
 
     path: str
     is_model: bool
     name: str = ""
-    """as much of the end of its path as tells it from the others; of a single system its path"""
+    """shortest unique end of its path; the whole path of a single system"""
 
-    def parts(self) -> list[str]:
-        """The models of an ensemble, which have commas between them; else the path alone."""
+    def members(self) -> list[str]:
+        """Return the models of an ensemble (a path with commas), or the path alone."""
         return [self.path] if Path(self.path).exists() else self.path.split(",")
 
 
-def is_model(path: str) -> bool:
-    """Whether a path names a directory, or an ensemble of directories with commas between them."""
-    return all(Path(part).is_dir() for part in ScoredSystem(path, True).parts())
+def is_model_path(path: str) -> bool:
+    """Return whether a path is a directory, or an ensemble of directories separated by commas."""
+    return all(Path(member).is_dir() for member in ScoredSystem(path, True).members())
 
 
-def check_once(paths: Sequence[str], option: str) -> None:
-    """Raise DocmtError for a path that is there twice."""
-    resolved = [os.path.realpath(path) for path in paths]  # (unlike `Path.resolve`, whatever the links are)
+def check_unique(paths: Sequence[str], option: str) -> None:
+    """Raise DocmtError for a repeated path."""
+    resolved = [os.path.realpath(path) for path in paths]  # `Path.resolve` would fail for a cycle of links
     for number, path in enumerate(paths):
         if resolved[number] in resolved[:number]:
             raise DocmtError(f"{option} has {path} twice: name it once")
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """Return the ends of paths, as long as it takes to tell them apart; of a single path its last part."""
-    parts = [[Path(part).parts for part in ScoredSystem(path, True).parts()] for path in paths]
+    """Return the shortest ends of paths that are unique, and the last part of a single path."""
+    members = [[Path(member).parts for member in ScoredSystem(path, True).members()] for path in paths]
     names = list(paths)
-    for length in range(1, max(len(part) for own in parts for part in own) + 1):
-        names = [",".join(str(Path(*part[-length:])) for part in own) for own in parts]
+    for length in range(1, max(len(parts) for system in members for parts in system) + 1):
+        names = [",".join(str(Path(*parts[-length:])) for parts in system) for system in members]
         if len(set(names)) == len(names):
             break
     return names
 
 
 def check_models(models: Sequence[str], context: ContextConfig, search: SearchConfig) -> dict[str, tuple[str, str]]:
-    """Check models before any of them is used, without reading their weights. Return their language codes.
+    """Check models before using any of them, without reading their weights. Return their language codes.
 
-    Raises DocmtError for a model that is missing or damaged, or that does not go with the options: now, not after the
-    hours that the models before it take.
+    Raises DocmtError for a model that is missing, damaged, or incompatible with the options. An error after hours of
+    work with other models would be too late.
     """
     from docmt.checkpoint.model_directory import find_model, load_model_config
     from docmt.checkpoint.weights import WEIGHTS_FILE, read_shapes
@@ -75,7 +75,7 @@ def check_models(models: Sequence[str], context: ContextConfig, search: SearchCo
         paths = parse_model_paths(model)
         for path in paths:
             if path.is_file():
-                raise DocmtError(f"{path} is a file, and files cannot translate: name models alone")
+                raise DocmtError(f"{path} is a file, not a model: name model directories only")
             check_context(search, context, load_model_config(path))
             read_shapes(find_model(path) / WEIGHTS_FILE)
         _, languages[model] = read_tokenizer_and_languages(paths)
@@ -83,37 +83,37 @@ def check_models(models: Sequence[str], context: ContextConfig, search: SearchCo
 
 
 @dataclass(frozen=True)
-class Translations:
-    """What one system makes of a corpus of D documents.
+class CorpusTranslations:
+    """Translations of a corpus of D documents by one system.
 
-    hypotheses: [D] of sentences, empty ones where the system failed. instances: [D], what a model translated by itself.
-    miscounted: [D], the instances of a document for which a model gave another number of sentences.
+    hypotheses: [D], sentences of each document, empty if the system failed. instances: [D], sentence ranges that the
+    model translated separately. miscounted: [D], number of instances with a wrong number of sentences.
     """
 
     hypotheses: Documents
     instances: Ranges | None = None
     miscounted: Sequence[int] = ()
     failed: frozenset[int] = frozenset()
-    """the documents that have no translation"""
+    """indices of the documents without translation"""
     report: Report = field(default_factory=Report)
-    """what went wrong on the way"""
+    """warnings and failures"""
 
-    def evaluate(self, references: Sequence[Documents], kept: Sequence[int], metrics: MetricConfig) -> Evaluation:
-        """Score the documents that are `kept`; references: of each [D]."""
-        hypotheses, first, *more = ([side[number] for number in kept] for side in (self.hypotheses, *references))
+    def evaluate(self, references: Sequence[Documents], documents: Sequence[int], metrics: MetricConfig) -> Evaluation:
+        """Score some documents, given by index. references: [D] documents for each reference."""
+        hypotheses, first, *more = ([texts[number] for number in documents] for texts in (self.hypotheses, *references))
         instances = None
         if metrics.unit == "instance" and self.instances is not None:
-            instances = [self.instances[number] for number in kept]
-        miscounted = sum(self.miscounted[number] for number in kept) if self.miscounted else 0
+            instances = [self.instances[number] for number in documents]
+        miscounted = sum(self.miscounted[number] for number in documents) if self.miscounted else 0
         return evaluate_documents(hypotheses, first, metrics, instances, more_references=more, miscounted=miscounted)
 
 
 def translate_corpus(
     translator: Translator, corpus: Sequence[ParallelDocument], unit: str, names: Sequence[str]
-) -> Translations:
-    """Translate every document; one that cannot be translated does not stop the others.
+) -> CorpusTranslations:
+    """Translate every document. Failed documents are added to the report.
 
-    unit: what is translated by itself, an instance or a document. names: of the documents, for messages.
+    unit: "instance" or "document", which is translated separately. names: names of the documents for messages.
     """
     if unit == "instance":
         instances = [translator.cut_instances(document.source, document.target) for document in corpus]
@@ -121,9 +121,9 @@ def translate_corpus(
         instances = [[(0, len(document.source))] for document in corpus]
     sources = [group_by_unit([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
     report = Report()
-    found = each_alone(sources, names, partial(_translate, translator), report.failures)
+    results = map_or_report(sources, names, partial(_translate_units, translator), report.failures)
     hypotheses, miscounted = [], []
-    for name, document, units, ranges in zip(names, corpus, found, instances, strict=True):
+    for name, document, units, ranges in zip(names, corpus, results, instances, strict=True):
         if units is None:
             hypotheses.append([""] * len(document.source))
             miscounted.append(0)
@@ -131,13 +131,13 @@ def translate_corpus(
         hypotheses.append([sentence for unit in units for sentence in unit.document.sentences])
         miscounted.append(sum(len(unit.miscounted) for unit in units))
         for translation, (first, _) in zip(units, ranges, strict=True):
-            report.collect(name, translation, first)
-    failed = frozenset(number for number, units in enumerate(found) if units is None)
-    return Translations(hypotheses, instances, miscounted, failed, report)
+            report.add_warnings(name, translation, first)
+    failed = frozenset(number for number, units in enumerate(results) if units is None)
+    return CorpusTranslations(hypotheses, instances, miscounted, failed, report)
 
 
-def _translate(translator: Translator, documents: Sequence[Sequence[Sequence[str]]]) -> list[list[Translation]]:
-    """The translations of the units of every document, all searched together."""
+def _translate_units(translator: Translator, documents: Sequence[Sequence[Sequence[str]]]) -> list[list[Translation]]:
+    """Return the translations of the units of every document, decoded together."""
     units = [Document.from_sentences(unit) for document in documents for unit in document]
     translations = iter(translator.translate_all(units))
     return [[next(translations) for _ in document] for document in documents]
