@@ -30,7 +30,7 @@ from docmt.text import SpecialTokens
 from docmt.training import BatchConfig, TrainConfig
 from docmt.training.distributed import start_fabric
 from docmt.training.optimizer import Updater
-from docmt.training.training_data import Split, UpdatePlan
+from docmt.training.training_corpus import BatchedSplit, UpdatePlan
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class _Corpus:
                 for number, (source, target) in enumerate(_draw_documents(settings, count, 1)):
                     # Drafts are as long as the target, which they stand for.
                     store.add(str(number), source, target, target if drafts else None)
-            self.train = Split(ParallelStore(Path(folder) / "train"), config, self.specials)
+            self.train = BatchedSplit(ParallelStore(Path(folder) / "train"), config, self.specials)
 
 
 def _make_training_case(settings: Settings, name: str, model_config: ModelConfig, frozen: bool = False) -> Case:
@@ -155,15 +155,15 @@ def _make_training_case(settings: Settings, name: str, model_config: ModelConfig
     updater = Updater(start_fabric(config), config, model, new)
     corpus = _Corpus(settings, config)
     # The last batch of an epoch is smaller than the others.
-    batches = iter(corpus.train.plan.epoch(0)[:-1])
+    batches = iter(corpus.train.plan.batches_in_epoch(0)[:-1])
     number = 0
 
     def work() -> int:
         nonlocal number
         number += 1
         indices = next(batches)
-        plan = UpdatePlan([(indices, 1.0)], corpus.train.label_tokens(indices))
-        updater.update(number, plan, [corpus.train.batch(indices)])
+        plan = UpdatePlan([(indices, 1.0)], corpus.train.count_label_tokens(indices))
+        updater.update(number, plan, [corpus.train.build_batch(indices)])
         return plan.label_tokens
 
     return Case({"work": "training", "system": name}, work, settings.rounds)

@@ -22,7 +22,7 @@ from docmt.text import SpecialTokens
 from docmt.training import BatchConfig, TrainConfig
 from docmt.training.distributed import start_fabric
 from docmt.training.optimizer import Updater
-from docmt.training.training_data import Split, UpdatePlan
+from docmt.training.training_corpus import BatchedSplit, UpdatePlan
 
 PRECISIONS: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
 SYSTEMS: tuple[Literal["group", "document"], ...] = ("group", "document")
@@ -138,7 +138,7 @@ def _make_update_factory(size: Size, system: Any, precision: Any) -> Callable[[i
             nonlocal number
             number += 1
             plan = next(plans)
-            updater.update(number, plan, [corpus.train.batch(indices) for indices, _ in plan.batches])
+            updater.update(number, plan, [corpus.train.build_batch(indices) for indices, _ in plan.batches])
             return plan.label_tokens
 
         return work
@@ -164,11 +164,14 @@ class _Corpus:
                         for lengths in draw_parallel_lengths(tokens, generator)
                     )
                     store.add(str(document), source, target)
-            self.train = Split(ParallelStore(Path(folder) / "train"), config, self.specials)
+            self.train = BatchedSplit(ParallelStore(Path(folder) / "train"), config, self.specials)
 
     def plans(self) -> list[UpdatePlan]:
         """Return updates of one batch each, which together use all documents."""
-        return [UpdatePlan([(indices, 1.0)], self.train.label_tokens(indices)) for indices in self.train.plan.epoch(0)]
+        return [
+            UpdatePlan([(indices, 1.0)], self.train.count_label_tokens(indices))
+            for indices in self.train.plan.batches_in_epoch(0)
+        ]
 
 
 def _make_findings(settings: Settings, size: Size, speeds: dict[tuple[str, int], float]) -> list[Finding]:

@@ -68,7 +68,7 @@ def batch_of(model, sources, targets):
     ends = np.cumsum([len(window) for window in sources])
     first = ends - [len(window) for window in sources]
     instances = Instances(np.arange(len(ends)), first, first, first, ends, ends - first)
-    words = SentenceTokens.of(sources), SentenceTokens.of(targets)
+    words = SentenceTokens.from_documents(sources), SentenceTokens.from_documents(targets)
     return collate(*words, instances, range(len(ends)), SPECIALS, model.parts.boundary_tokens)
 
 

@@ -167,9 +167,9 @@ def searches():
 
 def searched(model, documents, config):
     """Every sentence of the documents in one search, with our lists of hypotheses in order."""
-    inputs = zhang.SentenceTokens.of(documents)
+    inputs = zhang.SentenceTokens.from_documents(documents)
     offsets = np.cumsum([0, *map(len, documents)])
-    instances = zhang.cut(inputs.lengths, None, offsets, model.system.context_spec(), limit=10**6)
+    instances = zhang.cut_instances(inputs.lengths, None, offsets, model.system.context_spec(), limit=10**6)
     specials = SpecialTokens(model.config.vocabulary_size)
     source = zhang.read_source(inputs, instances, range(len(instances)), model.parts.boundary_tokens)
     rows = [SearchRow([int(number)], [len(words)]) for number, words in enumerate(s for d in documents for s in d)]

@@ -11,7 +11,7 @@ from quick_cases import full_except
 from tiny_pretrained import SOURCE, TARGET, VARIANTS, build, framed, rows_of
 
 from docmt.checkpoint.hf_model import Pretrained, detect_family, read_config
-from docmt.data import SentenceTokens, collate, cut
+from docmt.data import SentenceTokens, collate, cut_instances
 from docmt.decoding import SearchConfig
 from docmt.decoding.document_stream import translate_documents
 from docmt.decoding.scoring import score_documents
@@ -69,10 +69,10 @@ def to_docmt_ids(rows, side, sentences):
 def batch_of(model, rows, sources, targets):
     """Return docmt's batch of these sentences, each a document."""
     words = [
-        SentenceTokens.of([[sentence] for sentence in to_docmt_ids(rows, side, sentences)])
+        SentenceTokens.from_documents([[sentence] for sentence in to_docmt_ids(rows, side, sentences)])
         for side, sentences in (("source", sources), ("target", targets))
     ]
-    instances = cut(words[0].lengths, words[1].lengths, range(len(sources) + 1), ContextSpec(sentences=1))
+    instances = cut_instances(words[0].lengths, words[1].lengths, range(len(sources) + 1), ContextSpec(sentences=1))
     specials = SpecialTokens(model.config.vocabulary_size)
     return collate(*words, instances, range(len(sources)), specials, model.parts.boundary_tokens)
 
@@ -218,8 +218,10 @@ def test_a_group_model_begins_as_the_sentence_model_at_any_length_of_document(va
     assert together.score == pytest.approx(
         score_documents(model, [sources], [alone], specials, config)[0].score, abs=1e-4
     )
-    words = [SentenceTokens.of([sentence]) for sentence in (sources, targets)]
-    instances = cut(words[0].lengths, words[1].lengths, [0, len(sources)], model.system.context_spec(), limit=40)
+    words = [SentenceTokens.from_documents([sentence]) for sentence in (sources, targets)]
+    instances = cut_instances(
+        words[0].lengths, words[1].lengths, [0, len(sources)], model.system.context_spec(), limit=40
+    )
     assert 1 < len(instances) < len(sources)
     batch = collate(*words, instances, range(len(instances)), specials, model.parts.frame)
     expected = batch_of(sentence_model, rows, SOURCES * 3, TARGETS * 3)
@@ -245,9 +247,9 @@ def test_a_group_model_that_begins_exactly_learns_to_look_at_the_document(varian
 def batch_of_one_document(model, rows):
     """All sentences as one document."""
     words = [
-        SentenceTokens.of([to_docmt_ids(rows, side, sentences)])
+        SentenceTokens.from_documents([to_docmt_ids(rows, side, sentences)])
         for side, sentences in (("source", SOURCES), ("target", TARGETS))
     ]
-    instances = cut(words[0].lengths, words[1].lengths, [0, len(SOURCES)], model.system.context_spec())
+    instances = cut_instances(words[0].lengths, words[1].lengths, [0, len(SOURCES)], model.system.context_spec())
     specials = SpecialTokens(model.config.vocabulary_size)
     return collate(*words, instances, [0], specials, model.parts.boundary_tokens)

@@ -24,7 +24,7 @@ from docmt.model import ModelConfig, TranslationModel, pack
 from docmt.model.systems import Group
 from docmt.synthetic import write_corpus
 from docmt.text import PairTokenizer, SpecialTokens, load_tokenizer
-from docmt.training.finetune import initialize_from, with_architecture_of
+from docmt.training.finetune import adopt_architecture, initialize_from
 
 SIZES = {
     "hidden_size": 24,
@@ -74,7 +74,7 @@ def started(encoder, group=None, **options):
     tokenizer = PairTokenizer(load_model_tokenizer(encoder), load_model_tokenizer(encoder))
     config = ModelConfig(**DECODER, group=group or Group(), positions="sentence", **options)
     config = replace(
-        with_architecture_of(config, load_model_config(encoder, encoders=True)),
+        adopt_architecture(config, load_model_config(encoder, encoders=True)),
         vocabulary_size=tokenizer.vocabulary_size,
     )
     model = TranslationModel(config).eval()
@@ -297,7 +297,7 @@ def test_invalid_uses_of_an_encoder_are_refused(setup, tmp_path):
     refused("reads drafts, which are of the target", *start, "--system", "multihop")
     refused("model.encoder_layers is 2, but 3 in", *start, "--model.encoder-layers", 2)
     refused("model.encoder_heads is 4, but 3 in", *start, "--model.family", "bert", "--model.encoder-heads", 4)
-    refused("cannot be reversed, as its pair tokenizer", *start, "--reverse", "true")
+    refused("cannot be reversed: its pair tokenizer", *start, "--reverse", "true")
     other = tmp_path / "store"
     works("prepare", "--store", other, *setup.corpus, "--vocabulary-size", 400)
     again = ("train", "--store", other, "--run", tmp_path / "run", "--initialize-from", setup.encoder)

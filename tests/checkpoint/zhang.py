@@ -8,10 +8,10 @@ from fixture_folders import Variants
 from safetensors.torch import load_file, save_file
 
 from docmt.checkpoint import convert_thumt
-from docmt.data import SentenceTokens, collate, cut, read_source
+from docmt.data import SentenceTokens, collate, collate_source, cut_instances
 from docmt.text import SpecialTokens
 
-__all__ = ["SentenceTokens", "cut", "read_source"]
+__all__ = ["SentenceTokens", "collate_source", "cut_instances"]
 
 FOLDER = Variants("context_tiny")
 FIXTURES, VARIANTS = FOLDER.path, FOLDER.names
@@ -85,8 +85,11 @@ class Rows:
 
     def read(self, model):
         """The batch as ours, each document an instance."""
-        source, target = SentenceTokens.of(self.documents("source")), SentenceTokens.of(self.documents("target"))
+        source, target = (
+            SentenceTokens.from_documents(self.documents("source")),
+            SentenceTokens.from_documents(self.documents("target")),
+        )
         offsets = np.cumsum([0, *map(len, self.documents("source"))])
-        instances = cut(source.lengths, target.lengths, offsets, model.system.context_spec(), limit=10**6)
+        instances = cut_instances(source.lengths, target.lengths, offsets, model.system.context_spec(), limit=10**6)
         specials = SpecialTokens(model.config.vocabulary_size)
         return collate(source, target, instances, range(len(instances)), specials, model.parts.boundary_tokens)

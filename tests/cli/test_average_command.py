@@ -56,7 +56,7 @@ def test_runs_stand_for_their_models(run, tmp_path):
         ),
         (
             ["{run}", "--last", "2", "-o", "new"],
-            "keeps 0 checkpoints, and 2 are to be averaged: train with --checkpoints.keep 2",
+            "has 0 checkpoints to average, but 2 are requested: train with --checkpoints.keep 2",
         ),
         (["{run}", "--last", "2", "--best", "1", "-o", "new"], "--last and --best are both set: choose one"),
         (["{run}", "--last", "-2", "-o", "new"], "--last is -2: choose a number from 0 to 10,000"),

@@ -309,7 +309,11 @@ def token_beyond_the_vocabulary(path):
         ("train", remove, r"train/source_tokens\.npy is missing or damaged"),
         ("train/source_tokens.npy", keep(60), r"source_tokens\.npy is missing or damaged \(it is truncated"),
         ("train/source_tokens.npy", keep(1000), r"source_tokens\.npy is missing or damaged \(it is truncated"),
-        ("train/target_tokens.npy", token_beyond_the_vocabulary, r"target_tokens\.npy is damaged .* no words"),
+        (
+            "train/target_tokens.npy",
+            token_beyond_the_vocabulary,
+            r"target_tokens\.npy is damaged .* outside of the vocabulary",
+        ),
         ("train/target_offsets.npy", garbage, r"target_offsets\.npy is missing or damaged"),
         ("dev/documents.json", text("["), r"dev/documents\.json is missing or damaged"),
         ("tokenizer", remove, r"there is no tokenizer in"),
@@ -338,10 +342,8 @@ def test_stores_that_are_none_or_stand_already(store, files):
 def test_runs_that_stand_already_or_are_none(store, run, files):
     before = (run / "metrics.jsonl").read_bytes()
     arguments = ["train", "--store", store, *TINY, *SHORT, "--run"]
-    fails(
-        *arguments, run, message=f"{run} is there already: add --resume {run} to go on with it, or choose another --run"
-    )
-    fails(*arguments, files, message="is there already: choose another --run")
+    fails(*arguments, run, message=f"{run} already exists: add --resume {run} to continue it, or choose another --run")
+    fails(*arguments, files, message="already exists: choose another --run")
     fails("train", "--resume", files, message=r"no run to resume in \S+ \(recipe\.yaml is missing\)")
     fails("train", "--resume", files / "none", message="no run to resume")
     message = r"cannot be resumed with another configuration: optimizer\.warmup is 7 but was 10; only stop limits"
@@ -358,7 +360,7 @@ def test_runs_that_stand_already_or_are_none(store, run, files):
         ("recipe.yaml", text("[1"), r"recipe\.yaml, line 1: not valid YAML"),
         ("checkpoints/last/model.safetensors", keep(500), r"last/model\.safetensors is damaged"),
         ("checkpoints/last/optimizer.safetensors", remove, r"last/optimizer\.safetensors is missing"),
-        ("checkpoints/last/state.json", text("{}"), r"last/state\.json is not understood"),
+        ("checkpoints/last/state.json", text("{}"), r"last/state\.json cannot be read"),
     ],
 )
 def test_damaged_runs(run, files, file, damage, message):

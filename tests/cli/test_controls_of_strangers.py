@@ -104,7 +104,7 @@ def test_the_log_of_a_run(store, tmp_path):
     outcome = call("train", "--resume", moved, "--stop.max-steps", 2)
     assert outcome.status == 0
     log = Path(moved / "train.log").read_text()
-    assert "damaged lines are removed: 2\n" in log
+    assert "removed damaged lines: 2\n" in log
     assert "owned" in log
     for line in (outcome.out + outcome.err + log).splitlines():
         assert line.isprintable()

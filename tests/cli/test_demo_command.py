@@ -61,15 +61,15 @@ def here(config):
 def test_an_interrupted_training_goes_on(tmp_path, monkeypatch, three_tests):
     """The first is interrupted after one update; all that was done stays."""
     monkeypatch.setattr("docmt.cli.commands.demo._train_side_by_side", here)
-    original = Training._reason_to_stop
+    original = Training._stop_reason
 
     def at_once(self, wish):
-        wish.wished = self.state.update == 1
+        wish.requested = self.state.update == 1
         return original(self, wish)
 
     output = tmp_path / "demo"
     with monkeypatch.context() as patch:
-        patch.setattr(Training, "_reason_to_stop", at_once)
+        patch.setattr(Training, "_stop_reason", at_once)
         outcome = call("demo", *SMALL, "--quick", "--output", output)
     assert outcome.status == 130, outcome.err
     state = output / "sentence" / "checkpoints" / "last" / "state.json"

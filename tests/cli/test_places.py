@@ -114,9 +114,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(store, tmp_path, monkeyp
 def test_a_run_in_a_full_current_directory(store, tmp_path, monkeypatch):
     (tmp_path / "work").touch()
     monkeypatch.chdir(tmp_path)
-    fails(
-        "train", "--store", store, "--run", ".", *TINY, message="the run directory . is there already: choose another"
-    )
+    fails("train", "--store", store, "--run", ".", *TINY, message="the run directory . already exists: choose another")
     assert [path.name for path in tmp_path.iterdir()] == ["work"]
 
 

@@ -15,9 +15,9 @@ from docmt.core.files import CHECKSUMS_KEY, check_checksum, file_checksum, json_
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import BpeTokenizer
-from docmt.training.finetune import trained
+from docmt.training.finetune import trainable_parameters
 from docmt.training.optimizer import optimizer_tensors, restore_optimizer
-from docmt.training.run_directory import BestSoFar, TrainingState, read_state, save_checkpoint
+from docmt.training.run_directory import BestValidation, TrainingState, read_state, save_checkpoint
 
 SIZES = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 SPLIT = ["source_tokens.npy", "target_tokens.npy", "source_offsets.npy", "target_offsets.npy", "document_offsets.npy"]
@@ -48,13 +48,13 @@ def trained_files():
     optimizer.step()
     return {
         "model.safetensors": model.state_dict(),
-        "optimizer.safetensors": optimizer_tensors(trained(model), optimizer),
+        "optimizer.safetensors": optimizer_tensors(trainable_parameters(model), optimizer),
     }
 
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    state = TrainingState(BestSoFar(False, 1.5, 2, 0), data="1234", update=2, snapshots=[(1, 0.1)])
+    state = TrainingState(BestValidation(False, 1.5, 2, 0), data="1234", update=2, snapshots=[(1, 0.1)])
     save_checkpoint(tmp_path / "last", trained_files(), asdict(state))
     return tmp_path / "last"
 
@@ -86,7 +86,9 @@ def header_end(path):
 def open_checkpoint(directory):
     model = make_model()
     load_weights(model, directory / "model.safetensors")
-    restore_optimizer(trained(model), torch.optim.Adam(model.parameters()), directory / "optimizer.safetensors")
+    restore_optimizer(
+        trainable_parameters(model), torch.optim.Adam(model.parameters()), directory / "optimizer.safetensors"
+    )
     return read_state(directory)
 
 

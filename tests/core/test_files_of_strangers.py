@@ -23,10 +23,10 @@ from docmt.text import DictionaryTokenizer, PretrainedTokenizer, load_tokenizer,
 from docmt.text.pretrained import Vocabulary
 from docmt.text.subword_models import JsonSubwordModel, SpmSubwordModel
 from docmt.training import TrainConfig
-from docmt.training.finetune import trained
+from docmt.training.finetune import trainable_parameters
 from docmt.training.optimizer import optimizer_tensors, restore_optimizer
 from docmt.training.run_directory import (
-    BestSoFar,
+    BestValidation,
     RunDirectory,
     TrainingState,
     read_state,
@@ -70,9 +70,9 @@ def sound(tmp_path_factory):
     optimizer.step()
     files = {
         "model.safetensors": model.state_dict(),
-        "optimizer.safetensors": optimizer_tensors(trained(model), optimizer),
+        "optimizer.safetensors": optimizer_tensors(trainable_parameters(model), optimizer),
     }
-    save_checkpoint(run.last, files, asdict(TrainingState(BestSoFar(False), update=1)))
+    save_checkpoint(run.last, files, asdict(TrainingState(BestValidation(False), update=1)))
     sides = [(side, line) for line in TEXT for side in ("source", "target")]
     train_tokenizer("moses-bpe", sides, 282, ("en", "de")).save(folder / "moses")
     train_tokenizer("sentencepiece", TEXT, 279).save(folder / "sentencepiece")
@@ -90,7 +90,9 @@ def open_model(directory):
 def open_checkpoint(directory):
     model = make_model()
     load_weights(model, directory / "model.safetensors")
-    restore_optimizer(trained(model), torch.optim.Adam(model.parameters()), directory / "optimizer.safetensors")
+    restore_optimizer(
+        trainable_parameters(model), torch.optim.Adam(model.parameters()), directory / "optimizer.safetensors"
+    )
     read_state(directory)
     average_weights([directory / "model.safetensors"])
 
@@ -98,7 +100,7 @@ def open_checkpoint(directory):
 def open_run(directory):
     run = RunDirectory(directory)
     run.check_resumable(TrainConfig(store=directory.parent / "store", run=directory, model=make_model().config))
-    run.cut_metrics(1)
+    run.truncate_metrics(1)
 
 
 READERS = {"model": open_model, "store": PreparedStore.open, "run": open_run, "run/checkpoints/last": open_checkpoint}

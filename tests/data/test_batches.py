@@ -17,9 +17,9 @@ from docmt.data import (
     SentenceTokens,
     StoreWriter,
     collate,
-    cut,
+    collate_source,
+    cut_instances,
     instance_lengths,
-    read_source,
 )
 from docmt.model.scope import BoundaryTokens
 from docmt.model.spans import Spans, pack
@@ -34,23 +34,23 @@ def plan_of(lengths: list[int], batch_tokens: int, seed: int = 1) -> BatchPlan:
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(1, 60), st.integers(0, 9), st.integers(0, 9))
 def test_every_instance_once_within_the_budget(lengths: list[int], budget: int, seed: int, epoch: int) -> None:
     plan = plan_of(lengths, budget, seed)
-    for batches in (plan.epoch(epoch), plan.in_order()):
+    for batches in (plan.batches_in_epoch(epoch), plan.batches_in_order()):
         assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
         totals = [sum(lengths[i] for i in batch) for batch in batches]
         assert all(len(batch) == 1 or total <= budget for batch, total in zip(batches, totals, strict=True))
         for total, following in zip(totals[:-1], batches[1:], strict=True):
             assert total + lengths[following[0]] > budget  # greedy: nothing more would have fitted
-    assert np.concatenate(plan.in_order()).tolist() == list(range(len(lengths)))
+    assert np.concatenate(plan.batches_in_order()).tolist() == list(range(len(lengths)))
 
 
 def test_an_oversize_instance_is_alone() -> None:
-    assert [batch.tolist() for batch in plan_of([3, 3, 99, 3, 7], 10).in_order()] == [[0, 1], [2], [3, 4]]
+    assert [batch.tolist() for batch in plan_of([3, 3, 99, 3, 7], 10).batches_in_order()] == [[0, 1], [2], [3, 4]]
 
 
 def test_a_plan_depends_on_seed_and_epoch_alone() -> None:
     lengths = list(range(1, 60))
     orders = {
-        (seed, epoch): tuple(np.concatenate(plan_of(lengths, 50, seed).epoch(epoch)).tolist())
+        (seed, epoch): tuple(np.concatenate(plan_of(lengths, 50, seed).batches_in_epoch(epoch)).tolist())
         for seed in (1, 2)
         for epoch in (0, 1)
     }
@@ -59,7 +59,7 @@ def test_a_plan_depends_on_seed_and_epoch_alone() -> None:
         "import numpy as np\n"
         "from docmt.data import BatchPlan\n"
         "plan = BatchPlan(np.arange(1, 60), 50, 2)\n"
-        "print(tuple(np.concatenate(plan.epoch(1)).tolist()))"
+        "print(tuple(np.concatenate(plan.batches_in_epoch(1)).tolist()))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(orders[2, 1])
@@ -67,7 +67,7 @@ def test_a_plan_depends_on_seed_and_epoch_alone() -> None:
 
 def test_the_order_of_an_epoch_never_changes() -> None:
     """Written down once: a change here would make every interrupted training go on with other data."""
-    assert np.concatenate(plan_of([1] * 10, 3, seed=7).epoch(2)).tolist() == [8, 6, 4, 0, 5, 7, 1, 3, 9, 2]
+    assert np.concatenate(plan_of([1] * 10, 3, seed=7).batches_in_epoch(2)).tolist() == [8, 6, 4, 0, 5, 7, 1, 3, 9, 2]
 
 
 def test_impossible_plans() -> None:
@@ -94,7 +94,9 @@ def cut_store(
     **limits: int,
 ) -> tuple[SentenceTokens, SentenceTokens, Instances]:
     """Both sides of the store and their instances."""
-    instances = cut(store.source.lengths, store.target.lengths, store.document_offsets, context_spec, **limits)
+    instances = cut_instances(
+        store.source.lengths, store.target.lengths, store.document_offsets, context_spec, **limits
+    )
     source, target = store.source, store.target
     return source, target, instances
 
@@ -157,7 +159,7 @@ def test_collate_with_sentences_before_by_hand(store: ParallelStore) -> None:
     assert batch.inputs.target.tokens.tolist() == [0, 23, 24, 2, 0, 21, 22, 2]
     assert batch.inputs.alignment.tolist() == [0, 2]
     assert batch.labels.tolist() == [23, 24, 2, 28, 21, 22, 2, 28]
-    alone = read_source(source, instances, [2, 1], BoundaryTokens())
+    alone = collate_source(source, instances, [2, 1], BoundaryTokens())
     assert torch.equal(alone.source.tokens, batch.inputs.source.tokens)
     assert alone.target is None and alone.alignment.tolist() == [0, 2]
 
@@ -191,15 +193,15 @@ def test_collate_of_joined_sentences_by_hand(store: ParallelStore) -> None:
 
 
 def test_words_of_documents() -> None:
-    words = SentenceTokens.of([[[5, 6], [7]], [], [[], [8]]])
+    words = SentenceTokens.from_documents([[[5, 6], [7]], [], [[], [8]]])
     assert words.tokens.tolist() == [5, 6, 7, 8] and words.offsets.tolist() == [0, 2, 3, 3, 4]
     assert words.lengths.tolist() == [2, 1, 0, 1]
-    assert len(SentenceTokens.of([]).lengths) == 0
+    assert len(SentenceTokens.from_documents([]).lengths) == 0
 
 
 def test_drafts_and_references_lie_beside_every_source_sentence(store: ParallelStore) -> None:
     source, target, instances = cut_store(store, ContextSpec(source_context=1), max_sentences=1)
-    drafts = SentenceTokens.of([[[5, 6, 7], []], [[8]], [[9]]])
+    drafts = SentenceTokens.from_documents([[[5, 6, 7], []], [[8]], [[9]]])
     specials, frame = SpecialTokens(30), BoundaryTokens()
     batch = collate(source, target, instances, [1, 0, 3], specials, frame, drafts=drafts, references=True)
     assert instances.before.tolist() == [0, 0, 2, 3]
@@ -210,10 +212,10 @@ def test_drafts_and_references_lie_beside_every_source_sentence(store: ParallelS
         assert torch.equal(laid.tokens, wanted.tokens)
         assert laid.sentences.equals(wanted.sentences) and laid.documents.equals(wanted.documents)
     assert len(expected.sentences) == len(batch.inputs.source.sentences)
-    plain = collate(source, target, instances, [1, 0, 3], specials, frame)
-    assert plain.inputs.drafts is None and plain.inputs.references is None
+    usual = collate(source, target, instances, [1, 0, 3], specials, frame)
+    assert usual.inputs.drafts is None and usual.inputs.references is None
     marks = BoundaryTokens(source_prefix=())
-    alone = read_source(source, instances, [1], marks, drafts)
+    alone = collate_source(source, instances, [1], marks, drafts)
     assert alone.drafts is not None and alone.drafts.tokens.tolist() == [5, 6, 7, 2, 2]
 
 

@@ -196,7 +196,7 @@ def test_only_stores_are_ever_replaced(config: PrepareConfig, tmp_path: Path) ->
     prepare(config)
     inside = config.store / "train.jsonl"
     write_jsonl(inside, DEV_SOURCE, DEV_TARGET)
-    with pytest.raises(DocmtError, match="lies inside of the store"):
+    with pytest.raises(DocmtError, match="is inside the store"):
         prepare(changed(config, train=[inside], overwrite=True))
     assert inside.exists()
 
@@ -248,7 +248,7 @@ def test_several_corpora_are_all_taken(config: PrepareConfig, tmp_path: Path) ->
     assert train.document_ids[::61] == ["train.en:1", "dev.jsonl:doc2"]
     assert train.document_ids[-1] == "more.en:2"
     assert store.tokenizer.decode(train.documents("target")[-1][-1]) == "ran"
-    counts = {name: (own.documents, own.sentences) for name, own in statistics.corpora.items()}
+    counts = {name: (counts.documents, counts.sentences) for name, counts in statistics.corpora.items()}
     assert list(counts) == [f"{files[0]} and {files[1]}", str(files[2]), f"{more[0]} and {more[1]}"]
     assert list(counts.values())[1:] == [(2, 3), (2, 3)]
     assert sum(sentences for _, sentences in counts.values()) == statistics.sentences
@@ -261,7 +261,7 @@ def test_several_corpora_are_all_taken(config: PrepareConfig, tmp_path: Path) ->
         f"{more[0]} and {more[1]} (2)",
     ]
     for odd in ([more[0], files[2], more[1]], [*more, more[0]], [files[2], more[0]]):
-        with pytest.raises(DocmtError, match=r"--train names \d files; give one JSONL .*more\.\w\w has no other side"):
+        with pytest.raises(DocmtError, match=r"--train names \d files; give one JSONL .*more\.\w\w has no target file"):
             changed(config, train=odd)
 
 
@@ -279,7 +279,7 @@ def test_a_corpus_without_borders_is_told(
     pair = [write_text(tmp_path / f"one.{side}", [["walk on"] * 201]) for side in ("en", "fr")]
     prepare(changed(config, train=pair, vocabulary_size=263))
     (message,) = caplog.messages
-    assert message.startswith(f"{pair[0]} and {pair[1]} is a single document of 201 sentences: if it is not, put an")
+    assert message.startswith(f"{pair[0]} and {pair[1]} is one document of 201 sentences. If it is several, put an")
     caplog.clear()
     for path in pair:
         path.write_text("walk on\n" * 200)
@@ -344,7 +344,7 @@ def test_opening_checks_every_split_and_the_tokenizer(config: PrepareConfig) -> 
         PreparedStore.open(config.store)
     path.write_bytes(data)
     train_tokenizer("bpe", ["x"], 262).save(config.store / "tokenizer")
-    with pytest.raises(DocmtError, match="not the tokenizer"):
+    with pytest.raises(DocmtError, match="another tokenizer"):
         PreparedStore.open(config.store)
 
 
@@ -379,8 +379,8 @@ def test_several_development_corpora_are_counted_by_name(config: PrepareConfig, 
             *(write_text(tmp_path / f"{split}.{side}", [["a dog", "ran"]]) for side in ("en", "fr")),
         ]
         store = prepare(changed(config, overwrite=True, **{split: files}))
-        own = store.statistics.splits[split].corpora
-        assert {name: (counts.documents, counts.sentences) for name, counts in own.items()} == {
+        corpora = store.statistics.splits[split].corpora
+        assert {name: (counts.documents, counts.sentences) for name, counts in corpora.items()} == {
             str(files[0]): (2, 3),
             f"{files[1]} and {files[2]}": (1, 2),
         }
@@ -390,12 +390,16 @@ def test_several_development_corpora_are_counted_by_name(config: PrepareConfig, 
 @pytest.mark.parametrize(
     ("documents", "kind", "message"),
     [
-        ([201], "text", r"en and \S+fr is a single document of 201 sentences: .*empty line.* for --train_docids"),
-        ([201], "jsonl", r"long\.jsonl is a single document of 201 sentences: .* a line, or a `document` of its own"),
-        ([201], "ids", r"is a single document of 201 sentences: .* an id of its own in \S+ids"),
-        ([2, 2001], "text", r": document 2 has 2,001 sentences: if it is several, put an empty line"),
-        ([2001, 2], "jsonl", r"long\.jsonl: document doc1 has 2,001 sentences: if it is several, give each"),
-        ([2, 2001], "ids", r": document d1 has 2,001 sentences: if it is several, give each"),
+        ([201], "text", r"en and \S+fr is one document of 201 sentences. .*empty line.* for --train_docids"),
+        ([201], "jsonl", r"long\.jsonl is one document of 201 sentences. .* a line of its own, or its own `document`"),
+        ([201], "ids", r"is one document of 201 sentences. .* an id of its own in \S+ids"),
+        ([2, 2001], "text", r": document 2 has 2,001 sentences. If it is several, put an empty line"),
+        (
+            [2001, 2],
+            "jsonl",
+            r"long\.jsonl: document doc1 has 2,001 sentences. If it is several, give each",
+        ),
+        ([2, 2001], "ids", r": document d1 has 2,001 sentences. If it is several, give each"),
         ([200], "text", ""),
         ([200, 2000], "jsonl", ""),
     ],
@@ -420,14 +424,14 @@ def test_implausibly_long_documents_are_told(
         ids = [tmp_path / "ids"]
         ids[0].write_text("".join(f"d{number}\n" * count for number, count in enumerate(documents)))
     prepare(changed(config, train=train, train_docids=ids, vocabulary_size=262))
-    (told,) = [record.getMessage() for record in caplog.records] or [""]
-    assert re.search(message, told) and bool(message) == bool(told)
+    (warning,) = [record.getMessage() for record in caplog.records] or [""]
+    assert re.search(message, warning) and bool(message) == bool(warning)
 
 
 def test_a_language_without_rules_is_told_once(config: PrepareConfig, caplog: pytest.LogCaptureFixture) -> None:
     prepare(changed(config, source_language="xx"))
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("--source_language xx: the segmentation of running text has no rules for this language")
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning.startswith("--source_language xx: docmt has no rules to split text of this language into sentences")
     caplog.clear()
     prepare(changed(config, source_language="de-AT", overwrite=True))
     assert not caplog.records
@@ -439,4 +443,4 @@ def test_a_name_with_gz_is_a_jsonl_corpus_too(config: PrepareConfig, tmp_path: P
     dev = tmp_path / "dev.jsonl.gz"
     dev.write_bytes(gzip.compress(config.dev[0].read_bytes()))
     store = prepare(changed(config, dev=[config.dev[0], dev]))
-    assert [own.sentences for own in store.statistics.splits["dev"].corpora.values()] == [3, 3]
+    assert [counts.sentences for counts in store.statistics.splits["dev"].corpora.values()] == [3, 3]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from docmt.core.errors import DocmtError
-from docmt.data import SentenceTokens, cut
+from docmt.data import SentenceTokens, cut_instances
 from docmt.decoding import ContextConfig, SearchConfig, score_documents, translate_documents, translate_ids
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import ContextSpec
@@ -75,26 +75,30 @@ def test_overlap_does_not_change_a_document_of_one_instance():
 
 
 def test_instances_stay_within_their_limit():
-    words = SentenceTokens.of([LONG[:4] + LONG[5:], [[1] * 30, [2], [3] * 9, [4]]])
+    words = SentenceTokens.from_documents([LONG[:4] + LONG[5:], [[1] * 30, [2], [3] * 9, [4]]])
     for carry in range(5):
-        instances = cut(words.lengths, None, [0, 9, 13], ContextSpec(), limit=16, carry=carry)
-        numbers = [number for i in range(len(instances)) for number in range(instances.own[i], instances.last[i])]
+        instances = cut_instances(words.lengths, None, [0, 9, 13], ContextSpec(), limit=16, overlap=carry)
+        numbers = [
+            number for i in range(len(instances)) for number in range(instances.first_output[i], instances.last[i])
+        ]
         assert numbers == list(range(13))
         for first, begin, last, cost in zip(
-            instances.first, instances.own, instances.last, instances.cost, strict=True
+            instances.first, instances.first_output, instances.last, instances.cost, strict=True
         ):
             assert begin - first <= carry
             assert sum(words.lengths[first:begin] + 2) <= 8
             assert cost < 16 or (last - begin, begin - first) == (1, 0), "no overlap before a sentence that is too long"
-    assert max(instances.own - instances.first) >= 2
+    assert max(instances.first_output - instances.first) >= 2
 
 
 def test_overlap_leaves_room_for_the_next_sentence():
     for costs, limit in (([8, 8, 8, 8, 96, 8], 100), ([8, 8, 8, 8, 120, 8], 100), ([5, 5, 18, 5], 30)):
-        instances = cut([cost - 2 for cost in costs], None, [0, len(costs)], ContextSpec(), limit=limit, carry=10)
+        instances = cut_instances(
+            [cost - 2 for cost in costs], None, [0, len(costs)], ContextSpec(), limit=limit, overlap=10
+        )
         assert all(
             cost < limit or first == start
-            for cost, first, start in zip(instances.cost, instances.first, instances.own, strict=True)
+            for cost, first, start in zip(instances.cost, instances.first, instances.first_output, strict=True)
         )
 
 

@@ -26,7 +26,7 @@ from reference_search import (
 )
 
 from docmt.core.errors import DocmtError
-from docmt.data import cut
+from docmt.data import cut_instances
 from docmt.decoding import SearchConfig, beam_search, caches
 from docmt.decoding.incremental import IncrementalDecoder
 from docmt.decoding.scheduler import Task
@@ -503,7 +503,7 @@ def test_learned_positions_that_reach_change_no_instance(options):
     model = build(position_encoding="learned", max_positions=1000, instance_tokens=140, **options)
     config = SearchConfig(beam=1, max_length_ratio=1.2, max_length_extra=10.0)
     instances = Task.from_documents(model, [lengths], SPECIALS, config).instances
-    in_training = cut([20] * 12, [20] * 12, [0, 12], ContextSpec(), limit=140)
+    in_training = cut_instances([20] * 12, [20] * 12, [0, 12], ContextSpec(), limit=140)
     assert instances.first.tolist() == in_training.first.tolist() == [0, 6]
     fewer = build(position_encoding="learned", max_positions=100, instance_tokens=140, positions="document")
     assert (np.diff(Task.from_documents(fewer, [lengths], SPECIALS, config).instances.first) == 2).all(), (

@@ -54,7 +54,9 @@ def test_many_translations_of_one_source_are_cut_into_batches():
     model = build()
     task = Task.from_documents(model, [DOCUMENTS[0]] * 30, SPECIALS, SearchConfig(), batch_tokens=60)
     batches = list(
-        batch_by_source(task, SentenceTokens.of([[[9 + i % 9], [10 + i % 7], [12 + i % 5]] for i in range(30)]))
+        batch_by_source(
+            task, SentenceTokens.from_documents([[[9 + i % 9], [10 + i % 7], [12 + i % 5]] for i in range(30)])
+        )
     )
     assert len(batches) > 5
     assert sorted(n for groups in batches for group in groups for equal in group for n in equal) == list(range(30))
@@ -67,7 +69,10 @@ def test_members_of_an_ensemble_share_too():
 def read_batches(model, config):
     """Yield the batches of the task: groups, and their model input."""
     needs_drafts = make_drafts(SOURCES) if model.system.context_spec().drafts else None
-    task, words = Task.from_documents(model, SOURCES, SPECIALS, config, drafts=needs_drafts), SentenceTokens.of(TARGETS)
+    task, words = (
+        Task.from_documents(model, SOURCES, SPECIALS, config, drafts=needs_drafts),
+        SentenceTokens.from_documents(TARGETS),
+    )
     for groups in batch_by_source(task, words):
         firsts = [equal[0] for group in groups for equal in group]
         batch = collate(task.words, words, task.instances, firsts, SPECIALS, model.parts.frame, "last", task.drafts)
@@ -119,7 +124,10 @@ def test_sharing_decodes_fewer_tokens(system, monkeypatch):
 
 def test_a_batch_without_shared_parts_is_unchanged():
     model = build()
-    task, words = Task.from_documents(model, DOCUMENTS, SPECIALS, SearchConfig()), SentenceTokens.of(DOCUMENTS)
+    task, words = (
+        Task.from_documents(model, DOCUMENTS, SPECIALS, SearchConfig()),
+        SentenceTokens.from_documents(DOCUMENTS),
+    )
     [groups] = batch_by_source(task, words)
     batch = collate(task.words, words, task.instances, range(3), SPECIALS, model.parts.frame)
     assert share_sources(task, batch.inputs, groups) is batch.inputs

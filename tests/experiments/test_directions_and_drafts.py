@@ -123,5 +123,5 @@ def test_starts_that_cannot_be(plan_of, drafted, entry, message):
 
 def test_a_store_that_cannot_be_reversed_is_refused_at_once(plan_of, monkeypatch):
     monkeypatch.setattr("docmt.text.bpe.BpeTokenizer.shares_vocabulary", False)
-    with pytest.raises(DocmtError, match="cannot be reversed, as its bpe tokenizer has a vocabulary for each side"):
+    with pytest.raises(DocmtError, match="cannot be reversed: its bpe tokenizer has separate vocabularies for source"):
         plan_of()

@@ -11,7 +11,7 @@ from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.decoding import SearchConfig
 from docmt.experiments import EvaluationConfig, determine_state, make_plan, read_experiment, reproduce, write_report
 from docmt.model import ModelConfig, TranslationModel
-from docmt.training.training_data import fit_model_config
+from docmt.training.training_corpus import fit_model_config
 
 GREEDY = EvaluationConfig(SearchConfig(beam=1))
 TEXT = """

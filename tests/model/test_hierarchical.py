@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from docmt.data import SentenceTokens, collate, cut
+from docmt.data import SentenceTokens, collate, cut_instances
 from docmt.model import ModelConfig, TranslationModel, pack
 from docmt.model.attention import FullContext
 from docmt.model.layers import Hierarchy
@@ -59,9 +59,12 @@ def test_k_sentences_before_are_seen_and_no_more(name):
 @pytest.mark.parametrize(("limit", "most"), [(5, 1000), (11, 1000), (1000, 3)])
 def test_logits_do_not_depend_on_the_borders_of_instances(name, limit, most):
     model = build(**SYSTEMS[name])
-    source, target = SentenceTokens.of([SOURCE, SOURCE[:2]]), SentenceTokens.of([TARGET, TARGET[:2]])
+    source, target = (
+        SentenceTokens.from_documents([SOURCE, SOURCE[:2]]),
+        SentenceTokens.from_documents([TARGET, TARGET[:2]]),
+    )
     lengths = source.lengths, target.lengths, [0, len(SOURCE), len(SOURCE) + 2]
-    instances = cut(*lengths, model.system.context_spec(), limit=limit, max_sentences=most)
+    instances = cut_instances(*lengths, model.system.context_spec(), limit=limit, max_sentences=most)
     assert len(instances) > 3
     system = model.system
     batch = collate(
@@ -82,14 +85,14 @@ def test_what_instances_hold():
     columns = {}
     for side in ("encoder", "decoder", "both"):
         system = ModelConfig(**SIZES, **hierarchical(side=side, sentences=2)).system_options
-        instances = cut(lengths, lengths, [0, len(SOURCE)], system.context_spec(), max_sentences=3)
+        instances = cut_instances(lengths, lengths, [0, len(SOURCE)], system.context_spec(), max_sentences=3)
         columns[side] = [list(map(int, row)) for row in zip(*(vars(instances)[name] for name in FIELDS), strict=True)]
     assert columns["encoder"] == [[0, 0, 0, 3], [1, 3, 3, 6], [4, 6, 6, 8]]
     assert columns["decoder"] == [[0, 0, 0, 3], [1, 1, 3, 6], [4, 4, 6, 8]]
     assert columns["both"] == [[0, 0, 0, 3], [0, 1, 3, 6], [2, 4, 6, 8]]
 
 
-FIELDS = ("before", "first", "own", "last")
+FIELDS = ("before", "first", "first_output", "last")
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder", "both"])
@@ -199,8 +202,8 @@ def test_gradients_are_numbers_where_nothing_is_seen(name):
     model = build(**SYSTEMS[name]).train()
     for source, target in ((SOURCE[:1], TARGET[:1]), (SOURCE, TARGET)):
         batch = collate(
-            *(SentenceTokens.of([side]) for side in (source, target)),
-            cut([1] * len(source), None, [0, len(source)], model.system.context_spec()),
+            *(SentenceTokens.from_documents([side]) for side in (source, target)),
+            cut_instances([1] * len(source), None, [0, len(source)], model.system.context_spec()),
             [0],
             SpecialTokens(40),
             model.parts.boundary_tokens,

@@ -18,7 +18,7 @@ from docmt.training import train
 from docmt.training.distributed import start_fabric
 from docmt.training.finetune import initialize_from
 from docmt.training.optimizer import Updater
-from docmt.training.training_data import TrainingCorpus, fit_model_config
+from docmt.training.training_corpus import TrainingCorpus, fit_model_config
 
 SYSTEMS = {
     "group": {},
@@ -100,9 +100,9 @@ def test_every_system_trains_and_resumes_bit_for_bit(name, change, tmp_path):
 def test_label_tokens_are_known_before_collating(name, change, drafted):
     corpus = TrainingCorpus(drafted, change(**SYSTEMS[name]))
     total = 0
-    for indices in corpus.train.plan.epoch(0):
-        assert corpus.train.batch(indices).tokens == corpus.train.label_tokens(indices)
-        total += corpus.train.label_tokens(indices)
+    for indices in corpus.train.plan.batches_in_epoch(0):
+        assert corpus.train.build_batch(indices).tokens == corpus.train.count_label_tokens(indices)
+        total += corpus.train.count_label_tokens(indices)
     words = len(drafted.split("train").target.tokens) + 2 * len(drafted.split("train").target.lengths)
     windows = name in ("concat", "concat, padding windows", "concat, rfa")
     assert (total > words) if windows else (total == words)  # in windows sentences are predicted more than once
@@ -138,7 +138,7 @@ def test_with_the_rest_frozen_exactly_the_new_weights_move(name, change, sentenc
     promised = {weight for weight in model.state_dict() if any(part in weight for part in PROMISED[name])}
     assert promised == set(new)
     assert promised == {weight for weight in model.state_dict() if model.system.initial_weight(weight) is None}
-    updater, updates = Updater(start_fabric(config), config, model, new), corpus.updates(0, 0)
+    updater, updates = Updater(start_fabric(config), config, model, new), corpus.iterate_updates(0, 0)
     for number in range(1, 5):
         before = {weight: tensor.clone() for weight, tensor in model.state_dict().items()}
         updater.update(number, *next(updates))
@@ -188,8 +188,8 @@ def test_a_new_model_says_what_the_sentence_model_says(name, change, sentence_ru
     if name.startswith(("document", "concat")):
         pairs = [([source], [target]) for source, target in (one, two)]
     drafts = [[[0, 11, 2] for _ in source] for source, _ in pairs] if model.system.context_spec().drafts else ()
-    for found, wanted in zip(model.logits(pairs, drafts), sentence.logits(pairs), strict=True):
-        assert torch.equal(found, wanted)
+    for logits, expected in zip(model.logits(pairs, drafts), sentence.logits(pairs), strict=True):
+        assert torch.equal(logits, expected)
 
 
 def test_models_without_a_place_are_refused(change, sentence_run, store, tmp_path):
@@ -197,11 +197,11 @@ def test_models_without_a_place_are_refused(change, sentence_run, store, tmp_pat
     for name in ("sentence", "document", "context"):
         model = TranslationModel(fit_model_config(change(**SYSTEMS[name]).model, store))
         with pytest.raises(
-            DocmtError, match=r"is a group model of 2\+2 layers, and this \w+ model has no place for its"
+            DocmtError, match=r"is a group model of 2\+2 layers, and its \S+ has no counterpart in this \w+ model"
         ):
             initialize_from(model, tmp_path / "group", store.tokenizer)
     smaller = fit_model_config(change(**SYSTEMS["context"], model__encoder_layers=1).model, store)
-    with pytest.raises(DocmtError, match=r"model.encoder_layers is 1, but 2 in .*sentence.*: choose the same"):
+    with pytest.raises(DocmtError, match=r"model.encoder_layers is 1, but 2 in .*sentence.* Set the same value"):
         initialize_from(TranslationModel(smaller), sentence_run, store.tokenizer)
 
 
@@ -286,7 +286,7 @@ def test_few_learned_positions_are_enough_for_short_instances(change, store):
 )
 def test_weights_of_equal_shapes_that_mean_something_else_are_refused(change, sentence_run, store, setting, value):
     config = fit_model_config(change(**SYSTEMS["context"], **{f"model__{setting}": value}).model, store)
-    with pytest.raises(DocmtError, match=rf"model.{setting} is {value!r}, but .* which this model is to start from"):
+    with pytest.raises(DocmtError, match=rf"model.{setting} is {value!r}, but .*, the start model"):
         initialize_from(TranslationModel(config), sentence_run, store.tokenizer)
 
 
@@ -319,10 +319,10 @@ def test_random_features_are_no_weights_to_start_from(change, store, linear_run,
     model = TranslationModel(fit_model_config(change(**LINEAR, model__linear=linear).model, store))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     assert initialize_from(model, linear_run, store.tokenizer) == []
-    theirs = load_model(linear_run).state_dict()
+    pretrained = load_model(linear_run).state_dict()
     for name, tensor in model.state_dict().items():
-        own = name.endswith("matrices") and any(f".{block}." in name for block in redrawn)
-        assert torch.equal(tensor, before[name] if own else theirs[name]), name
+        is_redrawn = name.endswith("matrices") and any(f".{block}." in name for block in redrawn)
+        assert torch.equal(tensor, before[name] if is_redrawn else pretrained[name]), name
 
 
 @pytest.mark.parametrize(
@@ -330,14 +330,14 @@ def test_random_features_are_no_weights_to_start_from(change, store, linear_run,
     [
         (
             {"temperature": "dimension"},
-            r"model.linear.temperature_per is 'dimension', but 'head' in .*: choose the same",
+            r"model.linear.temperature_per is 'dimension', but 'head' in .* Set the same value",
         ),
         ({"feature_map": "learned"}, r"model.linear.feature_map is 'learned', but 'random' in"),
         ({"rescale_keys": False}, r"model.linear.rescale_keys is False, but True in"),
         ({"gate": "average"}, r"model.linear.gate is 'average', but 'decay' in"),
         ({"gate": "none"}, r"model.linear.gate is 'none', but 'decay' in"),
         ({"gates": "layer"}, r"model.linear.gate_per is 'layer', but 'head' in"),
-        (None, r"has linear attention, and this one has none: choose linear attention for it as well, or another"),
+        (None, r"has linear attention, but this \w+ model has none. Set linear attention, or start from another"),
     ],
 )
 def test_linear_attention_starts_from_what_means_the_same(change, store, linear_run, settings, message):
@@ -364,7 +364,7 @@ def unusual_store(tmp_path_factory):
     """Sentences longer than a chunk of linear attention and than an instance, and documents of one sentence."""
     folder = tmp_path_factory.mktemp("unusual")
     sources = [["bo " * 2 * CHUNK, "ka", "lu " * 40], ["me"], ["ni " * CHUNK], ["po"], ["ra su", "ta"]]
-    lines = [json.dumps({"source": source, "target": [own.upper() for own in source]}) for source in sources]
+    lines = [json.dumps({"source": source, "target": [sentence.upper() for sentence in source]}) for source in sources]
     (folder / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
     return prepare(PrepareConfig(store=folder / "store", train=[folder / "train.jsonl"], vocabulary_size=280))
 

@@ -22,7 +22,7 @@ from docmt.experiments import EvaluationConfig
 from docmt.experiments.runs import evaluate_run, load_scores
 from docmt.model.systems import Group, MultiHop
 from docmt.training import train
-from docmt.training.training_data import TrainingCorpus
+from docmt.training.training_corpus import TrainingCorpus
 
 SEARCH = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)
 HOPS = {"model__system": "multihop", "model__multihop": MultiHop(sentences=2), "model__group": Group()}
@@ -46,27 +46,27 @@ def test_batches_have_the_drafts_of_their_sentences(hops, drafted, change):
     corpus = TrainingCorpus(drafted, hops("run"))
     assert corpus.fingerprint != TrainingCorpus(drafted, change(**SENTENCE)).fingerprint
     for name, split in (("train", corpus.train), ("dev", corpus.dev)):
-        drafts, words = drafted.split(name).drafts, drafted.split(name)
-        for indices in split.plan.in_order():
-            inputs = split.batch(indices).inputs
+        drafts, stored = drafted.split(name).drafts, drafted.split(name)
+        for indices in split.plan.batches_in_order():
+            inputs = split.build_batch(indices).inputs
             assert inputs.references is None
             numbers = [n for i in indices for n in range(split.instances.before[i], split.instances.last[i])]
-            for packed, own in (
+            for packed, words in (
                 (inputs.drafts, drafts),
-                (inputs.source, words.source),
+                (inputs.source, stored.source),
             ):
-                found = packed.tokens.split(packed.sentences.lengths.tolist())
-                wanted = [[0, *own.tokens[own.offsets[n] : own.offsets[n + 1]], 2] for n in numbers]
-                assert [sentence.tolist() for sentence in found] == wanted
+                sentences = packed.tokens.split(packed.sentences.lengths.tolist())
+                wanted = [[0, *words.tokens[words.offsets[n] : words.offsets[n + 1]], 2] for n in numbers]
+                assert [sentence.tolist() for sentence in sentences] == wanted
 
 
 def test_references_are_for_training_alone(hops, drafted):
     corpus = TrainingCorpus(drafted, hops("run", model__multihop=MultiHop(sentences=2, target_context="references")))
-    [indices, *_] = corpus.train.plan.in_order()
-    inputs = corpus.train.batch(indices).inputs
+    [indices, *_] = corpus.train.plan.batches_in_order()
+    inputs = corpus.train.build_batch(indices).inputs
     assert len(inputs.references.sentences) == len(inputs.drafts.sentences) == len(inputs.source.sentences)
     assert not torch.equal(inputs.references.tokens, inputs.drafts.tokens)
-    assert corpus.dev.batch(corpus.dev.plan.in_order()[0]).inputs.references is None
+    assert corpus.dev.build_batch(corpus.dev.plan.batches_in_order()[0]).inputs.references is None
 
 
 @pytest.mark.parametrize("context", ["drafts", pytest.param("references", marks=pytest.mark.full)])
@@ -99,14 +99,14 @@ def test_models_and_checkpoints_have_their_drafter(hops, drafted, sentence_run, 
         assert find_drafter(run / "checkpoints" / name) == run / "drafter"
     assert (drafts, unfinished) == translated(run / "checkpoints" / "update-2")
     train(hops("run", **settings), resume=True)
-    found = translated(run)
+    translations = translated(run)
     moved = shutil.copytree(run / "model", tmp_path / "moved")
     shutil.rmtree(run)
-    assert translated(moved) == found
+    assert translated(moved) == translations
     wanted = load_drafter(sentence_run, drafted.tokenizer, "cpu", "float32")
     assert wanted.search == SearchConfig(beam=4)
     assert (
-        found[0]
+        translations[0]
         == drafts
         == wanted.draft_documents([drafted.tokenizer.encode_batch(d) for d in (("bo ka", "lu"), ("me",))])
     )
@@ -124,9 +124,10 @@ def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_pa
     translator = Translator(tmp_path / "run", device="cpu", search=SEARCH)
     sources, specials = dev.documents("source"), translator.tokenizer.specials
     drafts = translator.draft_documents(sources)
-    found = translate_ids(translator.model, sources, specials, SEARCH, drafts=drafts)
+    translations = translate_ids(translator.model, sources, specials, SEARCH, drafts=drafts)
     texts = [
-        [translator.tokenizer.decode_batch(own, "target") for own in side] for side in (found, dev.documents("target"))
+        [translator.tokenizer.decode_batch(document, "target") for document in side]
+        for side in (translations, dev.documents("target"))
     ]
     assert scores["d_bleu"]["score"] == evaluate_documents(*texts).to_json()["d_bleu"]["score"]
     by_instance = replace(evaluation, metrics=MetricConfig(unit="instance"))
@@ -137,14 +138,12 @@ def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_pa
 @pytest.mark.full
 def test_a_drafter_that_is_missing(hops, tmp_path):
     train(hops("run", stop__max_steps=1))
-    for model, place, whole in (
+    for model, path, whole in (
         ("run/model", "run/model/drafter", "model"),
         ("run/checkpoints/last", "run/drafter", "run"),
     ):
-        shutil.rmtree(tmp_path / place)
-        message = (
-            rf"reads drafts, but the model that writes them is missing \(.*{place}\)\. Copy the whole {whole} directory"
-        )
+        shutil.rmtree(tmp_path / path)
+        message = rf"reads drafts, but the model that writes them is missing \(.*{path}\): copy the {whole} directory"
         with pytest.raises(DocmtError, match=message):
             Translator(tmp_path / model, device="cpu")
     train(hops("run", stop__max_steps=2), resume=True)
@@ -166,7 +165,7 @@ def test_a_drafter_that_is_another(hops, tmp_path):
 
 def test_a_store_without_drafts_is_refused(change, tmp_path):
     with pytest.raises(
-        DocmtError, match=r"multihop system reads drafts, but .*store.train has none: translate the source"
+        DocmtError, match=r"multihop system reads drafts, but .*store.train has none. Translate the source"
     ):
         train(change(run=tmp_path / "run", **HOPS))
     assert not (tmp_path / "run").exists()
@@ -182,22 +181,20 @@ def test_a_run_does_not_go_on_with_other_drafts(hops, prepare_with_drafts, chang
     train(config)
     other = prepare_with_drafts(replace(SEARCH, max_length_extra=1.0))
     longer = replace(config, stop=replace(config.stop, max_steps=3))
-    with pytest.raises(
-        DocmtError, match=r"the training data in .* is not what the run .* was started with \(drafts or"
-    ):
+    with pytest.raises(DocmtError, match=r"the training data in .* differs from that of the run .* \(drafts or"):
         train(replace(longer, store=other.directory), resume=True)
     train(longer, resume=True)
 
 
 @pytest.mark.full
 def test_other_systems_do_not_care_about_drafts(change, store, drafted, tmp_path):
-    plain = change(store=drafted.directory, run=tmp_path / "plain", stop__max_steps=1, **SENTENCE)
-    train(plain)
-    train(replace(plain, store=store.directory, stop=replace(plain.stop, max_steps=2)), resume=True)
+    sentence_config = change(store=drafted.directory, run=tmp_path / "plain", stop__max_steps=1, **SENTENCE)
+    train(sentence_config)
+    train(replace(sentence_config, store=store.directory, stop=replace(sentence_config.stop, max_steps=2)), resume=True)
 
 
 def test_the_drafter_is_named_or_that_of_the_start(hops, change, sentence_run, tmp_path):
-    with pytest.raises(DocmtError, match=r"no model is named that writes them at translation: add --drafter"):
+    with pytest.raises(DocmtError, match=r"needs a model that writes drafts at translation. Add --drafter"):
         train(hops("run", drafter=None, stop__max_steps=1))
     assert not (tmp_path / "run").exists()
     train(hops("one", drafter=None, initialize_from=sentence_run, stop__max_steps=1))
@@ -214,7 +211,8 @@ def test_stores_and_drafters_of_an_earlier_version(hops, store, sentence_run, tm
     old = shutil.copytree(store.directory, tmp_path / "old")
     (old / "drafts").mkdir()
     with pytest.raises(
-        DocmtError, match=r"old.drafts is of docmt 0.3.0 and no longer read: translate the source texts"
+        DocmtError,
+        match=r"old.drafts has the unsupported format of docmt 0.3.0. Translate the source texts",
     ):
         train(hops("run", store=old))
     train(hops("run", stop__max_steps=1))

@@ -14,7 +14,7 @@ from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.training import train
 from docmt.training.finetune import initialize_from
-from docmt.training.training_data import fit_model_config
+from docmt.training.training_corpus import fit_model_config
 
 
 @pytest.fixture
@@ -46,21 +46,21 @@ def test_a_checkpoint_is_a_model_directory(unfinished, store, name):
 def test_a_run_gives_its_best_model_then_its_last_then_the_finished_one(unfinished, caplog, change):
     best = unfinished / "checkpoints" / "best"
 
-    def given():
+    def load_with_messages():
         caplog.clear()
         tensor = load_model(unfinished).tokens.weight
         return tensor, [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
-    tensor, said = given()
+    tensor, messages = load_with_messages()
     assert torch.equal(tensor, load_file(best / "model.safetensors")["tokens.weight"])
-    assert said == [f"the run {unfinished} is not finished. Using its best model so far (update 8)"]
+    assert messages == [f"the run {unfinished} is not finished: taking its best model so far (update 8)"]
     shutil.rmtree(best)
-    tensor, said = given()
-    assert said == [f"the run {unfinished} is not finished. Using its last checkpoint (update 8)"]
+    tensor, messages = load_with_messages()
+    assert messages == [f"the run {unfinished} is not finished: taking its last checkpoint (update 8)"]
     train(change(checkpoints__average="last", checkpoints__average_count=2), resume=True)
-    tensor, said = given()
+    tensor, messages = load_with_messages()
     assert torch.equal(tensor, load_file(unfinished / "model" / "model.safetensors")["tokens.weight"])
-    assert said == []
+    assert messages == []
 
 
 def test_a_training_may_start_from_an_unfinished_run(unfinished, store, change, caplog):

@@ -8,10 +8,10 @@ from .batches import (
     collate as collate,
 )
 from .batches import (
-    read_source as read_source,
+    collate_source as collate_source,
 )
 from .instances import Instances as Instances
-from .instances import cut as cut
+from .instances import cut_instances as cut_instances
 from .instances import instance_lengths as instance_lengths
 from .preparation import prepare as prepare
 from .prepare_config import PrepareConfig as PrepareConfig

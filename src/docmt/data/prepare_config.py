@@ -1,4 +1,4 @@
-"""What to prepare, and from which files."""
+"""Configuration of data preparation."""
 
 from __future__ import annotations
 
@@ -11,69 +11,59 @@ from docmt.documents.input_formats import has_jsonl_name
 from docmt.text.moses import moses_language
 
 SPLITS = ("train", "dev", "test")
-MARKS = 2
-"""<s> and </s>, which every sentence of a packed sequence counts with."""
+NUM_BOUNDARY_TOKENS = 2
+"""Boundary tokens <s> and </s> that every sentence of a packed sequence counts with."""
 DEFAULT_LIMIT = 512
-"""Tokens of an instance."""
+"""Default token limit of an instance."""
 LARGEST_VOCABULARY = 1_000_000
-"""More cannot be learned from any text; asked for much more, the libraries overflow, or compute for ever."""
+"""Upper limit, as libraries overflow or do not finish for much larger vocabularies."""
 NO_IDS = "-"
 LEARNED_KINDS = ("bpe", "sentencepiece", "moses-bpe")
 
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    """What to prepare from which files."""
+    """Configuration of `prepare`: corpora, tokenizer and store."""
 
     store: Path
-    """the directory to write"""
+    """directory to write"""
     train: list[Path] = option(metavar="FILE")
-    """training corpus: a source and a target text file (one sentence a line, an empty line between documents, or <d>
-    lines before them), or one JSONL file (x.jsonl): a line is a document, {"id": "a", "source": ["One.", "Two."],
-    "target": ["Eins.", "Zwei."]}, or a sentence of one, {"document": "a", "source": "One.", "target": "Eins."}; more
-    pairs or .jsonl files are further corpora; all may be compressed (x.gz)"""
+    """training corpora: source and target text files, or JSONL files; may be gzipped"""
     dev: list[Path] = option([], metavar="FILE")
-    """development corpora, in the same form; without one there is no validation"""
+    """development corpora in the same form; none = no validation"""
     test: list[Path] = option([], metavar="FILE")
-    """test corpora, in the same form"""
+    """test corpora in the same form"""
     train_docids: list[Path] = option([], metavar="FILE")
-    """text files that name the document of each line, one file beside each corpus of --train (- for a corpus with
-    borders of its own); lines that follow each other with the same id are one document"""
+    """files with the document id of each line, one per training corpus; - = none"""
     dev_docids: list[Path] = option([], metavar="FILE")
-    """the same for --dev"""
+    """files with the document id of each line, one per development corpus"""
     test_docids: list[Path] = option([], metavar="FILE")
-    """the same for --test"""
+    """files with the document id of each line, one per test corpus"""
     drafts: list[Path] = option([], metavar="FILE")
-    """first translations for systems that read them (multihop), one file beside each corpus of --train and then of
-    --dev: a text file with one line for each line of the source, as docmt translate writes it, or JSONL with an entry
-    draft or target"""
+    """first translations (for multihop): one file per --train, then per --dev corpus"""
     source_language: str = ""
-    """code of the source language, such as "en"; written into the store and later into the model card"""
+    """code of the source language, such as en"""
     target_language: str = ""
     """code of the target language"""
     tokenizer: str = "bpe"
-    """kind of the tokenizer that is learned from both sides of `train` (bpe, sentencepiece or moses-bpe, which is the
-    published pipeline of Moses tokens, truecased, joint BPE, changes quotes and spaces and needs both language codes),
-    or a model directory (or folder `tokenizer` of a store) whose tokenizer is used"""
+    """kind to learn (bpe, sentencepiece, moses-bpe), or a model directory to take it from"""
     vocabulary_size: int = ranged(0, 0, LARGEST_VOCABULARY)
-    """size of the vocabulary to learn, the six special tokens included (0: 16,000, or 30,000 for moses-bpe); of no
-    effect with a ready tokenizer"""
+    """vocabulary size to learn, with special tokens; 0 = the default of the kind"""
     sentencepiece_model: Path | None = None
-    """use this SentencePiece `.model` file instead of learning a tokenizer"""
+    """SentencePiece .model file to use instead of learning a tokenizer"""
     source_tokenizer: Path | None = None
-    """use the tokenizer of this model directory for the source, that of a converted encoder (BERT); what is said above
-    is then of the target alone"""
-    instance_tokens: int = ranged(DEFAULT_LIMIT, MARKS + 1, MANY)
-    """the limit of an instance, for the statistics: the store itself is not cut into instances"""
+    """model directory with another tokenizer for the source (a converted encoder)"""
+    instance_tokens: int = ranged(DEFAULT_LIMIT, NUM_BOUNDARY_TOKENS + 1, MANY)
+    """token limit of an instance, for the statistics only"""
     overwrite: bool = False
-    """replace the store if there is one already"""
+    """replace an existing store"""
 
     def __post_init__(self) -> None:
         check_fields(self, "")
         for name in SPLITS:
             if not self.corpora(name) and name == "train":
                 raise DocmtError("--train names 0 files; give one JSONL file, or a source and a target file")
-        if self.drafts and len(self.drafts) != (corpora := len([*self._pairs("train"), *self._pairs("dev")])):
+        if self.drafts and len(self.drafts) != (corpora := len([*self._pair_files("train"), *self._pair_files("dev")])):
             raise DocmtError(
                 f"--drafts names {len(self.drafts)} files for {corpora} corpora of --train and --dev: give one for "
                 "each, in this order"
@@ -85,7 +75,7 @@ class PrepareConfig:
 
     @property
     def ready_tokenizer(self) -> Path | None:
-        """The directory that `tokenizer` names, if it is no kind. Raises DocmtError where there is none."""
+        """Directory of a ready tokenizer, or None for a kind to learn. Raises DocmtError if it does not exist."""
         if self.tokenizer in LEARNED_KINDS:
             return None
         if not Path(self.tokenizer).is_dir():
@@ -105,37 +95,37 @@ class PrepareConfig:
         moses_language(self.target_language, "--target-language ")
 
     def corpora(self, split: str) -> list[Corpus]:
-        """The corpora of "train", "dev" or "test"; none if that split is not there.
+        """Return the corpora of "train", "dev" or "test"; none if the split is not given.
 
-        A file named .jsonl is a corpus, as is a file that stands alone; others are pairs of source and target.
-        Raises DocmtError where a file has no other side.
+        A .jsonl file is a corpus, and so is a single file. Other files are pairs of source and target.
+        Raises DocmtError for a source file without target file.
         """
-        corpora = self._with_ids(split, self._pairs(split))
+        corpora = self._add_docids(split, self._pair_files(split))
         if split == "test" or not self.drafts:
             return corpora
-        first = 0 if split == "train" else len(self._pairs("train"))
+        first = 0 if split == "train" else len(self._pair_files("train"))
         drafts = self.drafts[first : first + len(corpora)]
         return [replace(corpus, drafts=Path(path)) for corpus, path in zip(corpora, drafts, strict=False)]
 
-    def _pairs(self, split: str) -> list[Corpus]:
-        """The corpora of a split as its files name them."""
+    def _pair_files(self, split: str) -> list[Corpus]:
+        """Return the corpora that the files of a split name."""
         files = [Path(path) for path in getattr(self, split)]
         if len(files) == 1:
             return [Corpus(files[0])]
-        found: list[Corpus] = []
-        rest = iter(files)
-        for source in rest:
-            target = None if has_jsonl_name(source) else next(rest, None)
+        corpora: list[Corpus] = []
+        paths = iter(files)
+        for source in paths:
+            target = None if has_jsonl_name(source) else next(paths, None)
             if not has_jsonl_name(source) and (target is None or has_jsonl_name(target)):
                 raise DocmtError(
                     f"--{split} names {len(files)} files; give one JSONL file, or a source and a target file, for each "
-                    f"corpus ({source} has no other side, and its name does not end in .jsonl)"
+                    f"corpus ({source} has no target file, and its name does not end in .jsonl)"
                 )
-            found.append(Corpus(source, target))
-        return found
+            corpora.append(Corpus(source, target))
+        return corpora
 
-    def _with_ids(self, split: str, corpora: list[Corpus]) -> list[Corpus]:
-        """The corpora with the files of their document ids. Raises DocmtError for another number of these."""
+    def _add_docids(self, split: str, corpora: list[Corpus]) -> list[Corpus]:
+        """Return the corpora with their docids files. Raises DocmtError if the numbers of files differ."""
         files = [Path(path) for path in getattr(self, f"{split}_docids")]
         if not files:
             return corpora
@@ -150,14 +140,14 @@ class PrepareConfig:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where a parallel corpus is: two text files, or one JSONL file."""
+    """Files of a parallel corpus: two text files, or one JSONL file."""
 
     source: Path
     target: Path | None = None
     docids: Path | None = None
-    """names the document of every line"""
+    """file with the document id of every line"""
     drafts: Path | None = None
-    """first translations of its source sentences"""
+    """file with first translations of the source sentences"""
 
     @property
     def paths(self) -> list[Path]:

@@ -16,7 +16,7 @@ import torch
 
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.data import SentenceTokens
-from docmt.data.prepare_config import MARKS
+from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.models import Model
 from docmt.decoding.scheduler import ORDERS, OnSentences, SearchSpans, Task, batch_ordered, find_nonempty, select_drafts
 from docmt.decoding.scoring import score_task
@@ -97,7 +97,7 @@ class DocumentStream:
 
     def _resume_document(self, document: int, resume_point: ResumePoint) -> None:
         """Restore the history of a resumed document. Raises DocmtError where no instance begins at that sentence."""
-        starts = self._task.instances.own[self._borders[document] : self._borders[document + 1]]
+        starts = self._task.instances.first_output[self._borders[document] : self._borders[document + 1]]
         start = self._first_untranslated(document, resume_point)
         if start == self._offsets[document + 1] and resume_point.sentences == self._sizes[document]:
             return
@@ -120,7 +120,7 @@ class DocumentStream:
 
     def _count_context(self, instance: int) -> int:
         """Return how many earlier translations an instance sees."""
-        return int(self._task.instances.own[instance] - self._task.instances.first[instance])
+        return int(self._task.instances.first_output[instance] - self._task.instances.first[instance])
 
     def spans(
         self, on_sentences: OnSentences = lambda count: None, start: tuple[int, int] | None = None
@@ -164,7 +164,11 @@ class DocumentStream:
             return
         serial = self._is_serial()
         units = np.unique(self._borders) if serial else np.arange(count + 1)
-        costs = words.offsets[instances.last] - words.offsets[instances.own] + MARKS * (instances.last - instances.own)
+        costs = (
+            words.offsets[instances.last]
+            - words.offsets[instances.first_output]
+            + NUM_BOUNDARY_TOKENS * (instances.last - instances.first_output)
+        )
         cumulative_costs = np.concatenate([[0], np.cumsum(costs)])
         first = 0
         while first < count:
@@ -192,12 +196,12 @@ class DocumentStream:
     def _is_serial(self) -> bool:
         """Return whether instances wait for earlier ones."""
         instances = self._task.instances
-        return bool((instances.own > instances.first).any()) and self._order != "windows"
+        return bool((instances.first_output > instances.first).any()) and self._order != "windows"
 
     def _is_done(self, instance: int) -> bool:
         """Return whether the instance was translated before the interruption."""
         document = int(self._task.instances.document[instance])
-        start, point = int(self._task.instances.own[instance]), self._resume_points.get(document)
+        start, point = int(self._task.instances.first_output[instance]), self._resume_points.get(document)
         return point is not None and start < self._first_untranslated(document, point)
 
     def _translate_chunk(self, indices: list[int], on_sentences: OnSentences) -> Iterator[TranslatedSpan]:
@@ -216,7 +220,7 @@ class DocumentStream:
             map_or_error(indices, work) if self._yield_errors else work(indices)
         )
         # Instances that were tried again were counted again.
-        on_sentences(int((instances.last[indices] - instances.own[indices]).sum()) - counted)
+        on_sentences(int((instances.last[indices] - instances.first_output[indices]).sum()) - counted)
 
         def document_and_error(pair: tuple[int, InstanceSpans | DocmtError]) -> tuple[int, str]:
             return int(instances.document[pair[0]]), str(pair[1]) if isinstance(pair[1], DocmtError) else ""
@@ -229,7 +233,7 @@ class DocumentStream:
         task = self._task.select_instances(indices)
         if self._drafts is not None:
             drafts = self._drafts(task.start, task.start + len(task.words.lengths))
-            task = replace(task, drafts=SentenceTokens.of([drafts]))
+            task = replace(task, drafts=SentenceTokens.from_documents([drafts]))
         with torch.inference_mode():
             spans = ORDERS["rounds" if self._config.rounds else self._order](task, on_sentences)
         spans = {number: self._add_limits(task, span) for number, span in spans.items()}
@@ -242,7 +246,7 @@ class DocumentStream:
         if other_context or config.rounds or other_tokens:
             spans = _rescore(task, spans)
         results: list[InstanceSpans] = []
-        for start, last in zip(task.instances.own.tolist(), task.instances.last.tolist(), strict=True):
+        for start, last in zip(task.instances.first_output.tolist(), task.instances.last.tolist(), strict=True):
             numbers = range(task.start + start, task.start + last)
             results.append([spans[number] for number in numbers if number in spans])
         return results
@@ -258,13 +262,13 @@ class DocumentStream:
     def _join_instances(self, pairs: Sequence[tuple[int, InstanceSpans | DocmtError]]) -> TranslatedSpan:
         """Join consecutive instances of one document to a span."""
         instances, (first_index, _), (last_index, outcome) = self._task.instances, pairs[0], pairs[-1]
-        document, number = int(instances.document[first_index]), int(instances.own[first_index])
+        document, number = int(instances.document[first_index]), int(instances.first_output[first_index])
         start, stop = (int(each - self._offsets[document]) for each in (number, instances.last[last_index]))
         positions, size = self._positions[document], self._sizes[document]
         first, last = (int(positions[start]) if start else 0), (int(positions[stop]) if stop < len(positions) else size)
         history: list[list[list[int]]] = []
         if last_index + 1 < self._borders[document + 1]:
-            sees = range(int(instances.first[last_index + 1]), int(instances.own[last_index + 1]))
+            sees = range(int(instances.first[last_index + 1]), int(instances.first_output[last_index + 1]))
             # Earlier sentences that were skipped (see `spans`) have no translations.
             history = [self._task.history.best_translations(number) for number in sees]
         resume_point = ResumePoint(last, history)
@@ -298,7 +302,7 @@ def _rescore(task: Task, spans: SearchSpans) -> SearchSpans:
     rescored: dict[int, list[Hypothesis]] = {number: [] for number in spans}
     for rank in range(max((len(span.hypotheses) for span in spans.values()), default=0)):
         history = [task.history.best_translations(task.start + number) for number in range(len(task.words.lengths))]
-        targets = SentenceTokens.of([[ranks[min(rank, len(ranks) - 1)] for ranks in history]])
+        targets = SentenceTokens.from_documents([[ranks[min(rank, len(ranks) - 1)] for ranks in history]])
         for number, span in score_task(task, targets).items():
             if rank < len(spans[number].hypotheses):
                 old, (new,) = spans[number].hypotheses[rank], span.hypotheses

@@ -21,7 +21,7 @@ from docmt.checkpoint.model_directory import (
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
 from docmt.core.settings import build
-from docmt.data.instances import place_of
+from docmt.data.instances import locate_sentence
 from docmt.decoding.document_stream import DocumentStream, translate_documents
 from docmt.decoding.models import Model, Precision, list_members, load_checked, precision_context
 from docmt.decoding.search_config import BATCH_TOKENS, USUAL_DRAFT_BEAM, SearchConfig
@@ -75,7 +75,7 @@ class Drafter:
 
         def next_drafts(first: int, last: int) -> list[list[int]]:
             nonlocal spans
-            spans = spans or stream.spans(start=place_of(first, offsets))
+            spans = spans or stream.spans(start=locate_sentence(first, offsets))
             if last - 1 not in drafted:
                 for number in [number for number in drafted if number < first]:
                     del drafted[number]

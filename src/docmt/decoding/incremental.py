@@ -149,8 +149,8 @@ class Prefixes:
         ).repeat_interleave(self.beams, 0)
         if log_decay is None:
             return state, None
-        has_prefix = (self.lengths > 0)[:, None].to(fading)
-        decay = (fading[self.starts] - fading[(self.starts - 1).clamp(min=0)]).clamp(max=0).exp() * has_prefix
+        has_prefix = (self.lengths > 0)[:, None].to(log_decay)
+        decay = (log_decay[self.starts] - log_decay[(self.starts - 1).clamp(min=0)]).clamp(max=0).exp() * has_prefix
         return state, decay.to(state.dtype).repeat_interleave(self.beams, 0)
 
 

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY
-from docmt.data import Instances, SentenceTokens, cut, read_source
-from docmt.data.instances import instance_lengths, lengths_before, place_of
-from docmt.data.prepare_config import MARKS
+from docmt.data import Instances, SentenceTokens, cut_instances
+from docmt.data.batches import collate_source
+from docmt.data.instances import context_lengths, instance_lengths, locate_sentence
+from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.beam_search import search
 from docmt.decoding.models import Model, combine_context_specs, list_members
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
@@ -98,8 +99,12 @@ class Task:
         drafts: of each sentence, unless the model reads none or the parts of the task get them later. Raises DocmtError
         where a sentence cannot fit.
         """
-        words, offsets = SentenceTokens.of(documents), np.cumsum([0, *map(len, documents)])
-        drafted = SentenceTokens.of(drafts) if drafts is not None and combine_context_specs(model).drafts else None
+        words, offsets = SentenceTokens.from_documents(documents), np.cumsum([0, *map(len, documents)])
+        drafted = (
+            SentenceTokens.from_documents(drafts)
+            if drafts is not None and combine_context_specs(model).drafts
+            else None
+        )
         instances = cut_source(words, offsets, model, config, context, drafted)
         return cls(model, words, offsets, instances, specials, config, context, batch_tokens, drafted)
 
@@ -113,10 +118,10 @@ class Task:
         moved = {name: getattr(instances, name)[indices] - first for name in ("before", "first", "own", "last")}
         return replace(
             self,
-            words=self.words.part(first, last),
+            words=self.words.slice(first, last),
             offsets=self.offsets - first,
             instances=Instances(instances.document[indices], **moved, cost=instances.cost[indices]),
-            drafts=None if self.drafts is None else self.drafts.part(first, last),
+            drafts=None if self.drafts is None else self.drafts.slice(first, last),
             start=self.start + first,
         )
 
@@ -137,7 +142,7 @@ class Task:
 
     def dependency_groups(self) -> list[list[int]]:
         """Group instances so that each comes after all instances whose translations it sees."""
-        if (self.instances.own == self.instances.first).all():
+        if (self.instances.first_output == self.instances.first).all():
             return [list(range(len(self.instances)))]
         documents = self.instances.document  # in rising order
         levels = np.arange(len(documents)) - np.searchsorted(documents, documents)
@@ -148,7 +153,7 @@ class Task:
 
     def read_sources(self, batch: Sequence[int]) -> ModelInput:
         """Return the model input of these instances."""
-        inputs = read_source(self.words, self.instances, batch, self.model.parts.boundary_tokens, self.drafts)
+        inputs = collate_source(self.words, self.instances, batch, self.model.parts.boundary_tokens, self.drafts)
         return inputs.to(self.model.device)
 
     def split_aligned(self, inputs: ModelInput, batch: Sequence[int]) -> Sequence[Tensor]:
@@ -158,7 +163,7 @@ class Task:
 
     def make_span(self, first: int, last: int, hypotheses: Sequence[Hypothesis]) -> TranslatedSpan:
         """Return the translations of the sentences first .. last - 1 of this task as a span of the whole one."""
-        document, _ = place_of(first, self.offsets)
+        document, _ = locate_sentence(first, self.offsets)
         return TranslatedSpan(document, self.start + first, self.start + last, hypotheses)
 
 
@@ -215,27 +220,29 @@ def cut_source(
         before = context_spec.source_context if context_spec.joined_context else 0
         sizes = np.maximum(
             longest + model.parts.boundary_tokens.max_per_sentence,
-            lengths_before(words.lengths, document_offsets, before),
+            context_lengths(words.lengths, document_offsets, before),
         )
         number = int(sizes.argmax())
         if sizes[number] > min(limits):
-            _, position = place_of(number, document_offsets)
+            _, position = locate_sentence(number, document_offsets)
             raise DocmtError(
                 f"sentence {position + 1} of the document may need "
                 f"{sizes[number]} positions, but the model has {min(limits)}. Split the sentence, or use a "
                 "model with sinusoidal positions."
             )
         if not all(member.restarts_positions for member in configs if member.position_limit is not None):
-            more = max(model.parts.boundary_tokens.max_per_sentence - MARKS, 0)  # than MARKS for each sentence
+            more = max(
+                model.parts.boundary_tokens.max_per_sentence - NUM_BOUNDARY_TOKENS, 0
+            )  # than MARKS for each sentence
             reserve = longest + more, min(limits) + 1
-    return cut(
+    return cut_instances(
         words.lengths,
         None,
         document_offsets,
         context_spec,
         limit=find_instance_limit(model, context),
         max_sentences=MANY if context.instance_tokens else min(member.instance_sentences for member in configs),
-        carry=context.overlap,
+        overlap=context.overlap,
         reserve=reserve,
     )
 
@@ -309,7 +316,7 @@ def cut_dbleu_units(
     The units do not depend on the system.
     """
     offsets = np.asarray(document_offsets)
-    packed = cut(
+    packed = cut_instances(
         source_lengths,
         target_lengths,
         offsets,
@@ -337,7 +344,7 @@ def _search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
     A row of the search is an instance. The translations of earlier sentences in it are the prefix.
     """
     spans: SearchSpans = {}
-    starts, first, ends = task.instances.own, task.instances.first, task.instances.last
+    starts, first, ends = task.instances.first_output, task.instances.first, task.instances.last
     only_next = task.config.implementation == "rfa"
     for batch in (batch for group in task.dependency_groups() for batch in task.batches(group)):
         earlier = [range(int(first[i]), int(starts[i])) for i in batch]
@@ -365,7 +372,9 @@ def _search_sentences(task: Task, on_sentences: OnSentences, with_prefixes: bool
         rows: list[SearchRow] = []
         numbers: list[int] = []
         for i, aligned in zip(batch, task.split_aligned(inputs, batch), strict=True):
-            first, start, last = (int(column[i]) for column in (instances.first, instances.own, instances.last))
+            first, start, last = (
+                int(column[i]) for column in (instances.first, instances.first_output, instances.last)
+            )
             numbers_before = range(first, last) if with_prefixes else ()
             history = [task.history.best_translations(task.start + n)[0] for n in numbers_before]
             for n in range(start, last):
@@ -373,7 +382,7 @@ def _search_sentences(task: Task, on_sentences: OnSentences, with_prefixes: bool
                 rows.append(SearchRow(aligned[part].tolist(), lengths[first:last][part].tolist(), history[: n - first]))
                 numbers.append(n)
         sizes = [
-            (max(row.lengths[-1] + MARKS, sum(map(len, row.prefix)) // _PREFIX_SHARE), index)
+            (max(row.lengths[-1] + NUM_BOUNDARY_TOKENS, sum(map(len, row.prefix)) // _PREFIX_SHARE), index)
             for index, row in enumerate(rows)
         ]
         for indices in batch_by_length(sizes, task.batch_tokens):
@@ -392,7 +401,7 @@ def _search_windows(task: Task, on_sentences: OnSentences) -> SearchSpans:
     for batch in task.batches():
         for i, results in zip(batch, _search_rows(task, batch), strict=True):
             hypotheses = [result.drop_prefix(len(result.sentences) - 1) for result in results]
-            span = task.make_span(int(task.instances.own[i]), int(task.instances.last[i]), hypotheses)
+            span = task.make_span(int(task.instances.first_output[i]), int(task.instances.last[i]), hypotheses)
             spans[span.first] = span
             task.history.add(span.first, [each.sentences for each in hypotheses])
         on_sentences(len(batch))
@@ -420,14 +429,14 @@ def _search_in_rounds(task: Task, on_sentences: OnSentences) -> SearchSpans:
     """
     instances, sentences = task.instances, SearchSpans()
     drafted = replace(task, history=History(task.history))  # a failed round leaves no drafts in the task's history
-    alone = replace(task, instances=replace(instances, before=instances.own, first=instances.own))
+    alone = replace(task, instances=replace(instances, before=instances.first_output, first=instances.first_output))
     for number in range(task.config.rounds):
         count = on_sentences if number + 1 == task.config.rounds else lambda sentences: None
         sentences = _search_sentences(drafted, count, with_prefixes=True) if number else _search_sentences(alone, count)
         for span in sentences.values():
             drafted.history.add(span.first, [each.sentences for each in span.hypotheses])
     joined: SearchSpans = {}
-    for first, last in zip(instances.own.tolist(), instances.last.tolist(), strict=True):
+    for first, last in zip(instances.first_output.tolist(), instances.last.tolist(), strict=True):
         start = task.start + first
         spans = [sentences[number] for number in range(start, task.start + last)]
         joined[start] = task.make_span(first, last, join_spans(spans, task.config, start))

@@ -52,7 +52,7 @@ def _group_by_source(task: Task, target: SentenceTokens) -> list[SourceGroup]:
     """Group instances by source and context, then by target."""
     groups: dict[object, dict[object, EqualInstances]] = {}
     instances = task.instances
-    columns = (instances.before, instances.first, instances.own, instances.last)
+    columns = (instances.before, instances.first, instances.first_output, instances.last)
     for number, (before, first, start, last) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         drafted = None if task.drafts is None else _content_key(task.drafts, before, last)
         source = (_content_key(task.words, before, last), drafted, first - before, start - before)
@@ -144,7 +144,7 @@ def score_documents(
     sources, targets = select_sentences(positions, sources), select_sentences(positions, targets)
     on_sentences(sum(counts) - sum(map(len, sources)))
     task = Task.from_documents(model, sources, specials, config, context, batch_tokens, drafts)
-    spans = score_task(task, SentenceTokens.of(targets), on_sentences, free_at_limit, without_context)
+    spans = score_task(task, SentenceTokens.from_documents(targets), on_sentences, free_at_limit, without_context)
     hypotheses = []
     for (start, end), indices, count in zip(pairwise(task.offsets.tolist()), positions, counts, strict=True):
         (joined,) = join_spans([spans[number] for number in range(start, end) if number in spans], config, start)
@@ -173,7 +173,7 @@ def score_task(
         batch = replace(batch, inputs=inputs.isolate_sentences() if without_context else inputs).to(model.device)
         for numbers, hypothesis in zip(equal, _score(task, words, batch, indices, free_at_limit), strict=True):
             for i in numbers:
-                span = task.make_span(int(task.instances.own[i]), int(task.instances.last[i]), [hypothesis])
+                span = task.make_span(int(task.instances.first_output[i]), int(task.instances.last[i]), [hypothesis])
                 spans[span.first] = span
                 on_sentences(span.last - span.first)
     return spans
@@ -197,7 +197,7 @@ def _score(
     )
     hypotheses, first = [], 0
     for i in indices:
-        numbers = range(int(task.instances.own[i]), int(task.instances.last[i]))
+        numbers = range(int(task.instances.first_output[i]), int(task.instances.last[i]))
         size = sum(int(target.lengths[number]) + labels_per_sentence for number in numbers)
         stream = batch.labels[first : first + size].tolist()
         log_probs = scores[first : first + size].tolist()
@@ -261,9 +261,9 @@ def iterate_scoring_inputs(
     as in `score_documents`, but without empty source sentences. Raises DocmtError where a sentence cannot fit.
     """
     task = Task.from_documents(model, sources, specials, config, context, batch_tokens, drafts)
-    words = SentenceTokens.of(targets)
+    words = SentenceTokens.from_documents(targets)
     cut = task.instances
     for indices in task.batches():
         batch = collate(task.words, words, cut, indices, specials, model.parts.boundary_tokens, drafts=task.drafts)
-        translated = [torch.arange(int(cut.before[i]), int(cut.last[i])) >= int(cut.own[i]) for i in indices]
+        translated = [torch.arange(int(cut.before[i]), int(cut.last[i])) >= int(cut.first_output[i]) for i in indices]
         yield batch.inputs.to(model.device), torch.cat(translated)

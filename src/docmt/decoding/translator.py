@@ -17,7 +17,7 @@ from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import file_checksum
 from docmt.core.progress import progress
 from docmt.core.settings import MANY, check_number, quote
-from docmt.data.prepare_config import MARKS
+from docmt.data.prepare_config import NUM_BOUNDARY_TOKENS
 from docmt.decoding.document_stream import DocumentStream, translate_documents
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.models import Precision, list_members, load_members, parse_model_paths, precision_context
@@ -396,7 +396,7 @@ class Translator:
             hypothesis.score,
             miscounted=tuple(hypothesis.miscounted),
             at_limit=tuple(hypothesis.at_limit),
-            overlong=tuple(number for number, words in enumerate(lengths) if words + MARKS >= limit),
+            overlong=tuple(number for number, words in enumerate(lengths) if words + NUM_BOUNDARY_TOKENS >= limit),
         )
 
 

@@ -47,10 +47,10 @@ from docmt.model import ModelConfig
 from docmt.model.systems import SYSTEMS
 from docmt.training import TrainConfig, train
 from docmt.training.distributed import stop_on_signals
-from docmt.training.finetune import with_architecture_of
+from docmt.training.finetune import adopt_architecture
 from docmt.training.run_directory import RunDirectory, read_recipe
 from docmt.training.train_config import first_difference
-from docmt.training.training_data import fit_model_config, in_direction
+from docmt.training.training_corpus import fit_model_config, select_direction
 
 RUNS_FOLDER = "runs"
 SCORES_FILE, SUITE_FILE = "test.json", "suite.json"
@@ -191,11 +191,11 @@ def _configure_run(
     _check_directions(variant, config, planned, location)
     name = f"{path.stem}-seed{config.seed}-{_hash_run(config, values, store, plan.output)}"
     if variant.start_from:
-        config = replace(config, model=with_architecture_of(config.model, planned[variant.start_from].model))
+        config = replace(config, model=adopt_architecture(config.model, planned[variant.start_from].model))
     elif config.initialize_from is not None:
         start = load_model_config(config.initialize_from, encoders=True)
-        config = replace(config, model=with_architecture_of(config.model, start))
-    model = fit_model_config(config.model, in_direction(store, config))
+        config = replace(config, model=adopt_architecture(config.model, start))
+    model = fit_model_config(config.model, select_direction(store, config))
     return replace(config, model=model, run=plan.output / RUNS_FOLDER / name)
 
 
@@ -390,7 +390,7 @@ def _train_on_devices(config: TrainConfig, resume: bool) -> bool:
         )
         while (status := process.poll()) is None:
             time.sleep(0.2)
-            if wish.wished:
+            if wish.requested:
                 process.terminate()
                 process.wait()
     if status not in (0, INTERRUPTED):
@@ -423,9 +423,9 @@ def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfi
     search = (
         config.search if supports_rounds(config.context, run.model.system_options) else replace(config.search, rounds=0)
     )
-    translator = Translator(run.run, search=search, context=context, device=device, precision=run.products)
+    translator = Translator(run.run, search=search, context=context, device=device, precision=run.compute_dtype)
     if load_scores(run.run, config) is None:
-        scores = _score_test(translator, run, in_direction(store, run).split("test"), config.metrics)
+        scores = _score_test(translator, run, select_direction(store, run).split("test"), config.metrics)
         write_text(
             run.run / SCORES_FILE, json.dumps({"config": config.score_settings, "scores": scores}, indent=2) + "\n"
         )
@@ -451,7 +451,10 @@ def _score_test(translator: Translator, run: TrainConfig, test: ParallelStore, m
         instances = cut_dbleu_units(model.config, test.source.lengths, test.target.lengths, test.document_offsets)
     units = group_by_unit(sources, instances)
     drafts, specials = translator.draft_documents(units), tokenizer.specials
-    with precision_context(model, run.products), progress("translating (sentences)", len(test.source.lengths)) as bar:
+    with (
+        precision_context(model, run.compute_dtype),
+        progress("translating (sentences)", len(test.source.lengths)) as bar,
+    ):
         search, context = translator.search, translator.context
         translated = translate_documents(
             model, units, specials, search, context=context, on_sentences=bar.advance, drafts=drafts

@@ -1,4 +1,4 @@
-"""Everything a training run can be told."""
+"""Configuration of a training run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, build, check_fields, check_number, field_range, quote, ranged, to_mapping
-from docmt.core.settings import first_difference as first_of_all_differences
+from docmt.core.settings import first_difference as first_settings_difference
 from docmt.model import ModelConfig
 from docmt.model.model_config import Sizes
 from docmt.model.systems import ContextSpec
@@ -18,45 +18,43 @@ from docmt.model.systems import ContextSpec
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """What an update sees."""
+    """Batches of an update."""
 
     batch_tokens: int = ranged(4096, 1, MANY)
-    """most tokens of a batch, the longer side of each instance counted; a longer instance is a batch of its own"""
+    """maximum tokens per batch, counting the longer side of each instance"""
     gradient_accumulation: int = ranged(1, 1, 1_000_000)
-    """batches (of each process) whose gradients are summed in one update"""
+    """batches per update (in each process), with summed gradients"""
     instance_lengths: list[int] = field(default_factory=list)
-    """train on instances of several lengths, such as 64 128 256 512 (multi-resolution training, Sun et al. 2022): in
-    every epoch each stretch of a document draws one of these limits and is cut at it, and each batch is of one limit;
-    validation and translation keep to model.instance_tokens, which none may exceed"""
+    """train on instances of several maximum lengths, such as 64 128 256 512"""
     train_share: float = ranged(1.0, 1e-9, 1)
-    """share of the training documents that is used, from the first on, to see what more data would bring"""
+    """share of the training documents to use, from the first on"""
 
     def __post_init__(self) -> None:
         check_fields(self, "batches.")
         lengths = self.instance_lengths
         for length in lengths:
             check_number("batches.instance_lengths", length, field_range(Sizes, "instance_tokens"))
-        if twice := [length for length in lengths if lengths.count(length) > 1]:
-            raise DocmtError(f"batches.instance_lengths has {twice[0]} twice: give each length once")
+        if duplicates := [length for length in lengths if lengths.count(length) > 1]:
+            raise DocmtError(f"batches.instance_lengths has {duplicates[0]} twice: give each length once")
 
 
 @dataclass(frozen=True)
 class ObjectiveConfig:
-    """What is minimised."""
+    """Training objective."""
 
     label_smoothing: float = ranged(0.1, 0, 0.99)
-    """share of the target probability that is spread over the whole vocabulary"""
+    """share of the target probability spread over the whole vocabulary"""
     word_dropout: float = ranged(0.0, 0, 0.99)
-    """probability with which a word of source or decoder input is hidden behind <mask>"""
+    """probability that a word of source or decoder input becomes <mask>"""
     word_dropout_epochs: int = ranged(0, 0, MANY)
-    """word dropout acts in this many first epochs and is 0 after them"""
+    """number of first epochs with word dropout"""
 
     def __post_init__(self) -> None:
         check_fields(self, "objective.")
         if self.word_dropout and not self.word_dropout_epochs:
             raise DocmtError(
                 f"objective.word_dropout is {self.word_dropout} but objective.word_dropout_epochs is 0: "
-                "choose for how many epochs it acts, or no word dropout"
+                "set the number of epochs with word dropout, or leave out word dropout"
             )
 
 
@@ -65,37 +63,35 @@ class OptimizerConfig:
     """Adam with linear warm-up and inverse square root decay."""
 
     learning_rate: float = ranged(5e-4, 1e-12, 1000)
-    """the highest learning rate, reached at the end of the warm-up"""
+    """highest learning rate, reached at the end of the warm-up"""
     warmup: int = ranged(4000, 0, MANY)
     """updates in which the learning rate rises from 0"""
     schedule: Literal["inverse_sqrt", "constant"] = "inverse_sqrt"
-    """after the warm-up the rate falls with the square root of the updates, or stays (as it was in effect published for
-    mBART, Bao et al. 2021)"""
+    """learning rate after the warm-up: inverse square root, or constant"""
     beta1: float = ranged(0.9, 0, 0.999999)
-    """Adam: memory of the gradient mean"""
+    """Adam: decay rate of the gradient mean"""
     beta2: float = ranged(0.98, 0, 0.999999)
-    """Adam: memory of the squared gradient mean"""
+    """Adam: decay rate of the squared gradient mean"""
     epsilon: float = ranged(1e-8, 1e-30, 1)
-    """Adam: added to the denominator"""
+    """Adam: constant in the denominator"""
     clip_norm: float = ranged(0.0, 0, 1_000_000)
-    """gradients are scaled down to this norm; 0 = never"""
+    """maximum gradient norm; 0 = no clipping"""
     pretrained_lr_scale: float = ranged(1.0, 1e-6, 1000)
-    """learning rate of weights that came from initialize_from, as a share of that of new ones (0.2 as published)"""
+    """learning rate factor of weights from initialize_from"""
     lr_factors: list[str] = field(default_factory=list)
-    """factors of the learning rate of single weights: pattern=factor, such as encoder.*=0.1; patterns (* ? [..]) are of
-    names of weights as `docmt inspect MODEL --json -` has them, and of those that fit a weight the last counts"""
+    """learning rate factors of weights: pattern=factor, such as encoder.*=0.1"""
 
     def __post_init__(self) -> None:
         check_fields(self, "optimizer.")
-        self.factors  # noqa: B018 - raises for what is no pattern=factor
+        self.factors  # noqa: B018 - raises for malformed entries
 
     @property
     def factors(self) -> list[tuple[str, float]]:
-        """Patterns and factors of `rates`. Raises DocmtError for what is none."""
-        return [_factor(rate) for rate in self.lr_factors]
+        """Patterns and factors of `rates`. Raises DocmtError for a malformed entry."""
+        return [_parse_rate(rate) for rate in self.lr_factors]
 
 
-def _factor(rate: str) -> tuple[str, float]:
+def _parse_rate(rate: str) -> tuple[str, float]:
     pattern, equals, factor = rate.rpartition("=")
     try:
         number = float(factor)
@@ -109,14 +105,14 @@ def _factor(rate: str) -> tuple[str, float]:
 
 @dataclass(frozen=True)
 class AdapterConfig:
-    """Low-rank adapters (Hu et al. 2021): what was loaded is frozen, beside some of it a small change is trained."""
+    """Low-rank adapters (Hu et al. 2021): train small additions to frozen loaded weights."""
 
     rank: int = ranged(0, 0, 65_536)
-    """inner size r of the two matrices B A that change a linear module's; 0 = no adapters"""
+    """rank r of the adapter matrices B A; 0 = no adapters"""
     alpha: float = ranged(16.0, 1e-6, 1_000_000)
-    """the change is alpha / r * B A"""
+    """scale of adapters: they add alpha / r * B A"""
     modules: str = "*.query,*.value"
-    """patterns of names of linear modules (those of their weights without .weight), with commas between them"""
+    """name patterns of the linear modules to adapt, separated by commas"""
 
     def __post_init__(self) -> None:
         check_fields(self, "adapters.")
@@ -127,30 +123,30 @@ class AdapterConfig:
 
     @property
     def patterns(self) -> list[str]:
-        """Those of `modules`. Raises DocmtError for empty ones."""
-        return _words("adapters.modules", self.modules, "give patterns")
+        """Patterns of `modules`. Raises DocmtError for empty ones."""
+        return _split_words("adapters.modules", self.modules, "give patterns")
 
 
-def _words(name: str, text: str, advice: str, alone: tuple[str, ...] = ()) -> list[str]:
-    """The words between commas. Raises DocmtError for an empty one, and for those that stand alone beside another."""
-    words = [word.strip() for word in text.split(",")]
-    if not all(words) or (len(words) > 1 and set(alone) & set(words)):
-        raise DocmtError(f"{name} is {quote(text)}: {advice} with one comma between two")
+def _split_words(name: str, value: str, advice: str, exclusive: tuple[str, ...] = ()) -> list[str]:
+    """Return the words between commas. Raises DocmtError for empty words and for exclusive ones beside others."""
+    words = [word.strip() for word in value.split(",")]
+    if not all(words) or (len(words) > 1 and set(exclusive) & set(words)):
+        raise DocmtError(f"{name} is {quote(value)}: {advice} separated by single commas")
     return words
 
 
 @dataclass(frozen=True)
 class ValidationConfig:
-    """When the model is measured on the dev split, and what makes one better than another."""
+    """Validation on the dev split, and choice of the best model."""
 
     every: int = ranged(0, 0, MANY)
     """updates between validations; 0 = after each epoch"""
     best_by: Literal["loss", "d_bleu"] = "loss"
-    """what chooses the best model: label-smoothed dev loss, or document BLEU of dev translations"""
+    """score that selects the best model: dev loss or document BLEU"""
     beam: int = ranged(1, 1, 10_000)
-    """beam of the dev translations; used with best_by d_bleu"""
+    """beam size of dev translations (for best_by d_bleu)"""
     entropy: bool = False
-    """measure attention entropy (bits; encoder, decoder and cross-attention, local and global) at each validation"""
+    """measure attention entropy in bits at each validation"""
 
     def __post_init__(self) -> None:
         check_fields(self, "validation.")
@@ -163,14 +159,14 @@ class ValidationConfig:
 
 @dataclass(frozen=True)
 class StopConfig:
-    """When training ends: at the first limit reached. These may change when a run is resumed."""
+    """Limits of training; the first one reached ends it. Resumed runs may change them."""
 
     max_steps: int = ranged(0, 0, MANY)
-    """updates; 0 = no limit"""
+    """maximum number of updates; 0 = no limit"""
     max_epochs: int = ranged(0, 0, MANY)
-    """passes over the training data; 0 = no limit"""
+    """maximum passes over the training data; 0 = no limit"""
     max_minutes: float = ranged(0.0, 0, MANY)
-    """training time, that before a resumption counted in; 0 = no limit"""
+    """maximum training time in minutes, including earlier sessions; 0 = no limit"""
     patience: int = ranged(10, 0, MANY)
     """validations without improvement; 0 = no limit"""
 
@@ -183,18 +179,16 @@ class StopConfig:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """What is kept."""
+    """Checkpoints and averaging."""
 
     every: int = ranged(1000, 1, MANY)
-    """updates between checkpoints, besides one at each validation and one at the end"""
+    """updates between checkpoints, besides those at validations"""
     average: Literal["none", "last", "best"] = "none"
-    """the final model: the best, or the mean of the weights at the last or best validations; without a dev split, none
-    or the mean of the last checkpoints"""
+    """final model: best validation, or mean of the last or best checkpoints"""
     average_count: int = ranged(5, 1, 10_000)
-    """how many are averaged"""
+    """number of checkpoints to average"""
     keep: int = ranged(0, 0, 10_000)
-    """checkpoints of so many last validations (without a dev split: so many last checkpoints) are kept, for docmt
-    average"""
+    """number of last checkpoints to keep for docmt average"""
 
     def __post_init__(self) -> None:
         check_fields(self, "checkpoints.")
@@ -202,71 +196,67 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """A training run: the same object is the flags, the recipe file and the copy kept in the run directory."""
+    """Configuration of a training run, as command-line options, as recipe file and in the run directory."""
 
     store: Path
-    """prepared store"""
+    """directory written by docmt prepare"""
     run: Path
-    """run directory, made new: checkpoints, metrics, log, and the final model in `model`"""
+    """new directory for checkpoints, metrics, log and final model"""
     model: ModelConfig = field(default_factory=ModelConfig)
-    """architecture"""
+    """model architecture"""
     batches: BatchConfig = field(default_factory=BatchConfig)
-    """what an update sees"""
+    """batches of an update"""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
-    """what is minimised"""
+    """training objective"""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    """how it is minimised"""
+    """optimizer and learning rate"""
     validation: ValidationConfig = field(default_factory=ValidationConfig)
-    """how models are compared"""
+    """validation and choice of the best model"""
     stop: StopConfig = field(default_factory=StopConfig)
-    """when training ends"""
+    """limits of training"""
     checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
-    """what is kept"""
+    """checkpoints and averaging"""
     initialize_from: Path | None = None
-    """model directory whose weights are the start; what it lacks stays random"""
+    """model directory to start from; missing weights stay random"""
     initialize_reverse_from: Path | None = None
-    """with initialize_from: model directory of a sentence model of the other direction, from the target to the source
-    language, whose encoder is the start of what reads target text (multihop)"""
+    """reverse-direction sentence model to initialize target-text encoders (multihop)"""
     drafter: Path | None = None
-    """for systems that read drafts (multihop): the model directory that writes them at translation; it becomes a part
-    of the trained model. Without it, the model of initialize_from"""
+    """model directory that writes drafts at translation (multihop)"""
     reverse: bool = False
-    """train the model of the other direction: source and target of the store change places"""
+    """exchange source and target of the store"""
     freeze: str = "none"
-    """with initialize_from: loaded weights that are not trained: none, pretrained (all: Zhang et al. 2018, step 2), any
-    of embeddings, encoder, decoder and patterns of names (as for optimizer.lr_factors), with commas between them"""
+    """weights to freeze: none, loaded, or embeddings, encoder, decoder, name patterns"""
     adapters: AdapterConfig = field(default_factory=AdapterConfig)
-    """with initialize_from: a small change of the loaded weights is trained, not these"""
+    """low-rank adapters on loaded weights"""
     precision: Literal["float32", "bfloat16", "bfloat16-weights"] = "float32"
-    """number format of products, and with bfloat16-weights of weights and gradients, too: the optimiser then has exact
-    weights besides; its state and the models that are written are float32 in all"""
+    """number format: of products (bfloat16) or also of weights (bfloat16-weights)"""
     activation_checkpointing: bool = False
-    """compute layers again in the backward pass: the same numbers, in less memory and more time"""
+    """recompute activations in the backward pass: less memory, more time"""
     seed: int = ranged(1, 0, 2**63 - 1)
-    """of everything random: initialisation, order, dropout"""
+    """seed of initialization, data order and dropout"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """where to compute; auto takes a GPU if there is one"""
+    """device; auto uses a GPU if there is one"""
     devices: int = ranged(1, 1, 1024)
-    """processes on this machine, one device each; under torchrun it is taken from there"""
+    """processes on this machine, one device each (torchrun overrides it)"""
     log_every: int = ranged(100, 1, MANY)
     """updates between lines of metrics.jsonl"""
     tensorboard: Literal["auto", "true", "false"] = "auto"
-    """write the metrics for TensorBoard, too, into `tensorboard` of the run; auto: if it is installed (docmt[track])"""
+    """write metrics for TensorBoard; auto: if it is installed (docmt[track])"""
 
     def __post_init__(self) -> None:
         check_fields(self, "")
         if self.initialize_from is None:
-            for name, used in (
+            for name, is_set in (
                 ("optimizer.pretrained_lr_scale", self.optimizer.pretrained_lr_scale != 1),
                 ("initialize_reverse_from", self.initialize_reverse_from is not None),
-                ("freeze", bool(self.frozen)),
+                ("freeze", bool(self.freeze_patterns)),
                 ("adapters.rank", self.adapters.rank > 0),
                 (
                     f"model.{self.model.system}.{self.model.system_options.initialization_option}",
                     bool(self.model.system_options.initialization_option),
                 ),
             ):
-                if used:
+                if is_set:
                     raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")
         self._check_instance_lengths()
         if self.reverse and self.model.system_options.context_spec().drafts:
@@ -276,29 +266,31 @@ class TrainConfig:
             )
         if self.drafter is not None and not self.model.system_options.context_spec().drafts:
             raise DocmtError(f"drafter is set, but the {self.model.system} system reads no drafts: leave it out")
-        if self.adapters.rank and self.frozen:
+        if self.adapters.rank and self.freeze_patterns:
             raise DocmtError(
-                f"freeze is {quote(self.freeze)}, but adapters.rank is {self.adapters.rank}, with which all loaded "
-                "weights are frozen: leave one of them out"
+                f"freeze is {quote(self.freeze)}, but adapters.rank is {self.adapters.rank}, which freezes all "
+                "loaded weights: leave one of them out"
             )
-        if (self.adapters.rank or self.frozen == ["pretrained"]) and self.optimizer.pretrained_lr_scale != 1:
-            way = "do without adapters" if self.adapters.rank else "freeze none"
-            raise DocmtError(f"optimizer.pretrained_lr_scale has no effect on frozen weights: leave it out, or {way}")
+        if (self.adapters.rank or self.freeze_patterns == ["loaded"]) and self.optimizer.pretrained_lr_scale != 1:
+            alternative = "do without adapters" if self.adapters.rank else "freeze none"
+            raise DocmtError(
+                f"optimizer.pretrained_lr_scale has no effect on frozen weights: leave it out, or {alternative}"
+            )
 
     @property
-    def frozen(self) -> list[str]:
-        """The words and patterns of `freeze`; empty for none. Raises DocmtError for what is neither."""
+    def freeze_patterns(self) -> list[str]:
+        """Words and patterns of `freeze`; empty for none. Raises DocmtError for a malformed value."""
         advice = "choose none, pretrained, or any of embeddings, encoder, decoder and patterns of names,"
-        words = _words("freeze", self.freeze, advice, alone=("none", "pretrained"))
+        words = _split_words("freeze", self.freeze, advice, exclusive=("none", "loaded"))
         return [] if words == ["none"] else words
 
     @property
-    def products(self) -> Literal["float32", "bfloat16"]:
-        """The number format of products, which is that of translation as well."""
+    def compute_dtype(self) -> Literal["float32", "bfloat16"]:
+        """Number format of products, in training and in translation."""
         return "float32" if self.precision == "float32" else "bfloat16"
 
     def _check_instance_lengths(self) -> None:
-        """Raises DocmtError for lengths that the model never sees whole, and for systems to which none matters."""
+        """Raise DocmtError for lengths above `instance_tokens`, and for systems that ignore lengths."""
         lengths, model = self.batches.instance_lengths, self.model
         if not lengths:
             return
@@ -309,18 +301,18 @@ class TrainConfig:
             )
         if model.system_options.context_spec() != ContextSpec():
             raise DocmtError(
-                f"batches.instance_lengths has no effect on the {model.system} system, which looks at a fixed number "
-                "of sentences: leave it out, or choose a system that looks at whole instances, such as group"
+                f"batches.instance_lengths has no effect on the {model.system} system, which reads a fixed number "
+                "of sentences: leave it out, or choose a system that reads whole instances, such as group"
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """The configuration in types that JSON and YAML have."""
+        """Return the configuration in types that JSON and YAML have."""
         return to_mapping(self)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], where: str = "the recipe") -> TrainConfig:
-        """The inverse of `to_dict`. Raises DocmtError naming an unknown or missing field and `where` it is."""
-        return build(cls, values, where)
+    def from_dict(cls, values: Mapping[str, Any], source: str = "the recipe") -> TrainConfig:
+        """Build a configuration from `to_dict` output. Raises DocmtError for unknown or missing fields of `source`."""
+        return build(cls, values, source)
 
 
 # Fields that may differ between a run and its resumption: they change neither the data nor the weights.
@@ -328,20 +320,20 @@ MAY_CHANGE = ("store", "run", "stop", "device", "log_every", "tensorboard", "che
 
 
 def first_difference(
-    stored: Mapping[str, Any], wanted: Mapping[str, Any], but: Sequence[str] = MAY_CHANGE
+    stored: Mapping[str, Any], requested: Mapping[str, Any], ignored: Sequence[str] = MAY_CHANGE
 ) -> str | None:
-    """The first setting in which two configurations (as `to_dict` gives them) train differently, in words.
+    """Return the first setting in which two configurations (of `to_dict`) train differently, as text.
 
-    Of the model to start from only the name counts: its directory may have moved.
+    Of model paths only the name counts, as directories may have moved.
     """
-    return first_of_all_differences(_without_folder(stored), _without_folder(wanted), but)
+    return first_settings_difference(_strip_folders(stored), _strip_folders(requested), ignored)
 
 
-def _without_folder(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _strip_folders(values: Mapping[str, Any]) -> Mapping[str, Any]:
     names = [name for name in ("initialize_from", "initialize_reverse_from", "drafter") if values.get(name)]
-    return {**values, **{name: absolute(Path(values[name])).name for name in names}}
+    return {**values, **{name: absolute_path(Path(values[name])).name for name in names}}
 
 
-def absolute(path: Path) -> Path:
-    """The path from the root on, without dots in it; links stay."""
+def absolute_path(path: Path) -> Path:
+    """Return the absolute path without dots. Symbolic links stay."""
     return Path(os.path.abspath(path))  # noqa: PTH100 (Path.absolute keeps the dots, Path.resolve follows links)

@@ -51,12 +51,12 @@ def run(arguments: Sequence[str]) -> int:
         raise DocmtError("--last and --best are both set: choose one of them")
     # imported here because torch loads slowly
     from docmt.checkpoint.averaging import average_models
-    from docmt.training.run_directory import kept_checkpoints
+    from docmt.training.run_directory import select_snapshots
 
     models = [Path(model) for model in options.models]
     if count := options.last or options.best:
         which: Literal["last", "best"] = "last" if options.last else "best"
-        models = [checkpoint for run in models for checkpoint in kept_checkpoints(run, which, count)]
+        models = [checkpoint for run in models for checkpoint in select_snapshots(run, which, count)]
     elif len(models) == 1:
         raise DocmtError(
             f"{models[0]} is a single model: name several, or set --last N or --best N for the checkpoints of a run"

@@ -69,12 +69,12 @@ def run(arguments: Sequence[str]) -> int:
         _log.error(str(error))
         os._exit(USAGE_ERROR)  # exit without cleanup, see LostProcessError
     if result.interrupted:
-        if result.leads:
+        if result.is_main_process:
             run = shlex.quote(str(result.run))
             _log.warning(f"to continue: docmt train --resume {run}")
             _log.warning(f"the current model can be used: docmt translate {run} FILE")
         return INTERRUPTED
-    if result.leads:
+    if result.is_main_process:
         print(printable(f"{result.reason}; the model is in {result.model}"))
     return 0
 
