@@ -135,7 +135,8 @@ class ModelSummary:
                     "layers": f"{config.encoder_layers} + {config.decoder_layers}",
                     "width": f"{config.width}, feed-forward {config.feed_forward}, {config.heads} heads{encoder}",
                     "norms": f"{config.normalization}-norm, {config.activation}",
-                    "positions": f"{config.position_encoding}, by {'sentence' if config.restarts_positions else 'document'}",
+                    "positions": f"{config.position_encoding}, by "
+                    + ("sentence" if config.restarts_positions else "document"),
                     "vocabulary": f"{config.vocabulary_size:,}, tokenizer {self.tokenizer}",
                     "instances": f"fewer than {config.instance_tokens:,} tokens, {_describe_context(config)}",
                     "parameters": f"{_millions(self.parameters.total())} ({parts})",

@@ -203,8 +203,8 @@ class ModelConfig(Sizes):
             defaults.temperature_per,
         ):
             raise DocmtError(
-                "model.linear.feature_sampling or temperature_per is set, but model.linear.feature_map is learned: leave "
-                "them out, or set model.linear.feature_map random"
+                "model.linear.feature_sampling or temperature_per is set, but model.linear.feature_map is learned: "
+                "leave them out, or set model.linear.feature_map random"
             )
         self.system_options.check(resolved)
         self._check_family()
@@ -226,7 +226,8 @@ class ModelConfig(Sizes):
                 check_number(f"model.{side}_language_ids", id, (0, field_range(Sizes, "vocabulary_size")[1]))
             if ids and not family.has_language_token(side):
                 raise DocmtError(
-                    f"model.{side}_language_ids is set, but model.family {self.family} has no token for it: leave it out"
+                    f"model.{side}_language_ids is set, but model.family {self.family} has no token for it: "
+                    "leave it out"
                 )
         fits, systems = {
             "any": (

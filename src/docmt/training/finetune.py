@@ -315,8 +315,8 @@ def _rate_factors(settings: OptimizerConfig, names: Sequence[str], trainable: Co
     for number, rate in enumerate(settings.lr_factors):
         if number not in last_match.values():
             raise DocmtError(
-                f"optimizer.lr_factors has {quote(rate)}, which has no effect: its weights are frozen, or a later pattern "
-                "matches them. Leave it out"
+                f"optimizer.lr_factors has {quote(rate)}, which has no effect: its weights are frozen, or a later "
+                "pattern matches them. Leave it out"
             )
     return {name: settings.factors[number][1] for name, number in last_match.items()}
 

@@ -225,7 +225,7 @@ class TrainConfig:
     reverse: bool = False
     """exchange source and target of the store"""
     freeze: str = "none"
-    """weights to freeze: none, loaded, or embeddings, encoder, decoder, name patterns"""
+    """weights to freeze: none, pretrained (all loaded weights), or embeddings, encoder, decoder, name patterns"""
     adapters: AdapterConfig = field(default_factory=AdapterConfig)
     """low-rank adapters on loaded weights"""
     precision: Literal["float32", "bfloat16", "bfloat16-weights"] = "float32"
@@ -271,7 +271,7 @@ class TrainConfig:
                 f"freeze is {quote(self.freeze)}, but adapters.rank is {self.adapters.rank}, which freezes all "
                 "loaded weights: leave one of them out"
             )
-        if (self.adapters.rank or self.freeze_patterns == ["loaded"]) and self.optimizer.pretrained_lr_scale != 1:
+        if (self.adapters.rank or self.freeze_patterns == ["pretrained"]) and self.optimizer.pretrained_lr_scale != 1:
             alternative = "do without adapters" if self.adapters.rank else "freeze none"
             raise DocmtError(
                 f"optimizer.pretrained_lr_scale has no effect on frozen weights: leave it out, or {alternative}"
@@ -281,7 +281,7 @@ class TrainConfig:
     def freeze_patterns(self) -> list[str]:
         """Words and patterns of `freeze`; empty for none. Raises DocmtError for a malformed value."""
         advice = "choose none, pretrained, or any of embeddings, encoder, decoder and patterns of names,"
-        words = _split_words("freeze", self.freeze, advice, exclusive=("none", "loaded"))
+        words = _split_words("freeze", self.freeze, advice, exclusive=("none", "pretrained"))
         return [] if words == ["none"] else words
 
     @property

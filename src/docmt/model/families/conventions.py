@@ -68,8 +68,8 @@ class Family:
     """
 
     source: str = "<s> w </s>"
-    """template of a source sentence: words (w) and boundary tokens; SOURCE and TARGET stand for `model.source_language_ids` and
-    `model.target_language_ids`"""
+    """template of a source sentence: words (w) and boundary tokens; SOURCE and TARGET stand for
+    `model.source_language_ids` and `model.target_language_ids`"""
     target: str = "<s> w </s>"
     """template of decoder input; tokens before w are supplied, not predicted"""
     predicts_boundary: bool = False
