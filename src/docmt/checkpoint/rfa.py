@@ -133,7 +133,7 @@ def _linear(values: Mapping[str, Any]) -> dict[str, Any]:
         "feature_map": "random",
         "features": fairseq.needed(values, "causal_proj_dim"),
         "cross_features": fairseq.needed(values, "cross_proj_dim"),
-        "temperature": "dimension" if values.get("reparam_proj") else "head",
+        "temperature_per": "dimension" if values.get("reparam_proj") else "head",
         "rescale_keys": bool(values.get("norm_rescale")),
         **gate,
     }
