@@ -64,7 +64,7 @@ def test_a_checkpoint_as_fairseq_writes_it_translates_text(conversion, capsys):
     facts = ModelSummary.from_directory(files["output"])
     lines = [" ".join(line.split()) for line in facts.format().splitlines()]
     assert ": concat model of family rfa, " in lines[0]
-    assert {"Options of linear attention", "map random", "gate decay"} <= set(lines)
+    assert {"Options of linear attention", "feature_map random", "gate decay"} <= set(lines)
     assert sum(facts.parameters.values()) == sum(weight.numel() for weight in translator.model.parameters())
     assert set(translator.translate("s22 s11 s2").split()) <= set(translator.tokenizer.symbols)
 

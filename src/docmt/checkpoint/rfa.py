@@ -131,7 +131,7 @@ def _linear_options(values: Mapping[str, Any]) -> dict[str, Any]:
         "feature_map": "random",
         "features": fairseq.require_argument(values, "causal_proj_dim"),
         "cross_features": fairseq.require_argument(values, "cross_proj_dim"),
-        "temperature": "dimension" if values.get("reparam_proj") else "head",
+        "temperature_per": "dimension" if values.get("reparam_proj") else "head",
         "rescale_keys": bool(values.get("norm_rescale")),
         **gate,
     }
