@@ -47,7 +47,7 @@ def test_the_page_runs(folder, capsys):
     assert docmt.Translator(folder / "copy").languages == ("en", "de")
     out = capsys.readouterr().out
     assert "left out: document 2: " in out
-    assert "there is no directory nowhere: give a model directory or a run directory\n" in out
+    assert "there is no directory nowhere. Name a model directory or a run directory\n" in out
     assert out.count("s-BLEU ") == 2 + 2  # head and signature of the comparison
     (_, found) = names["comparison"].outcomes["d_bleu"]
     assert found.difference.value > 50 and found.difference.p_value == pytest.approx(2 / 2**3, abs=0.02)  # 3 documents
@@ -59,4 +59,4 @@ def test_every_public_name_is_on_the_page():
     for name in set(docmt.__all__) - {"__version__"}:
         assert name in PAGE, name
     methods = [name for name in vars(docmt.Translator) if not name.startswith("_")]
-    assert {name for name in methods if name not in PAGE} <= {"model", "instances"}
+    assert {name for name in methods if name not in PAGE} <= {"model", "cut_instances"}

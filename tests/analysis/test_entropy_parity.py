@@ -15,8 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from docmt.analysis import KINDS, attention_entropy, watching
-from docmt.analysis.entropy import mean_bits_of
+from docmt.analysis import KINDS, attention_entropy, record_attention
+from docmt.analysis.entropy import block_entropies
 from docmt.data import Batch
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
 from docmt.model.embeddings import sinusoids
@@ -125,12 +125,12 @@ class PaddedForward:
         return residual.leave(x, layer.feed_forward(residual.enter(x), None))
 
     def scoped(self, scoped, site, x, memory, blocked):
-        found = []
+        outputs = []
         if scoped.local is not None:
-            found.append(self.attention(scoped.local, f"{site}_local", x, memory, blocked[site][0]))
+            outputs.append(self.attention(scoped.local, f"{site}_local", x, memory, blocked[site][0]))
         if scoped.whole is not None:
-            found.append(self.attention(scoped.whole, f"{site}_global", x, memory, blocked[site][1]))
-        return found[0] if scoped.gate is None else scoped.gate(*found)
+            outputs.append(self.attention(scoped.whole, f"{site}_global", x, memory, blocked[site][1]))
+        return outputs[0] if scoped.gate is None else scoped.gate(*outputs)
 
     def attention(self, attention, kind, x, memory, blocked):
         q, k, v = (
@@ -145,13 +145,13 @@ class PaddedForward:
 
 
 def sentences(row):
-    found = []
+    result = []
     for token in row.tolist():
         if token == BOS:
-            found.append([])
+            result.append([])
         if token not in (PAD, EOD):
-            found[-1].append(token)
-    return found
+            result[-1].append(token)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -184,29 +184,29 @@ def test_entropies_are_the_published_ones(variant, arrays, batch):
         figure = torch.stack(dense[kind]).mean(2).sum(1).mean()
         assert figure.item() == pytest.approx(float(stored[names[kind]]), rel=2e-6), kind
     # Without them, in bits: ours.
-    ours = attention_entropy(model, [batch])
-    assert set(ours) == present
+    entropies = attention_entropy(model, [batch])
+    assert set(entropies) == present
     for kind in present:
-        wanted = torch.stack([layer[real_rows(kind, arrays)] for layer in dense[kind]]).mean().item() / math.log(2)
-        assert ours[kind] == pytest.approx(wanted, rel=1e-6), kind
+        expected = torch.stack([layer[real_rows(kind, arrays)] for layer in dense[kind]]).mean().item() / math.log(2)
+        assert entropies[kind] == pytest.approx(expected, rel=1e-6), kind
 
 
 @pytest.mark.parametrize("variant", ["partial_ctx2", "partial_ctx2_prenorm"])
 @torch.no_grad()
 def test_every_token_of_every_layer_agrees(variant, arrays, batch):
     model = published(variant)
-    seen = {kind: [] for kind in KINDS}
+    recorded = {kind: [] for kind in KINDS}
 
-    def measure(look):
-        blocks = [(block, mean_bits_of(block)) for block in look.blocks()]
-        positions = torch.cat([block.queries[block.real] for block, _ in blocks])
-        entropies = torch.cat([found[block.real] for block, found in blocks])
-        seen[look.site.kind].append(entropies[positions.argsort()])
+    def measure(record):
+        blocks = [(block, block_entropies(block)) for block in record.blocks()]
+        positions = torch.cat([block.queries[block.is_query] for block, _ in blocks])
+        entropies = torch.cat([values[block.is_query] for block, values in blocks])
+        recorded[record.site.kind].append(entropies[positions.argsort()])
 
-    with watching(model, measure):
+    with record_attention(model, measure):
         model(batch.inputs)
     for kind, layers in PaddedForward(model, arrays).entropies.items():
-        assert len(layers) == len(seen[kind]) == (3 if kind.endswith("local") else 2)
-        for ours, dense in zip(seen[kind], layers, strict=True):
+        assert len(layers) == len(recorded[kind]) == (3 if kind.endswith("local") else 2)
+        for entropies, dense in zip(recorded[kind], layers, strict=True):
             wanted = dense[real_rows(kind, arrays)] / math.log(2)
-            torch.testing.assert_close(ours, wanted, atol=1e-5, rtol=0)
+            torch.testing.assert_close(entropies, wanted, atol=1e-5, rtol=0)

@@ -22,16 +22,16 @@ class FaultyFading:
 
     @staticmethod
     def of(gates, sentences, documents, averaging=False):
-        found = GateDecay.of(gates, sentences, documents, averaging)
+        decay = GateDecay.of(gates, sentences, documents, averaging)
         row = documents.holding(sentences.starts)
         separators = torch.bincount(row) - 1
         missing = separators.max() - separators
         last = row != torch.cat((row[1:], torch.tensor([-1])))
-        more = torch.zeros(len(sentences), gates.shape[1], dtype=found.fading.dtype)
-        for place in last.nonzero().flatten().tolist():
-            if separators[row[place]] > 0:
-                more[place] = missing[row[place]] * torch.nn.functional.logsigmoid(gates[place - 1].double())
-        return GateDecay(found.fading + more.repeat_interleave(sentences.lengths, dim=0), found.fresh)
+        more = torch.zeros(len(sentences), gates.shape[1], dtype=decay.fading.dtype)
+        for index in last.nonzero().flatten().tolist():
+            if separators[row[index]] > 0:
+                more[index] = missing[row[index]] * torch.nn.functional.logsigmoid(gates[index - 1].double())
+        return GateDecay(decay.fading + more.repeat_interleave(sentences.lengths, dim=0), decay.fresh)
 
 
 class _OfPadding:
@@ -54,13 +54,13 @@ def states_of_padding(model, source):
     return padding
 
 
-def put_in(monkeypatch, model, source):
+def add_faults(monkeypatch, model, source):
     """Puts both into all attention of the model, for this source; padded are all rows but the longest."""
-    own, padded = LinearAttention.over, source.documents.lengths < source.documents.lengths.max()
+    original, padded = LinearAttention.over, source.documents.lengths < source.documents.lengths.max()
 
     def over(self, x, memory, pattern, times=1):
         if self.scope.memory == "self" or not self.rescaled:
-            return own(self, x, memory, pattern, times)
+            return original(self, x, memory, pattern, times)
         key, floor = self.split(self.key(memory)), self.features.floor
         salience = self.salience(key)
         states = linear_states(key, self.values(memory), pattern.keys, self.feature_map(), salience)

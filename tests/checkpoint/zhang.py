@@ -1,10 +1,10 @@
-"""What the published code of Zhang et al. (2018) computed for tiny models, and those models converted."""
+"""Tiny models of the published code of Zhang et al. (2018), converted, and what that code computed for them."""
 
 import json
 
 import numpy as np
 import pytest
-from folders import Variants
+from fixture_folders import Variants
 from safetensors.torch import load_file, save_file
 
 from docmt.checkpoint import convert_thumt
@@ -15,7 +15,7 @@ __all__ = ["SentenceTokens", "cut", "read_source"]
 
 FOLDER = Variants("context_tiny")
 FIXTURES, VARIANTS = FOLDER.path, FOLDER.names
-needed, own_or_common = FOLDER.needed, FOLDER.own_or_common
+needed, find_or_skip = FOLDER.needed, FOLDER.find_or_skip
 
 
 def arguments(variant):
@@ -68,16 +68,16 @@ class Rows:
     """The stored batch, in the order of documents and sentences."""
 
     def __init__(self, variant):
-        self.batch = dict(np.load(own_or_common(variant, f"batch_w{window(variant)}.npz")))
+        self.batch = dict(np.load(find_or_skip(variant, f"batch_w{window(variant)}.npz")))
         self.order = np.lexsort((self.batch["sentence"], self.batch["document"]))
 
     def documents(self, side):
         """Word ids of ours, one list a document; theirs are one lower."""
-        found = {}
+        documents = {}
         for row in self.order:
             words = self.batch[side][row, : self.batch[f"{side}_length"][row] - 1]
-            found.setdefault(int(self.batch["document"][row]), []).append([int(word) + 1 for word in words])
-        return list(found.values())
+            documents.setdefault(int(self.batch["document"][row]), []).append([int(word) + 1 for word in words])
+        return list(documents.values())
 
     def real(self, values, side):
         """The entries of a stored output [B, length, ...] that belong to real tokens, rows one after the other."""

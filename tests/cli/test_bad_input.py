@@ -14,7 +14,7 @@ import torch
 from commands import QUICK, TINY, assert_one_sentence, call, fails, start, wait_for_lines
 
 from docmt.checkpoint.weights import read_tensors
-from docmt.cli.commands.translate import GROUP
+from docmt.cli.commands.translate import GROUP_DOCUMENTS
 from docmt.data import PreparedStore
 from docmt.documents import Document
 
@@ -104,7 +104,7 @@ def test_sides_of_unequal_length(run, files, name):
 
 
 def test_empty_translations_are_no_translations(files):
-    fails("evaluate", "--hypothesis", files / "blank.txt", "--reference", files / "good.de", message="holds no text")
+    fails("evaluate", "--hypothesis", files / "blank.txt", "--reference", files / "good.de", message="has no text")
 
 
 def test_pairs_with_an_empty_side_are_told(run, files):
@@ -177,9 +177,9 @@ def test_a_document_of_a_hundred_thousand_sentences(run, files):
 
 def test_a_vocabulary_larger_than_the_text_allows(files):
     pair = ["--train", files / "good.txt", files / "good.de"]
-    message = r"a vocabulary of 9000 is larger than [^;]*; set --vocabulary-size: the largest possible here is \d+"
+    message = r"a vocabulary of 9000 is too large for [^;]*\. Set --vocabulary-size to at most \d+"
     fails("prepare", "--store", files / "s", *pair, "--vocabulary-size", 9000, message=message)
-    message = r"a vocabulary of 10 is too small; it must be at least 262"
+    message = r"a vocabulary of 10 is too small. It needs at least 262"
     fails("prepare", "--store", files / "s", *pair, "--vocabulary-size", 10, message=message)
     assert not (files / "s").exists()
 
@@ -225,11 +225,11 @@ def remove(path):
 @pytest.mark.parametrize(
     ("file", "damage", "message"),
     [
-        ("model.safetensors", remove, r"model\.safetensors is missing: copy the directory again"),
-        ("model.safetensors", keep(300), r"model\.safetensors is damaged .*: copy it again"),
-        ("model.safetensors", keep(9000), r"model\.safetensors is damaged .*: copy it again"),
-        ("model.safetensors", keep(0), r"model\.safetensors is damaged .*: copy it again"),
-        ("model.safetensors", garbage, r"model\.safetensors is damaged .*: copy it again"),
+        ("model.safetensors", remove, r"model\.safetensors is missing\. Copy the whole directory again"),
+        ("model.safetensors", keep(300), r"model\.safetensors is damaged .*\. Copy it again"),
+        ("model.safetensors", keep(9000), r"model\.safetensors is damaged .*\. Copy it again"),
+        ("model.safetensors", keep(0), r"model\.safetensors is damaged .*\. Copy it again"),
+        ("model.safetensors", garbage, r"model\.safetensors is damaged .*\. Copy it again"),
         ("config.json", remove, r"cannot read \S+config\.json: there is no such file; copy the directory again"),
         ("config.json", garbage, r"config\.json is damaged"),
         ("config.json", text("{"), r"config\.json is damaged"),
@@ -243,7 +243,7 @@ def remove(path):
         (
             "config.json",
             changed('"width"', '"girth"'),
-            r"not understood \(the configuration has the unknown setting model\.girth: .*; written by docmt",
+            r"is not valid \(the configuration has the unknown setting model\.girth: .*; written by docmt",
         ),
         ("tokenizer.json", remove, r"cannot read \S*tokenizer\.json: there is no such file; copy the directory again"),
         ("tokenizer.json", keep(3000), r"tokenizer\.json is damaged"),
@@ -271,14 +271,14 @@ def test_models_that_are_none(run, files):
     fails("translate", files, files / "good.txt", message="is not a model directory")
     fails("score", files / "good.txt", *[files / "good.txt"] * 2, message="is not a model directory")
     (files / "unfinished" / "checkpoints").mkdir(parents=True)
-    fails("translate", files / "unfinished", files / "good.txt", message="has no finished model yet")
+    fails("translate", files / "unfinished", files / "good.txt", message="has no model yet")
 
 
 def test_a_foreign_tokenizer(run, files):
     call("prepare", "--store", files / "s", "--train", files / "good.txt", files / "good.de", "--vocabulary-size", 262)
     shutil.copytree(run / "model", files / "model")
     shutil.copytree(files / "s" / "tokenizer", files / "model", dirs_exist_ok=True)
-    message = "has 262 entries, but the model 400: they do not belong together"
+    message = "has 262 entries but the model has 400. Copy the directory again"
     fails("translate", files / "model", files / "good.txt", message=message)
 
 
@@ -330,7 +330,7 @@ def test_stores_that_are_none_or_stand_already(store, files):
     fails("prepare", "--store", store, *pair, message="exists already; add --overwrite to replace it")
     fails("prepare", "--store", files, *pair, message="exists and is not a prepared store")
     fails("prepare", "--store", files / "one.txt", *pair, message="is a file")
-    fails("prepare", "--store", files / "one.txt" / "s", *pair, message="a file stands where a directory is needed")
+    fails("prepare", "--store", files / "one.txt" / "s", *pair, message="a file is where a directory is needed")
     assert (store / "statistics.json").read_bytes() == before
 
 
@@ -378,7 +378,7 @@ def test_a_start_that_fails_leaves_no_run(store, files):
 
 def test_outputs_that_cannot_be_written(run, files):
     good, missing = files / "good.txt", files / "none" / "out.txt"
-    message = r"cannot write \S+: there is no directory \S+none; make it, or choose another place"
+    message = r"cannot write \S+: there is no directory \S+none; create it, or choose another path"
     fails("translate", run, good, "-o", missing, message=message)
     fails("score", run, good, files / "good.de", "-o", missing, message=message)
     fails("evaluate", "--hypothesis", good, "--reference", good, "--json", missing, message=message)
@@ -393,7 +393,7 @@ def test_outputs_that_cannot_be_written(run, files):
         good.with_suffix(".de"),
         "-o",
         files / "one.txt",
-        message="a file stands where a directory is needed",
+        message="a file is where a directory is needed",
     )
     fails("translate", run, good, files / "one.txt", message="2 files need an output directory: add -o DIRECTORY")
     fails("translate", run, good, "-", "-o", files / "new", message="standard input has no name")
@@ -409,7 +409,7 @@ def test_no_source_is_overwritten(run, files):
     for arguments in ([good, "-o", good], [good, "-o", files], [good, "-o", files / "link.txt"]):
         fails("translate", run, *arguments, message=message)
     fails("translate", run, good, files / "one.txt", "-o", files, message=message)
-    message = "two of the files would both be written to"
+    message = "two files would both be written to"
     fails("translate", run, good, files / "sub" / "good.txt", "-o", files / "new", message=message)
     assert good.read_bytes() == before
 
@@ -451,7 +451,7 @@ def small_disk(tmp_path):
         subprocess.run(["umount", str(folder)], check=True)
 
 
-FULL = "No space left on device; free space or choose another place"
+FULL = "No space left on device; free space or choose another path"
 
 
 def fill(folder, left=0):
@@ -528,7 +528,7 @@ def test_a_disk_that_may_not_be_written(run, store, files, small_disk):
     disk = small_disk(100)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     good = files / "good.txt"
-    fails("translate", run, good, "-o", disk / "out.txt", message="nothing may be written in")
+    fails("translate", run, good, "-o", disk / "out.txt", message="there is no permission to write in")
     fails("translate", run, good, files / "one.txt", "-o", disk / "new", message="cannot write .*Read-only file system")
     fails(
         "train", "--store", store, "--run", disk / "run", *TINY, *SHORT, message="cannot write .*Read-only file system"
@@ -560,20 +560,20 @@ def test_a_reader_that_goes_away(run, files):
 @pytest.mark.full
 def test_a_translation_that_is_interrupted(run, files):
     """In the middle of a long text: the documents that are translated before it are there, and so is its beginning."""
-    (files / "first.txt").write_text("It is cheap.\n\n" * GROUP)
+    (files / "first.txt").write_text("It is cheap.\n\n" * GROUP_DOCUMENTS)
     outputs = files / "out"
     outputs.mkdir()
     (outputs / "long.txt").write_text("old")
     asked = ("-o", outputs, "--layout", "lines", "--search.max-length-extra", 50, "--quiet")
     process = start("translate", run, files / "first.txt", long_text(files), *asked)
-    wait_for_lines(outputs / "first.txt", GROUP, process)
+    wait_for_lines(outputs / "first.txt", GROUP_DOCUMENTS, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert (out, err.splitlines()[-1]) == ("", "docmt: interrupted")
     found = {path.name for path in outputs.iterdir()}
     assert found - {"long.txt.partial"} == {"first.txt", "first.txt.partial", "long.txt"}
-    assert "long.txt.partial" not in found or "long.txt.partial: the same command with --resume goes on" in err
+    assert "long.txt.partial" not in found or "long.txt.partial: run the same command with --resume to continue" in err
     assert (outputs / "long.txt").read_text() == "old"
 
 

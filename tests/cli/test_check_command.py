@@ -62,7 +62,7 @@ def test_what_is_looked_for_and_shown(files):
     assert "url" in out and "number" not in out
     out = call("check", *files, "--show", 0).out
     assert "“45”" not in out and "number" in out
-    assert call("check", files[1], files[1], "--only", "number").out.endswith("nothing was found\n")
+    assert call("check", files[1], files[1], "--only", "number").out.endswith("no findings\n")
 
 
 def test_what_strangers_wrote_does_not_move_the_cursor(files):
@@ -75,13 +75,16 @@ def test_what_strangers_wrote_does_not_move_the_cursor(files):
     ("options", "message"),
     [
         (("--fail-on", "numbers"), "--fail-on is 'numbers': choose one of any, sentence_count, empty"),
-        (("--only", "loop", "--fail-on", "url"), "--fail-on url is not looked for: add it to --only"),
-        (("--show-html", 7), "--show-html is for the page: add --html FILE, or leave it out"),
-        (("--show", 7, "--json", "-"), "--show is for the terminal, but standard output takes a file: name one"),
+        (("--only", "loop", "--fail-on", "url"), "--fail-on url is not checked: add it to --only"),
+        (("--show-html", 7), "--show-html needs --html FILE: add it, or leave --show-html out"),
+        (
+            ("--show", 7, "--json", "-"),
+            "--show is for the terminal, but standard output gets JSON or HTML: name a file",
+        ),
         (("--show-html", -1, "--html", "-"), "--show-html is -1: choose a number from 0"),
         (
             ("--only", "loop", "--term-share", 0.5),
-            "--check.term-share is for findings of term, which are not looked for: add it to --only",
+            "--check.term-share is for findings of kind term, which is not checked: add it to --only",
         ),
         (("--show", -1), "--show is -1: choose a number from 0"),
         (("--json", "-", "--html", "-"), "two outputs would both go to standard output: name a file for one of them"),

@@ -8,7 +8,7 @@ from commands import TINY_SENTENCE, call, fails
 
 import docmt
 from docmt.decoding import score_documents, translate_documents
-from docmt.decoding.drafting import Drafter
+from docmt.decoding.drafter import Drafter
 
 pytestmark = pytest.mark.full
 SEARCH = ["--search.beam", 2, "--search.max-length-ratio=0", "--search.max-length-extra=3"]
@@ -63,7 +63,7 @@ def test_translate_score_and_evaluate(folder, corpus, tmp_path):
     ids = [translator.tokenizer.encode_batch(document.sentences, "source") for document in documents]
     search = docmt.SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=3.0)
     specials = translator.tokenizer.specials
-    with_drafts = {"drafts": translator.drafts(ids)}
+    with_drafts = {"drafts": translator.draft_documents(ids)}
     found = [ranks[0] for ranks in translate_documents(translator.model, ids, specials, search, **with_drafts)]
     said = [own.sentences for own in found]
     scored = score_documents(translator.model, ids, said, specials, search, **with_drafts)
@@ -103,7 +103,7 @@ def test_a_document_that_cannot_be_drafted_does_not_stop_what_is_looked_at(folde
     assert outcome.status == 2
     assert outcome.err.splitlines() == [
         f"docmt: error: {corpus / 'test.en'}, document 2: the draft is too long",
-        "docmt: 1 of 6 documents could not be looked at",
+        "docmt: 1 of 6 documents could not be inspected",
     ]
     found = json.loads(outcome.out)
     assert found["documents"] == 5 and {own["kind"] for own in found["gates"]} == {"encoder_hops", "decoder_hops"}

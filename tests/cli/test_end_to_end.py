@@ -86,14 +86,14 @@ def test_interrupted_killed_and_resumed_is_as_never_stopped(store, tmp_path, cap
     assert first.returncode == 130
     assert out == ""
     assert re.search(
-        rf"^docmt: interrupted after update \d+\ndocmt: go on with: docmt train --resume {run}$", err, re.M
+        rf"^docmt: interrupted after update \d+\ndocmt: to continue: docmt train --resume {run}$", err, re.M
     )
-    assert f"docmt: its model so far can be used already: docmt translate {run} FILE\n" in err
+    assert f"docmt: the current model can be used: docmt translate {run} FILE\n" in err
     assert "Traceback" not in err
     assert not (run / "model").exists()
     early = call("translate", run, *QUICK, stdin=b"A lamp.\n")
     assert early.status == 0
-    assert caplog.text.count(f"the run {run} is not finished: taking its ") == 1
+    assert caplog.text.count(f"the run {run} is not finished. Using its ") == 1
     done = metrics(run)[-1]["update"]
     assert checkpoint(run)["update"] == done, "an interrupted run saves where it stands"
 
@@ -280,7 +280,7 @@ def test_the_python_interface(run, report, tmp_path):
 
 def test_progress_off_a_terminal_is_plain_lines_on_standard_error(run, report, monkeypatch):
     silent = call("translate", run, report, *QUICK)
-    monkeypatch.setattr("docmt.core.progress.PLAIN_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("docmt.core.progress.LINE_INTERVAL_SECONDS", 0.0)
     outcome = call("translate", run, report, *QUICK)
     assert outcome.out == silent.out
     assert re.fullmatch(r"docmt: 8 x sentences ended by the length limit, [^\n]+\n", silent.err)

@@ -74,7 +74,7 @@ def test_the_device_is_chosen_by_itself(run, corpus):
 
 @pytest.mark.parametrize("quiet", [[], ["-q"]])
 def test_a_terminal_is_told_the_device(run, corpus, monkeypatch, quiet):
-    monkeypatch.setattr("docmt.core.progress.on_terminal", lambda: True)
+    monkeypatch.setattr("docmt.core.progress.is_terminal", lambda: True)
     outcome = call("score", run, corpus / "test.en", corpus / "test.de", *quiet)
     assert outcome.status == 0
     assert outcome.err == ("" if quiet else "docmt: computing on cpu in float32\n")

@@ -144,14 +144,14 @@ def test_a_language_without_rules_is_told(run, tmp_path):
     (tmp_path / "text").write_text("It is old.\n")
     outcome = call("translate", run, tmp_path / "text", "--input.language", "xx")
     assert outcome.status == 0
-    assert outcome.err.startswith("docmt: --input.language xx: there are no rules for this language")
+    assert outcome.err.startswith("docmt: --input.language xx: there are no segmentation rules for this language")
 
 
 def test_what_is_left_as_it_is_is_told_once(run, tmp_path):
     path = tmp_path / "x.md"
     path.write_text("It is old.\n\n```\ncode\n```\n\n| a | b |\n|---|---|\n")
     outcome = call("translate", run, path)
-    told = f"docmt: {path}: left as they are: 3 lines of code, 2 lines of tables\n"
+    told = f"docmt: {path}: not translated: 3 lines of code, 2 lines of tables\n"
     assert (outcome.status, outcome.err) == (0, told)
     assert outcome.out.endswith("\n\n```\ncode\n```\n\n| a | b |\n|---|---|\n")
     path.write_text("She sees the dog which is in the park and which\nis old and which she\n" * 4)
@@ -190,7 +190,7 @@ def test_names_in_the_output_directory(run, tmp_path):
         assert call("translate", run, *files, "-o", out, "--format", format, *QUICK).status == 0
         assert sorted(path.name for path in out.iterdir()) == names
         assert gzip.decompress((out / names[2]).read_bytes())
-    message = r"3 files need a directory, but \S+out\.txt is the name of a file: name a directory, such as out/"
+    message = r"3 files need a directory, but \S+out\.txt looks like a file: name a directory, such as out/"
     fails("translate", run, *files, "-o", tmp_path / "out.txt", message=message)
     assert not (tmp_path / "out.txt").exists()
     (tmp_path / "model.v2").mkdir()

@@ -102,7 +102,7 @@ def test_every_caller_says_the_right_side(moses_run, monkeypatch):
     translator.translate(english)
     assert seen == [encoding, decoding]
     translator.score(english, german)
-    translator.instances(english.sentences, german.sentences)
+    translator.cut_instances(english.sentences, german.sentences)
     assert seen[2:] == [encoding, ("encode_batch", "target")] * 2
 
 

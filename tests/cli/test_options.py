@@ -13,7 +13,7 @@ import yaml
 from commands import call, fails
 
 from docmt.cli.app import COMMANDS
-from docmt.core.settings import flag_of, kinds_of
+from docmt.core.settings import field_types, flag_of
 from docmt.data import PrepareConfig
 from docmt.decoding import SearchConfig
 from docmt.training import TrainConfig
@@ -36,7 +36,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         (["prepare"], r"--store and --train are missing"),
         (["translate"], r"MODEL is missing; see"),
         (["score", "model"], r"SOURCE is missing; see"),
-        (["evaluate"], r"give --hypothesis and --reference, or --model, --source and --reference, or --systems"),
+        (["evaluate"], r"name --hypothesis and --reference, or --model, --source and --reference, or --systems"),
         (["evaluate", "--model", "m"], r"m is a model, which needs --source: name the file to translate"),
         (["evaluate", "--hypothesis", "a"], r"a needs --reference: name the file"),
         ([*EVALUATE, "--metrics.unit", "instance"], r"a is a file, which has no instances"),
@@ -50,7 +50,7 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*EVALUATE, "--metrics.protocol", "rfa"], r"--metrics.protocol rfa needs the language of the translations"),
         (
             [*EVALUATE, "--metrics.protocol", "gtransformer", "--metrics.language", "de"],
-            r"a is a file, which has no instances: score models alone with --metrics.protocol gtransformer",
+            r"a is a file, which has no instances: score only models with --metrics.protocol gtransformer",
         ),
         ([*EVALUATE, "--metrics.tokenize", "14a"], r"--metrics.tokenize is '14a': choose one of none, zh, 13a"),
         ([*TRAIN, "--model.widht", "3"], r"unknown option --model.widht; did you mean --model.width\?"),
@@ -128,11 +128,14 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*EVALUATE, "--usage.before", "3"], r"unknown option --usage.before; docmt probe has it"),
         (
             ["translate", "m", "f", "--layout", "lines", "--join-lines"],
-            r"--input.join-lines is for running text, but --input.layout is lines: leave one of them out",
+            r"--input.join-lines needs running text, but --input.layout is lines: leave one of them out",
         ),
         (["translate", "m", "f", "--format", "xml"], r"--format is 'xml': choose one of auto, text, jsonl"),
         (["translate", "m", "f", "--search.beam", "0"], r"--search.beam is 0: choose a number from 1 to"),
-        (["translate", "m", "f", "--search.n-best", "9"], r"--search.n-best is 9: choose at most the beam of 5"),
+        (
+            ["translate", "m", "f", "--search.n-best", "9"],
+            r"--search.n-best is 9 but the beam is 5\. Choose at most the beam",
+        ),
         (["translate", "m", "f", "--search.n-best", "2"], r"--search.n-best above 1 needs --format jsonl"),
         (
             ["translate", "m", "f", "--search.length-penalty", ".nan"],
@@ -185,7 +188,7 @@ def test_options_that_do_not_fit(arguments, message, tmp_path, monkeypatch):
             r"recipe.yaml, line 3: docmt train has no option model.widht; did you mean",
         ),
         ("colour: red\n", r"recipe.yaml, line 1: docmt train has no option colour; see docmt train --help"),
-        ("store: a\nseed: 1\nseed: 2\n", r"recipe.yaml, line 3: seed is there twice; remove one of them"),
+        ("store: a\nseed: 1\nseed: 2\n", r"recipe.yaml, line 3: seed is set twice; remove one of the lines"),
         (
             "model: {system: a}\nrun: b\nsystem: c\n",
             r"recipe.yaml, line 3: model.system is set here and in recipe.yaml, line 1: write it once",
@@ -385,7 +388,7 @@ def test_no_memory_is_no_unknown_option(monkeypatch):
     def fail(*_):
         raise MemoryError
 
-    kinds_of.cache_clear()
+    field_types.cache_clear()
     monkeypatch.setattr(typing, "get_type_hints", fail)
     fails(*TRAIN, message=r"^docmt: error: out of memory")
 

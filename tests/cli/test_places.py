@@ -129,7 +129,7 @@ def test_read_only_runs_and_outputs(run, corpus, tmp_path, read_only):
     (tmp_path / "out").mkdir()
     for folder in ("run", "out"):
         read_only(tmp_path / folder)
-    refusal = "Read-only file system; choose another place"
+    refusal = "Read-only file system; choose another path"
     fails("train", "--resume", tmp_path / "run", "--stop.max-steps", 120, message=rf"cannot write \S+run\S*: {refusal}")
     for output in (tmp_path / "out", tmp_path / "out" / "new"):
         arguments = ["reproduce", "figure3", "--store", tmp_path / "s", "--output", output]

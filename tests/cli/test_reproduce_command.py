@@ -136,7 +136,7 @@ def test_a_failed_run_is_told_at_the_end(experiment, tested, tmp_path):
     assert outcome.status == 2
     assert "- failed: hopeless, seed 1: the instance that begins with sentence 1 of document" in outcome.out
     assert len(re.findall(TABLE, outcome.out)) == 2
-    assert_one_sentence(outcome.err.splitlines(keepends=True)[-1], "1 of 3 runs failed, as the table says; the same")
+    assert_one_sentence(outcome.err.splitlines(keepends=True)[-1], "1 of 3 runs failed, see the table; run the same")
 
 
 def test_what_an_experiment_has_no_use_for(experiment, tested, tmp_path):

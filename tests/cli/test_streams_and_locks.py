@@ -10,7 +10,7 @@ from commands import SIZES, TINY, assert_one_sentence, call, start, wait_for_lin
 
 # Progress lines at once, not after ten seconds.
 TALKATIVE = (
-    "import sys, docmt.core.progress, docmt.cli.app; docmt.core.progress.PLAIN_INTERVAL_SECONDS = 0.0; "
+    "import sys, docmt.core.progress, docmt.cli.app; docmt.core.progress.LINE_INTERVAL_SECONDS = 0.0; "
     "sys.exit(docmt.cli.app.main(sys.argv[1:]))"
 )
 

@@ -45,7 +45,7 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
     wanted = usual.score(*pair).sentences[0].score
     words = len(usual.tokenizer.encode(item["candidates"][0][0]))
     tight = docmt.Translator(run, search=docmt.SearchConfig(max_length_ratio=0, max_length_extra=words))
-    at_limit, free = (tight.score_all([pair], limited)[0].sentences[0].score for limited in (True, False))
+    at_limit, free = (tight.score_all([pair], free_at_limit)[0].sentences[0].score for free_at_limit in (True, False))
     assert at_limit > free == wanted
 
 
@@ -72,11 +72,11 @@ def test_options_that_do_not_fit(run, suite, arguments, message):
 
 def test_what_is_missing_or_wrong(run, suite):
     fails("probe", "--suite", suite, message="MODEL is missing")
-    fails("probe", run, message="name test sets .--suite., or a corpus .--source and --reference., to probe models")
-    fails("probe", run, "--source", "s", "--markdown", "m", message="--markdown is for the tables of --suite")
+    fails("probe", run, message="nothing to measure: name test sets .--suite., or a corpus .--source and --reference")
+    fails("probe", run, "--source", "s", "--markdown", "m", message="--markdown needs --suite")
     fails("probe", run, "--suite", "none.jsonl", message="cannot read none.jsonl: there is no such file")
     suite.write_text("5\n")
-    fails("probe", run, "--suite", suite, message=r"suite.jsonl: this is no item of a test set that")
+    fails("probe", run, "--suite", suite, message=r"suite.jsonl: not an item of a known test set format")
 
 
 def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
@@ -155,7 +155,7 @@ def test_what_fits_neither_model_nor_test_set(run, suite, asked, tmp_path):
     french = tmp_path / "suite.en-fr.jsonl"
     shutil.copy(suite, french)
     fails("probe", run, "--suite", french, message="suite.en-fr.jsonl is en-fr, but .* translates en-de")
-    fails("probe", run, "--suite", "lcpt", message="no test set 'lcpt': choose one of pronouns, phenomena")
+    fails("probe", run, "--suite", "lcpt", message="no test set 'lcpt'. Choose one of pronouns, phenomena")
     fails("probe", run, "--suite", suite, suite, message="--suite has .*suite.jsonl twice: name it once")
     fails("probe", run, run, "--suite", suite, message="the list of models has .*run twice: name it once")
 
@@ -167,7 +167,7 @@ def test_items_without_context_are_told(run, suite):
     suite.write_text(json.dumps({**item, **alone, "sentence": 0}) + "\n")
     outcome = call("probe", run, "--suite", suite)
     assert outcome.status == 0
-    assert outcome.err == "docmt: 1 of 1 items of suite.jsonl have no context, so that nothing decides them\n"
+    assert outcome.err == "docmt: 1 of 1 items of suite.jsonl have no context to decide them\n"
 
 
 def test_what_may_be_wrong_with_translations_is_told_of_each_model(run, asked, tmp_path):
@@ -208,9 +208,9 @@ def test_miscounted_sentences_are_told(run, asked, monkeypatch):
 
     monkeypatch.setattr(Translator, "translate_all", translating)
     outcome = call("probe", run, "--suite", asked, "--beam", 1)
-    assert "docmt: 1 x places where the model gave another number of sentences than the source has" in outcome.err
+    assert "docmt: 1 x spans with another number of sentences than their source" in outcome.err
     assert f"({asked}, item 1, sentences 2 to 3)" in outcome.err
-    assert "\nmiscounted: wrong, as the model gave another number of sentences" in outcome.out
+    assert "\nmiscounted: wrong, because the model generated another number of sentences" in outcome.out
 
 
 @pytest.mark.full
@@ -242,13 +242,13 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
         f"{run},{french}",
         "--suite",
         "phenomena",
-        message="run and .*french cannot translate as one: they are for en-de and en-fr",
+        message="run and .*french cannot form an ensemble: they translate en-de and en-fr",
     )
     damaged = shutil.copytree(run / "model", tmp_path / "damaged")
     (damaged / "model.safetensors").write_bytes(b"nothing")
     fails("probe", run, damaged, "--suite", "phenomena", message="damaged")
     for systems in ([run, suite], [suite, run], [f"{run},{suite}"]):
-        message = "suite.jsonl is a file, and files cannot translate: name models alone"
+        message = "suite.jsonl is a file, not a model: name model directories only"
         fails("probe", *systems, "--suite", "phenomena", message=message)
         fails("probe", *systems, "--suite", "phenomena", "--context-usage", message=message)
     fails(
@@ -263,7 +263,7 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
 
 @pytest.mark.full
 def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monkeypatch):
-    monkeypatch.setattr("docmt.core.progress.PLAIN_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("docmt.core.progress.LINE_INTERVAL_SECONDS", 0.0)
 
     def told(*arguments):
         lines = call("probe", *arguments, *QUICK).err.splitlines()

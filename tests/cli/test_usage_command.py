@@ -31,7 +31,7 @@ def asked(corpus):
 def test_what_context_is_worth(run, asked, corpus, tmp_path):
     outcome = call("probe", run, *asked, "--json", tmp_path / "usage.json")
     assert (outcome.status, outcome.err) == (0, "")
-    assert outcome.out.startswith("CXMI: what context adds to the log-probability of the reference (nats; 95 % ")
+    assert outcome.out.startswith("CXMI: gain in log-probability of the reference from context (nats; 95 % ")
     assert "\nlargest gains\n" in outcome.out and "\ntrue - shuffled " in outcome.out
     found = json.loads((tmp_path / "usage.json").read_text())
     translator = docmt.Translator(run)
@@ -92,7 +92,7 @@ def failing(monkeypatch):
     def fail(*arguments):
         raise DocmtError("no context")
 
-    monkeypatch.setattr("docmt.cli.commands.probe.other_context", fail)
+    monkeypatch.setattr("docmt.cli.commands.probe.compare_contexts", fail)
 
 
 @pytest.mark.full
@@ -150,7 +150,7 @@ def test_a_later_model_that_is_no_good_is_found_before_the_first_is_asked(run, a
     if kind != "none":
         shutil.copytree(run / "model", later)
         (later / {"weights": "model.safetensors", "tokenizer": "tokenizer.json"}[kind]).write_bytes(b"nothing")
-    for name in ("scored_twice", "suite_context"):
+    for name in ("score_with_and_without_context", "compare_suite_contexts"):
         monkeypatch.setattr(f"docmt.cli.commands.probe.{name}", lambda *arguments: 1 / 0)
     fails("probe", run, later, *asked, message="later")
     fails("probe", run, later, "--suite", "pronouns", "--context-usage", message="later")
@@ -159,7 +159,7 @@ def test_a_later_model_that_is_no_good_is_found_before_the_first_is_asked(run, a
 
 
 def test_languages_of_later_models_and_test_sets_are_looked_at_first(run, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("docmt.cli.commands.probe.suite_context", lambda *arguments: 1 / 0)
+    monkeypatch.setattr("docmt.cli.commands.probe.compare_suite_contexts", lambda *arguments: 1 / 0)
     suite = tmp_path / "suite.en-fr.jsonl"
     shutil.copy(corpus / "test.contrastive.jsonl", suite)
     asked = ("--suite", "pronouns", suite, "--context-usage")
@@ -259,15 +259,13 @@ def test_corpora_without_context(run, tmp_path):
     sides = ("--source", tmp_path / "a.en", "--reference", tmp_path / "a.de")
     for name in ("a.en", "a.de"):
         (tmp_path / name).write_text("One.\n\nTwo.\n")
-    message = "no document has two sentences, so there is no context to measure: give whole documents"
+    message = "no document has two sentences, so there is no context to measure. Give whole documents"
     fails("probe", run, *sides, message=message)
     for name in ("a.en", "a.de"):
         (tmp_path / name).write_text("One.\nTwo.\n")
     outcome = call("probe", run, *sides)
     assert outcome.status == 0 and "95 %" not in outcome.out
-    assert (
-        outcome.err == "docmt: there is one document only: what the context of another one is worth is not measured\n"
-    )
+    assert outcome.err == "docmt: there is only one document: the context of another document is not measured\n"
     (tmp_path / "a.de").write_text("One.\n")
     fails("probe", run, *sides, message="a.en")
 
@@ -280,5 +278,5 @@ def test_test_sets_without_context(run, tmp_path):
     fails("probe", run, "--suite", path, "--context-usage", message=message)
     item |= {"source": ["A.", "It."], "candidates": [["A.", "Er."], ["A.", "Sie."]], "sentence": 1}
     path.write_text(json.dumps(item) + "\n")
-    message = "no two items have as many sentences before and after the one that is asked for"
+    message = "no two items can exchange their contexts: they need equal sentence counts"
     fails("probe", run, "--suite", path, "--context-usage", message=message)

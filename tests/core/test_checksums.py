@@ -11,7 +11,7 @@ import torch
 from docmt.checkpoint.model_directory import load_model, load_model_tokenizer, save_model
 from docmt.checkpoint.weights import load_weights
 from docmt.core.errors import DocmtError
-from docmt.core.files import ENTRY, check_beside, checksum_of, checksum_of_file, recorded
+from docmt.core.files import CHECKSUMS_KEY, check_checksum, file_checksum, json_checksum, stored_checksums
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import BpeTokenizer
@@ -100,15 +100,15 @@ def refused(read, path):
 def test_the_checksum_is_that_of_the_whole_file(tmp_path):
     data = random.Random(0).randbytes((2 << 20) + 5)  # more than two blocks
     (tmp_path / "a").write_bytes(data)
-    assert checksum_of_file(tmp_path / "a") == f"{zlib.crc32(data):08x}"
-    assert checksum_of({"a": 1, "b": (2,)}) == checksum_of({"b": [2], "a": 1}) != checksum_of({"a": 1, "b": [3]})
+    assert file_checksum(tmp_path / "a") == f"{zlib.crc32(data):08x}"
+    assert json_checksum({"a": 1, "b": (2,)}) == json_checksum({"b": [2], "a": 1}) != json_checksum({"a": 1, "b": [3]})
 
 
 def test_every_flipped_bit_of_the_weights_is_noticed(model):
     path = model / "model.safetensors"
     for _ in flips(path, header_end(path)):
         message = refused(load_model, model)
-        assert message.startswith(f"{path} is damaged (it is not what its checksum in config.json says): copy it again")
+        assert message.startswith(f"{path} is damaged (it does not match its checksum in config.json): copy it again")
     for _ in flips(path):
         assert str(path) in refused(load_model, model)
     load_model(model)
@@ -138,15 +138,15 @@ def test_every_flipped_bit_of_a_store_is_noticed(store, split):
 
 def without_checksums(path):
     values = json.loads(path.read_text())
-    values.pop(ENTRY, None)
+    values.pop(CHECKSUMS_KEY, None)
     for split in values.get("splits", {}).values():
-        del split[ENTRY]
+        del split[CHECKSUMS_KEY]
     path.write_text(json.dumps(values))
 
 
 def test_files_of_earlier_versions_are_read(model, checkpoint, store):
     for path in (model / "config.json", model / "tokenizer_config.json", checkpoint / "state.json"):
-        assert json.loads(path.read_text())[ENTRY]
+        assert json.loads(path.read_text())[CHECKSUMS_KEY]
         without_checksums(path)
     without_checksums(store / "statistics.json")
     for place in flips(model / "model.safetensors", header_end(model / "model.safetensors"), count=1):
@@ -160,16 +160,16 @@ def test_files_of_earlier_versions_are_read(model, checkpoint, store):
 @pytest.mark.parametrize("entry", [[], "x", {"model.safetensors": 5}, {"model.safetensors": None}])
 def test_checksums_that_are_none(model, entry):
     path = model / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), ENTRY: entry}))
-    assert "holds no checksums" in refused(load_model, model)
-    with pytest.raises(DocmtError, match="holds no checksums"):
-        recorded({ENTRY: entry}, path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), CHECKSUMS_KEY: entry}))
+    assert "has no valid checksums" in refused(load_model, model)
+    with pytest.raises(DocmtError, match="has no valid checksums"):
+        stored_checksums({CHECKSUMS_KEY: entry}, path)
 
 
 def test_a_description_in_a_place_that_nobody_can_read(model):
     (model / "state.json").mkdir()
     with pytest.raises(DocmtError, match=r"cannot read \S+state\.json: it is a directory"):
-        check_beside(model / "model.safetensors", "state.json")
+        check_checksum(model / "model.safetensors", "state.json")
 
 
 @pytest.mark.parametrize(

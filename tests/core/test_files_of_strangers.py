@@ -20,8 +20,8 @@ from docmt.core.files import write_text
 from docmt.data import PrepareConfig, PreparedStore, prepare
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, PretrainedTokenizer, load_tokenizer, train_tokenizer
-from docmt.text.pieces import JsonPieces, SpmPieces
 from docmt.text.pretrained import Vocabulary
+from docmt.text.subword_models import JsonSubwordModel, SpmSubwordModel
 from docmt.training import TrainConfig
 from docmt.training.finetune import trained
 from docmt.training.optimizer import optimizer_tensors, restore_optimizer
@@ -47,8 +47,8 @@ def make_pretrained(folder):
     data = {"source": folder / "model" / "tokenizer.json", "target": folder / "sentencepiece" / "tokenizer.model"}
     symbols = (*["<s>", "<pad>", "</s>", "<unk>"], "a", None, None)
     vocabulary = Vocabulary(symbols, frozenset(), tuple(range(len(symbols))))
-    kinds = {"source": JsonPieces, "target": SpmPieces}
-    pieces = {side: kinds[side](path.read_bytes(), vocabulary.words()) for side, path in data.items()}
+    kinds = {"source": JsonSubwordModel, "target": SpmSubwordModel}
+    pieces = {side: kinds[side](path.read_bytes(), vocabulary.word_ids()) for side, path in data.items()}
     return PretrainedTokenizer(dict.fromkeys(pieces, vocabulary), pieces, {})
 
 

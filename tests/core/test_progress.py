@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from docmt.core import progress as module
-from docmt.core.progress import progress, within
+from docmt.core.progress import progress, progress_prefix
 
 
 @pytest.fixture
@@ -43,12 +43,12 @@ def test_what_the_work_belongs_to(clock, capsys, monkeypatch):
         return capsys.readouterr().err
 
     name = "runs/[bold]\n"
-    with within(name):
+    with progress_prefix(name):
         assert line() == "runs/[bold]\\n: work: 1  (0:20)\n"
     assert line() == "work: 1  (0:20)\n"
     screen = io.StringIO()
     monkeypatch.setattr(module, "Console", lambda file: Console(file=screen, force_terminal=True, width=120))
-    with within(name), progress("work", 40):
+    with progress_prefix(name), progress("work", 40):
         pass
     assert "runs/[bold]\\n: work" in screen.getvalue()
 

@@ -234,7 +234,7 @@ def test_impossible_configurations(config: PrepareConfig, tmp_path: Path) -> Non
     for size in (-1, 1_000_001, 10**30):
         with pytest.raises(DocmtError, match=rf"vocabulary_size is {size}: choose a number from 0 to 1,000,000"):
             changed(config, vocabulary_size=size)
-    with pytest.raises(DocmtError, match="largest possible here is"):
+    with pytest.raises(DocmtError, match="Set --vocabulary_size to at most"):
         prepare(changed(config, vocabulary_size=100_000))
 
 

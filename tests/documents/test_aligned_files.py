@@ -83,7 +83,7 @@ def test_an_empty_translation_inside_a_document_is_a_sentence(files):
 def test_another_number_of_lines_is_read_by_its_own_borders(files):
     result = evaluate_files(*files("The sun is up today.\nIt is warm.\n\nA cat sat on the mat.\nIt slept.\n"))
     assert result.s_bleu is None
-    assert result.undefined.endswith("first document 1 with 2 sentences for 3")
+    assert result.undefined.endswith("(first: document 1 with 2 sentences for 3)")
     assert same(
         result,
         evaluate_documents(
@@ -94,7 +94,7 @@ def test_another_number_of_lines_is_read_by_its_own_borders(files):
 
 def test_a_missing_last_line_is_not_an_empty_sentence(files):
     result = evaluate_files(*files(REFERENCE.removesuffix("It slept all day.\n")))
-    assert result.undefined.endswith("first document 2 with 1 sentence for 2")
+    assert result.undefined.endswith("(first: document 2 with 1 sentence for 2)")
     assert evaluate_files(*files(REFERENCE.removesuffix("\n"))).undefined is None
     hypothesis, reference = files("", "One line.\n")
     with pytest.raises(DocmtError, match="hyp has 0 documents"):
@@ -122,7 +122,7 @@ def test_other_numbers_of_documents_name_both_files(files):
     with pytest.raises(DocmtError) as caught:
         evaluate_files(hypothesis, reference)
     assert str(caught.value) == (
-        f"{hypothesis} has 1 document and {reference} has 2; they must be the same documents in the same order"
+        f"{hypothesis} has 1 document but {reference} has 2. Both must contain the same documents in the same order"
     )
 
 

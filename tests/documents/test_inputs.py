@@ -130,7 +130,7 @@ def test_damaged_compression_names_the_file(tmp_path: Path, damage) -> None:  # 
     path = tmp_path / "x.gz"
     path.write_bytes(damage(good))
     for read in (read_text, lambda path: list(read_parallel(path, path)), read_input):
-        with pytest.raises(DocmtError, match=r"x\.gz is damaged or cut off, or was not compressed by gzip: copy"):
+        with pytest.raises(DocmtError, match=r"x\.gz is damaged, truncated, or not compressed by gzip: copy"):
             read(path)  # type: ignore[operator]
     path.write_bytes(good[:40] + b"\0\0\0\0" + good[44:])
     with pytest.raises(DocmtError, match=r"x\.gz is damaged"):

@@ -10,7 +10,7 @@ from docmt.analysis import Point, draw_points
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
 from docmt.evaluation import evaluate_items, read_suite
-from docmt.evaluation.contrastive import ContrastiveResult, Count
+from docmt.evaluation.contrastive import AnswerCounts, ContrastiveResult
 from docmt.experiments import (
     EvaluationConfig,
     determine_state,
@@ -134,7 +134,7 @@ def answered(plan, suite, monkeypatch):
     def stored(run, evaluation):
         cells = by_run[run]
         return cells and ContrastiveResult(
-            {n: {d: Count(right, of, of / 2) for d, (right, of) in row.items()} for n, row in cells.items()}
+            {n: {d: AnswerCounts(right, of, of / 2) for d, (right, of) in row.items()} for n, row in cells.items()}
         )
 
     monkeypatch.setattr(report, "load_contrastive", stored)
@@ -171,7 +171,7 @@ def test_table_without_predictions(answered, suite):
     [(50, 100, False), (65, 100, False), (66, 100, True), (3, 3, None), (9, 9, None), (10, 10, True)],
 )
 def test_above_chance(correct, total, above):
-    assert is_above_chance(Count(correct, total, total / 2)) is above
+    assert is_above_chance(AnswerCounts(correct, total, total / 2)) is above
 
 
 def test_the_reach_of_a_system_in_a_file(write_experiment):

@@ -177,10 +177,10 @@ BOMB = "\n".join(["a: &a [x, x, x, x, x, x, x, x, x]", *LEVELS, "variants: {}", 
     ("text", "message"),
     [
         ("a: [", "small.yaml, line 1: not valid YAML"),
-        ("title: x\ntitle: y", "small.yaml, line 2: title is there twice; remove one of them"),
+        ("title: x\ntitle: y", "small.yaml, line 2: title is set twice; remove one of the lines"),
         ("title: [x]\nvariants: {}", r"small.yaml: title is \['x'\]: give text"),
         pytest.param("title: x\na: " + "[" * 100_000, "small.yaml: too many levels", marks=pytest.mark.full),
-        (BOMB, "small.yaml, line .*: the aliases .* stand for too many values"),
+        (BOMB, "small.yaml, line .*: the aliases .* expand to too many values"),
         ("title: x\nvariants: {a: {recipe: group-cpu.yaml, settings: {initialize_from: [5]}}}", "initialize_from is"),
         (
             "title: x\nvariants: {a: {recipe: r, published: {d-BLEU: high}}}",

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from docmt.decoding import ContextConfig, SearchConfig
-from docmt.decoding.rules import order_of
-from docmt.decoding.scheduler import supported
+from docmt.decoding.scheduler import select_effective_settings
+from docmt.decoding.search_rules import choose_order
 from docmt.evaluation import read_suite
 from docmt.experiments import (
     EvaluationConfig,
@@ -114,9 +114,9 @@ def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
     orders = []
     translate = runs.translate_documents
 
-    def translated(model, documents, specials, search, *, context, **options):
-        orders.append(order_of(model, search, context))
-        return translate(model, documents, specials, search, context=context, **options)
+    def translated(model, documents, specials, search, *, context, **given):
+        orders.append(choose_order(model, search, context))
+        return translate(model, documents, specials, search, context=context, **given)
 
     monkeypatch.setattr(runs, "translate_documents", translated)
     assert reproduce(plan, prefix) == {}
@@ -130,10 +130,10 @@ def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
 
 
 def test_options_that_not_all_runs_have(plan):
-    requested = ContextConfig(window_decoding="prefix", overlap=2, instance_tokens=99)
-    contexts = {run.variant: supported(requested, run.config.model.chosen) for run in plan.runs}
-    assert contexts.pop("start") == ContextConfig()
-    assert set(contexts.values()) == {ContextConfig(window_decoding="prefix", instance_tokens=99)}
+    asked = ContextConfig(window_decoding="prefix", overlap=2, instance_tokens=99)
+    found = {run.variant: select_effective_settings(asked, run.config.model.chosen) for run in plan.runs}
+    assert found.pop("start") == ContextConfig()
+    assert set(found.values()) == {ContextConfig(window_decoding="prefix", instance_tokens=99)}
 
 
 WINDOWS = """

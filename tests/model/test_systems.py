@@ -337,7 +337,7 @@ def test_sizes_come_from_the_preset_unless_given():
         ModelConfig.from_dict({"group": {"wide": 16}})
     with pytest.raises(DocmtError, match=r"model\.group\.self_locality is 1: choose true or false"):
         ModelConfig.from_dict({"group": {"self_locality": 1}})
-    with pytest.raises(DocmtError, match=r"model.group in the configuration is no group of settings"):
+    with pytest.raises(DocmtError, match=r"model.group in the configuration is not a group of settings"):
         ModelConfig.from_dict({"group": 1})
 
 

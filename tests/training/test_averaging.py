@@ -97,13 +97,13 @@ def test_what_cannot_be_averaged_is_named(kept, change, tmp_path):
         assert not (tmp_path / "mean").exists()
 
     train(change(run=tmp_path / "narrow", model__width=8, stop__max_steps=1))
-    fails([kept.run, tmp_path / "narrow"], r"model.width is 8 in .*narrow, but 16 in .*: average models of one arch")
+    fails([kept.run, tmp_path / "narrow"], r"model.width is 8 in .*narrow, but 16 in .*\. Average models of one arch")
     shutil.copytree(kept.run / "model", tmp_path / "other")
     tokenizer = tmp_path / "other" / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text().replace('"a"', '"\u20ac"'))
     fails([kept.run, tmp_path / "other"], "has another vocabulary|tokenizer.json")
     fails([kept.run, tmp_path / "none"], "there is no directory .*none")
-    fails([kept.run, kept.run], r"other is there already: remove it, or choose another --output", "other")
+    fails([kept.run, kept.run], r"other exists already\. Remove it, or choose another --output", "other")
     with pytest.raises(DocmtError, match=r"keeps 3 checkpoints, and 4 are to be averaged.*--checkpoints.keep 4"):
         kept_checkpoints(kept.run, "last", 4)
     with pytest.raises(DocmtError, match=r"model is no run directory with checkpoints"):

@@ -231,7 +231,7 @@ def test_a_run_with_adapters_resumes_exactly(tune, tmp_path):
     assert_equal_weights(tmp_path / "mean" / "model.safetensors", tmp_path / "whole" / "model" / "model.safetensors")
     assert main(["train", "--resume", str(tmp_path / "whole"), "--max-steps", "7", "-q"]) == 0  # its recipe is read
     (tmp_path / "halves" / file).unlink()
-    with pytest.raises(DocmtError, match=r"adapters\.safetensors is missing: copy the directory again"):
+    with pytest.raises(DocmtError, match=r"adapters\.safetensors is missing\. Copy the whole directory again"):
         tune("halves", stop__max_steps=8, resume=True, **settings)
 
 

@@ -9,7 +9,7 @@ from runs import Killed, assert_equal_runs, kill_before
 
 from docmt.cli.app import main
 from docmt.core.errors import DocmtError
-from docmt.core.settings import flat
+from docmt.core.settings import flatten
 from docmt.data import BatchPlan, cut, instance_lengths
 from docmt.data.instances import cut_mixed
 from docmt.model import ModelConfig
@@ -135,7 +135,9 @@ def test_lengths_that_would_do_nothing_are_refused(change, settings, message):
 def test_on_the_command_line_and_in_recipes(change, monkeypatch, tmp_path, capsys):
     config = change(batches__instance_lengths=[16, 32, 64])
     plain = (bool, int, float, str, list)
-    values = {name: value for name, value in flat(config.to_dict()).items() if value != "" and isinstance(value, plain)}
+    values = {
+        name: value for name, value in flatten(config.to_dict()).items() if value != "" and isinstance(value, plain)
+    }
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(values))
     assert main(["train", str(tmp_path / "recipe.yaml"), "--instance-lengths", "64", "16", "--max-steps", "1"]) == 0
     log = (config.run / "train.log").read_text()

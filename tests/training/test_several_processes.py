@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
-from docmt.core.files import ENTRY
+from docmt.core.files import CHECKSUMS_KEY
 from docmt.training import ObjectiveConfig, ValidationConfig, train
 from docmt.training.distributed import start_fabric
 from docmt.training.training_data import TrainingCorpus
@@ -144,7 +144,7 @@ def test_another_number_of_processes_is_refused(config):
     path = config.run / "checkpoints" / "last" / "state.json"
     state = json.loads(path.read_text())
     assert state.pop("processes") == 1
-    state.pop(ENTRY)
+    state.pop(CHECKSUMS_KEY)
     path.write_text(json.dumps({**state, "processes": 2}))
     with pytest.raises(DocmtError, match=r"was trained by 2 process\(es\), not 1, which .*: start as many again"):
         train(config, resume=True)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from docmt.checkpoint.averaging import average_weights, updates_to_average
+from docmt.checkpoint.averaging import average_weights, select_updates
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
@@ -70,10 +70,10 @@ def test_best_so_far_counts_validations_without_improvement():
 
 def test_which_updates_are_averaged():
     measured = [(1, 5.0), (2, 3.0), (3, 4.0), (4, 6.0)]
-    assert updates_to_average(measured, "none", 2, False) == []
-    assert updates_to_average(measured, "last", 2, False) == [(3, 4.0), (4, 6.0)]
-    assert updates_to_average(measured, "best", 2, False) == [(2, 3.0), (3, 4.0)]
-    assert updates_to_average(measured, "best", 2, True) == [(1, 5.0), (4, 6.0)]
+    assert select_updates(measured, "none", 2, False) == []
+    assert select_updates(measured, "last", 2, False) == [(3, 4.0), (4, 6.0)]
+    assert select_updates(measured, "best", 2, False) == [(2, 3.0), (3, 4.0)]
+    assert select_updates(measured, "best", 2, True) == [(1, 5.0), (4, 6.0)]
 
 
 def test_averages_are_means(tmp_path):

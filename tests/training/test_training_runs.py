@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from docmt.analysis import KINDS, attention_entropy
 from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
-from docmt.core.files import ENTRY
+from docmt.core.files import CHECKSUMS_KEY
 from docmt.data import PrepareConfig, prepare
 from docmt.training import train
 from docmt.training.loop import Training
@@ -224,7 +224,7 @@ def test_a_run_of_another_version_is_refused_in_one_sentence(change):
     train(config)
     state = config.run / "checkpoints" / "last" / "state.json"
     values = json.loads(state.read_text())
-    del values["processes"], values[ENTRY]
+    del values["processes"], values[CHECKSUMS_KEY]
     state.write_text(json.dumps(values))
     with pytest.raises(DocmtError, match=r"it has no processes.* written by another version of docmt"):
         train(change(stop__max_steps=8), resume=True)

@@ -16,7 +16,7 @@ from docmt.checkpoint.model_directory import find_drafter
 from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens
 from docmt.decoding import SearchConfig, Translator, translate_ids
-from docmt.decoding.drafting import load_drafter
+from docmt.decoding.drafter import load_drafter
 from docmt.evaluation import MetricConfig, evaluate_documents
 from docmt.experiments import EvaluationConfig
 from docmt.experiments.runs import evaluate_run, load_scores
@@ -39,7 +39,7 @@ def hops(change, drafted, sentence_run, tmp_path):
 def translated(model, sources=(("bo ka", "lu"), ("me",))):
     translator = Translator(model, device="cpu", search=SEARCH)
     documents = [translator.tokenizer.encode_batch(source, "source") for source in sources]
-    return translator.drafts(documents), [translator.translate(". ".join(source)) for source in sources]
+    return translator.draft_documents(documents), [translator.translate(". ".join(source)) for source in sources]
 
 
 def test_batches_have_the_drafts_of_their_sentences(hops, drafted, change):
@@ -105,7 +105,11 @@ def test_models_and_checkpoints_have_their_drafter(hops, drafted, sentence_run, 
     assert translated(moved) == found
     wanted = load_drafter(sentence_run, drafted.tokenizer, "cpu", "float32")
     assert wanted.search == SearchConfig(beam=4)
-    assert found[0] == drafts == wanted.drafts([drafted.tokenizer.encode_batch(d) for d in (("bo ka", "lu"), ("me",))])
+    assert (
+        found[0]
+        == drafts
+        == wanted.draft_documents([drafted.tokenizer.encode_batch(d) for d in (("bo ka", "lu"), ("me",))])
+    )
     assert "the model in `drafter` writes them" in (moved / "README.md").read_text()
 
 
@@ -119,7 +123,7 @@ def test_experiments_evaluate_with_the_drafts_of_the_model(hops, drafted, tmp_pa
     scores = load_scores(config.run, evaluation)
     translator = Translator(tmp_path / "run", device="cpu", search=SEARCH)
     sources, specials = dev.documents("source"), translator.tokenizer.specials
-    drafts = translator.drafts(sources)
+    drafts = translator.draft_documents(sources)
     found = translate_ids(translator.model, sources, specials, SEARCH, drafts=drafts)
     texts = [
         [translator.tokenizer.decode_batch(own, "target") for own in side] for side in (found, dev.documents("target"))
@@ -138,7 +142,9 @@ def test_a_drafter_that_is_missing(hops, tmp_path):
         ("run/checkpoints/last", "run/drafter", "run"),
     ):
         shutil.rmtree(tmp_path / place)
-        message = rf"reads drafts, but the model that writes them is missing \(.*{place}\): copy the {whole} directory"
+        message = (
+            rf"reads drafts, but the model that writes them is missing \(.*{place}\)\. Copy the whole {whole} directory"
+        )
         with pytest.raises(DocmtError, match=message):
             Translator(tmp_path / model, device="cpu")
     train(hops("run", stop__max_steps=2), resume=True)
@@ -154,9 +160,7 @@ def test_a_drafter_that_is_another(hops, tmp_path):
     values = json.loads(config.read_text())
     values["source_language"], values["target_language"] = values["target_language"], values["source_language"]
     config.write_text(json.dumps(values))
-    with pytest.raises(
-        DocmtError, match=r"translates from yy to xx, but .*run.*, which is to read its drafts, from xx to"
-    ):
+    with pytest.raises(DocmtError, match=r"translates from yy to xx, but .*run.* translates from xx to"):
         Translator(tmp_path / "run", device="cpu")
 
 
@@ -255,6 +259,6 @@ def test_averages_carry_the_drafter(hops, change, sentence_run, tmp_path):
     with pytest.raises(DocmtError, match=r"other reads drafts of another model than .*one"):
         average_models([tmp_path / "one", tmp_path / "other"], tmp_path / "no")
     with pytest.raises(
-        DocmtError, match=r"one and .*other cannot translate as one: they read drafts of different models"
+        DocmtError, match=r"one and .*other cannot form an ensemble: they read drafts of different models"
     ):
         Translator([tmp_path / "one", tmp_path / "other"], device="cpu")

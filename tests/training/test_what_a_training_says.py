@@ -118,7 +118,7 @@ def test_the_time_left_is_that_to_the_nearest_limit(stop, left):
 
 def test_the_progress_line(change, monkeypatch, capsys):
     """Loss, speed, learning rate, the last validation and the time left, where only minutes limit a training."""
-    monkeypatch.setattr("docmt.core.progress.PLAIN_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("docmt.core.progress.LINE_INTERVAL_SECONDS", 0.0)
     train(change(stop__max_steps=0, stop__max_minutes=60, stop__patience=2, optimizer__learning_rate=1e-12))
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("training (updates)")]
     assert len(lines) == 12

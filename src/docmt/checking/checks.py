@@ -25,7 +25,7 @@ from docmt.checking.sentence_checks import (
     find_unusual_lengths,
 )
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import decoded_lines
+from docmt.core.plain_text import read_lines
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.corpus_files import read_hypothesis
 from docmt.documents.document import read_input
@@ -103,7 +103,7 @@ def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[tuple[
     """Return the line of each sentence of a text file, or nothing for JSONL."""
     if is_jsonl(path):
         return [() for _ in documents]
-    numbered = decoded_lines(path)
+    numbered = read_lines(path)
     return [
         tuple(next(number for number, line in numbered if line.strip() == sentence) for sentence in document)
         for document in documents

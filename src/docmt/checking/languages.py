@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 
-from docmt.core.settings import read_data
+from docmt.core.settings import read_package_yaml
 
-_DATA = read_data(__package__, "languages.yaml")
+_DATA = read_package_yaml(__package__, "languages.yaml")
 
 
 def _word_sets(name: str) -> Mapping[str, frozenset[str]]:

@@ -30,18 +30,18 @@ from docmt.core.settings import (
     build,
     check_fields,
     convert_or_raise,
-    default_of,
-    difference,
+    field_default,
     field_docs,
+    field_types,
+    find_differences,
     flag_of,
-    flat,
+    flatten,
     is_required,
-    kinds_of,
-    nested,
-    plain,
-    read_yaml_lines,
-    wanted,
-    without_none,
+    nest,
+    read_yaml_with_lines,
+    strip_optional,
+    to_mapping,
+    value_hint,
 )
 from docmt.core.settings import option as setting
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
@@ -115,13 +115,13 @@ class Option:
     @property
     def value_kind(self) -> Any:
         """The type of one value."""
-        kind = without_none(self.kind)
+        kind = strip_optional(self.kind)
         return typing.get_args(kind)[0] if typing.get_origin(kind) in (list, tuple) else kind
 
     @property
     def is_switch(self) -> bool:
         """Whether it is true or false."""
-        return without_none(self.kind) is bool
+        return strip_optional(self.kind) is bool
 
     @property
     def has_choices(self) -> bool:
@@ -200,7 +200,7 @@ class Parser(Generic[Options]):
     def add_settings(self, settings: type, group: str, title: str, skip: Collection[str] = ()) -> None:
         """Add the fields of a dataclass, and of those in it, as options `--group.field`."""
         for each in fields(settings):
-            name, kind = f"{group}.{each.name}" if group else each.name, kinds_of(settings)[each.name]
+            name, kind = f"{group}.{each.name}" if group else each.name, field_types(settings)[each.name]
             if each.name in skip or not each.init:
                 continue
             about, positional = each.metadata, each.metadata.get("positional", False)
@@ -208,14 +208,14 @@ class Parser(Generic[Options]):
                 self.add_settings(typing.cast(type, kind), name, field_docs(settings)[each.name], about.get("skip", ()))
                 continue
             most = MANY if typing.get_origin(kind) is list else 1
-            if typing.get_origin(pair := without_none(kind)) is tuple:
+            if typing.get_origin(pair := strip_optional(kind)) is tuple:
                 most = len(typing.get_args(pair))
             self.options.append(
                 Option(
                     name,
                     kind,
                     () if positional else (*about.get("flags", ()), flag_of(name)),
-                    None if is_required(each) else default_of(each),
+                    None if is_required(each) else field_default(each),
                     most,
                     is_required(each),
                     about.get("metavar", ""),
@@ -397,7 +397,7 @@ class Parser(Generic[Options]):
         if option.name == "config" and not values:
             raise DocmtError(f"--config needs the path of a YAML file; see {self.program} --help")
         if not values or len(values) < option.most < MANY:
-            advice = "give one" if option.value_kind is str else wanted(option.value_kind)
+            advice = "give one" if option.value_kind is str else value_hint(option.value_kind)
             raise DocmtError(f"{flag} {f'takes {option.most} values' if values else 'has no value'}: {advice}")
         return values
 
@@ -414,14 +414,14 @@ class Parser(Generic[Options]):
 
     def _recipe(self, path: str) -> Iterator[tuple[str, Any, str]]:
         """Yield full name, value and place (file and line) of every option that a recipe sets."""
-        values, lines = read_yaml_lines(path)
+        values, lines = read_yaml_with_lines(path)
         see, places = f"{self.program} --help", dict[str, str]()
         if values is None:
             raise DocmtError(f"the recipe {path} is empty: write options into it, such as those in {see}")
         if not isinstance(values, dict):
             raise DocmtError(f"the recipe {path} does not consist of `option: value` lines; see {see}")
         known = {name: option for name, option in self.names.items() if option.flags and option.name not in _PRINT}
-        for written, value in flat(values).items():
+        for written, value in flatten(values).items():
             name = written if written in known else written.replace("-", "_")
             place, group = f"{path}, line {lines[written]}", written.rpartition(".")[0]
             if name in self.groups and name not in known:
@@ -438,7 +438,7 @@ class Parser(Generic[Options]):
             if before := places.get(option.name):  # under two of its names
                 raise DocmtError(f"{place}: {option.name} is set here and in {before}: write it once")
             places[option.name] = place
-            if value is None and option.kind == without_none(option.kind):
+            if value is None and option.kind == strip_optional(option.kind):
                 raise DocmtError(f"{place}: {name} has no value; write one after the colon, or remove the line")
             if isinstance(value, list) and not option.takes_list:
                 raise DocmtError(f"{place}: {name} takes one value; write it after the colon")
@@ -474,7 +474,7 @@ class Parser(Generic[Options]):
             prints, quiet = (
                 convert_or_raise(bool, values.get(name, False), name) for name in ("print_config", "quiet")
             )
-            options = build(self.settings, nested(own, ""), "")
+            options = build(self.settings, nest(own, ""), "")
             check_fields(options, "")
         except DocmtError as error:
             raise self.located(error, places) from error
@@ -500,9 +500,9 @@ class Parser(Generic[Options]):
     def _as_recipe(self, options: Options) -> str:
         """Return the options with their values as a YAML file that can be given as a recipe."""
         known = {option.name for option in self.options if option.flags and option.name not in _PRINT}
-        values = {name: value for name, value in flat(plain(options)).items() if name in known}
+        values = {name: value for name, value in flatten(to_mapping(options)).items() if name in known}
         written = {name: value for name, value in values.items() if value not in (None, [], "")}
-        return yaml.safe_dump(nested(written, ""), sort_keys=False, allow_unicode=True)
+        return yaml.safe_dump(nest(written, ""), sort_keys=False, allow_unicode=True)
 
 
 def _is_flag(token: str) -> bool:
@@ -573,18 +573,18 @@ class SearchOptions(ModelOptions):
 
 def translator_of(options: Any, model: str | None = None) -> Translator:
     """Return the translator that the options name, or another `model`; with commas between them several as one."""
-    from docmt.core.progress import on_terminal
+    from docmt.core.progress import is_terminal
     from docmt.decoding import Translator
 
     names = ("search", "context", "batch_tokens", "device", "precision")
     settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
     translator = Translator(options.model if model is None else model, **settings)
-    if on_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
+    if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")
     return translator
 
 
 def changed(options: Any, *names: str) -> list[str]:
     """Return the dotted names of options that are not as by default: of those with these names, or in these groups."""
-    values, usual = plain(options), plain(type(options)())
-    return [name for each in names for name, *_ in difference({each: usual[each]}, {each: values[each]})]
+    values, usual = to_mapping(options), to_mapping(type(options)())
+    return [name for each in names for name, *_ in find_differences({each: usual[each]}, {each: values[each]})]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import atomic_directory, check_regular, checksums
+from docmt.core.files import atomic_directory, check_regular, file_checksums
 from docmt.core.progress import progress
 from docmt.data.instances import cut, place_of
 from docmt.data.prepare_config import MARKS, SPLITS, Corpus, PrepareConfig
@@ -96,7 +96,7 @@ def _tokenizer(config: PrepareConfig, ready: Path | None) -> Tokenizer:
     else:
         languages, size = (config.source_language, config.target_language), config.vocabulary_size or None
         usual = train_tokenizer(config.tokenizer, _training_sentences(config), size, languages)
-    return usual if source is None else PairTokenizer(source.of("source"), usual.of("target"))
+    return usual if source is None else PairTokenizer(source.for_side("source"), usual.for_side("target"))
 
 
 def _ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
@@ -162,7 +162,7 @@ def _prepare_split(config: PrepareConfig, split: str, tokenizer: Tokenizer, dire
                 raise _empty(corpus, split)
             _warn_of_long_documents(corpus, own, *longest)
             counts[_unused(str(corpus), counts)] = own
-    sums = checksums(directory, [path.name for path in sorted(directory.iterdir())])
+    sums = file_checksums(directory, [path.name for path in sorted(directory.iterdir())])
     return _count(ParallelStore(directory), config.instance_tokens, skipped, counts if len(counts) > 1 else {}, sums)
 
 

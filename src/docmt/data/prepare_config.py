@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, check_fields, option, ranged, shown
+from docmt.core.settings import MANY, check_fields, option, quote, ranged
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.text.moses import moses_language
 
@@ -90,7 +90,7 @@ class PrepareConfig:
             return None
         if not Path(self.tokenizer).is_dir():
             raise DocmtError(
-                f"--tokenizer is {shown(self.tokenizer)}: choose one of {', '.join(LEARNED_KINDS)}, or give a model "
+                f"--tokenizer is {quote(self.tokenizer)}: choose one of {', '.join(LEARNED_KINDS)}, or give a model "
                 "directory"
             )
         return Path(self.tokenizer)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import check_regular, checksum_of_file, parse_json, read_bytes
+from docmt.core.files import check_regular, file_checksum, parse_json, read_bytes
 from docmt.data.statistics import STATISTICS_FILE, CorpusStatistics, StatisticsError
 from docmt.text import Side, Tokenizer, load_tokenizer
 from docmt.text.tokenizer import SIDES
@@ -85,7 +85,7 @@ class ParallelStore:
             raise _damaged(directory / DOCUMENTS_FILE, "it does not have an id for every document")
         # Last, as what is wrong otherwise says more. Always, as 100 MB take 20 ms and are then in memory for training.
         for path in directory.iterdir():
-            if path.name in sums and checksum_of_file(path) != sums[path.name]:
+            if path.name in sums and file_checksum(path) != sums[path.name]:
                 raise _damaged(path, f"it is not what its checksum in {STATISTICS_FILE} says")
 
     def reversed(self) -> Self:

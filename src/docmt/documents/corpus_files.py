@@ -17,7 +17,7 @@ from pathlib import Path
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_path
-from docmt.core.plain_text import BYTE_ORDER_MARK, decoded_lines
+from docmt.core.plain_text import BYTE_ORDER_MARK, read_lines
 from docmt.documents.document import summarize
 from docmt.documents.input_formats import (
     DOCUMENT_MARK,
@@ -121,7 +121,7 @@ def _read_corpus(source: Path, target: Path | None, docids: Path | None) -> Iter
     if docids is not None and (target is None or is_jsonl(source) or is_jsonl(target)):
         raise DocmtError(f"{source} is JSONL, which contains document ids. Give - instead of {docids}.")
     if target is None:
-        return parse_jsonl(decoded_lines(source), source, ["source", "target"])
+        return parse_jsonl(read_lines(source), source, ["source", "target"])
     if docids is not None:
         return _read_with_ids(source, target, docids)
     if is_jsonl(source) or is_jsonl(target):
@@ -191,7 +191,7 @@ def _read_in_parallel(paths: Sequence[Path]) -> Iterator[Row]:
 
 def _read_stripped_lines(path: Path) -> Iterator[str]:
     has_text = False
-    for _, raw in decoded_lines(path):
+    for _, raw in read_lines(path):
         line = raw.strip()
         if line and not has_text:
             check_markup(path, line)
@@ -208,7 +208,7 @@ def _add_drafts(
         if sides[-1] != "draft" and path.exists() and drafts.exists() and path.samefile(drafts):
             raise DocmtError(f"{drafts} is a file of the corpus itself. Give a translation of {source}.")
     if is_jsonl(drafts):
-        drafted = parse_jsonl(decoded_lines(drafts), drafts, sides)
+        drafted = parse_jsonl(read_lines(drafts), drafts, sides)
         documents_with_drafts = _zip_sides(documents, drafted, source, drafts, same_ids=has_names and is_jsonl(source))
         for number, document in enumerate(documents_with_drafts, 1):
             # A row is (source, target, draft), or (source, target, the drafts' source, draft).
@@ -253,7 +253,7 @@ def _find_draft_entries(drafts: Path) -> tuple[list[str], bool]:
     Raises DocmtError for a sentence without translation, and if only some objects have a `draft`.
     """
     entry, has_names, has_source = "", False, False
-    for number, record in parse_json_lines(decoded_lines(drafts), drafts):
+    for number, record in parse_json_lines(read_lines(drafts), drafts):
         location = f"{drafts}, line {number}"
         if "error" in record and not (record.get("draft") or record.get("target")):
             raise DocmtError(f"{location}: an error instead of a draft ({record['error']}). Translate it again.")
@@ -303,7 +303,7 @@ def _zip_sides(
 
 def _read_side(path: Path, side: str) -> Iterator[FileDocument]:
     """Return the documents of one side, from JSONL or text."""
-    return parse_jsonl(decoded_lines(path), path, [side]) if is_jsonl(path) else _read_text_files(path)
+    return parse_jsonl(read_lines(path), path, [side]) if is_jsonl(path) else _read_text_files(path)
 
 
 def write_parallel(documents: Iterable[ParallelDocument], source_path: Path, target_path: Path) -> None:
@@ -378,8 +378,8 @@ def read_hypothesis(path: Path, reference_path: Path, references: Corpus) -> Cor
     if is_jsonl(reference_path):  # as in a text file: an empty line after each document
         reference = [line for document in references for line in (*document, "")]
     else:
-        reference = [line for _, line in decoded_lines(reference_path)]
-    aligned = align_lines([line for _, line in decoded_lines(path)], reference, references)
+        reference = [line for _, line in read_lines(reference_path)]
+    aligned = align_lines([line for _, line in read_lines(path)], reference, references)
     return aligned if aligned is not None else read_reference(path)
 
 

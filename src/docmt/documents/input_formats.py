@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import BYTE_ORDER_MARK, GZIP_SUFFIX, STANDARD, decoded_lines
+from docmt.core.plain_text import BYTE_ORDER_MARK, GZIP_SUFFIX, STANDARD, read_lines
 
 DOCUMENT_MARK = "<d>"
 """The line that opens a document in a text file of one sentence a line."""
@@ -85,7 +85,7 @@ def is_jsonl(path: Path | str) -> bool:
         return True
     if not Path(path).is_file():
         return False
-    lines = (line for _, line in islice(decoded_lines(path), 1))
+    lines = (line for _, line in islice(read_lines(path), 1))
     return any(starts_like_jsonl(line) for line in lines)
 
 

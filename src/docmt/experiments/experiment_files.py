@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, build, check_fields, one_of, ranged, read_yaml
+from docmt.core.settings import MANY, build, check_choice, check_fields, ranged, read_yaml
 
 SCALES = ("cpu", "full")
 _PACKAGE = Path(__file__).parents[1]
@@ -68,7 +68,7 @@ class Variant:
 
     def __post_init__(self) -> None:
         if self.scale:
-            one_of("scale", self.scale, SCALES)
+            check_choice("scale", self.scale, SCALES)
 
     @property
     def starts(self) -> dict[str, str]:

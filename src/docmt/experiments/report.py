@@ -12,8 +12,8 @@ from typing import Any
 
 from docmt.analysis import Point, draw_curves, draw_points, read_curves
 from docmt.core.files import write_text
-from docmt.core.plain_text import escaped, table
-from docmt.evaluation.contrastive import ContrastiveResult, Count, distance_name
+from docmt.core.plain_text import escape_markdown, markdown_table
+from docmt.evaluation.contrastive import AnswerCounts, ContrastiveResult, distance_name
 from docmt.experiments.experiment_files import Variant
 from docmt.experiments.runs import EvaluationConfig, Plan, PlannedRun, determine_state, load_contrastive, load_scores
 from docmt.synthetic import PHENOMENA
@@ -129,15 +129,15 @@ def _format_tables(rows: Sequence[TableRow]) -> list[str]:
         published = list(dict.fromkeys(column for row in members for column in row["published"]))
         names = ["", axis] if axis else [""]
         heads = [*names, "seeds", *MEASURES.values(), *(f"published {column}" for column in published)]
-        cells = [[escaped(head) for head in heads]]
+        cells = [[escape_markdown(head) for head in heads]]
         for row in members:
             done = sum(run["state"] == "done" for run in row["runs"])
-            line = [escaped(name) for name in (row["variant"], row["point"])[: len(names)]]
+            line = [escape_markdown(name) for name in (row["variant"], row["point"])[: len(names)]]
             line.append(f"{done}/{len(row['runs'])}")
             line += [_format_number(**row[name], digits=DIGITS[name]) if name in row else "-" for name in MEASURES]
             line += [f"{row['published'][column]:.2f}" if column in row["published"] else "" for column in published]
             cells.append(line)
-        lines += [*table(cells, len(names)), ""]
+        lines += [*markdown_table(cells, len(names)), ""]
     return lines
 
 
@@ -183,9 +183,9 @@ def _sum_cells(variant: Variant, results: Sequence[ContrastiveResult]) -> dict[s
             counts = [result.cells[phenomenon][distance] for result in results]
             shares = [100 * each.accuracy for each in counts]
             cells.setdefault(phenomenon, {})[distance_name(distance)] = {
-                **Count.sum(counts).to_json(),
+                **AnswerCounts.sum(counts).to_json(),
                 "spread": stdev(shares) if len(shares) > 1 else None,
-                "above_chance": is_above_chance(Count.sum(counts)),
+                "above_chance": is_above_chance(AnswerCounts.sum(counts)),
                 "predicted": predict_above_chance(variant, phenomenon, distance),
             }
     return cells
@@ -202,7 +202,7 @@ def predict_above_chance(variant: Variant, phenomenon: str, distance: int | None
     return variant.sees.target >= distance or (info.visible == "source" and variant.sees.source >= distance)
 
 
-def is_above_chance(count: Count) -> bool | None:
+def is_above_chance(count: AnswerCounts) -> bool | None:
     """Return whether the accuracy is above guessing, or None for too few items."""
     least = count.chance + MARGIN * math.sqrt(count.chance * (1 - count.chance) / count.total)
     return count.accuracy > least if least < 1 else None
@@ -218,9 +218,9 @@ def format_contrastive_table(rows: Sequence[TableRow], suite: str) -> list[str]:
     for phenomenon, distance in columns:
         chance = 100 * first[phenomenon][distance]["chance"]
         named = distance == next(iter(first[phenomenon]))
-        heads.append(f"{escaped(phenomenon)} ({chance:.0f}): {distance}" if named else distance)
+        heads.append(f"{escape_markdown(phenomenon)} ({chance:.0f}): {distance}" if named else distance)
     body = [
-        [escaped(_row_name(row)), *(_format_share(row["cells"][name][distance]) for name, distance in columns)]
+        [escape_markdown(_row_name(row)), *(_format_share(row["cells"][name][distance]) for name, distance in columns)]
         for row in rows
     ]
     cells = [cell for row in rows for by_distance in row["cells"].values() for cell in by_distance.values()]
@@ -228,7 +228,7 @@ def format_contrastive_table(rows: Sequence[TableRow], suite: str) -> list[str]:
     items = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     predicted = [cell for cell in cells if cell["predicted"] is not None]
     checked = [cell for cell in predicted if cell["above_chance"] is not None]
-    lines = [f"## Right candidates of {escaped(suite)}", "", *table([heads, *body]), ""]
+    lines = [f"## Right candidates of {escape_markdown(suite)}", "", *markdown_table([heads, *body]), ""]
     lines += [
         f"- percent of the items ({items} a cell) whose right candidate is the most probable, by phenomenon (chance "
         "in brackets) and distance of the deciding sentence in sentences",
@@ -244,7 +244,7 @@ def format_contrastive_table(rows: Sequence[TableRow], suite: str) -> list[str]:
     for row in rows:
         different = {name: [d for d, cell in cells.items() if _differs(cell)] for name, cells in row["cells"].items()}
         if parts := [f"{name} at {', '.join(distances)}" for name, distances in different.items() if distances]:
-            lines.append(f"  - {escaped(_row_name(row))}: {escaped('; '.join(parts))}")
+            lines.append(f"  - {escape_markdown(_row_name(row))}: {escape_markdown('; '.join(parts))}")
     return [*lines, ""]
 
 

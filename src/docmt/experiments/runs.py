@@ -23,16 +23,23 @@ import yaml
 from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import INTERRUPTED, DocmtError
-from docmt.core.files import cannot_write, checksum_of, lock_directory, read_json, recorded, write_text
+from docmt.core.files import json_checksum, lock_directory, read_json, stored_checksums, write_error, write_text
 from docmt.core.progress import progress
-from docmt.core.settings import flat, is_among, nested, read_yaml
+from docmt.core.settings import flatten, is_selected, nest, read_yaml
 from docmt.data import ParallelStore, PreparedStore
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
-from docmt.decoding.models import computing_in
-from docmt.decoding.rules import takes_rounds
-from docmt.decoding.scheduler import packed_units, supported
-from docmt.evaluation import ContrastiveResult, MetricConfig, evaluate_documents, evaluate_items, in_documents, in_units
-from docmt.evaluation.contrastive import result_of
+from docmt.decoding.models import precision_context
+from docmt.decoding.scheduler import cut_dbleu_units, select_effective_settings
+from docmt.decoding.search_rules import supports_rounds
+from docmt.evaluation import (
+    ContrastiveResult,
+    MetricConfig,
+    evaluate_documents,
+    evaluate_items,
+    group_by_document,
+    group_by_unit,
+)
+from docmt.evaluation.contrastive import summarize_answers
 from docmt.evaluation.metrics import Ranges
 from docmt.evaluation.suites import Suite
 from docmt.experiments.experiment_files import Experiment, Variant
@@ -148,7 +155,7 @@ def _read_recipe(path: Path) -> dict[str, Any]:
     values = read_yaml(path)
     if not isinstance(values, dict):
         raise DocmtError(f"the recipe {path} is not a mapping. Write `option: value` lines.")
-    return {name: value for name, value in flat(values).items() if name not in ("store", "data", "run")}
+    return {name: value for name, value in flatten(values).items() if name not in ("store", "data", "run")}
 
 
 def _configure_run(
@@ -166,12 +173,12 @@ def _configure_run(
     path = _recipe_path(plan, variant)
     location = f"{plan.experiment.path}, variant {variant.name} with {path.name}"
     for layer in (plan.experiment.settings, variant.settings, settings, plan.overrides):
-        values |= flat(layer)
+        values |= flatten(layer)
     values = {"store": str(plan.store.directory), "run": "", **_drop_foreign_overrides(values, plan.overrides)}
     if missing := next((start for start in variant.starts.values() if start not in planned), None):
         raise _SkippedVariantError(f"it starts from {missing}, which is skipped")
     values |= {setting: str(planned[start].run) for setting, start in variant.starts.items()}
-    config = TrainConfig.from_dict(nested(values, location), location)
+    config = TrainConfig.from_dict(nest(values, location), location)
     paths = [config.store, *([config.initialize_from] if not variant.starts and config.initialize_from else [])]
     if missing_paths := [str(each) for each in paths if not each.exists()]:
         raise _SkippedVariantError(f"{' and '.join(missing_paths)} missing: see {path} for how to create them")
@@ -216,13 +223,13 @@ def _hash_run(config: TrainConfig, names: Mapping[str, Any], store: PreparedStor
     names: settings of recipe, experiment and overrides. Settings with default values or without a name here do not
     count, so that later versions may add options without changing the hash.
     """
-    values, defaults = flat(config.to_dict()), flat(TrainConfig(store=Path(), run=Path()).to_dict())
+    values, defaults = flatten(config.to_dict()), flatten(TrainConfig(store=Path(), run=Path()).to_dict())
     drafts = config.model.chosen.context_spec().drafts
     facts = {
         "settings": {
             name: values[name]
             for name in sorted(names)
-            if not is_among(name, (*IRRELEVANT_SETTINGS, *START_SETTINGS)) and values.get(name) != defaults.get(name)
+            if not is_selected(name, (*IRRELEVANT_SETTINGS, *START_SETTINGS)) and values.get(name) != defaults.get(name)
         },
         "starts": [_describe_start(getattr(config, setting), output) for setting in START_SETTINGS],
         "data": {
@@ -243,7 +250,7 @@ def _describe_start(start: Path | None, output: Path) -> str:
         return str(start and start.name)
     with suppress(DocmtError):  # another model at the same path makes another run
         path = find_model(start) / CONFIG_FILE
-        return f"{start} {recorded(read_json(path), path)}"
+        return f"{start} {stored_checksums(read_json(path), path)}"
     return str(start)
 
 
@@ -271,7 +278,7 @@ class EvaluationConfig:
         """Settings that contrastive results depend on, or None without a test set."""
         if self.suite is None:
             return None
-        items = checksum_of(list(map(asdict, self.suite.items)))
+        items = json_checksum(list(map(asdict, self.suite.items)))
         scoring = {name: getattr(self.search, name) for name in ("temperature", "implementation")}
         return {"name": self.suite.name, "crc32": items, **scoring, "context": _changed_settings(self.context)}
 
@@ -330,7 +337,7 @@ def reproduce(
     try:
         plan.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise cannot_write(plan.output, error) from error
+        raise write_error(plan.output, error) from error
     failures: dict[Path, str] = {}
     trainings = plan.unique_runs()
     with lock_directory(plan.output, f"the experiments in {plan.output} are being run"):
@@ -404,16 +411,16 @@ def load_contrastive(run: Path, config: EvaluationConfig) -> ContrastiveResult |
     with suppress(DocmtError, KeyError, TypeError, IndexError):
         stored = read_json(run / SUITE_FILE)
         if config.suite is not None and stored["suite"] == config.suite_settings:
-            return result_of(config.suite.items, stored["result"]["answers"])
+            return summarize_answers(config.suite.items, stored["result"]["answers"])
     return None
 
 
 def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfig) -> None:
     """Score a run on the test split and on the contrastive test set, unless stored results exist."""
     device = "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
-    # Only the settings that the run's system supports.
-    context = supported(config.context, run.model.chosen)
-    search = config.search if takes_rounds(config.context, run.model.chosen) else replace(config.search, rounds=0)
+    # The settings that have an effect with the system of the run.
+    context = select_effective_settings(config.context, run.model.chosen)
+    search = config.search if supports_rounds(config.context, run.model.chosen) else replace(config.search, rounds=0)
     translator = Translator(run.run, search=search, context=context, device=device, precision=run.products)
     if load_scores(run.run, config) is None:
         scores = _score_test(translator, run, in_direction(store, run).split("test"), config.metrics)
@@ -439,15 +446,15 @@ def _score_test(translator: Translator, run: TrainConfig, test: ParallelStore, m
     references = [tokenizer.decode_batch(document, "target") for document in test.documents("target")]
     instances: Ranges = [[(0, len(document))] for document in sources]
     if metrics.unit == "instance":
-        instances = packed_units(model.config, test.source.lengths, test.target.lengths, test.document_offsets)
-    units = in_units(sources, instances)
-    drafts, specials = translator.drafts(units), tokenizer.specials
-    with computing_in(model, run.products), progress("translating (sentences)", len(test.source.lengths)) as bar:
+        instances = cut_dbleu_units(model.config, test.source.lengths, test.target.lengths, test.document_offsets)
+    units = group_by_unit(sources, instances)
+    drafts, specials = translator.draft_documents(units), tokenizer.specials
+    with precision_context(model, run.products), progress("translating (sentences)", len(test.source.lengths)) as bar:
         search, context = translator.search, translator.context
         translated = translate_documents(
             model, units, specials, search, context=context, on_sentences=bar.advance, drafts=drafts
         )
     best = [ranks[0] for ranks in translated]
-    hypotheses = in_documents([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)
+    hypotheses = group_by_document([tokenizer.decode_batch(unit.sentences, "target") for unit in best], instances)
     miscounted = sum(len(unit.miscounted) for unit in best)
     return evaluate_documents(hypotheses, references, metrics, instances, miscounted=miscounted).to_json()

@@ -7,7 +7,17 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, brief, build, check_fields, check_number, flat, plain, range_of, ranged
+from docmt.core.settings import (
+    MANY,
+    build,
+    check_fields,
+    check_number,
+    field_range,
+    flatten,
+    ranged,
+    short_repr,
+    to_mapping,
+)
 from docmt.model.earlier_versions import with_current_names
 from docmt.model.families import FAMILIES, Family
 from docmt.model.families.family import ENCODER_SIZES
@@ -228,7 +238,7 @@ class ModelConfig(Sizes):
             raise DocmtError(f"model.source_vocabulary_size is for model.family {apart}: leave it out")
         for side, ids in (("source", self.source_language_ids), ("target", self.target_language_ids)):
             for id in ids:
-                check_number(f"model.{side}_language_ids", id, (0, range_of(Sizes, "vocabulary_size")[1]))
+                check_number(f"model.{side}_language_ids", id, (0, field_range(Sizes, "vocabulary_size")[1]))
             if ids and not family.names(side):
                 raise DocmtError(
                     f"model.{side}_language_ids is set, but model.family {self.family} has no language tokens. "
@@ -279,7 +289,7 @@ class ModelConfig(Sizes):
             )
 
     def __repr__(self) -> str:
-        return brief(self)
+        return short_repr(self)
 
     def filled(self) -> ModelConfig:
         """The same with every size left at 0 taken from the preset, and positions chosen; a model's own config."""
@@ -322,8 +332,8 @@ class ModelConfig(Sizes):
     def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
         """The config stored in a model directory. Raises DocmtError for fields this version does not know."""
         values = with_current_names(values)
-        usual = flat(plain(cls()))
-        for name, value in flat(values).items():
+        usual = flatten(to_mapping(cls()))
+        for name, value in flatten(values).items():
             if isinstance(value, str) and not isinstance(usual.get(name, ""), str):
                 raise DocmtError(f"model.{name} is {value!r}, but must be of another type, such as {usual[name]!r}")
         return build(cls, values, "the configuration", "model.")

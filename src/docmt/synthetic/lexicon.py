@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from docmt.core.settings import read_data
+from docmt.core.settings import read_package_yaml
 
 
 class Gender(StrEnum):
@@ -132,7 +132,7 @@ def _parse_pattern(row: list[str], case: Case | None = None) -> SentencePattern:
     return SentencePattern(english, german, case, tuple(label for label in labels if label != "last"), "last" in labels)
 
 
-_LEXICON, _STORIES = read_data(__package__, "lexicon.yaml"), read_data(__package__, "stories.yaml")
+_LEXICON, _STORIES = read_package_yaml(__package__, "lexicon.yaml"), read_package_yaml(__package__, "stories.yaml")
 
 NOUNS = tuple(
     Noun(english, german, gender) for gender in Gender for english, german in _LEXICON["nouns"][gender].items()

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import read_data
+from docmt.core.settings import read_package_yaml
 from docmt.documents.corpus_files import ParallelDocument
 from docmt.synthetic.grammar import capitalise, list_slot_names, make_noun_phrase
 from docmt.synthetic.lexicon import (
@@ -103,7 +103,7 @@ def _parse_name(english: str, *german: str) -> Name:
     return Name(translated, _decline(english, Gender.NEUTER if is_inn else Gender.FEMININE, untranslated, untranslated))
 
 
-_DATA = read_data(__package__, "phenomena.yaml")
+_DATA = read_package_yaml(__package__, "phenomena.yaml")
 FILLERS, ACQUISITIONS, MENTIONS, REMARKS, ARRIVALS, ADDRESSES = (
     _parse_lines(_DATA[name]) for name in ("fillers", "acquisitions", "mentions", "remarks", "arrivals", "addresses")
 )

@@ -17,7 +17,7 @@ from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, write_text
-from docmt.core.plain_text import decoded_lines
+from docmt.core.plain_text import read_lines
 from docmt.documents.corpus_files import ParallelDocument, write_parallel
 from docmt.synthetic.grammar import Pronoun, SyntheticDocument, stream_documents
 from docmt.synthetic.lexicon import NOUNS, Case, Gender
@@ -171,7 +171,7 @@ def _check_directory(directory: Path) -> None:
 def read_pronouns(path: Path) -> list[SyntheticDocument]:
     """Read the documents and pronouns of a test.pronouns.jsonl. Raises DocmtError, naming the line, for damage."""
     documents = []
-    for number, line in decoded_lines(path):
+    for number, line in read_lines(path):
         try:
             documents.append(_parse_document(json.loads(line)))
         except (ValueError, TypeError, KeyError) as error:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.checkpoint.model_directory import (
-    differ,
+    languages_differ,
     load_languages,
     load_model_config,
     load_model_tokenizer,
@@ -24,7 +24,7 @@ from docmt.checkpoint.model_directory import (
 )
 from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
 from docmt.core.errors import DocmtError
-from docmt.core.settings import shown
+from docmt.core.settings import quote
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families.family import ENCODER_SIZES
 from docmt.model.linear_attention import DIRECTIONS
@@ -47,7 +47,7 @@ _GATE = ("gate", "gates")
 _NEAREST = 3  # names in the message on a pattern that fits none
 ADAPTERS_FILE = "adapters.safetensors"
 """In the checkpoint that a run goes on from, whose weights have the adapters in them: both apart."""
-BY_RUN = ("the run trains", "copy the run directory again")
+BY_RUN = ("the run trains", "Copy the run directory again")
 """Who asks for the tensors of a checkpoint, and what to do where others are there (see `check_shapes`)."""
 
 
@@ -68,7 +68,7 @@ def initialize_from(
     Raises DocmtError for another vocabulary, for weights of another shape, and for a model that does not fit.
     """
     started, pretrained = _load(directory, model, tokenizer)
-    if differ(languages, theirs := load_languages(directory)):
+    if languages_differ(languages, theirs := load_languages(directory)):
         here = " to ".join(languages)
         _log.warning("%s translates from %s to %s, but this model is to translate from %s", directory, *theirs, here)
     free = all(own.chosen.positions is None for own in (started, model.config))
@@ -167,8 +167,10 @@ def _initialize_from_reverse(
 def _load(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Architecture and weights of a model to start from. Raises DocmtError where they cannot be a start."""
     started = load_model_config(directory, encoders=True)
-    words, option = (tokenizer.of("source"), "source-tokenizer") if started.is_encoder else (tokenizer, "tokenizer")
-    if not load_model_tokenizer(directory).same_words(words):
+    words, option = (
+        (tokenizer.for_side("source"), "source-tokenizer") if started.is_encoder else (tokenizer, "tokenizer")
+    )
+    if not load_model_tokenizer(directory).has_same_vocabulary(words):
         raise DocmtError(
             f"{directory} has another vocabulary than the training data: prepare the data with its tokenizer "
             f"(`docmt prepare --{option} {directory}`)"
@@ -236,7 +238,7 @@ def fitting(flag: str, pattern: str, names: Collection[str], what: str = "weight
     if not found:
         nearest = difflib.get_close_matches(pattern, names, n=_NEAREST, cutoff=0)
         raise DocmtError(
-            f"{flag} has {shown(pattern)}, which fits no {what} here: the nearest are {', '.join(nearest)}"
+            f"{flag} has {quote(pattern)}, which fits no {what} here: the nearest are {', '.join(nearest)}"
         )
     return found
 
@@ -305,7 +307,7 @@ def _factors(settings: OptimizerConfig, names: Sequence[str], trained: Collectio
     for number, rate in enumerate(settings.lr_factors):
         if number not in chosen.values():
             raise DocmtError(
-                f"optimizer.lr_factors has {shown(rate)}, which has no effect: its weights are frozen, or a later "
+                f"optimizer.lr_factors has {quote(rate)}, which has no effect: its weights are frozen, or a later "
                 "pattern fits them. Leave it out"
             )
     return {name: settings.factors[number][1] for name, number in chosen.items()}

@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
-from docmt.checkpoint.averaging import average_weights, updates_to_average
+from docmt.checkpoint.averaging import average_weights, select_updates
 from docmt.checkpoint.model_directory import describe_model, find_drafter, find_model, load_model_config, save_model
 from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, load_weights, read_shapes
 from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
 from docmt.core.progress import progress
 from docmt.data import PreparedStore
-from docmt.decoding.drafting import check_drafter
+from docmt.decoding.drafter import check_drafter
 from docmt.model import TranslationModel
 from docmt.training.distributed import (
     StopRequest,
@@ -311,7 +311,7 @@ class Training:
     def _averaged(self) -> list[tuple[int, float]]:
         """Those of the kept checkpoints whose mean is to be the final model: update and score."""
         state, checkpoints = self.state, self.config.checkpoints
-        return updates_to_average(
+        return select_updates(
             state.snapshots, checkpoints.average, checkpoints.average_count, state.best.higher_is_better
         )
 

@@ -15,27 +15,27 @@ from typing import Any, Literal
 import yaml
 from torch import Tensor
 
-from docmt.checkpoint.averaging import updates_to_average
+from docmt.checkpoint.averaging import select_updates
 from docmt.checkpoint.model_directory import DRAFTER_FOLDER, RUN_CHECKPOINTS, RUN_MODEL, copy_model
 from docmt.checkpoint.weights import STATE_FILE, save_tensors
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import (
-    ENTRY,
+    CHECKSUMS_KEY,
     LOCK_FILE,
     atomic_directory,
     atomic_path,
-    cannot_write,
     check_regular,
-    checksum_of,
-    checksums,
+    file_checksums,
     find_leftovers,
+    json_checksum,
     lock_directory,
     read_bytes,
     read_json,
-    recorded,
+    stored_checksums,
+    write_error,
     write_text,
 )
-from docmt.core.settings import MANY, build, check_number, flat, names_of, plain, read_yaml
+from docmt.core.settings import MANY, build, check_number, flatten, names_of, read_yaml, to_mapping
 from docmt.training.train_config import TrainConfig, absolute, first_difference
 
 _log = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ def save_checkpoint(
         for name, tensors in files.items():
             save_tensors(temporary / name, tensors)
         describe(temporary)
-        described = {**state, ENTRY: {_STATE: checksum_of(state), **checksums(temporary, list(files))}}
+        described = {**state, CHECKSUMS_KEY: {_STATE: json_checksum(state), **file_checksums(temporary, list(files))}}
         (temporary / STATE_FILE).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
 
 
@@ -133,15 +133,15 @@ def read_state(directory: Path) -> TrainingState:
     """The state of a checkpoint. Raises DocmtError if it is damaged."""
     path = directory / STATE_FILE
     values = read_json(path)
-    sums = recorded(values, path)
-    values.pop(ENTRY, None)
+    sums = stored_checksums(values, path)
+    values.pop(CHECKSUMS_KEY, None)
     try:
         state = build(TrainingState, values, path.name)
         for name in ("update", "epoch", "position", "validated"):
             check_number(name, getattr(state, name), (0, MANY))
-        if missing := sorted(flat(plain(state)).keys() - flat(values).keys()):
+        if missing := sorted(flatten(to_mapping(state)).keys() - flatten(values).keys()):
             raise DocmtError(f"it has no {missing[0]}")  # without it a run would silently begin something anew
-        if sums.get(_STATE, checksum_of(values)) != checksum_of(values):
+        if sums.get(_STATE, json_checksum(values)) != json_checksum(values):
             raise DocmtError("it is not what its checksum says")
     except DocmtError as error:
         raise DocmtError(
@@ -161,9 +161,9 @@ def finish_interrupted_swaps(folder: Path) -> None:
     try:
         # The complete ones last written first: there may be several of one name.
         for leftover in sorted(find_leftovers(folder), key=lambda found: -found.path.lstat().st_mtime):
-            leftover.settle()
+            leftover.clean_up()
     except OSError as error:
-        raise cannot_write(error.filename or folder, error) from error
+        raise write_error(error.filename or folder, error) from error
 
 
 class RunDirectory:
@@ -212,7 +212,7 @@ class RunDirectory:
             self._created += [path for path in (self.path, self.path / LOCK_FILE) if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise cannot_write(self.path, error) from error
+            raise write_error(self.path, error) from error
         with lock_directory(self.path, f"the run {self.path} is being trained"):
             check()  # another process may have let go of it only now
             yield
@@ -243,7 +243,7 @@ class RunDirectory:
                 self._earlier_recipe = self.recipe.read_text(encoding="utf-8")
             self.write_recipe(config)
         except OSError as error:
-            raise cannot_write(self.path, error) from error
+            raise write_error(self.path, error) from error
 
     def discard(self) -> None:
         """Take back what this process has changed, of a run that has not trained yet, as far as that can be done."""
@@ -289,7 +289,7 @@ class RunDirectory:
             with self.metrics.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(values) + "\n")
         except OSError as error:
-            raise cannot_write(self.metrics, error) from error
+            raise write_error(self.metrics, error) from error
 
     def cut_metrics(self, update: int) -> None:
         """Removes what was recorded after `update`, and a last line that a kill left half-written."""
@@ -323,7 +323,7 @@ class RunDirectory:
             self._created += [] if self.log.exists() else [self.log]
             handler = _LogFile(self.log, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
-            raise cannot_write(self.log, error) from error
+            raise write_error(self.log, error) from error
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         level = logger.level
         logger.addHandler(handler)
@@ -347,7 +347,7 @@ class _LogFile(logging.FileHandler):
         pass
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record), kept="\n\t" if record.exc_info else "")
+        return printable(super().format(record), allowed="\n\t" if record.exc_info else "")
 
 
 def read_recipe(path: Path, run: Path) -> dict[str, Any]:
@@ -361,7 +361,7 @@ def read_recipe(path: Path, run: Path) -> dict[str, Any]:
         raise DocmtError(f"{path} is damaged ({error}): restore it from a copy") from error
     if not isinstance(values, dict):
         raise DocmtError(f"{path} is damaged (no settings in it): restore it from a copy")
-    if unknown := sorted(set(flat(values)) - set(names_of(TrainConfig))):
+    if unknown := sorted(set(flatten(values)) - set(names_of(TrainConfig))):
         raise DocmtError(
             f"{path} has the setting {unknown[0]}, which this version of docmt does not know. Resume the run with the "
             f"version that began it, or start a new run with --initialize-from {run}"
@@ -386,5 +386,5 @@ def kept_checkpoints(run: Path, which: Literal["last", "best"], count: int) -> l
             f"the run {run} keeps {len(state.snapshots)} checkpoints, and {count} are to be averaged: "
             f"{f'ask for fewer, or {advice}' if state.snapshots else advice}"
         )
-    chosen = updates_to_average(state.snapshots, which, count, state.best.higher_is_better)
+    chosen = select_updates(state.snapshots, which, count, state.best.higher_is_better)
     return [directory.snapshot(update) for update, _ in chosen]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, build, check_fields, check_number, plain, range_of, ranged, shown
+from docmt.core.settings import MANY, build, check_fields, check_number, field_range, quote, ranged, to_mapping
 from docmt.core.settings import first_difference as first_of_all_differences
 from docmt.model import ModelConfig
 from docmt.model.model_config import Sizes
@@ -35,7 +35,7 @@ class BatchConfig:
         check_fields(self, "batches.")
         lengths = self.instance_lengths
         for length in lengths:
-            check_number("batches.instance_lengths", length, range_of(Sizes, "instance_tokens"))
+            check_number("batches.instance_lengths", length, field_range(Sizes, "instance_tokens"))
         if twice := [length for length in lengths if lengths.count(length) > 1]:
             raise DocmtError(f"batches.instance_lengths has {twice[0]} twice: give each length once")
 
@@ -102,8 +102,8 @@ def _factor(rate: str) -> tuple[str, float]:
     except ValueError:
         equals = ""
     if not (equals and pattern):
-        raise DocmtError(f"optimizer.lr_factors has {shown(rate)}: give pattern=factor, such as encoder.*=0.1")
-    check_number(f"optimizer.lr_factors, factor of {shown(pattern)},", number, (0, 1000), whole=False)
+        raise DocmtError(f"optimizer.lr_factors has {quote(rate)}: give pattern=factor, such as encoder.*=0.1")
+    check_number(f"optimizer.lr_factors, factor of {quote(pattern)},", number, (0, 1000), whole=False)
     return pattern, number
 
 
@@ -135,7 +135,7 @@ def _words(name: str, text: str, advice: str, alone: tuple[str, ...] = ()) -> li
     """The words between commas. Raises DocmtError for an empty one, and for those that stand alone beside another."""
     words = [word.strip() for word in text.split(",")]
     if not all(words) or (len(words) > 1 and set(alone) & set(words)):
-        raise DocmtError(f"{name} is {shown(text)}: {advice} with one comma between two")
+        raise DocmtError(f"{name} is {quote(text)}: {advice} with one comma between two")
     return words
 
 
@@ -233,7 +233,7 @@ class TrainConfig:
     reverse: bool = False
     """train the model of the other direction: source and target of the store change places"""
     freeze: str = "none"
-    """with initialize_from: loaded weights that are not trained: none, pretrained (all: Zhang et al. 2018, step 2), or any
+    """with initialize_from: loaded weights that are not trained: none, pretrained (all: Zhang et al. 2018, step 2), any
     of embeddings, encoder, decoder and patterns of names (as for optimizer.lr_factors), with commas between them"""
     adapters: AdapterConfig = field(default_factory=AdapterConfig)
     """with initialize_from: a small change of the loaded weights is trained, not these"""
@@ -275,7 +275,7 @@ class TrainConfig:
             raise DocmtError(f"drafter is set, but the {self.model.system} system reads no drafts: leave it out")
         if self.adapters.rank and self.frozen:
             raise DocmtError(
-                f"freeze is {shown(self.freeze)}, but adapters.rank is {self.adapters.rank}, with which all loaded "
+                f"freeze is {quote(self.freeze)}, but adapters.rank is {self.adapters.rank}, with which all loaded "
                 "weights are frozen: leave one of them out"
             )
         if (self.adapters.rank or self.frozen == ["pretrained"]) and self.optimizer.pretrained_lr_scale != 1:
@@ -312,7 +312,7 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration in types that JSON and YAML have."""
-        return plain(self)
+        return to_mapping(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "the recipe") -> TrainConfig:

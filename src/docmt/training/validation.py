@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 
-from docmt.analysis.entropy import EntropyMeter, mean_bits, measuring_entropy
+from docmt.analysis.entropy import EntropyMeter, mean_entropies, measure_entropy
 from docmt.decoding import SearchConfig, translate_ids
 from docmt.evaluation import document_bleu
 from docmt.model import TranslationModel
@@ -40,7 +40,7 @@ def validation_loss(
     With `entropy`, attention entropies are measured in the same pass.
     """
     sums = np.zeros(3)
-    with evaluating(model), measuring_entropy(model) if entropy else nullcontext(EntropyMeter(())) as meter:
+    with evaluating(model), measure_entropy(model) if entropy else nullcontext(EntropyMeter(())) as meter:
         for indices in dev.plan.in_order()[fabric.global_rank :: fabric.world_size]:
             batch = dev.batch(indices).to(fabric.device)
             with fabric.autocast():
@@ -50,7 +50,7 @@ def validation_loss(
     found = [*sums.tolist(), *meter.bits.values(), *map(float, meter.queries.values())]
     loss_sum, nll_sum, tokens, *rest = sum_over_processes(fabric, found)
     bits, queries = (dict(zip(kinds, part, strict=True)) for part in (rest[: len(kinds)], rest[len(kinds) :]))
-    return DevLoss(loss_sum / tokens, nll_sum / tokens, mean_bits(bits, queries))
+    return DevLoss(loss_sum / tokens, nll_sum / tokens, mean_entropies(bits, queries))
 
 
 class DevBleu:

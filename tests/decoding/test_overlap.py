@@ -1,4 +1,4 @@
-"""Instances of other lengths than in training, and sentences carried over their borders: scores are the search's."""
+"""Instances of other lengths than in training, and overlapping instances: scores equal those of the search."""
 
 import pytest
 import torch
@@ -29,68 +29,72 @@ def build(name, **settings):
 
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("name", in_tiers(GROUPS))
-def test_scores_are_those_of_the_search_and_documents_are_apart(name, beam):
+def test_scores_equal_the_search_and_documents_are_independent(name, beam):
     model = build(name, instance_tokens=16)
     config, context = SearchConfig(beam=beam), ContextConfig(overlap=2)
-    found = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config, context=context)]
-    scored = score_documents(model, DOCUMENTS, [own.sentences for own in found], SPECIALS, config, context=context)
-    for document, own, other in zip(DOCUMENTS, found, scored, strict=True):
-        assert len(own.sentences) == len(document)
-        assert own.sentence_scores == pytest.approx(other.sentence_scores, abs=1e-4)
-        assert own.score == pytest.approx(other.score, abs=1e-4)
+    translations = [ranks[0] for ranks in translate_documents(model, DOCUMENTS, SPECIALS, config, context=context)]
+    scored = score_documents(
+        model, DOCUMENTS, [translation.sentences for translation in translations], SPECIALS, config, context=context
+    )
+    for document, translation, scores in zip(DOCUMENTS, translations, scored, strict=True):
+        assert len(translation.sentences) == len(document)
+        assert translation.sentence_scores == pytest.approx(scores.sentence_scores, abs=1e-4)
+        assert translation.score == pytest.approx(scores.score, abs=1e-4)
         alone = translate_documents(model, [document], SPECIALS, config, context=context)[0][0]
-        assert alone.sentences == own.sentences
+        assert alone.sentences == translation.sentences
 
 
-def test_what_is_carried_is_seen_and_what_is_not_is_not():
+def test_an_instance_sees_its_overlap_and_nothing_else():
     model, target = build("group", instance_tokens=16), [[5], *LONG[1:]]
     assert not target[4]
-    places = [number for number, sentence in enumerate(LONG) if sentence]
+    nonempty = [number for number, sentence in enumerate(LONG) if sentence]
 
     def changes(overlap, changed):
-        """The sentences whose scores change with the translation of one."""
-        how = SearchConfig(), {"context": ContextConfig(overlap=overlap)}
+        """Return the sentences whose scores change with the translation of one."""
+        settings = SearchConfig(), {"context": ContextConfig(overlap=overlap)}
         one, other = list(target), list(target)
         other[changed] = [30, 31]
         pair = [
-            score_documents(model, [LONG], [own], SPECIALS, how[0], **how[1])[0].sentence_scores for own in (one, other)
+            score_documents(model, [LONG], [document], SPECIALS, settings[0], **settings[1])[0].sentence_scores
+            for document in (one, other)
         ]
-        return {number for number in places if abs(pair[0][number] - pair[1][number]) > 1e-6}
+        return {number for number in nonempty if abs(pair[0][number] - pair[1][number]) > 1e-6}
 
     assert changes(0, 2) == {2}, "the last of an instance of three"
     assert changes(1, 2) == {2, 3, 5}, "which the next one sees, and no other"
     assert changes(2, 1) == {1, 2}, "both would be more than half an instance"
 
 
-def test_a_document_within_an_instance_is_as_ever():
+def test_overlap_does_not_change_a_document_of_one_instance():
     model = build("group")
-    plain, carried = (
+    without_overlap, with_overlap = (
         translate_ids(model, DOCUMENTS, SPECIALS, SearchConfig(), context=ContextConfig(overlap=overlap))
         for overlap in (0, 3)
     )
-    assert plain == carried
+    assert without_overlap == with_overlap
 
 
 def test_instances_stay_within_their_limit():
     words = SentenceTokens.of([LONG[:4] + LONG[5:], [[1] * 30, [2], [3] * 9, [4]]])
     for carry in range(5):
-        found = cut(words.lengths, None, [0, 9, 13], ContextSpec(), limit=16, carry=carry)
-        own = [number for i in range(len(found)) for number in range(found.own[i], found.last[i])]
-        assert own == list(range(13))
-        for first, begin, last, cost in zip(found.first, found.own, found.last, found.cost, strict=True):
+        instances = cut(words.lengths, None, [0, 9, 13], ContextSpec(), limit=16, carry=carry)
+        numbers = [number for i in range(len(instances)) for number in range(instances.own[i], instances.last[i])]
+        assert numbers == list(range(13))
+        for first, begin, last, cost in zip(
+            instances.first, instances.own, instances.last, instances.cost, strict=True
+        ):
             assert begin - first <= carry
             assert sum(words.lengths[first:begin] + 2) <= 8
-            assert cost < 16 or (last - begin, begin - first) == (1, 0), (
-                "nothing is carried to a sentence that is too long"
-            )
-    assert max(found.own - found.first) >= 2
+            assert cost < 16 or (last - begin, begin - first) == (1, 0), "no overlap before a sentence that is too long"
+    assert max(instances.own - instances.first) >= 2
 
 
-def test_carried_sentences_leave_room_for_the_next():
+def test_overlap_leaves_room_for_the_next_sentence():
     for costs, limit in (([8, 8, 8, 8, 96, 8], 100), ([8, 8, 8, 8, 120, 8], 100), ([5, 5, 18, 5], 30)):
-        found = cut([cost - 2 for cost in costs], None, [0, len(costs)], ContextSpec(), limit=limit, carry=10)
+        instances = cut([cost - 2 for cost in costs], None, [0, len(costs)], ContextSpec(), limit=limit, carry=10)
         assert all(
-            cost < limit or first == own for cost, first, own in zip(found.cost, found.first, found.own, strict=True)
+            cost < limit or first == start
+            for cost, first, start in zip(instances.cost, instances.first, instances.own, strict=True)
         )
 
 
@@ -98,13 +102,13 @@ def test_carried_sentences_leave_room_for_the_next():
 @pytest.mark.parametrize("limit", [12, 40])
 def test_instances_may_be_other_than_in_training(name, limit):
     trained, other = build(name, instance_tokens=limit), build(name, instance_tokens=16, instance_sentences=2)
-    usual, chosen = {}, {"context": ContextConfig(instance_tokens=limit)}
+    usual, changed = {}, {"context": ContextConfig(instance_tokens=limit)}
     config = SearchConfig(beam=2)
-    found = translate_documents(trained, DOCUMENTS, SPECIALS, config)
-    assert translate_documents(other, DOCUMENTS, SPECIALS, config, **chosen) == found
-    targets = [own[0].sentences for own in found]
-    scores = [score_documents(*case, targets, SPECIALS, config, **how) for case, how in (
-        ((trained, DOCUMENTS), usual), ((other, DOCUMENTS), chosen), ((other, DOCUMENTS), usual)
+    translations = translate_documents(trained, DOCUMENTS, SPECIALS, config)
+    assert translate_documents(other, DOCUMENTS, SPECIALS, config, **changed) == translations
+    targets = [ranks[0].sentences for ranks in translations]
+    scores = [score_documents(*case, targets, SPECIALS, config, **options) for case, options in (
+        ((trained, DOCUMENTS), usual), ((other, DOCUMENTS), changed), ((other, DOCUMENTS), usual)
     )]  # fmt: skip
     assert scores[0] == scores[1] != scores[2]
 
@@ -113,36 +117,36 @@ def test_n_best_and_the_published_search():
     model = build("group", instance_tokens=16)
     config, context = SearchConfig(beam=3, n_best=2), ContextConfig(overlap=1)
     ranks = translate_documents(model, [LONG], SPECIALS, config, context=context)[0]
-    for found in ranks:
-        scored = score_documents(model, [LONG], [found.sentences], SPECIALS, config, context=context)[0]
-        assert found.sentence_scores == pytest.approx(scored.sentence_scores, abs=1e-4)
+    for hypothesis in ranks:
+        scored = score_documents(model, [LONG], [hypothesis.sentences], SPECIALS, config, context=context)[0]
+        assert hypothesis.sentence_scores == pytest.approx(scored.sentence_scores, abs=1e-4)
     published = SearchConfig(implementation="gtransformer")
-    own = translate_documents(model, [LONG], SPECIALS, published, context=context)[0][0]
-    assert own.score == pytest.approx(
-        score_documents(model, [LONG], [own.sentences], SPECIALS, published, context=context)[0].score, abs=1e-4
+    result = translate_documents(model, [LONG], SPECIALS, published, context=context)[0][0]
+    assert result.score == pytest.approx(
+        score_documents(model, [LONG], [result.sentences], SPECIALS, published, context=context)[0].score, abs=1e-4
     )
 
 
 @pytest.mark.parametrize("implementation", ["docmt", "gtransformer"])
 @pytest.mark.parametrize("name", ["group", "concat, keep prefix"])
-def test_what_is_carried_does_not_count_in_the_rank(name, implementation):
-    """The score by which the search ranks a part is that of its own sentences, whatever they come after."""
+def test_overlap_does_not_count_in_the_rank_score(name, implementation):
+    """The rank score of a part is that of its translated sentences, without its prefix."""
     model = build(name, instance_tokens=16)
     config = SearchConfig(beam=3, implementation=implementation, length_penalty=0.7)
     context = ContextConfig(overlap=2 * (name == "group"))
-    places = [number for number, sentence in enumerate(LONG) if sentence]
-    found = translate_documents(model, [LONG], SPECIALS, config, context=context)[0][0]
-    for rank in {found.rank_scores[number] for number in places}:
-        part = [number for number in places if found.rank_scores[number] == rank]
-        total = sum(found.sentence_scores[number] for number in part)
-        counted = sum(len(found.sentences[number]) + 2 for number in part)
+    nonempty = [number for number, sentence in enumerate(LONG) if sentence]
+    hypothesis = translate_documents(model, [LONG], SPECIALS, config, context=context)[0][0]
+    for rank in {hypothesis.rank_scores[number] for number in nonempty}:
+        part = [number for number in nonempty if hypothesis.rank_scores[number] == rank]
+        total = sum(hypothesis.sentence_scores[number] for number in part)
+        counted = sum(len(hypothesis.sentences[number]) + 2 for number in part)
         tokens = (
             counted
             if config.implementation == "gtransformer"
-            else sum(found.sentence_tokens[number] for number in part)
+            else sum(hypothesis.sentence_tokens[number] for number in part)
         )
-        assert rank == pytest.approx(config.normalized(total, tokens), abs=1e-5)
-    assert len(set(found.rank_scores)) > 2
+        assert rank == pytest.approx(config.normalize_score(total, tokens), abs=1e-5)
+    assert len(set(hypothesis.rank_scores)) > 2
 
 
 @pytest.mark.parametrize(
@@ -150,7 +154,7 @@ def test_what_is_carried_does_not_count_in_the_rank(name, implementation):
 )
 def test_other_systems_are_refused(name):
     with pytest.raises(
-        DocmtError, match=r"context.overlap is for systems that translate whole instances .*leave it out"
+        DocmtError, match=r"context.overlap is for systems that translate whole instances .*Leave it out"
     ):
         translate_documents(build(name), DOCUMENTS, SPECIALS, SearchConfig(), context=ContextConfig(overlap=1))
 
@@ -158,11 +162,11 @@ def test_other_systems_are_refused(name):
 def test_instances_end_where_learned_positions_do():
     model = build("group", position_encoding="learned", max_positions=60, positions="document")
     translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(beam=1), context=ContextConfig(instance_tokens=61))
-    with pytest.raises(DocmtError, match=r"instance_tokens is 62, but the model has 60 learned .*choose at most 61$"):
+    with pytest.raises(DocmtError, match=r"instance_tokens is 62, but the model has 60 learned .*Choose at most 61\.$"):
         translate_documents(model, DOCUMENTS, SPECIALS, SearchConfig(), context=ContextConfig(instance_tokens=62))
 
 
 @pytest.mark.parametrize("name", ["sentence", "context", "multihop over the source", "hierarchical in the decoder"])
 def test_systems_that_see_no_instance_have_no_other_ones(name):
-    with pytest.raises(DocmtError, match=r"instance_tokens is for systems that see whole instances .*leave it out"):
+    with pytest.raises(DocmtError, match=r"instance_tokens is for systems that see whole instances .*Leave it out"):
         translate_documents(build(name), DOCUMENTS, SPECIALS, SearchConfig(), context=ContextConfig(instance_tokens=99))

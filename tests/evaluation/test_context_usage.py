@@ -9,10 +9,17 @@ import pytest
 
 from docmt.core.errors import DocmtError
 from docmt.documents import Document, ParallelDocument
-from docmt.evaluation import SignificanceConfig, UsageConfig, context_gain, other_context, sentence_gains, suite_context
-from docmt.evaluation.contrastive import Item
+from docmt.evaluation import (
+    SignificanceConfig,
+    UsageConfig,
+    compare_contexts,
+    compare_suite_contexts,
+    context_gain,
+    sentence_gains,
+)
+from docmt.evaluation.context_usage import build_windows, swap_contexts
+from docmt.evaluation.contrastive import SuiteItem
 from docmt.evaluation.significance import estimate, ratio
-from docmt.evaluation.usage import shuffled_items, windows
 
 FEW = SignificanceConfig(samples=100, seed=1)
 MANY = SignificanceConfig(samples=5000, seed=1)
@@ -24,29 +31,29 @@ class Scorer:
     def __init__(self):
         self.asked = []
 
-    def score_all(self, pairs, limited=True, context=True):
-        self.asked.append((len(pairs), limited, context))
+    def score_all(self, pairs, free_at_limit=True, context=True):
+        self.asked.append((len(pairs), free_at_limit, context))
         return [self._scored(source, target, context) for source, target in pairs]
 
     def _scored(self, source, target, context):
-        found = []
-        for own, sentence in enumerate(target.sentences):
-            around = [words for i, words in enumerate(source.sentences) if i != own] if context else []
+        results = []
+        for number, sentence in enumerate(target.sentences):
+            around = [words for i, words in enumerate(source.sentences) if i != number] if context else []
             known = sum(word in words.split() for word in sentence.split() for words in around)
             words = len(sentence.split())
-            found.append(SimpleNamespace(score=known - 10.0 * words, target=sentence, tokens=words + 1))
-        return SimpleNamespace(sentences=found, miscounted=())
+            results.append(SimpleNamespace(score=known - 10.0 * words, target=sentence, tokens=words + 1))
+        return SimpleNamespace(sentences=results, miscounted=())
 
     def translate_all(self, documents):
         """Each sentence is copied, with the first word of the sentence before it in front."""
-        found = []
+        results = []
         for document in documents:
             before = ["", *document.sentences]
             copies = [f"{a.split(' ')[0]} {b}".strip() for a, b in zip(before, document.sentences, strict=False)]
-            found.append(
+            results.append(
                 SimpleNamespace(sentences=[SimpleNamespace(score=0.0, target=c) for c in copies], miscounted=())
             )
-        return found
+        return results
 
 
 def document(id, *pairs):
@@ -60,17 +67,17 @@ CORPUS = [
 
 
 def test_what_context_adds_summed_by_hand():
-    found = sentence_gains(scorer := Scorer(), CORPUS)
+    gains = sentence_gains(scorer := Scorer(), CORPUS)
     assert scorer.asked == [(2, False, True), (2, False, False)]
-    by_document = [[(s.document, s.number, s.gain, s.tokens) for s in own] for own in found]
+    by_document = [[(s.document, s.number, s.gain, s.tokens) for s in own] for own in gains]
     assert by_document == [[("a", 1, 0, 2), ("a", 2, 3, 3), ("a", 3, 1, 3)], [("b", 1, 1, 2), ("b", 3, 2, 3)]]
-    gain = context_gain(found, significance=FEW)
-    assert (gain.all.per_sentence.value, gain.all.per_token.value) == (7 / 5, 7 / 13)
-    assert (gain.all.sentences, gain.all.tokens, gain.documents) == (5, 13, 2)
-    places = {name: (own.per_sentence.value, own.sentences) for name, own in gain.by_position.items()}
-    assert places == {"1": (0.5, 2), "2": (3, 1), "3": (1.5, 2)}
+    gain = context_gain(gains, significance=FEW)
+    assert (gain.overall.per_sentence.value, gain.overall.per_token.value) == (7 / 5, 7 / 13)
+    assert (gain.overall.sentences, gain.overall.tokens, gain.documents) == (5, 13, 2)
+    by_position = {name: (own.per_sentence.value, own.sentences) for name, own in gain.by_position.items()}
+    assert by_position == {"1": (0.5, 2), "2": (3, 1), "3": (1.5, 2)}
     assert [(s.document, s.number) for s in gain.examples] == [("a", 2), ("b", 3), ("a", 3), ("b", 1)]
-    assert len(context_gain(found, UsageConfig(examples=2)).examples) == 2
+    assert len(context_gain(gains, UsageConfig(examples=2)).examples) == 2
     written = json.loads(json.dumps(gain.to_json()))
     assert written["per_sentence"] == {"value": 7 / 5, "low": 4 / 3, "high": 3 / 2}
     assert written["examples"][0]["target"] == "x y" and written["examples"][0]["gain"] == 3
@@ -97,26 +104,28 @@ def test_the_table_names_the_sentences_that_gain_most():
 )
 def test_intervals_over_few_documents_have_a_note(lengths, which):
     text = context_gain(sentence_gains(Scorer(), of_lengths(lengths)), significance=FEW).format()
-    note = f"\nwith fewer than 6 documents{which} no difference can be significant, whatever its interval: take more of"
+    note = (
+        f"\nwith fewer than 6 documents{which} no difference can be significant, whatever its interval: add documents"
+    )
     assert (note in text) == ("with fewer than" in text) == (which is not None)
 
 
 @pytest.mark.parametrize("documents", [2, 5, 6])
 def test_other_context_of_few_documents_has_the_note_too(documents):
     """A document of a single sentence is none of them."""
-    found = other_context(Scorer(), of_lengths([2] * documents + [1]), significance=FEW)
-    assert found.gains["true - alone"].documents == documents
-    assert ("\nwith fewer than 6 documents no difference can be significant" in found.format()) == (documents < 6)
+    comparison = compare_contexts(Scorer(), of_lengths([2] * documents + [1]), significance=FEW)
+    assert comparison.gains["true - alone"].documents == documents
+    assert ("\nwith fewer than 6 documents no difference can be significant" in comparison.format()) == (documents < 6)
 
 
 def test_an_interval_is_that_of_whole_documents():
     """Of two documents a sample has both (half of the time) or one of them twice."""
     rows = np.array([[0.0, 1], [4, 1]])
-    found = estimate(rows, ratio, MANY)
-    assert (found.value, found.low, found.high) == (2, 0, 4)
+    interval = estimate(rows, ratio, MANY)
+    assert (interval.value, interval.low, interval.high) == (2, 0, 4)
     same = estimate(np.array([[3.0, 1]] * 5), ratio, FEW)
     assert (same.value, same.low, same.high) == (3, 3, 3)
-    assert estimate(rows, ratio, MANY) == found
+    assert estimate(rows, ratio, MANY) == interval
     assert estimate(rows[:1], ratio, FEW).low is None
     many = estimate(np.random.default_rng(0).normal(0, 1, (400, 1)) * [[1, 0]] + [[0, 1]], ratio, MANY)
     assert many.high - many.low == pytest.approx(2 * 1.96 / 20, rel=0.15)
@@ -128,7 +137,7 @@ def test_a_corpus_without_context():
     with pytest.raises(DocmtError, match=message):
         context_gain(sentence_gains(Scorer(), single))
     with pytest.raises(DocmtError, match=message):
-        other_context(Scorer(), single)
+        compare_contexts(Scorer(), single)
     with pytest.raises(DocmtError, match=message):
         context_gain([])
 
@@ -140,13 +149,13 @@ LONG = [
 
 
 def test_windows_have_as_many_true_as_other_sentences():
-    found = windows(LONG, 3, 1)
-    assert [(each.document, each.source[-1]) for each in found] == [
+    windows = build_windows(LONG, 3, 1)
+    assert [(each.document, each.source[-1]) for each in windows] == [
         *((0, f"a{i}") for i in range(1, 5)),
         (1, "b1"),
         *((2, f"c{i}") for i in range(1, 3)),
     ]
-    for window in found:
+    for window in windows:
         name, *own = "abc"[window.document], int(window.source[-1][1:])
         count = len(window.source) - 1
         assert list(window.source) == [f"{name}{i}" for i in range(own[0] - count, own[0] + 1)]
@@ -156,26 +165,26 @@ def test_windows_have_as_many_true_as_other_sentences():
         others = {each[0] for each in window.other_source[:-1]}
         assert len(others) == 1 and name not in others
     # Of the two others the longest has 3 sentences, so the last sentence of the first has 3 before it as well.
-    assert [len(each.source) - 1 for each in found] == [1, 2, 3, 3, 1, 1, 2]
-    assert windows(LONG, 3, 1) == found
-    assert any(windows(LONG, 3, seed) != found for seed in range(2, 9))
+    assert [len(each.source) - 1 for each in windows] == [1, 2, 3, 3, 1, 1, 2]
+    assert build_windows(LONG, 3, 1) == windows
+    assert any(build_windows(LONG, 3, seed) != windows for seed in range(2, 9))
 
 
 def plain_windows(documents, before, seed):
     """(document, source, other source) of every window, each found by looking through all documents."""
     order = np.argsort(np.random.default_rng(seed).bit_generator.random_raw(len(documents)), kind="stable").tolist()
-    found = []
+    windows = []
     for number, document in enumerate(documents):
-        place = order.index(number)
-        others = [documents[i] for i in order[place + 1 :] + order[:place]]
-        for own in range(1, len(document)):
-            count = min(before, own, max(map(len, others)))
+        rank = order.index(number)
+        others = [documents[i] for i in order[rank + 1 :] + order[:rank]]
+        for position in range(1, len(document)):
+            count = min(before, position, max(map(len, others)))
             other = next(each for each in others if len(each) >= count)
-            end = min(own, len(other))
-            sentence = document.source[own]
-            found.append((number, (*document.source[own - count : own], sentence)))
-            found[-1] += ((*other.source[end - count : end], sentence),)
-    return found
+            end = min(position, len(other))
+            sentence = document.source[position]
+            windows.append((number, (*document.source[position - count : position], sentence)))
+            windows[-1] += ((*other.source[end - count : end], sentence),)
+    return windows
 
 
 def of_lengths(lengths):
@@ -187,95 +196,97 @@ def of_lengths(lengths):
 def test_windows_are_those_that_a_search_through_all_documents_finds(seed, before):
     lengths = np.random.default_rng(seed).geometric([0.1, 0.3, 0.6][seed % 3], size=30)
     documents = of_lengths([*lengths, 1, lengths.max() + 7][: [32, 31][seed % 2]])
-    found = [(each.document, each.source, each.other_source) for each in windows(documents, before, seed)]
-    assert found == plain_windows(documents, before, seed)
+    windows = [(each.document, each.source, each.other_source) for each in build_windows(documents, before, seed)]
+    assert windows == plain_windows(documents, before, seed)
 
 
 @pytest.mark.parametrize("lengths", [[2, 3], [2] * 19 + [40], [1] * 19 + [2]])
 def test_windows_take_time_in_proportion_to_the_documents(lengths, monkeypatch):
     """Counted by how often one is asked for its length."""
-    asked, plainly = [], ParallelDocument.__len__
-    monkeypatch.setattr(ParallelDocument, "__len__", lambda self: asked.append(1) or plainly(self))
+    calls, plainly = [], ParallelDocument.__len__
+    monkeypatch.setattr(ParallelDocument, "__len__", lambda self: calls.append(1) or plainly(self))
     counts = []
     for times in (20, 80):
         documents = of_lengths(lengths * times)
-        asked.clear()
-        windows(documents, 50, 1)
-        counts.append(len(asked))
+        calls.clear()
+        build_windows(documents, 50, 1)
+        counts.append(len(calls))
     assert counts[1] < 6 * counts[0]
 
 
 def test_fewer_sentences_stand_before_where_no_other_document_is_as_long():
-    found = windows([LONG[0], LONG[1]], 3, 1)
-    assert [(len(each.source), len(each.other_source)) for each in found] == [(2, 2), (3, 3), (3, 3), (3, 3), (2, 2)]
-    with pytest.raises(DocmtError, match="one document only, so its context cannot be another one's: give several"):
-        windows(LONG[:1], 3, 1)
+    windows = build_windows([LONG[0], LONG[1]], 3, 1)
+    assert [(len(each.source), len(each.other_source)) for each in windows] == [(2, 2), (3, 3), (3, 3), (3, 3), (2, 2)]
+    with pytest.raises(DocmtError, match="only one document, so no other one can lend its context"):
+        build_windows(LONG[:1], 3, 1)
 
 
 def test_true_empty_and_shuffled_context_by_hand():
     corpus = [document("a", ("x", "u"), ("y", "x")), document("b", ("z", "u"), ("w", "z z z"))]
-    found = other_context(scorer := Scorer(), corpus, significance=FEW)
+    comparison = compare_contexts(scorer := Scorer(), corpus, significance=FEW)
     assert scorer.asked == [(2, False, True), (2, False, False), (2, False, True), (2, False, True)]
-    means = {name: gain.per_sentence.value for name, gain in found.likelihood.items()}
+    means = {name: gain.per_sentence.value for name, gain in comparison.likelihood.items()}
     assert means == {"true": -18.0, "empty": -20.0, "shuffled": -20.0, "alone": -20.0}
-    assert {name: gain.per_token.value for name, gain in found.gains.items()} == {
+    assert {name: gain.per_token.value for name, gain in comparison.gains.items()} == {
         "true - empty": 4 / 6,
         "true - shuffled": 4 / 6,
         "true - alone": 4 / 6,
     }
-    assert json.loads(json.dumps(found.to_json()))["likelihood"]["true"]["tokens"] == 6
+    assert json.loads(json.dumps(comparison.to_json()))["likelihood"]["true"]["tokens"] == 6
 
 
 def item(id, context, right, wrong, sentence=1, phenomenon="p"):
     """An item of two sentences, of which the first (or, with sentence 0, the second) is the context."""
     order = 1 if sentence else -1
     candidates = tuple(tuple([context.upper(), words][::order]) for words in (right, wrong))
-    return Item(id, phenomenon, 1, tuple([context, "it"][::order]), candidates, 0, sentence)
+    return SuiteItem(id, phenomenon, 1, tuple([context, "it"][::order]), candidates, 0, sentence)
 
 
 def test_items_are_right_for_what_their_context_says():
     items = [item("1", "m", "m", "f"), item("2", "f", "f", "m"), item("3", "n", "n", "f"), item("4", "x", "x", "y", 0)]
-    found = suite_context(scorer := Scorer(), items)
+    comparison = compare_suite_contexts(scorer := Scorer(), items)
     assert [asked[1:] for asked in scorer.asked] == [(False, True), (False, False), (False, True)]
     heard = []
-    suite_context(
-        Scorer(), [items[3], *items[:3]], on_item=lambda condition, number, made: heard.append((condition, number))
+    compare_suite_contexts(
+        Scorer(), [items[3], *items[:3]], on_item=lambda condition, number, result: heard.append((condition, number))
     )
     assert heard == [(condition, number) for condition in ("true", "empty", "shuffled") for number in (1, 2, 3)]
-    assert found.left_out == 1
-    assert {name: (own.all.correct, own.all.total) for name, own in found.results.items()} == {
+    assert comparison.skipped == 1
+    assert {name: (result.overall.correct, result.overall.total) for name, result in comparison.results.items()} == {
         "true": (3, 3),
         "empty": (0, 3),
         "shuffled": (0, 3),
     }
-    (row,) = found.rows("suite")
+    (row,) = comparison.rows("suite")
     assert (row.name, [count.accuracy for count in row.counts], row.p_values[1]) == ("suite", [1, 0, 0], 0.25)
-    assert json.loads(json.dumps(found.to_json()))["true"]["total"] == 3
+    assert json.loads(json.dumps(comparison.to_json()))["true"]["total"] == 3
 
 
 def test_items_whose_candidates_have_contexts_of_their_own_are_left_out():
     items = [item("1", "m", "m", "f"), item("2", "f", "f", "m")]
-    own = replace(items[0], id="3", candidates=(("M", "m"), ("F", "m")))
-    found = suite_context(Scorer(), [*items, own])
-    assert (found.left_out, [each.id for each in found.items]) == (1, ["1", "2"])
-    with pytest.raises(DocmtError, match="the same for all candidates"):
-        suite_context(Scorer(), [own, own])
+    item_with_contexts = replace(items[0], id="3", candidates=(("M", "m"), ("F", "m")))
+    comparison = compare_suite_contexts(Scorer(), [*items, item_with_contexts])
+    assert (comparison.skipped, [each.id for each in comparison.items]) == (1, ["1", "2"])
+    with pytest.raises(DocmtError, match="one context for all candidates"):
+        compare_suite_contexts(Scorer(), [item_with_contexts, item_with_contexts])
 
 
 def test_the_context_of_another_item_comes_from_its_right_candidate():
     first, second, same = item("1", "m", "m", "f"), item("2", "f", "f", "m"), item("3", "m", "f", "m")
-    found = shuffled_items([first, second, same], 1)
-    assert found[0].source == ("f", "it") and found[0].candidates == (("F", "m"), ("F", "f"))
-    assert found[2].source == ("f", "it"), "an item with the same context lends nothing"
-    assert (found[0].id, found[0].correct, found[0].sentence) == ("1", 0, 1)
+    swapped = swap_contexts([first, second, same], 1)
+    assert swapped[0].source == ("f", "it") and swapped[0].candidates == (("F", "m"), ("F", "f"))
+    assert swapped[2].source == ("f", "it"), "an item with the same context lends nothing"
+    assert (swapped[0].id, swapped[0].correct, swapped[0].sentence) == ("1", 0, 1)
 
 
 def test_items_without_context_or_without_others():
-    lonely = Item("1", "p", 0, ("it",), (("a",), ("b",)), 0, 0)
+    lonely = SuiteItem("1", "p", 0, ("it",), (("a",), ("b",)), 0, 0)
     with pytest.raises(DocmtError, match="no item has a context, so there is none to measure"):
-        suite_context(Scorer(), [lonely, lonely])
-    with pytest.raises(DocmtError, match="no two items have as many sentences before and after"):
-        suite_context(Scorer(), [item("1", "m", "m", "f"), item("2", "m", "f", "m"), item("3", "x", "x", "y", 0)])
+        compare_suite_contexts(Scorer(), [lonely, lonely])
+    with pytest.raises(DocmtError, match="no two items can exchange their contexts"):
+        compare_suite_contexts(
+            Scorer(), [item("1", "m", "m", "f"), item("2", "m", "f", "m"), item("3", "x", "x", "y", 0)]
+        )
 
 
 @pytest.mark.parametrize(
@@ -292,9 +303,11 @@ def test_settings_that_do_not_go(options, message):
 
 def test_documents_are_scored_by_the_translators_names():
     """What is read is a document with its id, so that messages can name it."""
-    seen = []
+    scored_pairs = []
     scorer = Scorer()
-    scorer.score_all = lambda pairs, limited, context: seen.extend(pairs) or Scorer().score_all(pairs, limited, context)
+    scorer.score_all = lambda pairs, free_at_limit, context: (
+        scored_pairs.extend(pairs) or Scorer().score_all(pairs, free_at_limit, context)
+    )
     sentence_gains(scorer, CORPUS)
-    assert [(one.id, two.id) for one, two in seen] == [("a", "a"), ("b", "b")] * 2
-    assert all(isinstance(each, Document) for pair in seen for each in pair)
+    assert [(one.id, two.id) for one, two in scored_pairs] == [("a", "a"), ("b", "b")] * 2
+    assert all(isinstance(each, Document) for pair in scored_pairs for each in pair)

@@ -97,14 +97,14 @@ RANDOM = {
 }
 
 
-def build(variant, random=False, **others):
-    """transformers' model of a variant, with weights that are far from what they begin with; random: as `RANDOM` has
-    them, for translations that end. others: entries of its config."""
+def build(variant, random=False, **config_entries):
+    """Build transformers' model of a variant with changed weights. random: weights of `RANDOM`, for
+    translations that end. config_entries: of its config."""
     import transformers
 
     torch.manual_seed(1)
     kind, options = VARIANTS[variant]
-    options = {**options, **others}
+    options = {**options, **config_entries}
     first = options.pop("forced_bos_token_id", None)  # a setting of translation, not of the model
     names = {"T5": "T5ForConditionalGeneration", "MT5": "MT5ForConditionalGeneration", "Marian": "MarianMTModel"}
     config = getattr(transformers, f"{kind}Config")(**options)
@@ -192,31 +192,31 @@ PAIRS = {
 assert PAIRS.keys() == VARIANTS.keys()
 
 
-def pretrained(folder, variant, make, languages, bias=True):
+def convert_pretrained(folder, variant, make, languages, bias=True):
     """A directory of transformers with a tokenizer, and what it is converted to."""
-    made = make(folder)
-    sizes = {"vocab_size": made.rows}
+    hub_directory = make(folder)
+    sizes = {"vocab_size": hub_directory.rows}
     if "marian" in variant:
-        pad = made.config["pad_token_id"]
-        sizes |= {"pad_token_id": pad, "decoder_start_token_id": pad, "decoder_vocab_size": made.rows}
-        if made.theirs.separate_vocabs:
-            pad = made.theirs.target_encoder["<pad>"]
+        pad = hub_directory.config["pad_token_id"]
+        sizes |= {"pad_token_id": pad, "decoder_start_token_id": pad, "decoder_vocab_size": hub_directory.rows}
+        if hub_directory.tokenizer.separate_vocabs:
+            pad = hub_directory.tokenizer.target_encoder["<pad>"]
             sizes["decoder_start_token_id"] = pad  # of as many rows: the source's has to have one there, too
-    ids = {code: made.theirs.convert_tokens_to_ids(code) for code in languages.values()}
+    ids = {code: hub_directory.tokenizer.convert_tokens_to_ids(code) for code in languages.values()}
     first = [ids[code] for name, code in languages.items() if name == "target_language"]
     if variant == "m2m_100" and make is hub.m2m100:
-        first = [made.theirs.convert_tokens_to_ids("__en__")]
+        first = [hub_directory.tokenizer.convert_tokens_to_ids("__en__")]
     if variant == "mbart":
         sizes["decoder_start_token_id"] = first[0]
     if variant in ("mbart50", "m2m_100"):
         sizes["forced_bos_token_id"] = first[0]
-    theirs = build(variant, random=True, **sizes)
+    model = build(variant, random=True, **sizes)
     if "marian" in variant:
-        theirs.generation_config.pad_token_id = pad
+        model.generation_config.pad_token_id = pad
     if not bias:
-        theirs.final_logits_bias.zero_()
+        model.final_logits_bias.zero_()
     directory = folder / f"{variant} {make.__name__}"
-    shutil.copytree(made.path, directory, dirs_exist_ok=True)
-    theirs.save_pretrained(directory)
+    shutil.copytree(hub_directory.path, directory, dirs_exist_ok=True)
+    model.save_pretrained(directory)
     convert_huggingface(directory, folder / f"{directory.name} docmt", **languages)
-    return theirs, folder / f"{directory.name} docmt", made
+    return model, folder / f"{directory.name} docmt", hub_directory

@@ -1,23 +1,23 @@
-"""What the published G-Transformer code computed for tiny models, and those models converted (see `folders`)."""
+"""Tiny models of the published G-Transformer code, converted, and what that code computed for them."""
 
 import json
 
 import numpy as np
 import pytest
-from folders import Variants
+from fixture_folders import Variants
 
 from docmt.checkpoint import convert_gtransformer
 
 FOLDER = Variants("gtransformer_tiny")
 FIXTURES, VARIANTS = FOLDER.path, FOLDER.names
-needed, own_or_common = FOLDER.needed, FOLDER.own_or_common
+needed, find_or_skip = FOLDER.needed, FOLDER.find_or_skip
 KINDS = ("eval", "train", "train_noise")
 BOS, PAD, EOS = 0, 1, 2
 
 
 def symbols(variant):
     """The vocabulary in the order of its ids."""
-    return [line.split("\t")[1] for line in own_or_common(variant, "vocab.tsv").read_text().splitlines()]
+    return [line.split("\t")[1] for line in find_or_skip(variant, "vocab.tsv").read_text().splitlines()]
 
 
 def end_of_document(variant):
@@ -41,22 +41,22 @@ def arguments(variant):
 
 def kinds(variant, file="out_{}.npz"):
     """The kinds of batches of which the variant has this file; the test is skipped where there are none."""
-    found = [kind for kind in KINDS if (FIXTURES / variant / file.format(kind)).is_file()]
-    if not found:
+    available = [kind for kind in KINDS if (FIXTURES / variant / file.format(kind)).is_file()]
+    if not available:
         pytest.skip(f"{variant} has no {file.format('KIND')} in {FIXTURES}")
-    return found
+    return available
 
 
 def batch(variant, kind):
-    return np.load(own_or_common(variant, f"batch_{kind}.npz"))
+    return np.load(find_or_skip(variant, f"batch_{kind}.npz"))
 
 
 def sentences(row, end):
     """A row of a padded batch as sentences with their marks; what stands before the first is a sentence of its own."""
-    found = []
+    groups = []
     for token in row.tolist():
-        if token == BOS or (token != PAD and not found):
-            found.append([])
-        if token != PAD and (token != end or not found[-1]):
-            found[-1].append(token)
-    return found
+        if token == BOS or (token != PAD and not groups):
+            groups.append([])
+        if token != PAD and (token != end or not groups[-1]):
+            groups[-1].append(token)
+    return groups

@@ -1,10 +1,10 @@
-"""Which cases of a test run in the quick tier."""
+"""Selection of parametrised cases for the quick tests."""
 
 import pytest
 
 
-def only(cases, *quick):
-    """All cases of a parametrised test; those that are not among the quick ones run in the full tier alone."""
+def full_except(cases, *quick):
+    """Return all cases of a parametrised test. Those not in `quick` are marked `full`."""
     return [case if case in quick else pytest.param(*_values(case), marks=pytest.mark.full) for case in cases]
 
 
