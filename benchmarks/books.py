@@ -66,7 +66,7 @@ def run(settings: Settings) -> Result:
                 source.write_text("".join(_make_sentences(text[:words])), encoding="utf-8")
                 rows.append({"system": system, "words": words, **_translate(model, source, settings.batch_tokens)})
                 bar.advance(1, f"{system}, {words} words")
-    described = {**asdict(settings), "model": asdict(settings.model.filled())}
+    described = {**asdict(settings), "model": asdict(settings.model.resolve())}
     return Result(described, rows, _make_findings(settings, rows))
 
 

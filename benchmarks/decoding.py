@@ -77,7 +77,7 @@ def run(settings: Settings) -> Result:
             )
     interleave("decoding (searches)", list(cases.values()))
     speeds = {key: case.tokens_per_second for key, case in cases.items()}
-    described = {**asdict(settings), "model": asdict(settings.model.filled())}
+    described = {**asdict(settings), "model": asdict(settings.model.resolve())}
     return Result(described, [case.to_row() for case in cases.values()], _make_findings(settings, speeds))
 
 
@@ -121,7 +121,7 @@ def _search(
             first = rows[-1].sentences[-1] + 1 if rows else 0
             rows.append(SearchRow(range(first, first + len(document)), [len(sentence) for sentence in document]))
         with precision_context(model, precision), torch.inference_mode():
-            results = search(model, model.memories(inputs), rows, specials, config)
+            results = search(model, model.compute_memories(inputs), rows, specials, config)
         tokens = sum(len(sentence) + 2 for best, *_ in results for sentence in best.sentences)
         if tokens != sum(totals):
             raise RuntimeError(f"the search gave {tokens} tokens instead of {sum(totals)}")

@@ -96,7 +96,7 @@ def run(settings: Settings) -> Result:
     )
     most = max(sizes["linear", tokens] / sizes["none", tokens] for tokens in settings.tokens)
     findings.append(Finding("training step: memory, linear against none, at most", most, at_most=settings.memory))
-    described = {**asdict(settings), "model": asdict(settings.model.filled())}
+    described = {**asdict(settings), "model": asdict(settings.model.resolve())}
     return Result(described, [case.to_row() for case in training + decoding] + memory, findings)
 
 
@@ -149,7 +149,9 @@ def _make_decoding_steps(settings: Settings, model: TranslationModel, tokens: in
     inputs = _draw_documents(model, tokens, 1)
     sentences, words = len(inputs.source.sentences), inputs.source.tokens[:1]
     model.eval()
-    steps = IncrementalDecoder(model, model.memories(inputs), [SearchRow(range(sentences), [0] * sentences)], beams=1)
+    steps = IncrementalDecoder(
+        model, model.compute_memories(inputs), [SearchRow(range(sentences), [0] * sentences)], beams=1
+    )
     for cache in steps.caches:
         if isinstance(cache, DocumentSelfCache):
             _fill(cache, tokens)

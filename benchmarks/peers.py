@@ -85,7 +85,7 @@ def run(settings: Settings) -> Result:
                 labels = dict(zip(("translated", "by", "precision", "beam"), key, strict=True))
                 cases[key] = Case(labels, partial(_run_in_process, pool, key), settings.rounds)
         interleave("peers (translations)", list(cases.values()))
-    described = {**asdict(settings), "model": asdict(settings.model.filled())}
+    described = {**asdict(settings), "model": asdict(settings.model.resolve())}
     return Result(described, [case.to_row() for case in cases.values()], _make_findings(settings, cases))
 
 
@@ -235,7 +235,7 @@ def _prepare_transformers(settings: Settings, folder: Path) -> dict[Key, Work]:
         import transformers
     except ImportError as error:
         raise DocmtError("the benchmark peers needs transformers, which is missing: pip install .[bench]") from error
-    sizes = settings.model.filled()
+    sizes = settings.model.resolve()
     config = transformers.MarianConfig(
         vocab_size=sizes.vocabulary_size,
         d_model=sizes.width,

@@ -104,7 +104,7 @@ def run(settings: Settings) -> Result:
             published = f" (published: {PUBLISHED[task]:.2f})" if name.startswith("context") else ""
             findings.append(Finding(f"{task}, {name} against sentence{published}", share, at_least=least))
     rows = [case.to_row() for case in (*training.values(), *translation.values())]
-    return Result({**asdict(settings), "model": asdict(settings.model.filled())}, rows, findings)
+    return Result({**asdict(settings), "model": asdict(settings.model.resolve())}, rows, findings)
 
 
 def _hierarchical_config(settings: Settings, side: Literal["encoder", "decoder"]) -> ModelConfig:
@@ -128,7 +128,7 @@ class _Corpus:
         self.specials = SpecialTokens(settings.model.vocabulary_size)
         count = (settings.rounds + 1) * settings.batch_tokens // settings.document_tokens + 1
         with tempfile.TemporaryDirectory() as folder:
-            drafts = config.model.chosen.context_spec().drafts
+            drafts = config.model.system_options.context_spec().drafts
             with StoreWriter(Path(folder) / "train", settings.model.vocabulary_size, drafts) as store:
                 for number, (source, target) in enumerate(_draw_documents(settings, count, 1)):
                     # Drafts are as long as the target, which they stand for.
@@ -151,7 +151,7 @@ def _make_training_case(settings: Settings, name: str, model_config: ModelConfig
     )
     torch.manual_seed(1)
     model = TranslationModel(model_config)
-    new = [key for key, _ in model.named_parameters() if model.system.origin(key) is None]
+    new = [key for key, _ in model.named_parameters() if model.system.initial_weight(key) is None]
     updater = Updater(start_fabric(config), config, model, new)
     corpus = _Corpus(settings, config)
     # The last batch of an epoch is smaller than the others.
@@ -175,7 +175,7 @@ def _make_translation_case(settings: Settings, name: str, model_config: ModelCon
     # Every sentence is closed at its limit, one word more than its source has.
     config = SearchConfig(beam=settings.beam, max_length_ratio=1.0, max_length_extra=1.0)
     documents, targets = zip(*_draw_documents(settings, settings.documents, 2), strict=True)
-    drafts = targets if model_config.chosen.context_spec().drafts else None
+    drafts = targets if model_config.system_options.context_spec().drafts else None
     tokens = sum(len(sentence) + 3 for document in documents for sentence in document)
 
     def work() -> int:

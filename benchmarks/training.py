@@ -195,7 +195,7 @@ def _make_findings(settings: Settings, size: Size, speeds: dict[tuple[str, int],
 
 def _describe_settings(settings: Settings) -> dict[str, Any]:
     sizes = [
-        {"name": size.name, "model": asdict(size.model.filled()), "batch_tokens": size.batch_tokens}
+        {"name": size.name, "model": asdict(size.model.resolve()), "batch_tokens": size.batch_tokens}
         for size in settings.sizes
     ]
     lengths = list(settings.instance_tokens)

@@ -135,7 +135,7 @@ def test_training_findings(report):
 
 def test_full_settings_are_those_of_the_targets():
     assert attention.FULL.tokens[-1] == 8192 and attention.FULL.memory_tokens[-1] == 32768
-    base, small = (size.model.filled() for size in training.FULL.sizes)
+    base, small = (size.model.resolve() for size in training.FULL.sizes)
     assert (base.width, base.feed_forward, base.encoder_layers, base.vocabulary_size) == (512, 2048, 6, 30000)
     assert (small.width, small.encoder_layers, small.decoder_layers, small.vocabulary_size) == (256, 3, 3, 8192)
     assert decoding.FULL.model.instance_tokens > max(decoding.FULL.document_tokens)

@@ -15,7 +15,7 @@ from docmt.data import Batch
 from docmt.decoding import SearchConfig
 from docmt.decoding.scoring import iterate_scoring_inputs
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.attention import Attention, Gate, Opening
+from docmt.model.attention import Attention, Gate, GateSigmoid
 from docmt.model.layers import SentenceAttention
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.systems import Group
@@ -99,7 +99,7 @@ def test_the_weights_are_those_that_the_model_uses(name):
                 # Small denominators of linear attention make much of rounding.
                 same(module.output(output), outputs[record.site.name], 1e-3 if "linear" in name else 1e-5)
             else:  # what looks at several sentences at once is not called as a module
-                before, _ = record.context.attend_before(module, record.query_states, record.memory)
+                before, _ = record.context.attend_preceding(module, record.query_states, record.memory)
                 same(output.unflatten(0, (module.scope.back, -1)).transpose(0, 1), before)
 
 
@@ -217,7 +217,7 @@ def test_tables_by_layer_say_what_the_mean_says(name):
             of_mean, *of_heads = sums.entropies.values()
             assert len(of_heads) == 2
             assert sum(of_heads) / 2 <= of_mean + 1e-6
-    gates = [name for name, module in model.named_modules() if isinstance(module, Opening)]
+    gates = [name for name, module in model.named_modules() if isinstance(module, GateSigmoid)]
     assert [site.name for site in report.gates] == gates
 
 
@@ -260,7 +260,7 @@ def test_gates_are_found_and_counted_where_there_is_context(name):
         # A group of sentences is context from its first one on, but for who reads from left to right.
         both_ways = name == "group" and site.kind != "decoder_self"
         first = 0 if both_ways else 1
-        if "shown" not in site.kind and model.system.predicts == "all":
+        if "shown" not in site.kind and model.system.labelled_sentences == "all":
             several = [document for document in documents if len(document) > 1]
             assert sums.count == 16 * sum(len(s) + 2 for document in several for s in document[first:])
 
@@ -313,7 +313,7 @@ def test_gates_of_sentences_are_those_of_their_last_tokens():
         model(next(iter(passes_of(model, slice(1, 2))))[0])
     (look,) = met
     first_end = len(TARGETS[1][0]) + 1
-    expected = look.attention.gates(look.memory[first_end : first_end + 1]).sigmoid()
+    expected = look.attention.compute_gates(look.memory[first_end : first_end + 1]).sigmoid()
     torch.testing.assert_close(look.sentence_gates(), expected)
     assert report.linear[site].sentence_gates.values() == pytest.approx(expected[0].tolist(), abs=1e-6)
 

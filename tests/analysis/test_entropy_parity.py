@@ -19,7 +19,7 @@ from docmt.analysis import KINDS, attention_entropy, record_attention
 from docmt.analysis.entropy import block_entropies
 from docmt.data import Batch
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
-from docmt.model.embeddings import sinusoids
+from docmt.model.embeddings import build_sinusoids
 from docmt.model.systems import Group
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "gtransformer_tiny"
@@ -103,26 +103,26 @@ class PaddedForward:
         }
         x = self.embed(self.source)
         for layer in model.encoder:
-            entered = layer.attention_residual.enter(x)
+            entered = layer.attention_residual.prepare_input(x)
             attended = self.scoped(layer.attention, "encoder_self", entered, entered, blocked)
-            x = self.feed_forward(layer, layer.attention_residual.leave(x, attended))
+            x = self.feed_forward(layer, layer.attention_residual.add_output(x, attended))
         memory = model.encoder_norm(x) if model.encoder_norm is not None else x
         x = self.embed(self.target)
         for layer in model.decoder:
-            entered = layer.attention_residual.enter(x)
+            entered = layer.attention_residual.prepare_input(x)
             attended = self.scoped(layer.attention, "decoder_self", entered, entered, blocked)
-            x = layer.attention_residual.leave(x, attended)
-            attended = self.scoped(layer.cross, "decoder_cross", layer.cross_residual.enter(x), memory, blocked)
-            x = self.feed_forward(layer, layer.cross_residual.leave(x, attended))
+            x = layer.attention_residual.add_output(x, attended)
+            attended = self.scoped(layer.cross, "decoder_cross", layer.cross_residual.prepare_input(x), memory, blocked)
+            x = self.feed_forward(layer, layer.cross_residual.add_output(x, attended))
 
     def embed(self, tokens):
         real = tokens.ne(PAD)
-        vectors = sinusoids(64, 32)[(real.cumsum(1) - 1).clamp(min=0)] * real[..., None]
+        vectors = build_sinusoids(64, 32)[(real.cumsum(1) - 1).clamp(min=0)] * real[..., None]
         return self.model.tokens(tokens) * math.sqrt(32) + vectors
 
     def feed_forward(self, layer, x):
         residual = layer.feed_forward_residual
-        return residual.leave(x, layer.feed_forward(residual.enter(x), None))
+        return residual.add_output(x, layer.feed_forward(residual.prepare_input(x), None))
 
     def scoped(self, scoped, site, x, memory, blocked):
         outputs = []

@@ -18,7 +18,7 @@ from torch import nn
 from docmt.model import ModelConfig, ModelInput, Packed, TranslationModel, pack
 from docmt.model import transformer as transformer_module
 from docmt.model.attention import FullContext
-from docmt.model.embeddings import Head, token_embedding
+from docmt.model.embeddings import Head, build_token_embedding
 from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import Hierarchical
 from docmt.model.transformer import Parts
@@ -55,23 +55,23 @@ class Interleaved(nn.Module):
 class TheirFrame(BoundaryTokens):
     """Source sentences are their words; decoder input begins with `<s>`."""
 
-    def marks(self, side):
+    def counts(self, side):
         return (0, 0) if side == "source" else (1, 0)
 
 
 class HanParts(Parts):
     def __init__(self, sizes):
         super().__init__(sizes)
-        self.frame = TheirFrame(source_opens=(), target_closes=False, goes_on=False)
+        self.boundary_tokens = TheirFrame(source_prefix=(), target_has_end=False, predicts_boundary=False)
 
-    def norm(self):
+    def build_norm(self):
         return TheirNorm(self.sizes.width)
 
-    def embeddings(self):
+    def build_embeddings(self):
         width, rows = self.sizes.width, self.sizes.vocabulary_size
         return {
-            "source_tokens": token_embedding(61, width),
-            "target_tokens": token_embedding(rows, width),
+            "source_tokens": build_token_embedding(61, width),
+            "target_tokens": build_token_embedding(rows, width),
             "generator": nn.Linear(width, rows),
             "source_positions": Interleaved(width),
             "target_positions": Interleaved(width),
@@ -79,7 +79,7 @@ class HanParts(Parts):
 
 
 class HanModel(TranslationModel):
-    def lookup(self, side, tokens):
+    def look_up_tokens(self, side, tokens):
         return getattr(self, f"{side}_tokens")(tokens) * math.sqrt(self.config.width)
 
     def head(self):

@@ -42,7 +42,7 @@ def test_logits_encoder_and_context(models, variant):
     stored, model, rows = np.load(zhang.needed(variant, "out.npz")), models(variant), zhang.Rows(variant)
     batch = rows.read(model)
     with torch.no_grad():
-        memories = model.memories(batch.inputs)
+        memories = model.compute_memories(batch.inputs)
         logits = model.project(model(batch.inputs))
     close(memories["source"].states, rows.real(stored["encoder_output"], "source"))
     if "context" in memories:
@@ -108,7 +108,7 @@ def test_parameters_that_step_two_trains(models, variant):
     if values["model"] == "transformer":
         assert trainable == set(dict(model.named_parameters()))
         return
-    new = {name for name, _ in model.named_parameters() if model.system.origin(name) is None}
+    new = {name for name, _ in model.named_parameters() if model.system.initial_weight(name) is None}
     # With pre-norm their norms of frozen sub-layers stay trainable by oversight; ours are frozen like the rest.
     extra = {name for name in trainable - new if ".norm." in name or name.startswith(("encoder_norm", "decoder_norm"))}
     assert trainable - extra == new
@@ -171,9 +171,9 @@ def searched(model, documents, config):
     offsets = np.cumsum([0, *map(len, documents)])
     instances = zhang.cut(inputs.lengths, None, offsets, model.system.context_spec(), limit=10**6)
     specials = SpecialTokens(model.config.vocabulary_size)
-    source = zhang.read_source(inputs, instances, range(len(instances)), model.parts.frame)
+    source = zhang.read_source(inputs, instances, range(len(instances)), model.parts.boundary_tokens)
     rows = [SearchRow([int(number)], [len(words)]) for number, words in enumerate(s for d in documents for s in d)]
-    memories = model.memories(source)
+    memories = model.compute_memories(source)
     together = search(model, memories, rows, specials, config)
     alone = [search(model, memories, [row], specials, config)[0] for row in rows]
     return together, alone

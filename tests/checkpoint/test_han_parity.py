@@ -63,9 +63,13 @@ def context_states(module, rows, states, tokens):
 def decoded(model, rows, memory):
     """States of the decoder for each row, which sees the given memory of its sentence."""
     inputs = rows.inputs()
-    context = FullContext(inputs.target, {"source": Memory.of(torch.cat(list(memory)), inputs.source)}, inputs.aligned)
+    context = FullContext(
+        inputs.target, {"source": Memory.from_packed(torch.cat(list(memory)), inputs.source)}, inputs.alignment
+    )
     target = inputs.target
-    states = model.decode(model.place("target", model.lookup("target", target.tokens), target), context)
+    states = model.decode(
+        model.add_packed_positions("target", model.look_up_tokens("target", target.tokens), target), context
+    )
     return sentences_of(states, rows.labels)
 
 
@@ -149,8 +153,8 @@ def test_the_module_alone(number, case):
         for name in ("input", "query", "context", "index", "out", "projection", "grad_query")
     )
     config = ModelConfig(width=32, feed_forward=64, heads=4, vocabulary_size=57, dropout=0.0)
-    scope = AttentionScope(part="before", back=case["context_size"])
-    module = Hierarchy(han.HanParts(config.filled()), scope, exact=False, detach=True).eval()
+    scope = AttentionScope(scope="before", offset=case["context_size"])
+    module = Hierarchy(han.HanParts(config.resolve()), scope, exact=False, detach=True).eval()
     weights = load_file(han.needed("module", "weights.safetensors"))
     module.load_state_dict({docmt_name: weight for name, weight in weights.items() if (docmt_name := han.rename(name))})
     visible = ~torch.isin(tokens, torch.tensor(han.HIDDEN))  # [S, B2]
@@ -211,7 +215,7 @@ def test_translations(variant, number, monkeypatch):
     _, memory = encoded(model, rows)
     compared = comparable(variant, rows)
     for row in compared:
-        source = Memory.of(memory[row], han.pack([[rows.source[row]]]))
+        source = Memory.from_packed(memory[row], han.pack([[rows.source[row]]]))
 
         def step(prefix, source=source):
             target = han.pack([[prefix]])

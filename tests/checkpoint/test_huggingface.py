@@ -42,7 +42,7 @@ def converted(tmp_path_factory):
             rows = {side: rows_of(reference, side) for side in ("source", "target")}
             family = FAMILIES[pretrained.family]
             marks = {}
-            if family.names("source"):
+            if family.has_language_token("source"):
                 marks = {
                     "source_language_ids": [rows["source"].index(SOURCE)],
                     "target_language_ids": [rows["target"].index(TARGET)],
@@ -74,7 +74,7 @@ def batch_of(model, rows, sources, targets):
     ]
     instances = cut(words[0].lengths, words[1].lengths, range(len(sources) + 1), ContextSpec(sentences=1))
     specials = SpecialTokens(model.config.vocabulary_size)
-    return collate(*words, instances, range(len(sources)), specials, model.parts.frame)
+    return collate(*words, instances, range(len(sources)), specials, model.parts.boundary_tokens)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -186,7 +186,7 @@ def group_of(sentence_model, **options):
     )
     model = TranslationModel(config)
     initial, start = model.state_dict(), sentence_model.state_dict()
-    origins = {name: model.system.origin(name) for name in initial}
+    origins = {name: model.system.initial_weight(name) for name in initial}
     model.load_state_dict(
         {name: start[origin] if origin in start else initial[name] for name, origin in origins.items()}
     )
@@ -250,4 +250,4 @@ def batch_of_one_document(model, rows):
     ]
     instances = cut(words[0].lengths, words[1].lengths, [0, len(SOURCES)], model.system.context_spec())
     specials = SpecialTokens(model.config.vocabulary_size)
-    return collate(*words, instances, [0], specials, model.parts.frame)
+    return collate(*words, instances, [0], specials, model.parts.boundary_tokens)

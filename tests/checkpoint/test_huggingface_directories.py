@@ -157,9 +157,9 @@ def test_a_smaller_vocabulary_gives_the_same_translations_of_its_text(pretrained
     states = []
     for model, tokenizer in zip((whole, small), tokenizers, strict=True):
         loaded = load_model(model)
-        frame = loaded.parts.frame
+        frame = loaded.parts.boundary_tokens
         words = tokenizer.encode(SENTENCES[1], "source")
-        states.append(loaded.encode(pack([[[*frame.source_opens, *words, *frame.source_closes]]])))
+        states.append(loaded.encode(pack([[[*frame.source_prefix, *words, *frame.source_suffix]]])))
     assert torch.equal(*states)
 
 
@@ -193,7 +193,7 @@ def test_a_document_model_is_trained_from_a_converted_one(name, pretrained_model
     ):
         assert getattr(group_model.config, entry) == getattr(start.config, entry)
     assert group_model.config.group.fusion == "identity"
-    tables = group_model.tables()
+    tables = group_model.table_names()
     assert all(
         torch.equal(group_model.state_dict()[f"{table}.weight"], start.state_dict()[f"{table}.weight"])
         for table in tables

@@ -48,7 +48,7 @@ def search_windows(model, windows, prefixes, config):
     for window, prefix in zip(windows, prefixes, strict=True):
         rows.append(SearchRow(range(first, first + len(window)), [len(sentence) for sentence in window], prefix))
         first += len(window)
-    return search(model, model.memories(inputs), rows, rfa.SPECIALS, config)
+    return search(model, model.compute_memories(inputs), rows, rfa.SPECIALS, config)
 
 
 def check(hypotheses, wanted):

@@ -14,8 +14,8 @@ from quick_cases import full_except
 from docmt.decoding.incremental import IncrementalDecoder
 from docmt.decoding.search_rules import SearchRow
 from docmt.model.kernels import AttentionPattern
-from docmt.model.linear import GateDecay, attend_linear, step_linear
 from docmt.model.linear_attention import RandomFeatures
+from docmt.model.linear_kernels import GateDecay, attend_linear, step_linear
 from docmt.model.spans import Spans
 
 FLOOR = 0.1  # theirs
@@ -73,7 +73,7 @@ def test_salience_of_keys(numbers):
 def test_causal_attention_and_steps(numbers):
     rows = [numbers[name].transpose(0, 1).flatten(0, 1) for name in ("phi_q", "phi_k", "v")]
     two = Spans.tile([6, 6])
-    output = attend_linear(*rows, AttentionPattern(two, two, True, 12), chunk=4, floor=FLOOR)
+    output = attend_linear(*rows, AttentionPattern(two, two, True, 12), chunk=4, min_denominator=FLOOR)
     expected = numbers["causal_recurrent"].transpose(0, 1).flatten(0, 1)
     torch.testing.assert_close(output.flatten(1), expected, **CLOSE)
     masked = numbers["causal_masked"].transpose(0, 1).flatten(0, 1)
@@ -118,7 +118,7 @@ def test_the_causal_module(numbers, kind, chunk):
     gate_weights = {}
     if kind != "plain":
         gates = linear(numbers, f"mod_{kind}.g_proj", x[sentences.ends - 1])
-        gate_weights = vars(GateDecay.of(gates, sentences, documents, averaging=kind == "avg"))
+        gate_weights = vars(GateDecay.from_gates(gates, sentences, documents, averaging=kind == "avg"))
     features = partial(features_module, directions=features_module.directions())
     sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
     pattern = AttentionPattern(documents, documents, True, len(x))
@@ -141,7 +141,7 @@ def test_cross_attention(numbers, rescaled, chunk):
     features = partial(features_module, directions=features_module.directions())
     sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
     pattern = AttentionPattern(queries, keys, False, len(memory))
-    output = attend_linear(query, key, value, pattern, features=features, salience=salience, **sizes)
+    output = attend_linear(query, key, value, pattern, features=features, log_weights=salience, **sizes)
     output = linear(numbers, "cross.out_proj", output.flatten(1)).unflatten(0, (4, 11)).transpose(0, 1)
     expected = numbers[f"cross_{'' if rescaled else 'no'}rescale_out_alone"]
     torch.testing.assert_close(output, expected, **CLOSE)
@@ -255,7 +255,7 @@ def test_token_by_token_is_as_the_whole_pass(variant, models):
         first = int(read.target.sentences.holding(torch.tensor([document])))
         last = next((s for s in range(first + 1, len(sentences)) if read.target.tokens[start_of(read, s)] == 2), None)
         inside = range(first, len(sentences) if last is None else last)
-        decoder = IncrementalDecoder(model, model.memories(read), [SearchRow(list(inside), [1])], beams=1)
+        decoder = IncrementalDecoder(model, model.compute_memories(read), [SearchRow(list(inside), [1])], beams=1)
         offsets = [offset for s in inside for offset in range(sentences[s])]
         with torch.no_grad():
             for step, offset in enumerate(offsets):

@@ -89,4 +89,4 @@ class Rows:
         offsets = np.cumsum([0, *map(len, self.documents("source"))])
         instances = cut(source.lengths, target.lengths, offsets, model.system.context_spec(), limit=10**6)
         specials = SpecialTokens(model.config.vocabulary_size)
-        return collate(source, target, instances, range(len(instances)), specials, model.parts.frame)
+        return collate(source, target, instances, range(len(instances)), specials, model.parts.boundary_tokens)

@@ -88,7 +88,7 @@ def test_translate_score_and_evaluate(folder, corpus, tmp_path):
 
 
 def test_a_document_that_cannot_be_drafted_does_not_stop_what_is_looked_at(folder, corpus, monkeypatch):
-    drafted = Drafter.drafts
+    drafted = Drafter.draft_documents
     encoded = docmt.Translator(folder / "hops", device="cpu").tokenizer.encode_batch(
         read_documents(corpus, "en")[1], "source"
     )
@@ -98,7 +98,7 @@ def test_a_document_that_cannot_be_drafted_does_not_stop_what_is_looked_at(folde
             raise docmt.DocmtError("the draft is too long")
         return drafted(self, sources, *rest)
 
-    monkeypatch.setattr(Drafter, "drafts", drafts)
+    monkeypatch.setattr(Drafter, "draft_documents", drafts)
     outcome = call("inspect", folder / "hops", corpus / "test.en", corpus / "test.de", "--json", "-")
     assert outcome.status == 2
     assert outcome.err.splitlines() == [

@@ -70,7 +70,7 @@ def test_documents_never_share_an_instance() -> None:
 def test_nothing_to_pack() -> None:
     assert len(pack_instances([], [], [0])) == 0
     assert pack_source([]) == []
-    for context_spec in (ContextSpec(windows=True, sentences=3, padding_windows=True), ContextSpec(before=2)):
+    for context_spec in (ContextSpec(windows=True, sentences=3, padding_windows=True), ContextSpec(source_context=2)):
         assert len(cut([], [], [0], context_spec, training=True)) == 0
         assert cut([1], [1], [0, 0, 1, 1], context_spec, training=True).document.tolist()[0] == 1
 
@@ -172,7 +172,7 @@ def test_a_window_ends_at_every_sentence(costs: list[int], most: int, limit: int
 
 def test_sentences_before_an_instance_are_those_of_its_document() -> None:
     lengths = [1] * 7
-    packed = cut(lengths, lengths, [0, 5, 7], ContextSpec(before=2), max_sentences=2)
+    packed = cut(lengths, lengths, [0, 5, 7], ContextSpec(source_context=2), max_sentences=2)
     assert packed.first.tolist() == [0, 2, 4, 5] and packed.last.tolist() == [2, 4, 5, 7]
     assert packed.before.tolist() == [0, 0, 2, 5]
     assert packed.own.tolist() == packed.first.tolist()
@@ -201,8 +201,8 @@ def plain_cut(source_lengths, target_lengths, document_offsets, context_spec, li
                 rows.append((document, first, first, last - 1, last))
         else:
             for carried, own, last in plain_tiles(budgets, start, end, most, carry):
-                first = max(own - context_spec.shown, start) if context_spec.shown else carried
-                rows.append((document, max(first - context_spec.before, start), first, own, last))
+                first = max(own - context_spec.target_context, start) if context_spec.target_context else carried
+                rows.append((document, max(first - context_spec.source_context, start), first, own, last))
     costs = budgets[0][0]
     return [(*row, sum(costs[row[2] : row[4]])) for row in rows]
 
@@ -227,9 +227,9 @@ def plain_tiles(budgets, start, end, most, carry):
     [
         {},
         {"sentences": 1},
-        {"before": 2},
-        {"sentences": 1, "before": 3, "shown": 1},
-        {"sentences": 4, "shown": 2},
+        {"source_context": 2},
+        {"sentences": 1, "source_context": 3, "target_context": 1},
+        {"sentences": 4, "target_context": 2},
         {"sentences": 3, "windows": True},
         {"sentences": 4, "windows": True, "padding_windows": True},
     ],

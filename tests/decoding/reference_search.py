@@ -33,7 +33,7 @@ def build(seed: int = 1, **options) -> TranslationModel:
 
 def is_joined(model):
     """Return whether sentences are joined by `<s>` and the last is closed by `</s>` (`BoundaryTokens`)."""
-    return list_members(model)[0].parts.frame.joined
+    return list_members(model)[0].parts.boundary_tokens.joined
 
 
 def add_boundaries(document, joined=False):
@@ -189,7 +189,7 @@ def greedy_search(model, row, config):
 
 def split_words(tokens):
     """Return the sentences of a whole stream; one of joined sentences has no `<eod>`."""
-    joined = BoundaryTokens.written("w </s>", "<s> w", joined=True)
+    joined = BoundaryTokens.parse("w </s>", "<s> w", joined=True)
     return TargetBoundaries(SPECIALS, BoundaryTokens() if tokens[-1] == SPECIALS.eod else joined).split_sentences(
         tokens, [0.0] * len(tokens)
     )[0]
@@ -211,6 +211,6 @@ def reference_translation(model, document, search):
             continue
         first = 0 if model.system.context_spec().shown else max(number + 1 - model.system.sentences, 0)
         row = ReferenceRow.whole(document[first : number + 1])
-        row.prefix = translations[first:] if model.system.order == "in turn" else []
+        row.prefix = translations[first:] if model.system.order == "sequential" else []
         translations.append(split_words(search(row))[-1])
     return translations

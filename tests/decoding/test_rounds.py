@@ -67,10 +67,14 @@ def test_scores_equal_scoring_and_documents_and_batches_are_independent(name, be
 
 def reference_round(model, document, config, drafts):
     """Return one round: each sentence by the reference search, after the drafts before it (None: alone)."""
-    in_turn = model.system.order == "in turn"
+    in_turn = model.system.order == "sequential"
     result = []
     for number in range(len(document)):
-        first = max(number + 1 - model.system.sentences, 0) if in_turn and not model.system.context_spec().shown else 0
+        first = (
+            max(number + 1 - model.system.sentences, 0)
+            if in_turn and not model.system.context_spec().target_context
+            else 0
+        )
         if drafts is None and in_turn:
             row = reference_search.ReferenceRow.whole(document[number : number + 1])
         elif drafts is None:

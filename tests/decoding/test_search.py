@@ -139,7 +139,7 @@ STREAM = [[20, 21], [22], [23, 24, 25], [19], [18]]
 def check_steps(model, inputs, row, streams, share_at):
     """Step through the streams of as many beams, and rotate the beams after each step."""
     beams = len(streams)
-    decoder = IncrementalDecoder(model, model.memories(inputs), [row], beams)
+    decoder = IncrementalDecoder(model, model.compute_memories(inputs), [row], beams)
     expected = torch.stack([model(replace(inputs, target=pack([stream]))) for stream in streams])  # [B, T, d]
     tokens = [[token for sentence in stream for token in sentence] for stream in streams]
     positions = [(number, offset) for number, s in enumerate(streams[0]) for offset in range(len(s))]

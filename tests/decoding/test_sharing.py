@@ -123,5 +123,5 @@ def test_a_batch_without_shared_parts_is_unchanged():
     [groups] = batch_by_source(task, words)
     batch = collate(task.words, words, task.instances, range(3), SPECIALS, model.parts.frame)
     assert share_sources(task, batch.inputs, groups) is batch.inputs
-    assert batch.inputs.same is None
+    assert batch.inputs.representatives is None
     assert torch.equal(model(batch.inputs), model(batch.inputs.to("cpu")))

@@ -5,7 +5,7 @@ import torch
 
 from docmt.decoding import SearchConfig, score_documents, translate_documents
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.linear import CHUNK
+from docmt.model.linear_kernels import CHUNK
 from docmt.model.model_config import Linear
 from docmt.model.systems import Concat, Group
 from docmt.text import SpecialTokens

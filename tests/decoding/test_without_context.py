@@ -96,26 +96,26 @@ def test_members_of_an_ensemble_see_no_context():
 
 def test_positions_stay():
     packed = pack([add_boundaries(document) for document in DOCUMENTS])
-    isolated = packed.apart()
+    isolated = packed.isolate_sentences()
     model = build(positions="document")
     assert torch.equal(model.positions(isolated), model.positions(packed))
-    selected, _ = packed.only(numbers := torch.tensor([1, 2, 5]))
-    selected_isolated, _ = isolated.only(numbers)
+    selected, _ = packed.select_sentences(numbers := torch.tensor([1, 2, 5]))
+    selected_isolated, _ = isolated.select_sentences(numbers)
     assert torch.equal(model.positions(selected_isolated), model.positions(selected))
-    assert selected_isolated.documents.same_as(selected.sentences)
+    assert selected_isolated.documents.equals(selected.sentences)
     assert (
-        visible_spans(isolated.filled(64, 0), AttentionScope(part="document")).lengths[:9].tolist()
+        visible_spans(isolated.pad_to_multiple(64, 0), AttentionScope(scope="document")).lengths[:9].tolist()
         == packed.sentences.lengths.tolist()
     )
-    assert torch.equal(model.positions(isolated.filled(64, 0)), model.positions(packed.filled(64, 0)))
-    assert isolated.apart().running is packed.documents
+    assert torch.equal(model.positions(isolated.pad_to_multiple(64, 0)), model.positions(packed.pad_to_multiple(64, 0)))
+    assert isolated.isolate_sentences().position_spans is packed.documents
 
 
 def test_a_target_sees_its_source_sentence_in_a_larger_memory():
     """Without context, sentences of both sides are aligned as documents are."""
     source, target = (pack([add_boundaries(document[first:]) for document in DOCUMENTS[2:]]) for first in (0, 2))
-    inputs = ModelInput(source, torch.tensor([2, 3, 4]), target).apart()
-    memory = Memory.of(torch.randn(len(source.tokens), 4), inputs.source)
-    context = FullContext(inputs.target, {"source": memory}, inputs.aligned, inputs.documents)
-    _, pattern = context.seen(AttentionScope("source", part="document"), torch.randn(len(target.tokens), 4))
-    assert pattern.keys.same_as(source.sentences.select(inputs.aligned))
+    inputs = ModelInput(source, torch.tensor([2, 3, 4]), target).isolate_sentences()
+    memory = Memory.from_packed(torch.randn(len(source.tokens), 4), inputs.source)
+    context = FullContext(inputs.target, {"source": memory}, inputs.alignment, inputs.document_alignment)
+    _, pattern = context.resolve_scope(AttentionScope("source", scope="document"), torch.randn(len(target.tokens), 4))
+    assert pattern.keys.equals(source.sentences.select(inputs.alignment))

@@ -120,7 +120,7 @@ def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
 
     monkeypatch.setattr(runs, "translate_documents", translated)
     assert reproduce(plan, prefix) == {}
-    assert orders == ["sentences", "in turn", "in turn", "in turn"]
+    assert orders == ["sentences", "sequential", "sequential", "sequential"]
     assert "- test split, beam 1, `window: prefix`; dev loss" in write_report(plan, prefix, {})
     write_report(plan, usual, {})
     pages = sorted(path.name for path in plan.output.glob("*.md"))

@@ -30,7 +30,7 @@ def system():
 
 def build(system, **options):
     class WithToy(ModelConfig):
-        chosen = property(lambda self: system(**options))
+        system_options = property(lambda self: system(**options))
 
     torch.manual_seed(1)
     sizes = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
@@ -45,12 +45,12 @@ def test_it_translates_and_scores_as_every_system(system):
     model = build(system)
     config = SearchConfig(beam=3, max_length_extra=3.0)
     together = translate_documents(model, DOCUMENTS, SPECIALS, config)
-    for document, (found, *_) in zip(DOCUMENTS, together, strict=True):
+    for document, (translated, *_) in zip(DOCUMENTS, together, strict=True):
         alone = translate_documents(model, [document], SPECIALS, config)[0][0]
-        assert found.sentences == alone.sentences
-        assert len(found.sentences) == len(document)
-        [scored] = score_documents(model, [document], [found.sentences], SPECIALS, config)
-        assert scored.sentence_scores == pytest.approx(found.sentence_scores, abs=1e-4)
+        assert translated.sentences == alone.sentences
+        assert len(translated.sentences) == len(document)
+        [scored] = score_documents(model, [document], [translated.sentences], SPECIALS, config)
+        assert scored.sentence_scores == pytest.approx(translated.sentence_scores, abs=1e-4)
 
 
 def test_it_sees_the_document_only_if_it_should(system):

@@ -10,7 +10,7 @@ from docmt.checkpoint.model_directory import load_model
 from docmt.core.errors import DocmtError
 from docmt.data import PrepareConfig, prepare
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.linear import CHUNK
+from docmt.model.linear_kernels import CHUNK
 from docmt.model.model_config import Linear
 from docmt.model.systems import Concat, Context, Group, Hierarchical, MultiHop
 from docmt.model.transformer import Parts
@@ -74,7 +74,7 @@ def change(change, drafted, sentence_run):
 
     def changed(**settings):
         config = change(**{"store": drafted.directory, **settings})
-        return replace(config, drafter=sentence_run) if config.model.chosen.context_spec().drafts else config
+        return replace(config, drafter=sentence_run) if config.model.system_options.context_spec().drafts else config
 
     return changed
 
@@ -137,7 +137,7 @@ def test_with_the_rest_frozen_exactly_the_new_weights_move(name, change, sentenc
     new = initialize_from(model, sentence_run, drafted.tokenizer)
     promised = {weight for weight in model.state_dict() if any(part in weight for part in PROMISED[name])}
     assert promised == set(new)
-    assert promised == {weight for weight in model.state_dict() if model.system.origin(weight) is None}
+    assert promised == {weight for weight in model.state_dict() if model.system.initial_weight(weight) is None}
     updater, updates = Updater(start_fabric(config), config, model, new), corpus.updates(0, 0)
     for number in range(1, 5):
         before = {weight: tensor.clone() for weight, tensor in model.state_dict().items()}
@@ -145,7 +145,7 @@ def test_with_the_rest_frozen_exactly_the_new_weights_move(name, change, sentenc
     loaded = load_model(sentence_run).state_dict()
     for weight, tensor in model.state_dict().items():
         if weight not in promised:
-            assert torch.equal(tensor, loaded[model.system.origin(weight)]), weight
+            assert torch.equal(tensor, loaded[model.system.initial_weight(weight)]), weight
         elif not weight.endswith("key.bias"):  # has no effect on anything
             assert not torch.equal(tensor, before[weight]), weight
 
@@ -418,8 +418,8 @@ def test_validation_by_bleu_in_low_precision(change, tmp_path, system):
 def test_a_gate_joins_states_of_different_precision():
     """A norm under autocast on a GPU gives float32, a projection bfloat16."""
     model = ModelConfig(system="context", width=8, heads=2, vocabulary_size=20, context=Context(fusion="published"))
-    branch = Parts(model.filled()).gated_residual(additive=False)
+    branch = Parts(model.resolve()).build_gated_residual(additive=False)
     x, y = torch.randn(3, 8), torch.randn(3, 8)
     with torch.autocast("cpu", torch.bfloat16):
-        joined = branch.leave(x, y.bfloat16())
-    torch.testing.assert_close(joined.float(), branch.leave(x, y), atol=0.05, rtol=0.05)
+        joined = branch.add_output(x, y.bfloat16())
+    torch.testing.assert_close(joined.float(), branch.add_output(x, y), atol=0.05, rtol=0.05)

@@ -72,7 +72,7 @@ def test_references_are_for_training_alone(hops, drafted):
 @pytest.mark.parametrize("context", ["drafts", pytest.param("references", marks=pytest.mark.full)])
 def test_a_killed_run_resumes_bit_for_bit(hops, monkeypatch, tmp_path, context):
     settings = {
-        "model__multihop": MultiHop(sentences=2, context=context),
+        "model__multihop": MultiHop(sentences=2, target_context=context),
         "stop__max_steps": 4,
         "checkpoints__every": 2,
     }

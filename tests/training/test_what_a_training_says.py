@@ -66,7 +66,7 @@ def test_part_of_the_data_and_of_the_weights(change, tmp_path):
 def test_new_weights_are_told_by_what_they_are_for(change, store, settings, new, words):
     model = TranslationModel(fit_model_config(change(**settings).model, store))
     tensors = model.state_dict()
-    new = new or [name for name in tensors if model.system.origin(name) is None]
+    new = new or [name for name in tensors if model.system.initial_weight(name) is None]
     count = sum(tensors[name].numel() for name in new)
     said = new_weights_in_words(new, model)
     start = f"{len(new)} new tensors ({count:,} weights): "

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from docmt.model import Spans, TranslationModel
-from docmt.model.attention import Attention, AttentionContext, FullContext, Opening
+from docmt.model.attention import Attention, AttentionContext, FullContext, GateSigmoid
 from docmt.model.kernels import AttentionPattern
 from docmt.model.layers import Hierarchy, Layer, SentenceAttention
 from docmt.model.linear_attention import KeyWeights, LinearAttention
@@ -96,18 +96,18 @@ def _linear_weights(
     products: Tensor, key_weights: KeyWeights, q_positions: Tensor, k_positions: Tensor, visible: Tensor
 ) -> Tensor:
     """Return the weights that `attend_linear` gives to values, from products of features [n, H, q, l]."""
-    if key_weights.fading is not None:
-        query_fading = key_weights.fading[q_positions].transpose(1, 2)  # [n, H, q]
-        key_fading = key_weights.fading[k_positions].transpose(1, 2)  # [n, H, l]
+    if key_weights.log_decay is not None:
+        query_fading = key_weights.log_decay[q_positions].transpose(1, 2)  # [n, H, q]
+        key_fading = key_weights.log_decay[k_positions].transpose(1, 2)  # [n, H, l]
         products = products * (query_fading[..., None] - key_fading[:, :, None]).clamp(max=0).exp().float()
-    if key_weights.fresh is not None:
-        products = products * key_weights.fresh[k_positions].transpose(1, 2)[:, :, None].float()
-    if key_weights.salience is not None:
-        salience = key_weights.salience[k_positions].transpose(1, 2)[:, :, None]
+    if key_weights.input_weights is not None:
+        products = products * key_weights.input_weights[k_positions].transpose(1, 2)[:, :, None].float()
+    if key_weights.log_weights is not None:
+        salience = key_weights.log_weights[k_positions].transpose(1, 2)[:, :, None]
         salience = salience.masked_fill(~visible[:, None], -math.inf)
         products = products * (salience - salience.amax(-1, keepdim=True)).exp()
     products = products.masked_fill(~visible[:, None], 0.0)
-    return products / products.sum(-1, keepdim=True).clamp(min=key_weights.floor)
+    return products / products.sum(-1, keepdim=True).clamp(min=key_weights.min_denominator)
 
 
 def entropy_bits(weights: Tensor) -> Tensor:
@@ -168,7 +168,9 @@ class _Record:
     def sentence_numbers(self) -> Tensor:
         """Return [S] the source sentence number of each sentence of the computed side."""
         return (
-            torch.arange(len(self.context.layout.sentences)) if self.context.aligned is None else self.context.aligned
+            torch.arange(len(self.context.layout.sentences))
+            if self.context.alignment is None
+            else self.context.alignment
         )
 
     def query_sentences(self) -> Tensor:
@@ -199,11 +201,11 @@ class TokenAttentionRecord(_Record):
         """
         pattern, key_weights = self.pattern, None
         if isinstance(self.attention, LinearAttention):
-            key = self.attention.split(self.attention.key(self.memory))
-            key_weights = self.attention.weighing(self.memory, key, pattern)
-            query, key = self.attention.asked_and_shown(self.query_states, self.memory)
+            key = self.attention.split_heads(self.attention.key(self.memory))
+            key_weights = self.attention.weigh_keys(self.memory, key, pattern)
+            query, key = self.attention.project_features(self.query_states, self.memory)
         else:
-            query, key, _ = self.attention.projected(self.query_states, self.memory)
+            query, key, _ = self.attention.project(self.query_states, self.memory)
             query = query.repeat(pattern.query_total // max(len(query), 1), 1, 1)
         return weight_blocks(query, key, pattern.queries, pattern.keys, pattern.causal, linear=key_weights)
 
@@ -214,9 +216,9 @@ class TokenAttentionRecord(_Record):
         """
         if not isinstance(self.attention, LinearAttention) or self.attention.gate is None:
             return torch.zeros(0, self.attention.heads)
-        gates, sentences = self.attention.sentence_gates(self.memory, self.pattern)
+        gates, sentences = self.attention.compute_sentence_gates(self.memory, self.pattern)
         has_next = torch.ones(len(sentences), dtype=torch.bool)
-        has_next[sentences.holding(self.pattern.keys.ends - 1)] = False
+        has_next[sentences.find_segments(self.pattern.keys.ends - 1)] = False
         return gates[has_next.to(gates.device)].sigmoid()
 
     @property
@@ -228,8 +230,8 @@ class TokenAttentionRecord(_Record):
         """
         scope = self.attention.scope
         memory = self.context.memories.get(scope.memory)
-        is_joined = memory is not None and memory.places is not None
-        return scope.part == "document" or (scope.part == "sentence" and is_joined)
+        is_joined = memory is not None and memory.source_positions is not None
+        return scope.scope == "document" or (scope.scope == "sentence" and is_joined)
 
     def key_sentences(self, source: Spans) -> Tensor:
         """Return [Tk] the source sentence number of each key. source: sentences of the packed source."""
@@ -237,9 +239,9 @@ class TokenAttentionRecord(_Record):
         if scope.memory == "self":
             return self.query_sentences()
         memory = self.context.memories[scope.memory]
-        if memory.places is not None:
-            return source.holding(memory.places.cpu())
-        return memory.sentences.holding(torch.arange(len(self.memory)))
+        if memory.source_positions is not None:
+            return source.find_segments(memory.source_positions.cpu())
+        return memory.sentences.find_segments(torch.arange(len(self.memory)))
 
     def sees_other_sentences(self, source: Spans) -> Tensor:
         """Return [Tq] bool, whether each query sees a sentence other than the one it belongs to.
@@ -319,8 +321,8 @@ def _attention_site(name: str, module: Attention | SentenceAttention) -> Site:
     scope = module.scope
     memory = {"self": "self", "source": "cross"}.get(scope.memory, scope.memory)
     # An attention to several sentences at once (`AttentionContext.attend_before`) has one site for all of them.
-    back = 0 if scope.memory == "self" else scope.back
-    return Site(f"{stack}_{memory}_{_SCOPES[scope.part]}", layer, back, name)
+    back = 0 if scope.memory == "self" else scope.offset
+    return Site(f"{stack}_{memory}_{_SCOPES[scope.scope]}", layer, back, name)
 
 
 def _gate_site(name: str) -> Site:
@@ -358,7 +360,7 @@ def record_attention(
         elif isinstance(module, Hierarchy):
             site = _attention_site(f"{name}.words", module.words)
             handles.append(module.register_forward_hook(partial(recorder.record_hierarchy, site)))
-        elif isinstance(module, Opening):
+        elif isinstance(module, GateSigmoid):
             handles.append(module.register_forward_hook(partial(recorder.record_gate, _gate_site(name))))
     try:
         yield
@@ -391,10 +393,10 @@ class _Recorder:
         if not isinstance(context, FullContext):
             return
         if isinstance(module, SentenceAttention):
-            weights = module.weights(*arguments)
+            weights = module.attention_weights(*arguments)
             record: AttentionRecord = SentenceAttentionRecord(site, context, weights, arguments[-1])
         else:
-            memory, pattern = context.seen(module.scope, arguments[0])
+            memory, pattern = context.resolve_scope(module.scope, arguments[0])
             record = TokenAttentionRecord(site, context, module, arguments[0], memory, pattern)
         self.attentions.append(record)
         self.on_attention(record)
@@ -406,12 +408,12 @@ class _Recorder:
         """Hook for the attention to the words of several previous sentences, which is not called as a module."""
         x, context = arguments
         if isinstance(context, FullContext):
-            pattern, _ = context.seen_before(module.words.scope, len(x))
+            pattern, _ = context.resolve_preceding(module.words.scope, len(x))
             self.on_attention(TokenAttentionRecord(site, context, module.words, module.words_norm(x), x, pattern))
 
     @torch.no_grad()
-    def record_gate(self, site: Site, module: Opening, arguments: tuple[Tensor], output: Tensor) -> None:
+    def record_gate(self, site: Site, module: GateSigmoid, arguments: tuple[Tensor], output: Tensor) -> None:
         """Hook after a gate."""
         if isinstance(self.context, FullContext):
             attentions, self.attentions = self.attentions, []
-            self.on_gate(GateRecord(site, self.context, module.of_context(output), attentions))
+            self.on_gate(GateRecord(site, self.context, module.context_share(output), attentions))

@@ -32,7 +32,7 @@ from docmt.core.plain_text import align_columns
 from docmt.data import Batch
 from docmt.model import ModelInput, Spans, TranslationModel
 from docmt.model.linear_attention import LinearAttention
-from docmt.model.transformer import evaluating
+from docmt.model.transformer import evaluation_mode
 
 KINDS = tuple(
     f"{site}_{scope}" for site in ("encoder_self", "decoder_self", "decoder_cross") for scope in ("local", "global")
@@ -75,7 +75,7 @@ def attention_entropy(model: TranslationModel, batches: Iterable[Batch]) -> dict
     The mean is over all query tokens (decoder: the decoder input) and over the layers with this kind of attention.
     Dropout is off. The mode of the model is restored.
     """
-    with evaluating(model), torch.no_grad(), measure_entropy(model) as meter:
+    with evaluation_mode(model), torch.no_grad(), measure_entropy(model) as meter:
         for batch in batches:
             model(batch.inputs.to(model.device))
     return meter.means()
@@ -325,7 +325,7 @@ def report_attention(
     restored.
     """
     report = AttentionReport() if report is None else report
-    with evaluating(model):
+    with evaluation_mode(model):
         for inputs, translated in passes:
             source = inputs.source.sentences
             on_attention = partial(report.add_attention, source=source, translated=translated)

@@ -26,7 +26,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import read_bytes, read_json
 from docmt.core.settings import to_mapping
 from docmt.model import ModelConfig
-from docmt.model.linear_attention import DIRECTIONS
+from docmt.model.linear_attention import DIRECTIONS_SUFFIX
 
 
 @dataclass
@@ -60,7 +60,7 @@ class ModelSummary:
         """Summarize a model directory or run directory. Raises DocmtError if it is invalid."""
         directory, config = find_model(path), load_model_config(path)
         shapes = read_shapes(directory / WEIGHTS_FILE).items()
-        weights = {name: shape for name, shape in shapes if not name.endswith(DIRECTIONS)}  # random, not trained
+        weights = {name: shape for name, shape in shapes if not name.endswith(DIRECTIONS_SUFFIX)}  # random, not trained
         parameters = Counter[str]()
         for name, shape in weights.items():
             parameters[name.partition(".")[0]] += prod(shape)
@@ -77,7 +77,7 @@ class ModelSummary:
         metrics = Path(path, METRICS_FILE)
         if metrics.exists():
             summary.curves = read_curves(metrics)
-        if config.chosen.context_spec().drafts:
+        if config.system_options.context_spec().drafts:
             summary.drafter = find_drafter(path)
         return summary
 
@@ -135,7 +135,7 @@ class ModelSummary:
                     "layers": f"{config.encoder_layers} + {config.decoder_layers}",
                     "width": f"{config.width}, feed-forward {config.feed_forward}, {config.heads} heads{encoder}",
                     "norms": f"{config.normalization}-norm, {config.activation}",
-                    "positions": f"{config.position_encoding}, by {'sentence' if config.restarts else 'document'}",
+                    "positions": f"{config.position_encoding}, by {'sentence' if config.restarts_positions else 'document'}",
                     "vocabulary": f"{config.vocabulary_size:,}, tokenizer {self.tokenizer}",
                     "instances": f"fewer than {config.instance_tokens:,} tokens, {_describe_context(config)}",
                     "parameters": f"{_millions(self.parameters.total())} ({parts})",
@@ -144,8 +144,8 @@ class ModelSummary:
         ]
         run = summarize_run(self.curves).items()
         blocks: dict[str, Mapping[str, object]] = {
-            f"Options of {config.system}": vars(config.chosen),
-            "Options of linear attention": vars(config.linear) if config.chosen.linear else {},
+            f"Options of {config.system}": vars(config.system_options),
+            "Options of linear attention": vars(config.linear) if config.system_options.has_linear_attention else {},
             **self.card,
             "Drafts": {"by": self.drafter} if self.drafter else {},
             "Started from": {name: self.recipe[name] for name in _STARTS if self.recipe.get(name)},
@@ -162,13 +162,16 @@ _STARTS = ("initialize_from", "initialize_reverse_from")
 
 
 def _describe_context(config: ModelConfig) -> str:
-    context_spec = config.chosen.context_spec()
+    context_spec = config.system_options.context_spec()
     sentences = "as many sentences as fit"
     if context_spec.sentences is not None:
         sentences = f"{context_spec.sentences} sentence{'' if context_spec.sentences == 1 else 's'}"
     more = [
         f"{count} {name}"
-        for count, name in ((context_spec.before, "before"), (context_spec.shown, "translations before"))
+        for count, name in (
+            (context_spec.source_context, "before"),
+            (context_spec.target_context, "translations before"),
+        )
         if count
     ]
     return ", ".join([sentences, *more])

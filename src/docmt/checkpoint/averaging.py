@@ -58,7 +58,7 @@ def _check_compatible(first: Path | str, second: Path | str) -> None:
             )
     if not load_model_tokenizer(first).has_same_vocabulary(load_model_tokenizer(second)):
         raise DocmtError(f"{second} has another vocabulary than {first}. Average models of one tokenizer")
-    if load_model_config(first).chosen.context_spec().drafts and not have_same_drafter(first, second):
+    if load_model_config(first).system_options.context_spec().drafts and not have_same_drafter(first, second):
         raise DocmtError(f"{second} reads drafts of another model than {first}. Average models of one store")
 
 

@@ -20,7 +20,7 @@ from docmt.core.files import atomic_directory, parse_json, read_json
 from docmt.core.settings import quote
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
-from docmt.model.layers import GATED
+from docmt.model.layers import GATED_PREFIX
 from docmt.model.scope import BoundaryTokens
 from docmt.model.systems import ContextSpec
 from docmt.model.transformer import Parts
@@ -60,15 +60,15 @@ def export_ctranslate2(model_directory: Path | str, output: Path, quantization: 
     _share_unknown_text(texts)
     spec.register_source_vocabulary(texts["source"])
     spec.register_target_vocabulary(texts["target"])
-    config, boundary_tokens, target = spec.config, model.parts.frame, texts["target"]
+    config, boundary_tokens, target = spec.config, model.parts.boundary_tokens, texts["target"]
     config.bos_token, config.eos_token, config.unk_token = (
         target[token] for token in (SpecialTokens.bos, SpecialTokens.eos, SpecialTokens.unk)
     )
-    config.decoder_start_token, *prefix = (target[mark] for mark in boundary_tokens.target_opens)
+    config.decoder_start_token, *prefix = (target[mark] for mark in boundary_tokens.target_prefix)
     config.layer_norm_epsilon = model.parts.family.norm_epsilon
     entries: dict[str, Any] = {
-        "source_opens": [texts["source"][mark] for mark in boundary_tokens.source_opens],
-        "source_closes": [texts["source"][mark] for mark in boundary_tokens.source_closes],
+        "source_opens": [texts["source"][mark] for mark in boundary_tokens.source_prefix],
+        "source_closes": [texts["source"][mark] for mark in boundary_tokens.source_suffix],
         "target_prefix": prefix,
     }
     with atomic_directory(output) as folder:
@@ -89,7 +89,7 @@ def _load_sentence_model(model_directory: Path | str, output: Path) -> tuple[Tra
     check_not_existing(output)
     model, tokenizer = load_model(model_directory), load_model_tokenizer(model_directory)
     config = model.config
-    if config.chosen.context_spec() != ContextSpec(sentences=1):
+    if config.system_options.context_spec() != ContextSpec(sentences=1):
         raise DocmtError(
             f"{model_directory} is a model of system {config.system}. CTranslate2 only supports sentence models"
         )
@@ -134,7 +134,7 @@ def _build_spec(specs: Any, model: TranslationModel) -> Any:
     parts, config = model.parts, model.config
     if parts.encoder.family.norm_epsilon != parts.family.norm_epsilon:
         raise unsupported_error(config, "family")  # config.json has one entry for both
-    if not parts.frame.target_opens:
+    if not parts.boundary_tokens.target_prefix:
         raise unsupported_error(config, "target_language_ids")
     if parts.family.source_bias and parts.encoder.sizes.position_encoding == "relative":
         raise unsupported_error(config, "family")  # the export adds the bias to absolute positions
@@ -146,9 +146,9 @@ def _build_spec(specs: Any, model: TranslationModel) -> Any:
 
 def _build_stack(specs: Any, kind: Any, model: TranslationModel, side: Side) -> Any:
     """Convert the encoder (source) or the decoder (target)."""
-    parts, stack = model.parts.of(side), "encoder" if side == "source" else "decoder"
+    parts, stack = model.parts.for_side(side), "encoder" if side == "source" else "decoder"
     sizes, relative = parts.sizes, parts.sizes.position_encoding == "relative"
-    activation = sizes.activation.removeprefix(GATED)
+    activation = sizes.activation.removeprefix(GATED_PREFIX)
     spec = kind(
         len(getattr(model, stack)),
         sizes.heads,
@@ -161,7 +161,7 @@ def _build_stack(specs: Any, kind: Any, model: TranslationModel, side: Side) -> 
     )
     spec.scale_embeddings = sizes.scale_embeddings
     tokens = spec.embeddings[0] if side == "source" else spec.embeddings
-    tokens.weight = getattr(model, parts.table(side)).weight
+    tokens.weight = getattr(model, parts.table_name(side)).weight
     if not relative:
         spec.position_encodings.encodings = _position_vectors(model, side)
     if sizes.embedding_normalization:
@@ -186,7 +186,7 @@ def _build_stack(specs: Any, kind: Any, model: TranslationModel, side: Side) -> 
 
 def _position_vectors(model: TranslationModel, side: Side) -> Tensor:
     """Return the position vectors of a side [count, d]."""
-    sizes = model.parts.of(side).sizes
+    sizes = model.parts.for_side(side).sizes
     count = sizes.max_positions if sizes.position_encoding == "learned" else max(sizes.max_positions, MIN_POSITIONS)
     table: Tensor = getattr(model, f"{side}_positions")(torch.arange(count))
     return model.source_bias(table) if side == "source" and model.parts.family.source_bias else table
@@ -194,7 +194,7 @@ def _position_vectors(model: TranslationModel, side: Side) -> Tensor:
 
 def _fill_head(spec: Any, model: TranslationModel) -> None:
     """Set the output matrix [V, d] and bias [V]. Tokens that the model cannot generate get a row, too."""
-    head = model.whole_head()
+    head = model.full_head()
     weight, bias = head.weight, head.bias
     missing = head.first, model.config.vocabulary_size - head.first - len(weight)
     if any(missing):
@@ -203,7 +203,7 @@ def _fill_head(spec: Any, model: TranslationModel) -> None:
     spec.projection.weight = weight
     if bias is not None:
         spec.projection.bias = bias.clamp(min=IMPOSSIBLE)
-        if not model.parts.family.says_padding:
+        if not model.parts.family.can_generate_padding:
             spec.projection.bias[SpecialTokens.pad] = IMPOSSIBLE
     if head.scale != 1.0:
         spec.scale_outputs = head.scale
@@ -241,7 +241,7 @@ def _write_tokenizer(folder: Path, tokenizer: Tokenizer, boundary_tokens: Bounda
     settings: dict[str, Any] = {"clean_up_tokenization_spaces": getattr(tokenizer, "clean_up", False)}
     if isinstance(tokenizer, PretrainedTokenizer) and not tokenizer.sides_alike:
         spm = all(isinstance(pieces, SpmSubwordModel) for pieces in tokenizer.subword_models.values())
-        if spm and SpecialTokens.bos not in boundary_tokens.source_opens:
+        if spm and SpecialTokens.bos not in boundary_tokens.source_prefix:
             _write_marian(folder, tokenizer, settings)
             return "MarianTokenizer"
     elif (data := _build_tokenizer_json(tokenizer, boundary_tokens)) is not None:
@@ -375,11 +375,11 @@ def _boundary_template(boundary_tokens: BoundaryTokens, texts: Sequence[str]) ->
     def add_boundaries(sequence: str) -> list[dict[str, Any]]:
         before, after = (
             [{"SpecialToken": {"id": texts[mark], "type_id": 0}} for mark in marks]
-            for marks in (boundary_tokens.source_opens, boundary_tokens.source_closes)
+            for marks in (boundary_tokens.source_prefix, boundary_tokens.source_suffix)
         )
         return [*before, {"Sequence": {"id": sequence, "type_id": 0}}, *after]
 
-    marks = {*boundary_tokens.source_opens, *boundary_tokens.source_closes}
+    marks = {*boundary_tokens.source_prefix, *boundary_tokens.source_suffix}
     special = {texts[mark]: {"id": texts[mark], "ids": [mark], "tokens": [texts[mark]]} for mark in marks}
     single, pair = add_boundaries("A"), [*add_boundaries("A"), *add_boundaries("B")]
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
@@ -396,7 +396,7 @@ def _has_same_ids(
     batch = [sample[start : start + _WORDS_PER_SENTENCE] for start in range(0, len(sample), _WORDS_PER_SENTENCE)]
     sentences = [text for text in tokenizer.decode_batch(batch, "target") if not any(mark in text for mark in marks)]
     return all(
-        library.encode(sentence).ids == [*boundary_tokens.source_opens, *ids, *boundary_tokens.source_closes]
+        library.encode(sentence).ids == [*boundary_tokens.source_prefix, *ids, *boundary_tokens.source_suffix]
         for sentence, ids in zip(sentences, tokenizer.encode_batch(sentences, "target"), strict=True)
     )
 

@@ -230,7 +230,7 @@ _NAMES = (
     (r"encoder_attn_global", "cross.whole"),
     (r"encoder_attn_gate\.0", "cross.gate.linear"),
     (r"^encoder\.embed_tokens", "tokens"),
-    *BART.names,
+    *BART.weight_names,
 )
 # Copies of the shared embedding matrix.
 _COPIES = ("decoder.embed_tokens.weight", "decoder.output_projection.weight")
@@ -309,7 +309,7 @@ def find_docmt_name(name: str, config: ModelConfig) -> str:
     name = apply_renames(name, _NAMES)
     # The checkpoint also calls an attention over the whole document local, docmt calls it whole.
     whole = name.replace(".local.", ".whole.")
-    return whole if config.chosen.origin(whole) == name else name
+    return whole if config.system_options.initial_weight(whole) == name else name
 
 
 def _read_words(path: Path, values: Mapping[str, Any], vocabulary_size: int) -> tuple[list[str], int]:

@@ -56,7 +56,7 @@ def convert_huggingface(
     check_not_existing(output)
     values = read_config(directory)
     family = detect_family(directory, values)
-    if prefix and "t5" not in get_hf_format(family).types:
+    if prefix and "t5" not in get_hf_format(family).model_types:
         raise DocmtError("--prefix is for T5 models. Remove it")
     if layout == "published" and family != "mbart":
         raise DocmtError("--layout published is for mBART models of 25 languages. Remove it")
@@ -113,7 +113,7 @@ def language_settings(
     """Return the model settings that name its languages. Raises DocmtError for an unknown language."""
     known, marks = tokenizer.language_marks(), dict[str, list[int]]()
     for side, language in zip(SIDES, languages, strict=True):
-        if not known or not FAMILIES[family].names(side) or (prefix and side == "target"):
+        if not known or not FAMILIES[family].has_language_token(side) or (prefix and side == "target"):
             continue
         if not language:
             raise DocmtError(

@@ -21,10 +21,10 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
 from docmt.core.settings import quote
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.embeddings import sinusoids
+from docmt.model.embeddings import build_sinusoids
 from docmt.model.families import FAMILIES
-from docmt.model.families.family import HuggingFace
-from docmt.model.scope import MARKS
+from docmt.model.families.conventions import HuggingFace
+from docmt.model.scope import SPECIAL_TOKEN_IDS
 from docmt.text import PretrainedTokenizer
 from docmt.text.tokenizer import SIDES, Side
 
@@ -121,7 +121,7 @@ def detect_family(directory: Path, values: Mapping[str, Any]) -> str:
     """Return the family of the directory's model. Raises DocmtError if docmt has none for it."""
     model_type = values.get("model_type")
     formats = {name: family.huggingface for name, family in FAMILIES.items() if family.huggingface is not None}
-    matches = [name for name, hf_format in formats.items() if model_type in hf_format.types]
+    matches = [name for name, hf_format in formats.items() if model_type in hf_format.model_types]
     if not matches:
         note = "" if values.get("is_encoder_decoder") else ", not an encoder-decoder model"
         raise DocmtError(
@@ -132,7 +132,9 @@ def detect_family(directory: Path, values: Mapping[str, Any]) -> str:
     start, pad = (read_generation_id(directory, values, entry) for entry in (START_TOKEN_ENTRY, "pad_token_id"))
     pad_begins = None in (start, pad) or start == pad
     exact = [
-        name for name in matches if tokenizer in formats[name].tokenizers or formats[name].pad_begins is pad_begins
+        name
+        for name in matches
+        if tokenizer in formats[name].tokenizers or formats[name].starts_with_padding is pad_begins
     ]
     return (exact or matches)[0]
 
@@ -147,12 +149,12 @@ def get_hf_format(name: str) -> HuggingFace:
 def read_sizes(directory: Path, values: Mapping[str, Any], hf_format: HuggingFace) -> dict[str, Any]:
     """Return the sizes in config.json under docmt's names. Raises DocmtError for an unsupported entry."""
     path = directory / CONFIG_FILE
-    for entry, allowed in hf_format.fixed.items():
-        if (value := values.get(entry, hf_format.usual.get(entry, allowed[0]))) not in allowed:
+    for entry, allowed in hf_format.supported_values.items():
+        if (value := values.get(entry, hf_format.defaults.get(entry, allowed[0]))) not in allowed:
             raise DocmtError(
                 f"{path} has {entry} = {quote(value)}. docmt's model needs {' or '.join(map(quote, allowed))}"
             )
-    sizes = dict(hf_format.sizes)
+    sizes = dict(hf_format.fixed_sizes)
     for name, entries in hf_format.entries.items():
         settings = {entry: _read_entry(path, values, entry, hf_format) for entry in entries}
         first, *copies = entries
@@ -167,14 +169,14 @@ def read_sizes(directory: Path, values: Mapping[str, Any], hf_format: HuggingFac
 
 def _read_entry(path: Path, values: Mapping[str, Any], entry: str, hf_format: HuggingFace) -> Any:
     """Return an entry of config.json, or its default, as the value of docmt's setting."""
-    default, value = hf_format.usual[entry], values.get(entry)
-    if isinstance(default, str) and default in hf_format.usual:
+    default, value = hf_format.defaults[entry], values.get(entry)
+    if isinstance(default, str) and default in hf_format.defaults:
         return _read_entry(path, values if value is None else {default: value}, default, hf_format)
     value = default if value is None else value
     kind = float if isinstance(default, float) else type(default)
     if isinstance(value, bool) != (kind is bool) or not isinstance(value, (int, float) if kind is float else kind):
         raise DocmtError(f"{path} has {entry} = {quote(value)}. It must be {_VALUE_TYPES[kind]}")
-    known = hf_format.values.get(entry)
+    known = hf_format.value_names.get(entry)
     if known is not None and str(value) not in known:
         raise DocmtError(f"{path} has {entry} = {quote(value)}. docmt's model supports {', '.join(known)}")
     return value if known is None else known[str(value)]
@@ -189,14 +191,20 @@ def read_generation_id(directory: Path, values: Mapping[str, Any], entry: str) -
 def _model_types(*, encoders: bool) -> str:
     """Return a list of the supported model types, of encoders or of encoder-decoders."""
     families = [family for family in FAMILIES.values() if (family.encoder is not None) == encoders]
-    return ", ".join(sorted({kind for family in families if family.huggingface for kind in family.huggingface.types}))
+    return ", ".join(
+        sorted({kind for family in families if family.huggingface for kind in family.huggingface.model_types})
+    )
 
 
 def check_start_token(directory: Path, values: Mapping[str, Any], family: str, tokenizer: PretrainedTokenizer) -> None:
     """Raise DocmtError if translations begin with another token than in the model's family."""
     start = read_generation_id(directory, values, START_TOKEN_ENTRY)
     rows, first = tokenizer.rows("target"), FAMILIES[family].target.split()[0]
-    is_expected = start == rows[MARKS[first]] if first in MARKS else start != rows[MARKS["<s>"]]
+    is_expected = (
+        start == rows[SPECIAL_TOKEN_IDS[first]]
+        if first in SPECIAL_TOKEN_IDS
+        else start != rows[SPECIAL_TOKEN_IDS["<s>"]]
+    )
     if start is not None and not is_expected:
         raise DocmtError(
             f"{directory} has {START_TOKEN_ENTRY} {quote(start)}, but models of family {family} begin with {first}. If "
@@ -263,19 +271,19 @@ class Pretrained:
         """Return the weights under docmt's names."""
         hf_format, result = get_hf_format(self.family), dict[str, Tensor]()
         family = FAMILIES[config.family]
-        first, last = family.unpredicted
+        first, last = family.ids_without_logits
         predicted = rows["target"][first : len(rows["target"]) - last]
         for table, name in self.tables.items():
             side: Side = "source" if table == "source_tokens" else "target"
             result[f"{table}.weight"] = self.weights.read_rows(name, predicted if table == SOFTMAX else rows[side])
-        tables = {f"{name}.weight" for names in hf_format.tables.values() for name in names}
+        tables = {f"{name}.weight" for names in hf_format.token_tables.values() for name in names}
         for name in self.weights.shapes:
             if name in tables:
                 continue
-            if re.search(hf_format.no_weights, name):
+            if re.search(hf_format.ignored_weights, name):
                 self._check_positions(name)
                 continue
-            docmt_name, tensor = apply_renames(name, hf_format.names), self.weights.read_tensor(name)
+            docmt_name, tensor = apply_renames(name, hf_format.weight_names), self.weights.read_tensor(name)
             if docmt_name.endswith("_positions.table.weight"):
                 tensor = tensor[hf_format.first_position :]
             result[docmt_name] = tensor
@@ -294,7 +302,7 @@ class Pretrained:
     def _check_positions(self, name: str) -> None:
         """Raise DocmtError if a table of positions differs from docmt's computed one."""
         table, family = self.weights.read_tensor(name)[_FIRST_POSITION:], FAMILIES[self.family]
-        computed = sinusoids(*table.shape, _FIRST_POSITION, frequencies=family.frequencies)
+        computed = build_sinusoids(*table.shape, _FIRST_POSITION, frequencies=family.frequencies)
         if not torch.allclose(table, computed, atol=0.01):  # a loose tolerance, because it may have been rounded
             raise DocmtError(
                 f"{self.weights.directory} has learned positions in {name}, but models of family {self.family} "
@@ -322,14 +330,14 @@ def find_tables(weights: Weights, hf_format: HuggingFace, *, tied: bool) -> dict
     tied: config.json allows that the softmax shares the embeddings. Raises DocmtError if copies of one table differ.
     """
     result: dict[str, str] = {}
-    stored = {table: [f"{name}.weight" for name in names] for table, names in hf_format.tables.items()}
+    stored = {table: [f"{name}.weight" for name in names] for table, names in hf_format.token_tables.items()}
     stored = {table: [name for name in names if name in weights.shapes] for table, names in stored.items()}
     embeddings = [name for name in stored["tokens"] if not name.startswith(HEAD)]
     if not embeddings:
-        name = hf_format.tables["tokens"][0]
+        name = hf_format.token_tables["tokens"][0]
         raise DocmtError(f"{weights.directory} has no weights for {name}. Save a whole {hf_format.architecture}")
     are_equal = all(weights.are_equal(embeddings[0], name) for name in embeddings[1:])
-    has_two_tables = len(hf_format.tables) > 1 and not are_equal
+    has_two_tables = len(hf_format.token_tables) > 1 and not are_equal
     for table, names in stored.items():
         if (table == "tokens") == has_two_tables:
             continue
@@ -367,9 +375,9 @@ class PretrainedEncoder:
         hf_format = get_hf_format(family)
         sizes, weights = read_sizes(directory, values, hf_format), open_weights(directory)
         names = {
-            apply_renames(name, hf_format.names): name
+            apply_renames(name, hf_format.weight_names): name
             for name in weights.shapes
-            if not re.search(hf_format.no_weights, name)
+            if not re.search(hf_format.ignored_weights, name)
         }
         if missing := [name for name in (_TABLE, _POSITIONS, _TYPES) if name not in names]:
             name = missing[0].partition(".")[0]

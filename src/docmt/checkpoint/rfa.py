@@ -31,7 +31,7 @@ _NAMES = (
     (r"^(decoder\.layers\.\d+)\.(k_proj|v_proj|tau|sigma)", r"\1.encoder_attn.\2"),
     (r"self_attn\.", "attention.whole."),
     (r"encoder_attn\.", "cross.whole."),
-    *fairseq.BART.names,
+    *fairseq.BART.weight_names,
     (r"g_proj", "gate"),
     (r"\.tau$", ".features.temperature"),
     (r"\.sigma$", ".features.scales"),
@@ -44,7 +44,7 @@ _FEATURES = {
     "attention": ("decoder.random_matrices_eval", "causal_tau"),
     "cross": ("encoder.cross_attention_project.random_matrices_eval", "cross_tau"),
 }
-_UNPREDICTED_ROWS = sum(FAMILIES["rfa"].unpredicted)
+_UNPREDICTED_ROWS = sum(FAMILIES["rfa"].ids_without_logits)
 """Embedding rows that their checkpoints lack: <eod> and <mask>."""
 _TRAINING_MATRICES = ("decoder.random_matrices", "encoder.cross_attention_project.random_matrices")
 """Matrices that only training samples from."""
@@ -146,7 +146,7 @@ def rename_weights(weights: Mapping[str, Tensor], config: ModelConfig, values: M
     result = {apply_renames(name, _NAMES): weights[name].float() for name in weights if name not in skipped}
     for side in ("source", "target"):
         result[f"{side}_tokens.weight"] = _reorder_rows(result[f"{side}_tokens.weight"])
-    if config.chosen.linear:
+    if config.system_options.has_linear_attention:
         for layer in range(config.decoder_layers):
             for attention, (matrices, temperature) in _FEATURES.items():
                 features = f"decoder.{layer}.{attention}.whole.features"

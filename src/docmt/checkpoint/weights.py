@@ -157,11 +157,11 @@ def build_on_meta(
     """
     requirement, advice = mismatch
     for side in ("encoder",) if config.is_encoder else ("encoder", "decoder"):
-        required = getattr(config.filled(), f"{side}_layers")
+        required = getattr(config.resolve(), f"{side}_layers")
         layers = len({name.split(".")[1] for name in names if name.startswith(f"{side}.") and name.count(".") > 1})
         if layers != required:
             raise DocmtError(f"{path} has {layers} {side} layers, but {requirement} {required}. {advice}")
-    for name, count in vars(config.chosen).items():
+    for name, count in vars(config.system_options).items():
         if name.endswith("layers") and count > len(names):
             raise DocmtError(f"{path} has {len(names)} weights, but {requirement} {count} {name}. {advice}")
     if config.is_encoder:

@@ -62,26 +62,26 @@ def collate(
     inputs = read_source(source, instances, indices, frame, drafts)
     if references:
         inputs = replace(inputs, references=_beside_source(target, instances.at(indices), frame))
-    chosen, closes = instances.at(indices), (specials.eos,) if frame.target_closes else ()
-    laid = _lay_out(target, chosen.first, chosen.last, frame.target_opens, closes, frame.joined)
+    chosen, closes = instances.at(indices), (specials.eos,) if frame.target_has_end else ()
+    laid = _lay_out(target, chosen.first, chosen.last, frame.target_prefix, closes, frame.joined)
     labels = torch.roll(laid.tokens, -1)
-    if frame.goes_on:
+    if frame.predicts_boundary:
         labels[laid.documents.ends - 1] = specials.eod
-    elif not frame.target_closes:
+    elif not frame.target_has_end:
         labels[(laid.documents if frame.joined else laid.sentences).ends - 1] = specials.eos
     own = _numbers_of(chosen.first, chosen.own, chosen.last) if predicts == "last" else None
     predicted = _predicted(laid, frame, own)
     labels = labels if predicted is None else labels[predicted]
-    return Batch(replace(inputs, target=laid, predicted=predicted), labels)
+    return Batch(replace(inputs, target=laid, label_positions=predicted), labels)
 
 
 def _predicted(laid: Packed, frame: BoundaryTokens, own: Tensor | None) -> Tensor | None:
     """[n] the positions of decoder input that have a label, in the sentences `own` [m] (None: all); None: all."""
-    opens, closes = frame.marks("target")
-    before, behind = opens - 1, 0 if frame.goes_on else closes
+    opens, closes = frame.counts("target")
+    before, behind = opens - 1, 0 if frame.predicts_boundary else closes
     if own is None and not before and not behind:
         return None
-    spans = laid.sentences.within(before, behind)
+    spans = laid.sentences.trim(before, behind)
     return (spans if own is None else spans.select(own)).indices()
 
 
@@ -110,7 +110,7 @@ def read_source(
 
 def _beside_source(words: SentenceTokens, chosen: Instances, frame: BoundaryTokens) -> Packed:
     """What there is for every source sentence of the instances (its words, or a translation), as a source."""
-    return _lay_out(words, chosen.before, chosen.last, frame.source_opens, frame.source_closes, frame.joined)
+    return _lay_out(words, chosen.before, chosen.last, frame.source_prefix, frame.source_suffix, frame.joined)
 
 
 def _lay_out(

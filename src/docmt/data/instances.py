@@ -89,8 +89,8 @@ def cut(
     else:
         document, carried, own, last = _tiles(budgets, borders, most, carry)
         start = borders[document]
-        first = np.maximum(own - context_spec.shown, start) if context_spec.shown else carried
-        before = np.maximum(first - context_spec.before, start)
+        first = np.maximum(own - context_spec.target_context, start) if context_spec.target_context else carried
+        before = np.maximum(first - context_spec.source_context, start)
     return Instances(document, before, first, own, last, costs[last] - costs[first])
 
 

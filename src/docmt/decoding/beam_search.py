@@ -40,7 +40,11 @@ class BeamSearch:
         """See `search`."""
         device = model.device
         self.model = model
-        self.specials, self.boundaries, self.config = specials, TargetBoundaries(specials, model.parts.frame), config
+        self.specials, self.boundaries, self.config = (
+            specials,
+            TargetBoundaries(specials, model.parts.boundary_tokens),
+            config,
+        )
         in_one_pass = any(row.prefix for row in rows) and config.implementation == "docmt" and can_read_prefixes(model)
         prefixes = read_prefixes(model, memories, rows, specials, config.beam) if in_one_pass else []
         self.decoder = IncrementalDecoder(model, memories, rows, config.beam, prefixes)
@@ -50,7 +54,7 @@ class BeamSearch:
         self.rules = choose_rules(model, config)(forced_rows, config, self.boundaries, device)
         self.documents = list(range(len(rows)))  # unfinished ones, by their number in the batch
         self.finished: list[list[Hypothesis]] = [[] for _ in rows]
-        labels = 1 + self.boundaries.tokens.goes_on  # labels of a sentence besides its words
+        labels = 1 + self.boundaries.tokens.predicts_boundary  # labels of a sentence besides its words
         self.prefix_tokens = [sum(len(sentence) + labels for sentence in row.prefix) for row in rows]
         self.limits = [[config.sentence_limit(length) for length in row.lengths] for row in rows]
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
@@ -68,13 +72,13 @@ class BeamSearch:
         self.total[:, 0] = 0.0
         self.shared = 0  # positions of the decoder's caches that are stored once for all beams
         tokens = self.boundaries.tokens
-        self.labels_open = tokens.goes_on or tokens.joined  # opening tokens are labels in training
+        self.labels_open = tokens.predicts_boundary or tokens.joined  # opening tokens are labels in training
         if prefixes:
             self._start_after_prefixes([row.prefix for row in rows])
 
     def _start_after_prefixes(self, prefixes: Sequence[WordIds]) -> None:
         """Begin after the prefix of each document, which the decoder has read."""
-        opens = self.boundaries.tokens.target_opens
+        opens = self.boundaries.tokens.target_prefix
         openers, next_opener = ([*opens[1:]], [opens[0]]) if self.labels_open else ([], [])
         for (tokens, scores), prefix in zip(self.shared_tokens, prefixes, strict=True):
             tokens += [token for words in prefix for token in (*openers, *words, self.specials.eos, *next_opener)]
@@ -184,7 +188,7 @@ class BeamSearch:
                 free = len(tokens) - self.prefix_tokens[self.documents[i]]
             sentences, sentence_scores = self.boundaries.split_sentences(tokens, scores)
             # Forced labels of a prefix do not matter: its sentences are dropped.
-            limits, goes_on = self.limits[self.documents[i]], self.boundaries.tokens.goes_on
+            limits, goes_on = self.limits[self.documents[i]], self.boundaries.tokens.predicts_boundary
             forced_labels = self.rules.find_forced_labels(list(map(len, sentences)), limits, goes_on)
             counts = self.boundaries.count_chosen(tokens, set(forced_labels))
             score = self.config.normalize_score(float(best[i, j]), free)

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from docmt.model.attention import Attention
-from docmt.model.embeddings import Distances
-from docmt.model.linear import linear_states, read_linear, step_linear
+from docmt.model.embeddings import DistanceBiases
 from docmt.model.linear_attention import LinearAttention
+from docmt.model.linear_kernels import compute_states, read_states, step_linear
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
 
@@ -41,7 +41,7 @@ def build_mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
 class Cache:
     """Cache of all attentions of one class and scope; layers are numbered."""
 
-    distances: Distances | None = None
+    distances: DistanceBiases | None = None
     """position biases that these self-attentions to a sentence or a document share"""
 
     def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
@@ -237,8 +237,8 @@ def _with_capacity(buffer: Tensor, length: int) -> Tensor:
 def project_keys_values(attentions: Sequence[Attention], states: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Project the states [T, d] that each attention sees to keys and values: [T, H, k]."""
     pairs = list(zip(attentions, states, strict=True))
-    keys = [attention.split(attention.key(x)) for attention, x in pairs]
-    return keys, [attention.split(attention.value(x)) for attention, x in pairs]
+    keys = [attention.split_heads(attention.key(x)) for attention, x in pairs]
+    return keys, [attention.split_heads(attention.value(x)) for attention, x in pairs]
 
 
 def pad_empty_spans(keys: list[Tensor], values: list[Tensor], spans: Spans) -> tuple[list[Tensor], list[Tensor], Spans]:
@@ -357,7 +357,7 @@ class SentencesBeforeCache(Cache):
         its sentence.
         """
         self.buffer = torch.stack([torch.stack(pair) for pair in pairs])
-        hidden_number = -1 - self.scope.back  # a sentence that no row sees
+        hidden_number = -1 - self.scope.offset  # a sentence that no row sees
         device = self.buffer.device
         self.numbers, self.offsets = numbers.masked_fill(~exists, hidden_number).to(device), offsets.to(device)
 
@@ -366,11 +366,11 @@ class SentencesBeforeCache(Cache):
         self.numbers = torch.cat((self.numbers, sentences[:, None]), dim=1)
         self.offsets = torch.cat((self.offsets, offsets[:, None]), dim=1)
         self.buffer = _with_capacity(self.buffer, self.numbers.shape[1])
-        opening, closing = self.scope.marks
+        opening, closing = self.scope.trim
         # A token is one of the last `closing` ones where the token that many positions later is of another sentence.
         later = F.pad(self.numbers, (0, closing), value=-1)[:, closing:]
         is_word = (self.offsets >= opening) & (later == self.numbers)  # [R, L]
-        back = torch.arange(self.scope.back, 0, -1, device=sentences.device)
+        back = torch.arange(self.scope.offset, 0, -1, device=sentences.device)
         visible = (self.numbers[:, None] == (sentences[:, None] - back)[:, :, None]) & is_word[:, None]  # [R, K, L]
         self.sentence_exists = visible.any(-1)
         # A missing sentence would give NaN: all keys are visible instead, and the result is set to zero.
@@ -382,10 +382,10 @@ class SentencesBeforeCache(Cache):
         position = self.numbers.shape[1] - 1
         self.buffer[layer, :, :, :, position] = pair.transpose(0, 1)
 
-    def attend_before(self, layer: int, query: Tensor) -> Tensor:
+    def attend_preceding(self, layer: int, query: Tensor) -> Tensor:
         """Attend to each sentence before, oldest first: [R, H, k] -> [R, K, H, k]."""
         keys, values = self.buffer[layer, :, :, :, : self.numbers.shape[1]]
-        query = query[:, :, None].expand(-1, -1, self.scope.back, -1)
+        query = query[:, :, None].expand(-1, -1, self.scope.offset, -1)
         result = F.scaled_dot_product_attention(
             query, keys, values, attn_mask=self.bias.expand(-1, query.shape[1], -1, -1)
         )
@@ -402,7 +402,7 @@ class LinearSelfCache(Cache):
 
     def __init__(self, layers: int, like: LinearAttention) -> None:
         """like: one of the attentions, which differ in their weights alone."""
-        self.averaging, self.floor, self.joined = like.averaging, like.features.floor, like.joined
+        self.averaging, self.floor, self.joined = like.is_averaging, like.features.min_denominator, like.joined
         self.opened: Tensor | None = None  # [R, 1] whether the last token opened a sentence (not the first)
         self.states: list[Tensor | None] = [None] * layers  # [R, H, F, k + 1]
         self.gates: list[Tensor | None] = [None] * layers  # [R, H] after the last token, in 0..1
@@ -460,8 +460,8 @@ def compute_cross_states(attentions: Sequence[Attention], states: Sequence[Tenso
     result = []
     for attention, x in zip(attentions, states, strict=True):
         assert isinstance(attention, LinearAttention)
-        key, value = attention.split(attention.key(x)), attention.values(x)
-        result.append(linear_states(key, value, spans, attention.feature_map(), attention.salience(key)))
+        key, value = attention.split_heads(attention.key(x)), attention.project_values(x)
+        result.append(compute_states(key, value, spans, attention.build_feature_map(), attention.key_log_weights(key)))
     return result
 
 
@@ -475,7 +475,7 @@ class LinearCrossCache(Cache):
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the states: [R, H, F] -> [R, H, k]."""
         by_document = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, F]
-        return read_linear(by_document, self.states[layer], self.floor).transpose(1, 2).flatten(0, 1)
+        return read_states(by_document, self.states[layer], self.floor).transpose(1, 2).flatten(0, 1)
 
     def select_documents(self, rows: Tensor, documents: Tensor) -> None:
         """See `Cache`."""

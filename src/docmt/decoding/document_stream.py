@@ -236,7 +236,7 @@ class DocumentStream:
         # Lower ranks were searched after the best translations of earlier sentences, not after their own. The published
         # search of RFA may close a sentence with a token that is dropped. The plain document system may generate other
         # boundary tokens than those of the translation.
-        config, has_prefixes = self._config, self._order == "in turn" or self._context.overlap > 0
+        config, has_prefixes = self._config, self._order == "sequential" or self._context.overlap > 0
         other_context = self._order == "windows" or (has_prefixes and config.n_best > 1)
         other_tokens = config.implementation == "rfa" or (self._rules is OpenRules and config.implementation == "docmt")
         if other_context or config.rounds or other_tokens:

@@ -109,7 +109,7 @@ def load_drafter(directory: Path, tokenizer: Tokenizer, device: torch.device | s
 
 def check_drafter(directory: Path, tokenizer: Tokenizer) -> None:
     """Raise DocmtError unless the model translates without drafts, into the words of this tokenizer."""
-    if load_model_config(directory).chosen.context_spec().drafts:
+    if load_model_config(directory).system_options.context_spec().drafts:
         raise DocmtError(f"{directory} reads drafts itself. Draft with a model that does not, like a sentence model.")
     if not load_model_tokenizer(directory).has_same_vocabulary(tokenizer):
         raise DocmtError(

@@ -30,8 +30,8 @@ from docmt.decoding.models import Memories, Model, list_members, list_memories
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import Packed, pack
 from docmt.model.attention import Attention, FullContext, Memory, attend_pattern, visible_spans
-from docmt.model.linear import states_after
 from docmt.model.linear_attention import KeyWeights, LinearAttention
+from docmt.model.linear_kernels import compute_states_after
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
@@ -59,20 +59,20 @@ class RecordingContext(FullContext):
         """Attend and record: x [T, d] -> [T, d]."""
         if attention.scope.memory != "self":
             return super().attend(attention, x)
-        memory, pattern = self.seen(attention.scope, x)
+        memory, pattern = self.resolve_scope(attention.scope, x)
         if isinstance(attention, LinearAttention):
-            key, value, weighing = attention.shown(memory, pattern)
+            key, value, weighing = attention.project_keys_values(memory, pattern)
             self.recorded[attention] = AttentionRecord(key, value, weighing)
-            return attention.among(x, key, value, weighing, pattern)
-        query, key, value = attention.projected(x, memory)
+            return attention.attend_keys(x, key, value, weighing, pattern)
+        query, key, value = attention.project(x, memory)
         self.recorded[attention] = AttentionRecord(key, value)
         return attend_pattern(query, key, value, pattern, distances=attention.distances).flatten(-2)
 
-    def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+    def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """Attend to earlier sentences and record (see `AttentionContext`): x, states [T, d] -> [T, k, d] and [T, k]."""
-        keys, values = (attention.split(project(states)) for project in (attention.key, attention.value))
+        keys, values = (attention.split_heads(project(states)) for project in (attention.key, attention.value))
         self.recorded[attention] = AttentionRecord(keys, values)
-        return super().attend_before(attention, x, states)
+        return super().attend_preceding(attention, x, states)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Prefixes:
             cache.start_after([self._compute_state(attention) for attention in attentions])
         elif isinstance(cache, SentencesBeforeCache):
             tokens, exists = self._find_tokens(self.beams)
-            sentences = self.target.sentences.holding(tokens)  # [R, P]
+            sentences = self.target.sentences.find_segments(tokens)  # [R, P]
             offsets = tokens - self.target.sentences.starts[sentences]
             cache.start_after(self._gather_pairs(attentions, tokens), self.aligned[sentences], offsets, exists)
         elif isinstance(cache, DocumentSelfCache):
@@ -137,17 +137,17 @@ class Prefixes:
         assert isinstance(attention, LinearAttention) and weighing is not None
         sentences = self.target.sentences
         number = torch.arange(len(sentences))
-        first, next_sentence = sentences.holding(self.document_starts), self.next_sentences
+        first, next_sentence = sentences.find_segments(self.document_starts), self.next_sentences
         visible = (number >= first[:, None]) & (number < next_sentence[:, None])  # [D, S]
         empty = Spans(self.starts, torch.zeros_like(self.starts))
-        fading = weighing.fading
-        state = states_after(
+        log_decay = weighing.log_decay
+        state = compute_states_after(
             *(keys, values, sentences, visible, empty),
-            features=attention.feature_map(),
-            fading=fading,
-            fresh=weighing.fresh,
+            features=attention.build_feature_map(),
+            log_decay=log_decay,
+            input_weights=weighing.input_weights,
         ).repeat_interleave(self.beams, 0)
-        if fading is None:
+        if log_decay is None:
             return state, None
         has_prefix = (self.lengths > 0)[:, None].to(fading)
         decay = (fading[self.starts] - fading[(self.starts - 1).clamp(min=0)]).clamp(max=0).exp() * has_prefix
@@ -156,19 +156,21 @@ class Prefixes:
 
 def can_read_prefixes(model: Model) -> bool:
     """Return whether prefixes can be read in one pass: sentences are framed, and not joined by one token."""
-    return all(member.system.rules == "frame" and not member.parts.frame.joined for member in list_members(model))
+    return all(
+        member.system.rules == "frame" and not member.parts.boundary_tokens.joined for member in list_members(model)
+    )
 
 
 def read_prefixes(
     model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens, beams: int
 ) -> list[Prefixes]:
     """Read the prefixes of these rows with each member of the model."""
-    boundary_tokens, device = model.parts.frame, model.device
-    closing = [specials.eos] if boundary_tokens.target_closes else []
+    boundary_tokens, device = model.parts.boundary_tokens, model.device
+    closing = [specials.eos] if boundary_tokens.target_has_end else []
     longest, documents = _merge_nested(rows)
     whole = [[*row.prefix, ()] for row in longest]
     target = pack(
-        [[[*boundary_tokens.target_opens, *words, *closing] for words in sentences] for sentences in whole]
+        [[[*boundary_tokens.target_prefix, *words, *closing] for words in sentences] for sentences in whole]
     ).to(device)
     aligned = torch.tensor([number for row in longest for number in row.sentences[: len(row.prefix) + 1]])
     firsts = torch.tensor([0, *map(len, whole)]).cumsum(0)
@@ -206,7 +208,7 @@ def _document_numbers(memories: Iterable[Memory], rows: Sequence[SearchRow]) -> 
     for memory in memories:
         if memory.documents is not None:
             sentences = torch.tensor([row.sentences[0] for row in rows])
-            return memory.documents.holding(memory.sentences.starts[sentences])
+            return memory.documents.find_segments(memory.sentences.starts[sentences])
     return torch.arange(len(rows))
 
 
@@ -245,7 +247,7 @@ class IncrementalDecoder:
             cache.begin_step(offsets, sentences)
         states = []
         for member, state in zip(self.members, self.incremental_states, strict=True):
-            embedded = offsets if member.config.restarts else torch.zeros_like(offsets) + positions
+            embedded = offsets if member.config.restarts_positions else torch.zeros_like(offsets) + positions
             states.append(member.decode(member.embed_step(tokens, embedded), state))
         return states
 
@@ -316,7 +318,7 @@ class IncrementalState:
         by_kind: dict[tuple[type[Attention], AttentionScope], list[Attention]] = {}
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
-                by_kind.setdefault((type(module), module.scope.place), []).append(module)
+                by_kind.setdefault((type(module), module.scope.without_layer), []).append(module)
         self.cache_slots: dict[Attention, tuple[Cache, int]] = {}
         self.caches: list[Cache] = []
         single = all(len(row.sentences) == 1 for row in rows)
@@ -335,26 +337,26 @@ class IncrementalState:
         cache, number = self.cache_slots[attention]
         if isinstance(attention, LinearAttention):
             if isinstance(cache, LinearSelfCache):
-                query, key = attention.asked_and_shown(x, x)
-                gates = None if attention.gate is None else attention.gates(x)
-                cache.update(number, key, attention.values(x), gates)
+                query, key = attention.project_features(x, x)
+                gates = None if attention.gate is None else attention.compute_gates(x)
+                cache.update(number, key, attention.project_values(x), gates)
             else:
-                query = attention.asked_features(x)
+                query = attention.project_query_features(x)
             return cache.attend(number, query).to(x.dtype).flatten(-2)
         if attention.scope.memory == "self":
-            query, pair = attention.asked_and_kept(x)
+            query, pair = attention.project_self(x)
             cache.store(number, pair)
         else:
-            query = attention.asked(x)
+            query = attention.project_query(x)
         return cache.attend(number, query).flatten(-2)
 
-    def attend_before(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+    def attend_preceding(self, attention: Attention, x: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """Attend to earlier sentences (see `AttentionContext`): x, states [R, d] -> [R, k, d] and [R, k]."""
         cache, number = self.cache_slots[attention]
         assert isinstance(cache, SentencesBeforeCache)
-        pair = [attention.split(project(states)) for project in (attention.key, attention.value)]
+        pair = [attention.split_heads(project(states)) for project in (attention.key, attention.value)]
         cache.store(number, torch.stack(pair, dim=1))
-        return cache.attend_before(number, attention.asked(x)).flatten(-2), cache.sentence_exists
+        return cache.attend_preceding(number, attention.project_query(x)).flatten(-2), cache.sentence_exists
 
 
 def _projected_dtype(model: TranslationModel) -> torch.dtype:
@@ -369,9 +371,9 @@ def _build_self_cache(
     """Build the cache of self-attentions, whose keys are like `like` [H k]."""
     if isinstance(attentions[0], LinearAttention):
         return LinearSelfCache(len(attentions), attentions[0])
-    if scope.part == "before":
+    if scope.scope == "before":
         return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, scope)
-    if scope.part == "sentence" and not single:
+    if scope.scope == "sentence" and not single:
         cache: Cache = SentenceSelfCache(len(attentions), documents * beams, like, attentions[0].heads)
     else:
         cache = DocumentSelfCache(len(attentions), documents, beams, like, attentions[0].heads)
@@ -388,17 +390,19 @@ def _build_cross_cache(
     single: bool,
 ) -> Cache:
     """Build the cache of attentions to a memory, with the keys and values of the spans that the rows see."""
-    states = [memory.at(attention.scope) for attention in attentions]
+    states = [memory.select_states(attention.scope) for attention in attentions]
     spans = visible_spans(memory, scope)
-    if scope.part == "document":
+    if scope.scope == "document":
         spans = spans.select(_document_numbers([memory], rows))
     elif single:
         spans = spans.select(torch.tensor([row.sentences[0] for row in rows]))
         index = spans.indices().to(memory.states.device)
         states, spans = [x.index_select(0, index) for x in states], Spans.tile(spans.lengths)
     if isinstance(attentions[0], LinearAttention):
-        return LinearCrossCache(compute_cross_states(attentions, states, spans), beams, attentions[0].features.floor)
+        return LinearCrossCache(
+            compute_cross_states(attentions, states, spans), beams, attentions[0].features.min_denominator
+        )
     keys, values, spans = pad_empty_spans(*project_keys_values(attentions, states), spans)
-    if single or scope.part == "document":
+    if single or scope.scope == "document":
         return DocumentCrossCache(keys, values, spans, beams)
     return SentenceCrossCache(keys, values, spans, len(rows) * beams)

@@ -24,7 +24,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.settings import check_choice
 from docmt.model import ModelInput, TranslationModel
 from docmt.model.attention import Attention, Memory
-from docmt.model.embeddings import Softmax
+from docmt.model.embeddings import OutputProjection
 from docmt.model.systems import ContextSpec
 from docmt.text import Tokenizer
 
@@ -56,9 +56,9 @@ class Ensemble:
         """Device of the weights."""
         return self.members[0].device
 
-    def memories(self, inputs: ModelInput) -> Sequence[Mapping[str, Memory]]:
+    def compute_memories(self, inputs: ModelInput) -> Sequence[Mapping[str, Memory]]:
         """Compute the memories of each member for a model input."""
-        return [member.memories(inputs) for member in self.members]
+        return [member.compute_memories(inputs) for member in self.members]
 
 
 Model = TranslationModel | Ensemble
@@ -83,8 +83,8 @@ def combine_context_specs(model: Model) -> ContextSpec:
     if all(spec == specs[0] for spec in specs):
         return specs[0]
     return ContextSpec(
-        before=max(spec.before for spec in specs),
-        joined=any(spec.joined for spec in specs),
+        source_context=max(spec.source_context for spec in specs),
+        joined_context=any(spec.joined_context for spec in specs),
         drafts=any(spec.drafts for spec in specs),
     )
 
@@ -110,15 +110,18 @@ def compute_next_logits(model: Model, states: Sequence[Tensor], temperature: flo
 def _find_difference(one: TranslationModel, other: TranslationModel) -> str:
     """Return why two models cannot be members of one ensemble, or nothing if they can."""
     systems = one.config.system, other.config.system
-    for first, second in ((one.system.order, other.system.order), (one.system.rules, other.system.rules)):
+    for first, second in (
+        (one.system.decoding_order, other.system.decoding_order),
+        (one.system.rules, other.system.rules),
+    ):
         if first != second:
             return (
                 f"a {systems[0]} and a {systems[1]} model decode differently ({first} and {second}). Choose models of "
                 "one system."
             )
-    if one.system.order != "sentences" and one.system.context_spec() != other.system.context_spec():
+    if one.system.decoding_order != "sentences" and one.system.context_spec() != other.system.context_spec():
         return "their contexts have other numbers of sentences, or other sides. Choose models with the same context."
-    if one.parts.frame != other.parts.frame:
+    if one.parts.boundary_tokens != other.parts.boundary_tokens:
         return f"families {one.config.family} and {other.config.family} have other boundary tokens. Choose one family."
     sizes = one.config.vocabulary_size, other.config.vocabulary_size
     return "" if sizes[0] == sizes[1] else f"their vocabularies have {sizes[0]} and {sizes[1]} entries."
@@ -245,10 +248,10 @@ def lower_precision(model: TranslationModel, precision: Precision) -> Translatio
     check_precision(precision, model.device)
     product = _PRODUCTS[precision]
     if precision == "bfloat16":
-        for name in model.tables():
+        for name in model.table_names():
             model.get_submodule(name).to(torch.bfloat16)
         for module in model.modules():
-            if isinstance(module, nn.Linear | Softmax):
+            if isinstance(module, nn.Linear | OutputProjection):
                 module.to(torch.bfloat16)
     if not product.available(model.device):
         return model
@@ -259,7 +262,7 @@ def lower_precision(model: TranslationModel, precision: Precision) -> Translatio
         for name, module in list(parent.named_children()):
             if isinstance(module, nn.Linear):
                 setattr(parent, name, product(module.weight, module.bias))
-    head = model.whole_head()
+    head = model.full_head()
     model.projection = product(head.weight.detach(), head.bias)  # detached: the parameter exists already
     return model
 

@@ -34,7 +34,11 @@ class PooledSearch(ABC):
         config: SearchConfig,
     ) -> None:
         device, beam = model.device, config.beam
-        self.specials, self.config, self.boundaries = specials, config, TargetBoundaries(specials, model.parts.frame)
+        self.specials, self.config, self.boundaries = (
+            specials,
+            config,
+            TargetBoundaries(specials, model.parts.boundary_tokens),
+        )
         self.model, self.decoder = model, IncrementalDecoder(model, memories, rows, beam)
         self.family = model.parts.family
         self.sentences = torch.tensor([row.sentences[0] for row in rows], device=device).repeat_interleave(beam)
@@ -89,7 +93,7 @@ class PooledSearch(ABC):
         scores = compute_next_logits(self.model, states, self.config.temperature).float().log_softmax(-1)
         if step < self.boundaries.inner_openers:
             scores = torch.full_like(scores, _NONE)
-            scores[:, self.boundaries.tokens.target_opens[step + 1]] = 0.0
+            scores[:, self.boundaries.tokens.target_prefix[step + 1]] = 0.0
         return scores
 
     def _add_ended(self, totals: Tensor, tokens: Tensor) -> None:
@@ -167,7 +171,7 @@ class GenerateSearch(PooledSearch):
 
     def _scores(self, states: Sequence[Tensor], step: int) -> Tensor:
         scores = super()._scores(states, step)
-        if not self.family.says_padding:
+        if not self.family.can_generate_padding:
             scores[:, self.specials.pad] = _NONE
         if self.boundaries.inner_openers <= step < self.boundaries.inner_openers + self.config.min_length:
             scores[:, self.specials.eos] = _NONE

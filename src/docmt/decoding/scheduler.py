@@ -148,13 +148,13 @@ class Task:
 
     def read_sources(self, batch: Sequence[int]) -> ModelInput:
         """Return the model input of these instances."""
-        inputs = read_source(self.words, self.instances, batch, self.model.parts.frame, self.drafts)
+        inputs = read_source(self.words, self.instances, batch, self.model.parts.boundary_tokens, self.drafts)
         return inputs.to(self.model.device)
 
     def split_aligned(self, inputs: ModelInput, batch: Sequence[int]) -> Sequence[Tensor]:
         """Split the aligned source sentences of a model input by instance."""
         counts = self.instances.last[batch] - self.instances.first[batch]
-        return inputs.aligned.split(counts.tolist())
+        return inputs.alignment.split(counts.tolist())
 
     def make_span(self, first: int, last: int, hypotheses: Sequence[Hypothesis]) -> TranslatedSpan:
         """Return the translations of the sentences first .. last - 1 of this task as a span of the whole one."""
@@ -200,7 +200,7 @@ def cut_source(
     Raises DocmtError where a sentence cannot fit.
     """
     context_spec, reserve = combine_context_specs(model), None
-    if context_spec.shown:  # target context must have been translated before
+    if context_spec.target_context:  # target context must have been translated before
         context_spec = replace(context_spec, sentences=1)
     configs = [member.config for member in list_members(model)]
     for member in configs:
@@ -212,9 +212,10 @@ def cut_source(
         if any(member.limits_target for member in configs):
             longest = np.maximum(longest, [config.sentence_limit(int(n)) for n in words.lengths])
         longest = longest if drafts is None else np.maximum(longest, drafts.lengths)
-        before = context_spec.before if context_spec.joined else 0
+        before = context_spec.source_context if context_spec.joined_context else 0
         sizes = np.maximum(
-            longest + model.parts.frame.most_marks, lengths_before(words.lengths, document_offsets, before)
+            longest + model.parts.boundary_tokens.max_per_sentence,
+            lengths_before(words.lengths, document_offsets, before),
         )
         number = int(sizes.argmax())
         if sizes[number] > min(limits):
@@ -224,8 +225,8 @@ def cut_source(
                 f"{sizes[number]} positions, but the model has {min(limits)}. Split the sentence, or use a "
                 "model with sinusoidal positions."
             )
-        if not all(member.restarts for member in configs if member.position_limit is not None):
-            more = max(model.parts.frame.most_marks - MARKS, 0)  # than MARKS for each sentence
+        if not all(member.restarts_positions for member in configs if member.position_limit is not None):
+            more = max(model.parts.boundary_tokens.max_per_sentence - MARKS, 0)  # than MARKS for each sentence
             reserve = longest + more, min(limits) + 1
     return cut(
         words.lengths,
@@ -247,9 +248,9 @@ def find_instance_limit(model: Model, context: ContextConfig) -> int:
 def select_effective_settings(context: ContextConfig, system: System) -> ContextConfig:
     """Return the settings that have an effect with this system, with all others at their defaults."""
     effective = {
-        "instance_tokens": system.order != "sentences" and not system.context_spec().shown,
-        "overlap": system.order == "documents" and system.rules == "frame",
-        "window_decoding": bool(system.orders),
+        "instance_tokens": system.decoding_order != "sentences" and not system.context_spec().target_context,
+        "overlap": system.decoding_order == "documents" and system.rules == "frame",
+        "window_decoding": bool(system.decoding_orders),
     }
     return ContextConfig(**{name: getattr(context, name) for name, has_effect in effective.items() if has_effect})
 
@@ -259,18 +260,18 @@ def check_context(search: SearchConfig, context: ContextConfig, *models: ModelCo
 
     The only setting of the search that is checked is `search.rounds`.
     """
-    if search.rounds and not any(supports_rounds(context, model.chosen) for model in models):
+    if search.rounds and not any(supports_rounds(context, model.system_options) for model in models):
         raise DocmtError(
             "search.rounds is for systems that see earlier translations (group; concat with window_decoding prefix; "
             "hierarchical at the target), not for this model. Leave it out."
         )
     for name in context.changes():
-        if not any(name in select_effective_settings(context, model.chosen).changes() for model in models):
+        if not any(name in select_effective_settings(context, model.system_options).changes() for model in models):
             systems = sorted({model.system for model in models})
             kinds = f"this {systems[0]} model" if len(systems) == 1 else f"models of {', '.join(systems)}"
             raise DocmtError(f"context.{name} is for systems that {_SYSTEMS[name]}, not for {kinds}. Leave it out.")
     for model in models:
-        limit = None if model.restarts else model.position_limit
+        limit = None if model.restarts_positions else model.position_limit
         if limit is not None and context.instance_tokens > limit + 1:
             raise DocmtError(
                 f"context.instance_tokens is {context.instance_tokens}, but the model has {limit} learned positions. "
@@ -331,7 +332,7 @@ _PREFIX_SHARE = 8  # most prefix tokens of a batch for each other token: each ro
 
 
 def _search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
-    """Search whole instances, for the orders "documents" and "in turn".
+    """Search whole instances, for the orders "documents" and "sequential".
 
     A row of the search is an instance. The translations of earlier sentences in it are the prefix.
     """
@@ -360,7 +361,7 @@ def _search_sentences(task: Task, on_sentences: OnSentences, with_prefixes: bool
     instances, lengths = task.instances, task.words.lengths
     for batch in task.batches(times=1 if with_prefixes else POOL_FACTOR):
         inputs = task.read_sources(batch)
-        memories = task.model.memories(inputs)
+        memories = task.model.compute_memories(inputs)
         rows: list[SearchRow] = []
         numbers: list[int] = []
         for i, aligned in zip(batch, task.split_aligned(inputs, batch), strict=True):
@@ -405,7 +406,7 @@ def _search_rows(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] |
     for i, aligned, prefix in zip(batch, task.split_aligned(inputs, batch), prefixes or [()] * len(batch), strict=True):
         lengths = task.words.lengths[int(task.instances.first[i]) : int(task.instances.last[i])]
         rows.append(SearchRow(aligned.tolist(), lengths.tolist(), prefix))
-    return search(task.model, task.model.memories(inputs), rows, task.specials, task.config)
+    return search(task.model, task.model.compute_memories(inputs), rows, task.specials, task.config)
 
 
 def _search_in_rounds(task: Task, on_sentences: OnSentences) -> SearchSpans:
@@ -439,7 +440,7 @@ ORDERS: dict[str, Callable[[Task, OnSentences], SearchSpans]] = {
     "documents": _search_instances,
     "sentences": _search_sentences,
     "windows": _search_windows,
-    "in turn": _search_instances,
+    "sequential": _search_instances,
     "rounds": _search_in_rounds,
 }
 """Search functions by the order of a system, or "rounds" where search.rounds is set."""

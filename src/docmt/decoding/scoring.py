@@ -79,9 +79,9 @@ def share_sources(task: Task, inputs: ModelInput, batch: Sequence[SourceGroup]) 
         inputs,
         source=sources.source,
         drafts=sources.drafts,
-        aligned=torch.cat(aligned),
-        documents=torch.arange(len(batch)).repeat_interleave(counts),
-        same=_shared_prefixes(inputs.target, counts.tolist()),
+        alignment=torch.cat(aligned),
+        document_alignment=torch.arange(len(batch)).repeat_interleave(counts),
+        representatives=_shared_prefixes(inputs.target, counts.tolist()),
     )
 
 
@@ -166,9 +166,11 @@ def score_task(
     for batch_groups in batch_by_source(task, words):
         equal = [numbers for group in batch_groups for numbers in group]
         indices = [numbers[0] for numbers in equal]
-        batch = collate(task.words, words, task.instances, indices, specials, model.parts.frame, "last", task.drafts)
+        batch = collate(
+            task.words, words, task.instances, indices, specials, model.parts.boundary_tokens, "last", task.drafts
+        )
         inputs = share_sources(task, batch.inputs, batch_groups)
-        batch = replace(batch, inputs=inputs.apart() if without_context else inputs).to(model.device)
+        batch = replace(batch, inputs=inputs.isolate_sentences() if without_context else inputs).to(model.device)
         for numbers, hypothesis in zip(equal, _score(task, words, batch, indices, free_at_limit), strict=True):
             for i in numbers:
                 span = task.make_span(int(task.instances.own[i]), int(task.instances.last[i]), [hypothesis])
@@ -184,8 +186,15 @@ def _score(
     scores = average_probabilities(
         [_score_labels(member, batch, task.config.temperature) for member in list_members(task.model)]
     )
-    boundary_tokens, rules, config = task.model.parts.frame, choose_rules(task.model, task.config), task.config
-    boundaries, labels_per_sentence = TargetBoundaries(task.specials, boundary_tokens), 1 + boundary_tokens.goes_on
+    boundary_tokens, rules, config = (
+        task.model.parts.boundary_tokens,
+        choose_rules(task.model, task.config),
+        task.config,
+    )
+    boundaries, labels_per_sentence = (
+        TargetBoundaries(task.specials, boundary_tokens),
+        1 + boundary_tokens.predicts_boundary,
+    )
     hypotheses, first = [], 0
     for i in indices:
         numbers = range(int(task.instances.own[i]), int(task.instances.last[i]))
@@ -197,7 +206,9 @@ def _score(
             raise non_finite_error()
         lengths = [int(task.words.lengths[number]) for number in numbers]
         limits = [config.sentence_limit(length) if free_at_limit else _NO_LIMIT for length in lengths]
-        forced = rules.find_forced_labels([int(target.lengths[n]) for n in numbers], limits, boundary_tokens.goes_on)
+        forced = rules.find_forced_labels(
+            [int(target.lengths[n]) for n in numbers], limits, boundary_tokens.predicts_boundary
+        )
         for position in forced:
             log_probs[position] = 0.0
         free = len(stream) - len(forced)
@@ -216,11 +227,13 @@ def _score_labels(model: TranslationModel, batch: Batch, temperature: float) -> 
     """Return the log-probability of each label by one model: [n]; equal states are projected once."""
     inputs, labels = batch.inputs, batch.labels
     assert inputs.target is not None
-    predicted = inputs.predicted
+    predicted = inputs.label_positions
     if predicted is None:
         predicted = torch.arange(len(labels), device=labels.device)
-    computed, state = (predicted if inputs.same is None else inputs.same[predicted]).unique(return_inverse=True)
-    states = model(replace(inputs, predicted=computed))  # [u, d]; label i belongs to state index[i]
+    computed, state = (predicted if inputs.representatives is None else inputs.representatives[predicted]).unique(
+        return_inverse=True
+    )
+    states = model(replace(inputs, label_positions=computed))  # [u, d]; label i belongs to state index[i]
     scores = torch.empty(len(labels), device=labels.device)
     for start, block in enumerate(states.split(_CHUNK)):
         logits = model.project(block).float() / temperature  # [c, V]
@@ -251,6 +264,6 @@ def iterate_scoring_inputs(
     words = SentenceTokens.of(targets)
     cut = task.instances
     for indices in task.batches():
-        batch = collate(task.words, words, cut, indices, specials, model.parts.frame, drafts=task.drafts)
+        batch = collate(task.words, words, cut, indices, specials, model.parts.boundary_tokens, drafts=task.drafts)
         translated = [torch.arange(int(cut.before[i]), int(cut.last[i])) >= int(cut.own[i]) for i in indices]
         yield batch.inputs.to(model.device), torch.cat(translated)

@@ -20,7 +20,7 @@ from docmt.core.errors import DocmtError
 from docmt.decoding.models import Model, list_members
 from docmt.decoding.search_config import ContextConfig, SearchConfig
 from docmt.model.scope import BoundaryTokens
-from docmt.model.systems import Order, System
+from docmt.model.systems import DecodingOrder, System
 from docmt.text import SpecialTokens
 
 
@@ -38,22 +38,22 @@ class TargetBoundaries:
     @property
     def start(self) -> int:
         """First token of the stream."""
-        return self.specials.eos if self.tokens.joined else self.tokens.target_opens[0]
+        return self.specials.eos if self.tokens.joined else self.tokens.target_prefix[0]
 
     @property
     def end(self) -> int:
         """Last token of the stream."""
-        return self.specials.eod if self.tokens.goes_on else self.specials.eos
+        return self.specials.eod if self.tokens.predicts_boundary else self.specials.eos
 
     @property
     def separators(self) -> tuple[int, ...]:
         """Tokens between two sentences."""
-        return (self.specials.bos,) if self.tokens.joined else (self.specials.eos, *self.tokens.target_opens)
+        return (self.specials.bos,) if self.tokens.joined else (self.specials.eos, *self.tokens.target_prefix)
 
     @property
     def inner_openers(self) -> int:
         """Number of opening tokens after the first one of a sentence."""
-        return len(self.tokens.target_opens) - 1
+        return len(self.tokens.target_prefix) - 1
 
     def is_opened(self, offset: Tensor) -> Tensor:
         """Return whether all opening tokens of the sentence were read, for tokens at these offsets in it."""
@@ -65,7 +65,7 @@ class TargetBoundaries:
 
     def opens_sentence(self, tokens: Tensor, last: Tensor, offset: Tensor) -> Tensor:
         """Return whether these tokens open a sentence; last, offset: the token before each, and its offset."""
-        if self.tokens.opens_alike:
+        if self.tokens.target_starts_with_bos:
             return tokens == self.specials.bos
         return self.is_closed(last, offset)
 
@@ -197,7 +197,7 @@ class FramedRules:
         """Return the token [R] that must come next, or -1 where there is a choice; step: number of tokens so far."""
         at_limit = self._count_words(progress) >= self.limits[document, progress.sentence]
         forced = torch.where(at_limit, self._closing_token(progress, document), -1)
-        opens = self.boundaries.tokens.target_opens
+        opens = self.boundaries.tokens.target_prefix
         for index in range(1, len(opens)):
             forced = torch.where(progress.offset == index - 1, opens[index], forced)
         if not self.boundaries.tokens.joined:
@@ -232,7 +232,7 @@ class FramedRules:
 def build_prefixes(rows: Sequence[SearchRow], boundaries: TargetBoundaries, device: torch.device) -> Tensor:
     """Return the forced tokens [D, P] of each document after its first token, padded with -1."""
     # The first opening token was read already.
-    opens = () if boundaries.tokens.joined else boundaries.tokens.target_opens[1:]
+    opens = () if boundaries.tokens.joined else boundaries.tokens.target_prefix[1:]
     streams = [
         [*opens, *(token for sentence in row.prefix for token in (*sentence, *boundaries.separators))]
         if row.prefix
@@ -367,10 +367,10 @@ _RULES: dict[str, Rules] = {"frame": FramedRules, "open": OpenRules}
 """Rules by the name that a system has for them."""
 
 
-def choose_order(model: Model, config: SearchConfig, context: ContextConfig) -> Order:
+def choose_order(model: Model, config: SearchConfig, context: ContextConfig) -> DecodingOrder:
     """Return the decoding order of this search. Raises DocmtError for a published search of another order."""
-    order = model.system.orders.get(context.window_decoding, model.system.order)
-    if config.implementation == "rfa" and order != "in turn":
+    order = model.system.decoding_orders.get(context.window_decoding, model.system.decoding_order)
+    if config.implementation == "rfa" and order != "sequential":
         raise DocmtError(
             "search.implementation rfa needs a model that continues its earlier translations "
             "(context.window_decoding or model.concat.window_decoding prefix). Choose none."
@@ -380,15 +380,15 @@ def choose_order(model: Model, config: SearchConfig, context: ContextConfig) -> 
 
 def supports_rounds(context: ContextConfig, system: System) -> bool:
     """Return whether `search.rounds` has an effect: the system sees earlier translations, sentence for sentence."""
-    return system.rules == "frame" and system.orders.get(context.window_decoding, system.order) in (
+    return system.rules == "frame" and system.decoding_orders.get(context.window_decoding, system.decoding_order) in (
         "documents",
-        "in turn",
+        "sequential",
     )
 
 
 def choose_rules(model: Model, config: SearchConfig) -> Rules:
     """Return the rules of this search or scoring. Raises DocmtError for a published search of other models."""
-    joined = model.parts.frame.joined
+    joined = model.parts.boundary_tokens.joined
     if (config.implementation == "rfa") != joined and config.implementation != "docmt":
         family = list_members(model)[0].config.family
         choice = "none or rfa" if joined else "none"

@@ -183,7 +183,7 @@ def _configure_run(
     if missing_paths := [str(each) for each in paths if not each.exists()]:
         raise _SkippedVariantError(f"{' and '.join(missing_paths)} missing: see {path} for how to create them")
     store = plan.store if config.store == plan.store.directory else PreparedStore.open(config.store)
-    if config.model.chosen.context_spec().drafts and store.split("train").drafts is None:
+    if config.model.system_options.context_spec().drafts and store.split("train").drafts is None:
         raise _SkippedVariantError(
             f"the {config.model.system} system reads drafts but {store.directory} has none: run `docmt prepare` again "
             "with --drafts"
@@ -224,7 +224,7 @@ def _hash_run(config: TrainConfig, names: Mapping[str, Any], store: PreparedStor
     count, so that later versions may add options without changing the hash.
     """
     values, defaults = flatten(config.to_dict()), flatten(TrainConfig(store=Path(), run=Path()).to_dict())
-    drafts = config.model.chosen.context_spec().drafts
+    drafts = config.model.system_options.context_spec().drafts
     facts = {
         "settings": {
             name: values[name]
@@ -419,8 +419,10 @@ def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfi
     """Score a run on the test split and on the contrastive test set, unless stored results exist."""
     device = "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
     # The settings that have an effect with the system of the run.
-    context = select_effective_settings(config.context, run.model.chosen)
-    search = config.search if supports_rounds(config.context, run.model.chosen) else replace(config.search, rounds=0)
+    context = select_effective_settings(config.context, run.model.system_options)
+    search = (
+        config.search if supports_rounds(config.context, run.model.system_options) else replace(config.search, rounds=0)
+    )
     translator = Translator(run.run, search=search, context=context, device=device, precision=run.products)
     if load_scores(run.run, config) is None:
         scores = _score_test(translator, run, in_direction(store, run).split("test"), config.metrics)

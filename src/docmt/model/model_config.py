@@ -1,4 +1,4 @@
-"""The architecture of a model: sizes, a system, and that system's options."""
+"""The architecture of a model: sizes, a system, and the options of that system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from docmt.core.settings import (
 )
 from docmt.model.earlier_versions import with_current_names
 from docmt.model.families import FAMILIES, Family
-from docmt.model.families.family import ENCODER_SIZES
+from docmt.model.families.conventions import ENCODER_SIZES
 from docmt.model.systems import SYSTEMS, Concat, Context, Group, Hierarchical, MultiHop, System
 
 # Width, feed-forward width, heads, layers of each stack (Bao et al. 2021: base and large in section 4 and Table 7).
@@ -34,64 +34,55 @@ PRESETS: dict[str, dict[str, int]] = {
 
 
 RANDOM_FEATURES, RANDOM_CROSS_FEATURES = 32, 256
-"""Of Wu et al. (2022) for IWSLT."""
+"""Numbers of features of Wu et al. (2022) for IWSLT."""
 
 
 @dataclass(frozen=True)
 class Linear:
-    """Linear attention (Katharopoulos et al. 2020; RFA: Peng et al. 2021, Wu et al. 2022), where the system has any."""
+    """Linear attention (Katharopoulos et al. 2020; RFA: Peng et al. 2021, Wu et al. 2022)."""
 
     feature_map: Literal["learned", "random"] = "learned"
-    """what makes features of queries and keys: learned directions and a softmax over them (Zhang et al. 2024), or sine
-    and cosine of random ones (RFA)"""
+    """feature map of queries and keys: learned, or random Fourier features (RFA)"""
     features: int = ranged(0, 0, 65_536)
-    """pairs of features of each head, of attention to the sequence itself (0: as many as a head is wide, or 32 random
-    ones)"""
+    """feature pairs per head of self-attention (0: the head width, or 32 if random)"""
     cross_features: int = ranged(0, 0, 65_536)
-    """the same of attention to the source, which has no gate to help it (0: as many as a head is wide, or 256 random
-    ones)"""
+    """feature pairs per head of cross-attention (0: the head width, or 256 if random)"""
     feature_sampling: Literal["independent", "orthogonal", "quasi"] = "independent"
-    """how random features are drawn: independently, in blocks at right angles, or from a low-discrepancy sequence"""
+    """sampling of random features: independent, orthogonal blocks, or low-discrepancy"""
     temperature_per: Literal["head", "dimension"] = "head"
-    """what is learned of the sharpness of random ones: a temperature a head (Wu et al. 2022), or a scale of each
-    dimension of a head (Peng et al. 2021)"""
+    """learned scale of random features: a temperature per head, or one per dimension"""
     gate: Literal["none", "decay", "average"] = "none"
-    """how what was said fades at the end of each sentence: not, by a gate (sgate), or by a gate whose rest is the
-    weight of what is new (sgate-avg)"""
+    """forgetting at sentence ends: none, a gate (sgate), or a weighted average (sgate-avg)"""
     gate_per: Literal["head", "layer"] = "head"
-    """a gate for each head (their code) or one for the layer (their paper)"""
+    """one gate per head, or one per layer"""
     gate_bias: float = ranged(2.0, -100, 100)
-    """bias that these gates start with; at 2 a sentence leaves 88 % of what was there to the next
-    (published for gate decay: 1 or 2; for average, where the rest is the weight of what is new: 0)"""
+    """initial bias of these gates (at 2, 88 % of the state remains)"""
     rescale_keys: bool = True
-    """long keys of the source weigh more ("norm rescaling")"""
+    """weight source keys by their norm"""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a model has whatever its system."""
+    """Options of models of every system."""
 
     preset: Literal["tiny", "small", "base", "big", "large"] = "base"
-    """published size that fills every size left at 0"""
+    """published size that replaces sizes of 0"""
     family: Literal[
         "docmt", "thumt", "rfa", "bart", "mbart", "mbart50", "m2m_100", "marian", "t5", "madlad", "bert", "roberta"
     ] = "docmt"
-    """whose conventions embeddings, marks and norms follow: ours, those of THUMT checkpoints (Zhang et al. 2018), of
-    the code of Wu et al. (2022), or of pretrained models, which `docmt convert` reads (BART, mBART of 25 and of 50
-    languages, M2M100 and NLLB, Marian, T5, MADLAD-400); bert, roberta: the encoder is one of those, the decoder ours"""
+    """conventions of embeddings, boundary tokens and norms"""
     vocabulary_size: int = ranged(0, 0, 10_000_000)
-    """entries of the joint vocabulary, marks included (0: that of the prepared store)"""
+    """entries of the vocabulary (0: as in the prepared store)"""
     source_vocabulary_size: int = ranged(0, 0, 10_000_000)
-    """families with vocabularies apart (thumt, rfa, marian, bert, roberta): entries of the source vocabulary, where
-    that is another one than the target's"""
+    """entries of a separate source vocabulary (0: none)"""
     source_language_ids: list[int] = field(default_factory=list)
-    """pretrained families of many languages: ids of the tokens that name the source language"""
+    """ids of the tokens that name the source language (multilingual families)"""
     target_language_ids: list[int] = field(default_factory=list)
-    """the same of the target language (t5: what stands before a source sentence, such as `translate English to ..:`)"""
+    """ids of the tokens that name the target language (t5: the prompt)"""
     width: int = ranged(0, 0, 65_536)
-    """model width d (0, here and below: that of the preset)"""
+    """model width (0, here and below: as in the preset)"""
     feed_forward: int = ranged(0, 0, 1_048_576)
-    """inner width of the feed-forward sub-layers"""
+    """inner width of feed-forward blocks"""
     heads: int = ranged(0, 0, 4096)
     """attention heads"""
     head_width: int = ranged(0, 0, 65_536)
@@ -101,67 +92,62 @@ class Sizes:
     decoder_layers: int = ranged(0, 0, 1000)
     """layers of the decoder"""
     encoder_width: int = ranged(0, 0, 65_536)
-    """families bert and roberta: width of the encoder (0, also of the next two: that of the decoder)"""
+    """width of a separate encoder: bert, roberta (0: as in the decoder)"""
     encoder_feed_forward: int = ranged(0, 0, 1_048_576)
-    """the same: inner width of its feed-forward sub-layers"""
+    """inner feed-forward width of a separate encoder (0: as in the decoder)"""
     encoder_heads: int = ranged(0, 0, 4096)
-    """the same: its attention heads"""
+    """attention heads of a separate encoder (0: as in the decoder)"""
     normalization: Literal["post", "pre"] = "post"
-    """layer norm after each residual sum (post, published) or before each sub-layer (pre)"""
+    """norm after each residual sum (post) or before each block (pre)"""
     activation: Literal[
         "relu", "gelu", "gelu_tanh", "silu", "gated_relu", "gated_gelu", "gated_gelu_tanh", "gated_silu"
     ] = "relu"
-    """between the two products of the feed-forward sub-layers; gated: multiplied with a third one (Shazeer 2020)"""
+    """activation of feed-forward blocks; gated: multiplied by a third product"""
     scale_embeddings: bool = True
-    """embeddings are multiplied by the square root of the width"""
+    """multiply embeddings by the square root of the width"""
     output: Literal["auto", "tied", "scaled", "untied"] = "auto"
-    """the matrix that projects to the vocabulary: the embedding of the target (tied), the same for states that are
-    divided by the square root of the width (scaled), or one of its own; auto: as the family has it"""
+    """output matrix: tied to target embeddings, tied and scaled, or separate (own)"""
     embedding_normalization: bool = False
-    """layer norm after the sum of embedding and position vector, one for each side"""
+    """normalise the sum of embedding and position vector"""
     position_encoding: Literal["sinusoidal", "learned", "relative"] = "sinusoidal"
-    """position vectors, computed (any length) or learned (up to max_positions), or none, but learned biases of
-    attention for the distance of two tokens (Raffel et al. 2020)"""
+    """position vectors (sinusoidal: any length), or relative attention biases"""
     relative_buckets: int = ranged(32, 4, 65_536)
-    """relative positions: how many biases there are for each head"""
+    """relative positions: number of biases per head"""
     relative_distance: int = ranged(128, 2, MANY)
-    """relative positions: tokens that are as far from each other, or further, all have the same bias"""
+    """relative positions: distance in tokens from which all share one bias"""
     positions: Literal["auto", "document", "sentence"] = "auto"
-    """positions run on through the instance (document, published) or restart at each sentence; auto: sentence, but for
-    systems that cannot tell sentences apart otherwise (document, concat)"""
+    """positions run through the instance (document) or restart at each sentence"""
     max_positions: int = ranged(1024, 1, 100_000_000)
-    """number of learned positions; not used with others"""
+    """number of learned positions, in tokens"""
     dropout: float = ranged(0.3, 0, 0.99)
-    """dropout after the embedding and in every residual branch"""
+    """dropout of embeddings and residual branches"""
     attention_dropout: float = ranged(0.0, 0, 0.99)
-    """dropout on attention weights (slow on CPU); linear attention has no weights to drop"""
+    """dropout of softmax attention weights (slow on CPU)"""
     instance_tokens: int = ranged(512, 8, MANY)
-    """instances hold fewer tokens than this on each side, in training and in translation"""
+    """instances have fewer tokens than this on each side"""
     instance_sentences: int = ranged(1000, 1, MANY)
-    """most sentences of an instance, in training and in translation"""
+    """maximum sentences of an instance"""
 
     linear: Linear = field(default_factory=Linear)
-    """linear attention, for systems that have any"""
+    """linear attention, in systems that support it"""
 
     def check_sizes(self) -> None:
-        """Raises DocmtError for sizes that do not fit together; those left at 0 must have been filled in."""
+        """Raise DocmtError for incompatible sizes, after sizes of 0 are resolved."""
         if (not self.head_width and self.width % self.heads) or self.width % 2:
-            raise DocmtError(
-                f"model.width {self.width} must be even and a multiple of model.heads {self.heads}: change one of them"
-            )
+            raise DocmtError(f"model.width is {self.width}: choose an even multiple of model.heads ({self.heads})")
         if self.relative_distance <= self.relative_buckets // 2:
             raise DocmtError(
                 f"model.relative_distance is {self.relative_distance}: choose more than half of the "
                 f"{self.relative_buckets} model.relative_buckets"
             )
 
-    def changed(self, **sizes: Any) -> Sizes:
-        """These sizes alone, without a system, with others in the place of some."""
-        return Sizes(**{own.name: getattr(self, own.name) for own in fields(Sizes)} | sizes)
+    def replace_sizes(self, **sizes: Any) -> Sizes:
+        """Return only the sizes, without a system, with some replaced."""
+        return Sizes(**{size.name: getattr(self, size.name) for size in fields(Sizes)} | sizes)
 
     @property
     def attention_width(self) -> int:
-        """Of what all heads of an attention ask and find together; sizes must have been filled in."""
+        """Width of all heads of an attention together, after sizes of 0 are resolved."""
         return self.heads * (self.head_width or self.width // self.heads)
 
 
@@ -169,15 +155,11 @@ class Sizes:
 class ModelConfig(Sizes):
     """The architecture of a translation model.
 
-    Each system has a group of options of its own name, if it has any; those of another system cannot be set.
+    The options of a system form a group of its name. Those of another system cannot be set.
     """
 
     system: Literal["sentence", "document", "group", "concat", "context", "multihop", "hierarchical"] = "group"
-    """sentence (a Transformer on single sentences), document (on whole instances), group (G-Transformer: attention
-    within sentences, joined with attention over the document), concat (sliding windows of sentences), context
-    (attention to encoded sentences before), multihop (attention to one sentence before after the other, on both
-    sides), or hierarchical (attention to the words of each sentence before, then to these sentences, above the last
-    layer)"""
+    """architecture: the context that a model reads, and how"""
     group: Group = field(default_factory=Group)
     """G-Transformer (Bao et al. 2021)"""
     concat: Concat = field(default_factory=Concat)
@@ -191,74 +173,79 @@ class ModelConfig(Sizes):
 
     def __post_init__(self) -> None:
         check_fields(self, "model.")
-        filled = self.filled()
-        filled.check_sizes()
-        for name, kind in SYSTEMS.items():
+        resolved = self.resolve()
+        resolved.check_sizes()
+        for name, system_class in SYSTEMS.items():
             options = getattr(self, name, None)
-            if options is not None and name != self.system and options != (default := kind()):
+            if options is not None and name != self.system and options != (default := system_class()):
                 changed = next(option for option in vars(options) if vars(options)[option] != vars(default)[option])
                 raise DocmtError(
                     f"model.{name}.{changed} is set, but model.system is {self.system}: leave it out, or set "
                     f"model.system {name}"
                 )
-        check_fields(self.chosen, f"model.{self.system}.")
+        check_fields(self.system_options, f"model.{self.system}.")
         check_fields(self.linear, "model.linear.")
-        linear, usual = self.linear, Linear()
-        if linear != usual and not self.chosen.linear:
+        linear, defaults = self.linear, Linear()
+        if linear != defaults and not self.system_options.has_linear_attention:
             raise DocmtError(
                 f"model.linear is set, but this {self.system} model has no linear attention: leave it out, or set "
                 "model.group.global_attention or model.concat.attention linear"
             )
-        if linear.gate == "none" and (linear.gate_per, linear.gate_bias) != (usual.gate_per, usual.gate_bias):
-            raise DocmtError(
-                "model.linear.gate_per and gate_bias are of a gate, but model.linear.gate is none: choose one"
-            )
-        if linear.feature_map == "learned" and (linear.feature_sampling, linear.temperature_per) != (
-            usual.feature_sampling,
-            usual.temperature_per,
+        if linear.gate == "none" and (linear.gate_per, linear.gate_bias) != (
+            defaults.gate_per,
+            defaults.gate_bias,
         ):
             raise DocmtError(
-                "model.linear.feature_sampling and temperature_per need model.linear.feature_map random. "
-                "Leave them out, or set feature_map random"
+                "model.linear.gate_per or gate_bias is set, but model.linear.gate is none: set model.linear.gate"
             )
-        self.chosen.check(filled)
+        if linear.feature_map == "learned" and (linear.feature_sampling, linear.temperature_per) != (
+            defaults.feature_sampling,
+            defaults.temperature_per,
+        ):
+            raise DocmtError(
+                "model.linear.feature_sampling or temperature_per is set, but model.linear.feature_map is learned: leave "
+                "them out, or set model.linear.feature_map random"
+            )
+        self.system_options.check(resolved)
         self._check_family()
 
     @property
     def is_encoder(self) -> bool:
-        """Whether this is the stored config of an encoder alone, which a training can start from."""
+        """Whether this describes only an encoder, which can initialize a training."""
         return not self.vocabulary_size and self.source_vocabulary_size > 0
 
     def _check_family(self) -> None:
-        """Raises DocmtError for what the family does not have."""
-        family, chosen = FAMILIES[self.family], self.chosen
+        """Raise DocmtError for options that the family does not support."""
+        family, system = FAMILIES[self.family], self.system_options
         self._check_encoder(family)
         if self.source_vocabulary_size and family.tables == "one":
-            apart = ", ".join(name for name, own in FAMILIES.items() if own.tables != "one")
-            raise DocmtError(f"model.source_vocabulary_size is for model.family {apart}: leave it out")
+            apart = ", ".join(name for name, each in FAMILIES.items() if each.tables != "one")
+            raise DocmtError(f"model.source_vocabulary_size is only for model.family {apart}: leave it out")
         for side, ids in (("source", self.source_language_ids), ("target", self.target_language_ids)):
             for id in ids:
                 check_number(f"model.{side}_language_ids", id, (0, field_range(Sizes, "vocabulary_size")[1]))
-            if ids and not family.names(side):
+            if ids and not family.has_language_token(side):
                 raise DocmtError(
-                    f"model.{side}_language_ids is set, but model.family {self.family} has no language tokens. "
-                    "Leave it out"
+                    f"model.{side}_language_ids is set, but model.family {self.family} has no token for it: leave it out"
                 )
         fits, systems = {
-            "any": (not family.unpredicted[1] or chosen.rules == "frame", "that keep to the sentences of the source"),
-            "sentences": (chosen.order == "sentences", "that translate sentence by sentence"),
-            "windows": (chosen.context_spec().windows, "of windows (concat)"),
-        }[family.order]
-        if not fits or (self.embedding_normalization and family.order != "any"):
-            without = "" if family.order == "any" else ", without model.embedding_normalization"
-            choice = "another system" if family.pretrained else "docmt"
+            "any": (
+                not family.ids_without_logits[1] or system.rules == "frame",
+                "with one target sentence per source sentence",
+            ),
+            "sentences": (system.decoding_order == "sentences", "that translate sentence by sentence"),
+            "windows": (system.context_spec().windows, "of windows (concat)"),
+        }[family.system_order]
+        if not fits or (self.embedding_normalization and family.system_order != "any"):
+            without = "" if family.system_order == "any" else ", without model.embedding_normalization"
+            choice = "another system" if family.is_pretrained else "model.family docmt"
             raise DocmtError(
                 f"model.family {self.family} is for systems {systems}{without}, not for this {self.system} model: "
                 f"choose {choice}"
             )
-        if self.position_encoding == "relative" and chosen.linear:
+        if self.position_encoding == "relative" and system.has_linear_attention:
             raise DocmtError(
-                "model.position_encoding is relative, but linear attention has no scores to add biases to: choose "
+                "model.position_encoding is relative, but linear attention has no scores to bias: choose "
                 "another position encoding, or softmax attention"
             )
         for name in ("relative_buckets", "relative_distance"):
@@ -269,30 +256,30 @@ class ModelConfig(Sizes):
                 )
 
     def _check_encoder(self, family: Family) -> None:
-        """Raises DocmtError for sizes of an encoder that is like the decoder, and for those that do not fit."""
+        """Raise DocmtError for sizes of a separate encoder without one, or incompatible ones."""
         if family.encoder is None:
             for name in ENCODER_SIZES:
                 if getattr(self, f"encoder_{name}"):
-                    apart = ", ".join(name for name, own in FAMILIES.items() if own.encoder is not None)
-                    raise DocmtError(f"model.encoder_{name} is for one of the families {apart}: leave it out")
+                    apart = ", ".join(name for name, each in FAMILIES.items() if each.encoder is not None)
+                    raise DocmtError(f"model.encoder_{name} is only for model.family {apart}: leave it out")
             return
-        filled = self.filled()
-        if filled.encoder_width % filled.encoder_heads:
+        resolved = self.resolve()
+        if resolved.encoder_width % resolved.encoder_heads:
             raise DocmtError(
-                f"model.encoder_width {filled.encoder_width} must be a multiple of model.encoder_heads "
-                f"{filled.encoder_heads}: change one of them"
+                f"model.encoder_width is {resolved.encoder_width}: choose a multiple of model.encoder_heads "
+                f"({resolved.encoder_heads})"
             )
-        if self.chosen.context_spec().drafts:
+        if self.system_options.context_spec().drafts:
             raise DocmtError(
-                f"model.family {self.family} has an encoder for the source alone, but this {self.system} model reads "
-                "drafts, which are of the target: choose another system, or family docmt"
+                f"model.family {self.family} cannot encode target text, but this {self.system} model reads drafts: "
+                "choose another system, or model.family docmt"
             )
 
     def __repr__(self) -> str:
         return short_repr(self)
 
-    def filled(self) -> ModelConfig:
-        """The same with every size left at 0 taken from the preset, and positions chosen; a model's own config."""
+    def resolve(self) -> ModelConfig:
+        """Replace sizes of 0 by those of the preset, and options "auto" by values, as models need them."""
         missing: dict[str, Any] = {
             name: size for name, size in PRESETS[self.preset].items() if getattr(self, name) == 0
         }
@@ -301,39 +288,39 @@ class ModelConfig(Sizes):
                 if not getattr(self, f"encoder_{name}"):
                     missing[f"encoder_{name}"] = missing.get(name, getattr(self, name))
         if self.positions == "auto":
-            missing["positions"] = self.chosen.usual_positions
-        if (settled := self.chosen.settled(self)) != self.chosen:
-            missing[self.system] = settled
+            missing["positions"] = self.system_options.default_positions
+        if (options := self.system_options.resolve_options(self)) != self.system_options:
+            missing[self.system] = options
         return replace(self, **missing) if missing else self
 
     @property
-    def chosen(self) -> System:
+    def system_options(self) -> System:
         """The system with its options."""
         options: System | None = getattr(self, self.system, None)
         return options if options is not None else SYSTEMS[self.system]()
 
     @property
-    def restarts(self) -> bool:
+    def restarts_positions(self) -> bool:
         """Whether positions restart at each sentence."""
-        return (self.chosen.positions or self.filled().positions) == "sentence"
+        return (self.system_options.positions or self.resolve().positions) == "sentence"
 
     @property
     def position_limit(self) -> int | None:
-        """Most tokens of what positions run through, a sentence or an instance; None: any number."""
-        encoder, _ = FAMILIES[self.family].of_encoder(self)
+        """Maximum tokens of a sentence or instance, through which positions run; None: no limit."""
+        encoder, _ = FAMILIES[self.family].encoder_conventions(self)
         return self.max_positions if "learned" in (self.position_encoding, encoder.position_encoding) else None
 
     @property
     def limits_target(self) -> bool:
-        """Whether `position_limit` is one of the target, too, and not of the encoder alone."""
+        """Whether `position_limit` also holds for the target, not only for the encoder."""
         return self.position_encoding == "learned"
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
-        """The config stored in a model directory. Raises DocmtError for fields this version does not know."""
+        """Read the config of a model directory. Raises DocmtError for unknown fields."""
         values = with_current_names(values)
-        usual = flatten(to_mapping(cls()))
+        defaults = flatten(to_mapping(cls()))
         for name, value in flatten(values).items():
-            if isinstance(value, str) and not isinstance(usual.get(name, ""), str):
-                raise DocmtError(f"model.{name} is {value!r}, but must be of another type, such as {usual[name]!r}")
+            if isinstance(value, str) and not isinstance(defaults.get(name, ""), str):
+                raise DocmtError(f"model.{name} is {value!r}, but must be of another type, such as {defaults[name]!r}")
         return build(cls, values, "the configuration", "model.")

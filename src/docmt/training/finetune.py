@@ -26,8 +26,8 @@ from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
 from docmt.core.errors import DocmtError
 from docmt.core.settings import quote
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.families.family import ENCODER_SIZES
-from docmt.model.linear_attention import DIRECTIONS
+from docmt.model.families.conventions import ENCODER_SIZES
+from docmt.model.linear_attention import DIRECTIONS_SUFFIX
 from docmt.model.systems import SYSTEMS, ContextSpec, System
 from docmt.text import Tokenizer
 from docmt.training.reporting import new_weights_in_words
@@ -61,22 +61,22 @@ def initialize_from(
     """Copies the weights that `model` shares with a model directory; returns the names of those that stay random.
 
     A model of the same system is taken whole; of another one, which must have no weights without a place here, the
-    system says which weight each of its own starts from (`System.origin`). reverse: a sentence model of the other
-    direction, from which some weights start (`System.origin_reverse`). languages: codes of those that `model` will
-    translate from and to, where they are known; a start from a model of others is told. Random features that are drawn
-    in another way, or in another number, are no weights: `model` keeps its own.
+    system says which weight each of its own starts from (`System.initial_weight`). reverse: a sentence model of the
+    other direction, from which some weights start (`System.initial_reverse_weight`). languages: codes of those that
+    `model` will translate from and to, where they are known; a start from a model of others is told. Random features
+    that are drawn in another way, or in another number, are no weights: `model` keeps its own.
     Raises DocmtError for another vocabulary, for weights of another shape, and for a model that does not fit.
     """
     started, pretrained = _load(directory, model, tokenizer)
     if languages_differ(languages, theirs := load_languages(directory)):
         here = " to ".join(languages)
         _log.warning("%s translates from %s to %s, but this model is to translate from %s", directory, *theirs, here)
-    free = all(own.chosen.positions is None for own in (started, model.config))
-    if free and started.restarts != model.config.restarts:
+    free = all(own.system_options.positions is None for own in (started, model.config))
+    if free and started.restarts_positions != model.config.restarts_positions:
         _log.warning(
             "positions of %s %s, those of this model do not: --model.positions %s would agree",
             directory,
-            *(("restart at each sentence", "sentence") if started.restarts else ("run on", "document")),
+            *(("restart at each sentence", "sentence") if started.restarts_positions else ("run on", "document")),
         )
     own = model.state_dict()
     same = started.system == model.config.system
@@ -89,7 +89,7 @@ def initialize_from(
                 new.append(name)
                 continue
             used.add(origin)
-            if not name.endswith(DIRECTIONS) or (drawn_alike and tensor.shape == pretrained[origin].shape):
+            if not name.endswith(DIRECTIONS_SUFFIX) or (drawn_alike and tensor.shape == pretrained[origin].shape):
                 _copy(name, tensor, pretrained[origin], directory)
     if unused := sorted(set(pretrained) - used):
         raise DocmtError(
@@ -111,13 +111,15 @@ def with_architecture_of(config: ModelConfig, started: ModelConfig) -> ModelConf
 
     A preset other than the usual one says all sizes; of a model of the same system its options are taken as well.
     """
-    theirs = started.filled()
+    theirs = started.resolve()
     names = [*_architecture_of(theirs), "max_positions", "source_vocabulary_size"]
     if not theirs.is_encoder and config.preset != ModelConfig().preset:
         names = [name for name in names if name not in _OF_PRESET]
     if theirs.system != config.system or not hasattr(config, config.system):
         return _with_values_of(config, theirs, names)
-    options: dict[str, Any] = {config.system: _with_values_of(config.chosen, theirs.chosen, vars(config.chosen))}
+    options: dict[str, Any] = {
+        config.system: _with_values_of(config.system_options, theirs.system_options, vars(config.system_options))
+    }
     return replace(_with_values_of(config, theirs, [*names, "linear"]), **options)
 
 
@@ -142,7 +144,7 @@ def _initialize_from_reverse(
     model: TranslationModel, directory: Path, tokenizer: Tokenizer, new: list[str]
 ) -> list[str]:
     """Copies what starts from a sentence model of the other direction; returns what of `new` stays random."""
-    origins = {name: model.system.origin_reverse(name) for name in model.state_dict()}
+    origins = {name: model.system.initial_reverse_weight(name) for name in model.state_dict()}
     if not any(origins.values()):
         raise DocmtError(
             f"initialize_reverse_from is set, but this {model.config.system} model has no encoder of target text: "
@@ -154,7 +156,7 @@ def _initialize_from_reverse(
             "side: leave it out"
         )
     started, pretrained = _load(directory, model, tokenizer)
-    if started.chosen.context_spec() != ContextSpec(sentences=1):
+    if started.system_options.context_spec() != ContextSpec(sentences=1):
         raise DocmtError(f"{directory} is a {started.system} model: name a sentence model in initialize_reverse_from")
     taken = [name for name, origin in origins.items() if origin in pretrained]
     with torch.no_grad():
@@ -192,7 +194,7 @@ def _origin(name: str, model: TranslationModel, pretrained: Mapping[str, torch.T
     """The pretrained weight that `name` starts from, if any; same: the pretrained model is of the same system."""
     if same and name in pretrained:
         return name
-    origin = model.system.origin(name)
+    origin = model.system.initial_weight(name)
     if origin is None:
         return None
     # A document model's one attention sees the whole document, and is named so.
@@ -206,13 +208,13 @@ def _architecture_of(started: ModelConfig) -> Sequence[str]:
 
 def _check_architecture(directory: Path, started: ModelConfig, wanted: ModelConfig) -> None:
     for name in _architecture_of(started):
-        _check_same(directory, name, getattr(started.filled(), name), getattr(wanted.filled(), name))
+        _check_same(directory, name, getattr(started.resolve(), name), getattr(wanted.resolve(), name))
     if started.system == wanted.system:
-        theirs, ours = (getattr(own.filled().chosen, "fusion", None) for own in (started, wanted))
+        theirs, ours = (getattr(own.resolve().system_options, "fusion", None) for own in (started, wanted))
         _check_same(directory, f"{wanted.system}.fusion", theirs, ours)
-    if not started.chosen.linear:
+    if not started.system_options.has_linear_attention:
         return
-    if not wanted.chosen.linear:
+    if not wanted.system_options.has_linear_attention:
         raise DocmtError(
             f"{directory}, which this {wanted.system} model is to start from, has linear attention, and this one has "
             "none: choose linear attention for it as well, or another model to start from"
@@ -265,7 +267,7 @@ def _meant(model: TranslationModel, word: str, loaded: Sequence[str]) -> Iterabl
     if word == "pretrained":
         return loaded
     modules = {
-        "embeddings": (*model.tables(), "source_positions", "target_positions"),
+        "embeddings": (*model.table_names(), "source_positions", "target_positions"),
         "encoder": ("encoder", "encoder_norm"),
         "decoder": ("decoder", "decoder_norm"),
     }.get(word)

@@ -134,7 +134,7 @@ def _keep_drafter(run: RunDirectory, config: TrainConfig, corpus: TrainingCorpus
             f"the {config.model.system} system reads drafts, but no model is named that writes them at translation: "
             "add --drafter with the model that made those of the store"
         )
-    if load_model_config(drafter).chosen.context_spec().drafts:
+    if load_model_config(drafter).system_options.context_spec().drafts:
         drafter = find_drafter(drafter)
     check_drafter(drafter, corpus.tokenizer)
     run.keep_drafter(find_model(drafter))

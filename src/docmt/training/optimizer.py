@@ -17,7 +17,7 @@ from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, read_shapes, re
 from docmt.data import Batch
 from docmt.model import Packed, TranslationModel
 from docmt.model.attention import AttentionContext
-from docmt.model.embeddings import Softmax
+from docmt.model.embeddings import OutputProjection
 from docmt.model.layers import Layer
 from docmt.text import SpecialTokens
 from docmt.text.tokenizer import Side
@@ -84,7 +84,9 @@ class MasterWeights:
 
     def __init__(self, model: nn.Module) -> None:
         """Makes those of the model's weights bfloat16, where they are."""
-        large = (module for module in model.modules() if isinstance(module, nn.Linear | nn.Embedding | Softmax))
+        large = (
+            module for module in model.modules() if isinstance(module, nn.Linear | nn.Embedding | OutputProjection)
+        )
         rounded = {parameter for module in large for parameter in module.parameters(recurse=False)}
         self.trained: dict[str, nn.Parameter] = {}
         """what the optimiser changes, by name"""
@@ -242,7 +244,7 @@ class Updater:
             return batch
 
         def hide(packed: Packed, side: Side, vocabulary_size: int) -> Packed:
-            words = packed.sentences.within(*self.model.parts.frame.marks(side)).indices()
+            words = packed.sentences.trim(*self.model.parts.boundary_tokens.counts(side)).indices()
             return replace(packed, tokens=drop_words(packed.tokens, rate, SpecialTokens(vocabulary_size), words))
 
         inputs, size = batch.inputs, model.vocabulary_size
@@ -284,7 +286,7 @@ class _BatchLoss(nn.Module):
         positions = self.model.config.position_limit
         inputs = batch.inputs
         if positions is None or positions >= _SIZE_STEP:  # the filler needs positions, too
-            inputs = inputs.filled(_SIZE_STEP, SpecialTokens.pad)
+            inputs = inputs.pad_to_multiple(_SIZE_STEP, SpecialTokens.pad)
         states = self.model(inputs)[: batch.tokens]
         return batch_loss(self.model, states, batch.labels, self.smoothing)
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from docmt.checkpoint.model_directory import DRAFTER_FOLDER, ModelCard, load_languages
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig
-from docmt.model.linear_attention import DIRECTIONS
+from docmt.model.linear_attention import DIRECTIONS_SUFFIX
 from docmt.training.run_directory import TrainingState
 from docmt.training.train_config import StopConfig, TrainConfig
 from docmt.training.training_data import Split, TrainingCorpus
@@ -88,7 +88,7 @@ def _limits(stop: StopConfig) -> str:
 def new_weights_in_words(names: Collection[str], model: nn.Module) -> str:
     """How many weights of the model these are and what they are for, part by part: the rest was loaded."""
     tensors = model.state_dict()
-    names = [name for name in names if not name.endswith(DIRECTIONS)]  # which are drawn, and no weights
+    names = [name for name in names if not name.endswith(DIRECTIONS_SUFFIX)]  # which are drawn, and no weights
     total = sum(tensors[name].numel() for name in names)
     loaded = [name for name in tensors if name not in names]
     # A part is the largest module of which nothing was loaded.

@@ -261,17 +261,20 @@ class TrainConfig:
                 ("initialize_reverse_from", self.initialize_reverse_from is not None),
                 ("freeze", bool(self.frozen)),
                 ("adapters.rank", self.adapters.rank > 0),
-                (f"model.{self.model.system}.{self.model.chosen.from_start}", bool(self.model.chosen.from_start)),
+                (
+                    f"model.{self.model.system}.{self.model.system_options.initialization_option}",
+                    bool(self.model.system_options.initialization_option),
+                ),
             ):
                 if used:
                     raise DocmtError(f"{name} is set but initialize_from is not: name the model to start from")
         self._check_instance_lengths()
-        if self.reverse and self.model.chosen.context_spec().drafts:
+        if self.reverse and self.model.system_options.context_spec().drafts:
             raise DocmtError(
                 f"reverse is true, but the {self.model.system} system reads drafts, which are translations of the "
                 "store's source: choose another system, or reverse false"
             )
-        if self.drafter is not None and not self.model.chosen.context_spec().drafts:
+        if self.drafter is not None and not self.model.system_options.context_spec().drafts:
             raise DocmtError(f"drafter is set, but the {self.model.system} system reads no drafts: leave it out")
         if self.adapters.rank and self.frozen:
             raise DocmtError(
@@ -304,7 +307,7 @@ class TrainConfig:
                 f"batches.instance_lengths has {max(lengths)}, but model.instance_tokens is {model.instance_tokens}: "
                 "leave it out, or raise model.instance_tokens"
             )
-        if model.chosen.context_spec() != ContextSpec():
+        if model.system_options.context_spec() != ContextSpec():
             raise DocmtError(
                 f"batches.instance_lengths has no effect on the {model.system} system, which looks at a fixed number "
                 "of sentences: leave it out, or choose a system that looks at whole instances, such as group"

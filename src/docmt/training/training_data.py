@@ -45,8 +45,11 @@ class Split:
         model = config.model
         self.store, self.specials, self.drafts = store, specials, _drafts_of(store, model)
         self._draft_lengths = None if self.drafts is None else self.drafts.lengths
-        self.predicts, self.frame = model.chosen.predicts, FAMILIES[model.family].frame(model)
-        self.references = training and model.chosen.context_spec().references
+        self.predicts, self.frame = (
+            model.system_options.labelled_sentences,
+            FAMILIES[model.family].boundary_tokens(model),
+        )
+        self.references = training and model.system_options.context_spec().references
         self._check_words(SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size))
         share = config.batches.train_share if training else 1.0
         documents = max(round(share * len(store.document_ids)), 1)
@@ -61,7 +64,7 @@ class Split:
         first = self.instances.own if self.predicts == "last" else self.instances.first
         last = self.instances.last
         words = store.target.offsets[last] - store.target.offsets[first]
-        self._label_tokens: NDArray[np.int64] = words + (1 + self.frame.goes_on) * (last - first)  # [I]
+        self._label_tokens: NDArray[np.int64] = words + (1 + self.frame.predicts_boundary) * (last - first)  # [I]
 
     def _check_words(self, source_specials: SpecialTokens) -> None:
         """Raises DocmtError for a file of tokens with numbers that are no words."""
@@ -81,19 +84,19 @@ class Split:
         if model.position_limit is None:
             return
         limited = (store.source.lengths, (store.target if model.limits_target else store.source).lengths)
-        if model.restarts:
+        if model.restarts_positions:
             sentences = np.arange(len(limited[0]))
             longest = np.max([side for side in (*limited, self._draft_lengths) if side is not None], axis=0)
-            context_spec = model.chosen.context_spec()
-            before = context_spec.before if context_spec.joined else 0
+            context_spec = model.system_options.context_spec()
+            before = context_spec.source_context if context_spec.joined_context else 0
             contexts = lengths_before(limited[0], store.document_offsets, before)
             checks = [
-                ("sentence", longest + self.frame.most_marks, sentences),
+                ("sentence", longest + self.frame.max_per_sentence, sentences),
                 (f"context of {before} sentences before sentence", contexts, sentences),
             ]
         else:
             lengths = instance_lengths(self.instances, *limited, self._draft_lengths)
-            more = max(self.frame.most_marks - MARKS, 0)  # than lengths have for each sentence
+            more = max(self.frame.max_per_sentence - MARKS, 0)  # than lengths have for each sentence
             lengths = lengths + more * (self.instances.last - self.instances.before)
             checks = [("instance that begins with sentence", lengths, self.instances.first)]
         for what, sizes, sentences in checks:
@@ -140,7 +143,7 @@ def _instances(
     """The instances of the first documents, in training those at all limits that it mixes."""
     model, limits = config.model, config.batches.instance_lengths if training else []
     lengths = store.source.lengths, store.target.lengths, store.document_offsets[: documents + 1]
-    context_spec, most = model.chosen.context_spec(), model.instance_sentences
+    context_spec, most = model.system_options.context_spec(), model.instance_sentences
     if limits:
         return cut_mixed(*lengths, context_spec, limits, most)
     return cut(*lengths, context_spec, limit=model.instance_tokens, max_sentences=most, training=training), None
@@ -148,7 +151,7 @@ def _instances(
 
 def _drafts_of(store: ParallelStore, model: ModelConfig) -> SentenceTokens | None:
     """The drafts of a split, if the system reads them. Raises DocmtError if it does and there are none."""
-    if not model.chosen.context_spec().drafts:
+    if not model.system_options.context_spec().drafts:
         return None
     if store.drafts is None:
         old = store.directory.parent / "drafts"
@@ -236,8 +239,8 @@ class TrainingCorpus:
 
     def _check_documents(self, model: ModelConfig) -> None:
         """Raises DocmtError where no document is as long as the context that the system would look at."""
-        context_spec = model.chosen.context_spec()
-        context = max(context_spec.before, context_spec.shown)
+        context_spec = model.system_options.context_spec()
+        context = max(context_spec.source_context, context_spec.target_context)
         wanted = context + 1 if context else (context_spec.sentences or 1) if context_spec.windows else 1
         documents = np.unique(self.train.instances.document)
         longest = int(np.diff(self.train.store.document_offsets)[documents].max())
@@ -299,4 +302,4 @@ def fit_model_config(config: ModelConfig, store: PreparedStore) -> ModelConfig:
     apart = source_size != size or config.source_vocabulary_size == source_size
     if FAMILIES[config.family].tables == "either":
         apart = apart or not store.tokenizer.shares_vocabulary
-    return replace(config, vocabulary_size=size, source_vocabulary_size=source_size if apart else 0).filled()
+    return replace(config, vocabulary_size=size, source_vocabulary_size=source_size if apart else 0).resolve()

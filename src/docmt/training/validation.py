@@ -13,7 +13,7 @@ from docmt.analysis.entropy import EntropyMeter, mean_entropies, measure_entropy
 from docmt.decoding import SearchConfig, translate_ids
 from docmt.evaluation import document_bleu
 from docmt.model import TranslationModel
-from docmt.model.transformer import evaluating
+from docmt.model.transformer import evaluation_mode
 from docmt.text import Tokenizer
 from docmt.training.distributed import gather_shares, sum_over_processes
 from docmt.training.objective import batch_loss
@@ -40,7 +40,7 @@ def validation_loss(
     With `entropy`, attention entropies are measured in the same pass.
     """
     sums = np.zeros(3)
-    with evaluating(model), measure_entropy(model) if entropy else nullcontext(EntropyMeter(())) as meter:
+    with evaluation_mode(model), measure_entropy(model) if entropy else nullcontext(EntropyMeter(())) as meter:
         for indices in dev.plan.in_order()[fabric.global_rank :: fabric.world_size]:
             batch = dev.batch(indices).to(fabric.device)
             with fabric.autocast():
@@ -71,7 +71,7 @@ class DevBleu:
 
     def __call__(self, model: TranslationModel) -> float:
         """Return the score of `model`, the same on all processes; its mode is left as it was."""
-        with evaluating(model), self._fabric.autocast():
+        with evaluation_mode(model), self._fabric.autocast():
             translations = translate_ids(
                 model, self._sources, self._tokenizer.specials, self._search, drafts=self._drafts
             )
