@@ -127,8 +127,11 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         (["score", "--target", "t", "m"], r"SOURCE is missing; see"),
         (["prepare", "--store", "s", "--train"], r"--train has no value: give a path"),
         ([*EVALUATE, "--suite", "s"], r"unknown option --suite; docmt probe has it"),
-        ([*EVALUATE, "--context-usage"], r"unknown option --context-usage; docmt probe has it"),
-        ([*EVALUATE, "--usage.before", "3"], r"unknown option --usage.before; docmt probe has it"),
+        ([*EVALUATE, "--context-ablation"], r"unknown option --context-ablation; docmt probe has it"),
+        (
+            [*EVALUATE, "--cxmi.replaced-sentences", "3"],
+            r"unknown option --cxmi.replaced-sentences; docmt probe has it",
+        ),
         (
             ["translate", "m", "f", "--layout", "lines", "--join-lines"],
             r"--input.join-lines needs running text, but --input.layout is lines: leave one of them out",

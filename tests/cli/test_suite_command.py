@@ -53,7 +53,7 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
     ("arguments", "message"),
     [
         (["--markdown", "none/there.md"], "cannot write none/there.md"),
-        (["--normalization", "median"], "candidates.normalization is 'median': choose one of sum, mean"),
+        (["--normalization", "median"], "contrastive.normalization is 'median': choose one of sum, mean"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
         (["--json", "-", "--markdown", "-"], "two outputs would both go to standard output"),
         (["--source", "none.en", "--reference", "none.de"], "cannot read none.en: there is no such file"),
@@ -84,7 +84,7 @@ def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
     found, page = tmp_path / "found.json", tmp_path / "found.md"
     outcome = call(
         *("probe", run, other, "--suite", suite, asked, "--json", found, "--markdown", page),
-        *("--beam", 1, "--normalization", "mean", "--candidates.sentences", "deciding"),
+        *("--beam", 1, "--normalization", "mean", "--contrastive.sentences", "deciding"),
     )
     assert (outcome.status, outcome.err.count("ended by the length limit")) == (0, 2)
     table = [line.split() for line in outcome.out.splitlines()]
@@ -111,7 +111,7 @@ def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
 
 @pytest.mark.full
 def test_means_and_deciding_sentences_are_those_of_the_scores(run, suite):
-    arguments = ("--json", "-", "--normalization", "mean", "--candidates.sentences", "deciding")
+    arguments = ("--json", "-", "--normalization", "mean", "--contrastive.sentences", "deciding")
     found = json.loads(call("probe", run, "--suite", suite, *arguments).out)
     translator, answers = docmt.Translator(run), ""
     for line in suite.read_text().splitlines():
@@ -250,7 +250,7 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
     for systems in ([run, suite], [suite, run], [f"{run},{suite}"]):
         message = "suite.jsonl is a file, not a model: name model directories only"
         fails("probe", *systems, "--suite", "phenomena", message=message)
-        fails("probe", *systems, "--suite", "phenomena", "--context-usage", message=message)
+        fails("probe", *systems, "--suite", "phenomena", "--context-ablation", message=message)
     fails(
         "probe",
         run,
@@ -275,8 +275,8 @@ def test_progress_says_which_model_is_asked_what(run, others, suite, asked, monk
     assert both == [f"{model}: {line}" for model in ("run", "second") for line in work]
     forms = [{"src_context": [own], "src": "It is old.", "expected": "Er"} for own in ("A dog.", "A car.")]
     asked.write_text("".join(json.dumps(row) + "\n" for row in forms))
-    assert told(run, "--suite", asked, "--context-usage") == ["translating"]
-    both = told(run, others[0], "--suite", asked, "--context-usage")
+    assert told(run, "--suite", asked, "--context-ablation") == ["translating"]
+    both = told(run, others[0], "--suite", asked, "--context-ablation")
     assert both == [f"{model}: {asked}: translating" for model in ("run", "second")]
 
 

@@ -102,14 +102,14 @@ def test_items_that_fail_are_wrong_and_told(run, with_bad, failing, tmp_path):
 
 
 def test_what_is_wrong_is_told_with_its_context(run, failing, tmp_path):
-    """With --context-usage, too; a sentence that is too long is told once."""
+    """With --context-ablation, too; a sentence that is too long is told once."""
     long, pair = ["x" * 300, "It."], [["X.", "A."], ["X.", "B."]]
     rows = [{"source": source, "candidates": pair, "correct": 0, "sentence": 1} for source in (long, ["BAD.", "It."])]
     forms = [{"src_context": [own], "src": "It is old.", "expected": "Er"} for own in ("A dog.", "A car.")]
     path, asked, found = tmp_path / "context.jsonl", tmp_path / "forms.jsonl", tmp_path / "found.json"
     asked.write_text("".join(json.dumps(row) + "\n" for row in forms))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    outcome = call("probe", run, "--suite", path, asked, "--context-usage", "--json", found, *QUICK)
+    outcome = call("probe", run, "--suite", path, asked, "--context-ablation", "--json", found, *QUICK)
     assert outcome.status == 2
     told = outcome.err.splitlines()
     places = [line.partition(": BAD is too long")[0] for line in told if line.endswith(": BAD is too long")]

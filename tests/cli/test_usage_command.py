@@ -52,7 +52,7 @@ def test_what_context_is_worth(run, asked, corpus, tmp_path):
 
 
 def test_several_models_and_one_that_sees_no_context(run, sentence_run, asked):
-    more = ("--usage.examples", 1, "--usage.before", 2, "--json", "-")
+    more = ("--cxmi.examples", 1, "--cxmi.replaced-sentences", 2, "--json", "-")
     found = json.loads(call("probe", sentence_run, run, *asked, *more).out)
     sentence, group = found["systems"]
     zero = {"value": 0, "low": 0, "high": 0}
@@ -153,7 +153,7 @@ def test_a_later_model_that_is_no_good_is_found_before_the_first_is_asked(run, a
     for name in ("score_with_and_without_context", "compare_suite_contexts"):
         monkeypatch.setattr(f"docmt.cli.commands.probe.{name}", lambda *arguments: 1 / 0)
     fails("probe", run, later, *asked, message="later")
-    fails("probe", run, later, "--suite", "pronouns", "--context-usage", message="later")
+    fails("probe", run, later, "--suite", "pronouns", "--context-ablation", message="later")
     monkeypatch.setattr("docmt.cli.commands.evaluate.translate_corpus", lambda *arguments: 1 / 0)
     fails("evaluate", "--systems", run, later, *asked, message="later")
 
@@ -162,14 +162,14 @@ def test_languages_of_later_models_and_test_sets_are_looked_at_first(run, corpus
     monkeypatch.setattr("docmt.cli.commands.probe.compare_suite_contexts", lambda *arguments: 1 / 0)
     suite = tmp_path / "suite.en-fr.jsonl"
     shutil.copy(corpus / "test.contrastive.jsonl", suite)
-    asked = ("--suite", "pronouns", suite, "--context-usage")
+    asked = ("--suite", "pronouns", suite, "--context-ablation")
     fails("probe", run, *asked, message="en-fr|French|fr")
 
 
 def test_test_sets_with_true_empty_and_shuffled_context(run, corpus, tmp_path):
     suite, expected = tmp_path / "suite.jsonl", corpus / "test.contrastive.jsonl"
     suite.write_text("".join(expected.read_text().splitlines(keepends=True)[:12]))
-    ours = call("probe", run, "--suite", suite, "--context-usage", "--json", tmp_path / "found.json")
+    ours = call("probe", run, "--suite", suite, "--context-ablation", "--json", tmp_path / "found.json")
     assert ours.status == 0, ours.err
     assert ours.out.splitlines()[0].split()[:4] == ["items", "chance", "true", "context"]
     found = json.loads((tmp_path / "found.json").read_text())["suites"][str(suite)]
@@ -223,13 +223,13 @@ def test_systems_without_scores_of_sentences_have_none_by_position(corpus, tmp_p
 def test_settings_of_the_search_that_scoring_does_not_read_are_accepted(run, asked, corpus):
     plain = call("probe", run, *asked, "--json", "-")
     assert call("probe", run, *asked, "--beam", 1, "--json", "-") == plain
-    assert call("probe", run, *asked, "--context-usage", "--json", "-") == plain
+    assert call("probe", run, *asked, "--context-ablation", "--json", "-") == plain
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--usage.before", "-1"], "usage.before"),
+        (["--cxmi.replaced-sentences", "-1"], "cxmi.replaced_sentences"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
         (["--suite", "pronouns", "pronouns"], "--suite has pronouns twice: name it once"),
         (["--suite", "pronouns", "--markdown", "none/there.md"], "cannot write none/there.md"),
@@ -248,7 +248,7 @@ def test_a_test_set_and_a_corpus_at_once(run, asked, suite, corpus, tmp_path):
     assert both.out.startswith("CXMI") and "\n  odd " in both.out
     assert page.read_text().startswith("|  | items | chance | run |")
     suite.write_text("".join((corpus / "test.contrastive.jsonl").read_text().splitlines(keepends=True)[:12]))
-    hidden = call("probe", run, *asked, "--suite", suite, "--context-usage", "--json", found, "--markdown", page)
+    hidden = call("probe", run, *asked, "--suite", suite, "--context-ablation", "--json", found, "--markdown", page)
     assert hidden.status == 0, hidden.err
     written = json.loads(found.read_text())
     assert {"suites", "context_gain", "other_context", "warnings"} <= written.keys()
@@ -275,8 +275,8 @@ def test_test_sets_without_context(run, tmp_path):
     item = {"source": ["It."], "candidates": [["Er."], ["Sie."]], "correct": 0, "sentence": 0, "distance": 0}
     path.write_text(json.dumps(item) + "\n")
     message = "no item has a context, so there is none to measure"
-    fails("probe", run, "--suite", path, "--context-usage", message=message)
+    fails("probe", run, "--suite", path, "--context-ablation", message=message)
     item |= {"source": ["A.", "It."], "candidates": [["A.", "Er."], ["A.", "Sie."]], "sentence": 1}
     path.write_text(json.dumps(item) + "\n")
     message = "no two items can exchange their contexts: they need equal sentence counts"
-    fails("probe", run, "--suite", path, "--context-usage", message=message)
+    fails("probe", run, "--suite", path, "--context-ablation", message=message)

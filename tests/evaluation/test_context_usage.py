@@ -292,8 +292,8 @@ def test_items_without_context_or_without_others():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"before": -1}, "usage.before"),
-        ({"examples": 1.5}, "usage.examples"),
+        ({"replaced_sentences": -1}, "cxmi.replaced_sentences"),
+        ({"examples": 1.5}, "cxmi.examples"),
     ],
 )
 def test_settings_that_do_not_go(options, message):

@@ -61,8 +61,8 @@ SHORT_NAMES = {
     "context": "instance_tokens overlap window_decoding",
     "metrics": "protocol unit text language tokenize lowercase ter",
     "significance": "test resample samples seed",
-    "usage": "examples before",
-    "candidates": "normalization",
+    "cxmi": "examples replaced_sentences",
+    "contrastive": "normalization",
     "check": "source_language target_language certainty length_factor term_share batch_sentences",
     "model": "system preset family vocabulary_size width feed_forward heads encoder_layers decoder_layers dropout "
     "positions max_positions instance_tokens",
@@ -76,7 +76,7 @@ SHORT_NAMES = {
 # What other toolkits call an option.
 _MEANT = {"batch_size": "batch_tokens", "max_tokens": "batch_tokens", "beam_size": "beam", "lr": "learning_rate"}
 # Options of `docmt evaluate` before 0.4 that are options of another command.
-_MOVED = dict.fromkeys(("suite", "context_usage", "candidates", "usage"), "probe")
+_MOVED = dict.fromkeys(("suite", "context_ablation", "contrastive", "cxmi"), "probe")
 _NEAR = 0.66  # of 1: letters in common. Lower, a hint is as often wrong as right.
 _SWITCH = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
 _PRINT = ("help", "config", "print_config")

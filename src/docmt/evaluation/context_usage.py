@@ -51,13 +51,13 @@ CONDITIONS = ("true", "empty", "shuffled")
 class UsageConfig:
     """Settings of the context usage measures."""
 
-    before: int = ranged(3, 0, 1000)
+    replaced_sentences: int = ranged(3, 0, 1000)
     """previous sentences to replace by those of another document (0: skip)"""
     examples: int = ranged(10, 0, 1_000_000)
     """sentences to print with the largest gain from context"""
 
     def __post_init__(self) -> None:
-        check_fields(self, "usage.")
+        check_fields(self, "cxmi.")
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ def compare_contexts(
     shuffling. Raises DocmtError for the reasons of `build_windows`.
     """
     config, significance = config or UsageConfig(), significance or SignificanceConfig()
-    windows = build_windows(documents, config.before, significance.seed)
+    windows = build_windows(documents, config.replaced_sentences, significance.seed)
     true = [_document_pair(window.source, window.target) for window in windows]
     shuffled = [_document_pair(window.other_source, window.other_target) for window in windows]
     alone = [_document_pair(window.source[-1:], window.target[-1:]) for window in windows]
@@ -325,7 +325,7 @@ def compare_contexts(
         return Gain.from_rows(np.add.reduceat(rows, document_starts, axis=0), significance)
 
     return ContextComparison(
-        config.before,
+        config.replaced_sentences,
         {name: mean(totals) for name, totals in scores.items()},
         {f"true - {name}": mean(scores["true"] - totals) for name, totals in scores.items() if name != "true"},
     )

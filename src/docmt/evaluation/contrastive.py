@@ -71,7 +71,7 @@ class SuiteConfig:
     """sentences that count: all of the document, or only the tested one"""
 
     def __post_init__(self) -> None:
-        check_fields(self, "candidates.")
+        check_fields(self, "contrastive.")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ usage:
 examples:
     docmt probe MODEL --suite test.contrastive.jsonl
     docmt probe MODEL OTHER --suite phenomena --json answers.json
-    docmt probe MODEL --suite phenomena --context-usage
+    docmt probe MODEL --suite phenomena --context-ablation
     docmt probe MODEL --source test.en --reference test.de
 """
 
@@ -73,15 +73,15 @@ class ProbeOptions(SearchOptions):
     """source sentences, one a line, an empty line between documents, or JSONL"""
     reference: str | None = option(None, metavar="FILE")
     """reference sentences in the same format; not needed for JSONL with both sides"""
-    context_usage: bool = False
+    context_ablation: bool = False
     """also run --suite without context and with the context of another item"""
     json: str | None = option(None, metavar="FILE")
     """write all results as JSON (-: to standard output)"""
     markdown: str | None = option(None, metavar="FILE")
     """write the tables of --suite as Markdown (-: to standard output)"""
-    candidates: SuiteConfig = field(default_factory=SuiteConfig)
+    contrastive: SuiteConfig = field(default_factory=SuiteConfig)
     """comparison of the candidates of --suite"""
-    usage: UsageConfig = field(default_factory=UsageConfig)
+    cxmi: UsageConfig = field(default_factory=UsageConfig)
     """measurement of context usage on the references"""
     significance: SignificanceConfig = field(default_factory=SignificanceConfig)
     """confidence intervals"""
@@ -93,7 +93,7 @@ def parser() -> Parser[ProbeOptions]:
         "probe",
         ProbeOptions,
         __doc__,
-        common="suite source reference context_usage json markdown search.beam device",
+        common="suite source reference context_ablation json markdown search.beam device",
     )
 
 
@@ -172,7 +172,7 @@ def _read(options: ProbeOptions) -> ProbeRun:
     check_outputs(options.json, options.markdown, inputs=inputs)
     suites = {name: read_suite(name) for name in options.suite}
     corpus = read_corpus(options.source, options.reference) if options.source else []
-    if options.context_usage:
+    if options.context_ablation:
         for suite in suites.values():
             shuffle_contexts(suite.items, options.significance.seed)
     if corpus:
@@ -188,10 +188,10 @@ def _read(options: ProbeOptions) -> ProbeRun:
 def _probe(command: ProbeRun, model: str) -> Probe:
     """Measure one model, which is loaded only here, and log warnings on its results."""
     translator, probe = translator_of(command.options, model), Probe()
-    if command.suites and not command.options.context_usage:
+    if command.suites and not command.options.context_ablation:
         _run_suites(command, model, translator, probe)
     texts, report, total = [], Report(), 0
-    if command.suites and command.options.context_usage:
+    if command.suites and command.options.context_ablation:
         total += len(command.suites)
         texts.append(_run_suites_in_contexts(command, model, translator, probe, report))
     done = len(probe.usage.get("suites", ()))
@@ -201,7 +201,7 @@ def _probe(command: ProbeRun, model: str) -> Probe:
         done += len(command.corpus) - probe.usage["left_out"]
     if total:
         probe.usage["warnings"] = report.counts()
-        nouns = ["test sets"] * command.options.context_usage + ["documents"] * bool(command.corpus)
+        nouns = ["test sets"] * command.options.context_ablation + ["documents"] * bool(command.corpus)
         probe.status = max(probe.status, report.print(total, done, " and ".join(nouns), "scored"))
         if text := "\n\n".join(filter(None, texts)):
             print_table(command.options, f"{model}\n{text}\n" if len(command.options.models) > 1 else text)
@@ -217,7 +217,7 @@ def _run_suites(command: ProbeRun, model: str, translator: Translator, probe: Pr
             if suite.generative:
                 probe.answers[name] = evaluate_translations(translator, suite.items, collect)
             else:
-                probe.answers[name] = evaluate_items(translator, suite.items, command.options.candidates, collect)
+                probe.answers[name] = evaluate_items(translator, suite.items, command.options.contrastive, collect)
     counts = [result.overall for result in probe.answers.values()]
     items, failed = (sum(getattr(count, name) for count in counts) for name in ("total", "unanswered"))
     probe.warnings, probe.status = report.counts(), report.print(items, items - failed, "items", "answered")
@@ -249,7 +249,7 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     for short, (name, suite) in zip(short_names(options.suite), command.suites.items(), strict=True):
         collect = partial(_collect, report, f"{prefix}{name}", suite)
         measure = partial(
-            compare_suite_contexts, translator, suite.items, options.candidates, options.significance, collect
+            compare_suite_contexts, translator, suite.items, options.contrastive, options.significance, collect
         )
         with command.label_progress(model, name):
             result = call_or_report(f"{prefix}{name}", measure, report.failures)
@@ -258,7 +258,7 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
             values[name] = result.to_json()
             if result.skipped:
                 remarks.append(f"{result.skipped:,} items of {short} left out, as no other item has as many sentences")
-    probe.usage |= {**asdict(options.candidates), "suites": values}
+    probe.usage |= {**asdict(options.contrastive), "suites": values}
     if not rows:
         return ""
     columns = [f"{name} context" for name in CONDITIONS]
@@ -282,14 +282,19 @@ def _measure_context_gain(command: ProbeRun, model: str, translator: Translator,
             gains.append(document_gains(document, *scores))
     parts: dict[str, Any] = {}
     if documents:
-        parts["context_gain"] = context_gain(gains, options.usage, options.significance)
-    if options.usage.before and len(documents) == 1:
+        parts["context_gain"] = context_gain(gains, options.cxmi, options.significance)
+    if options.cxmi.replaced_sentences and len(documents) == 1:
         _log.warning("there is only one document: the context of another document is not measured")
-    elif options.usage.before and documents:
-        measure = partial(compare_contexts, translator, documents, options.usage, options.significance)
+    elif options.cxmi.replaced_sentences and documents:
+        measure = partial(compare_contexts, translator, documents, options.cxmi, options.significance)
         contexts = call_or_report(f"{prefix}true, empty and shuffled context", measure, report.failures)
         parts |= {"other_context": contexts} if contexts is not None else {}
-    values = {"source": options.source, "reference": options.reference, **asdict(options.usage)}
+    values = {
+        "source": options.source,
+        "reference": options.reference,
+        "before": options.cxmi.replaced_sentences,
+        "examples": options.cxmi.examples,
+    }
     probe.usage |= {**values, "left_out": len(command.corpus) - len(documents)}
     probe.usage |= {name: part.to_json() for name, part in parts.items()}
     return "\n\n".join(part.format() for part in parts.values())
@@ -326,7 +331,7 @@ def _format_answers(command: ProbeRun, probes: Mapping[str, Probe]) -> tuple[dic
     ]
     names = [command.short_names()[model] for model in models]
     beam = options.search.beam if any(suite.generative for suite in command.suites.values()) else None
-    content: dict[str, Any] = {**asdict(options.candidates), "beam": beam}
+    content: dict[str, Any] = {**asdict(options.contrastive), "beam": beam}
     results = {path: {model: probe.answers[path].to_json() for model, probe in probes.items()} for path in paths}
     text, page = suite_text(rows, names), suite_markdown(rows, names)
     if len(options.models) == len(paths) == 1:
