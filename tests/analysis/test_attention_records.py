@@ -94,13 +94,13 @@ def test_the_weights_are_those_that_the_model_uses(name):
                 assert bool((block.weights[:, 0, 0][~record.exists & block.is_query] == 0).all())
                 continue
             assert isinstance(record, TokenAttentionRecord)
-            output = assembled(record, module.split(module.value(record.memory))).flatten(-2)
+            output = assembled(record, module.split_heads(module.value(record.memory))).flatten(-2)
             if record.site.name in outputs:
                 # Small denominators of linear attention make much of rounding.
                 same(module.output(output), outputs[record.site.name], 1e-3 if "linear" in name else 1e-5)
             else:  # what looks at several sentences at once is not called as a module
                 before, _ = record.context.attend_preceding(module, record.query_states, record.memory)
-                same(output.unflatten(0, (module.scope.back, -1)).transpose(0, 1), before)
+                same(output.unflatten(0, (module.scope.offset, -1)).transpose(0, 1), before)
 
 
 def test_attention_to_sentences_gives_what_its_weights_give():

@@ -299,7 +299,7 @@ def test_a_long_text_takes_no_more_time_for_each_word(pairs, kind, module, names
 def test_portions_change_word_statistics_only():
     documents = corpus(odd=0.3)
     whole, parts = (
-        check_documents(documents, CheckConfig("en", "de", term_documents=1, portion=portion))
+        check_documents(documents, CheckConfig("en", "de", term_documents=1, batch_sentences=portion))
         for portion in (1000, 100)
     )
     assert parts.sentences == whole.sentences == 120
@@ -400,7 +400,7 @@ def test_files_that_do_not_fit(texts, layout, message, tmp_path):
     [
         ({"length_factor": 0.5}, "check.length_factor is 0.5: choose a number from 1 to 1,000"),
         ({"certainty": "maybe"}, "check.certainty is 'maybe': choose one of sure, likely, possible"),
-        ({"portion": 1}, "check.batch_sentences is 1: choose a number from 100"),
+        ({"batch_sentences": 1}, "check.batch_sentences is 1: choose a number from 100"),
         ({"similarity": float("nan")}, "check.similarity is nan"),
     ],
 )

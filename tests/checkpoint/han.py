@@ -198,7 +198,7 @@ def with_context(module, queries, contexts):
     contexts: of each query a list, oldest first, of states [m, d] without those that attention is not to see. Each
     query is laid out as the last sentence of a document of its own.
     """
-    opening, closing = module.words.scope.marks
+    opening, closing = module.words.scope.trim
     results = []
     for query, before in zip(queries, contexts, strict=True):
         rows = [torch.cat((query[:opening], states, query[:closing])) for states in before] + [query]

@@ -23,7 +23,7 @@ class FaultyFading:
     @staticmethod
     def of(gates, sentences, documents, averaging=False):
         decay = GateDecay.from_gates(gates, sentences, documents, averaging)
-        row = documents.holding(sentences.starts)
+        row = documents.find_segments(sentences.starts)
         separators = torch.bincount(row) - 1
         missing = separators.max() - separators
         last = row != torch.cat((row[1:], torch.tensor([-1])))

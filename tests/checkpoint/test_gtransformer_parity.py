@@ -66,7 +66,7 @@ def forward(model, variant, kind):
     memory = model.encode(source)
     labels = gtransformer.batch(variant, kind)["target"]
     context = FullContext(target, {"source": Memory(memory, visible_source, source.documents)})
-    x = model.place("target", model.lookup("target", target.tokens), target)
+    x = model.add_packed_positions("target", model.lookup("target", target.tokens), target)
     return memory, model.decode(x, context), torch.from_numpy(labels[labels != PAD])
 
 
@@ -184,7 +184,7 @@ def test_the_search_finds_every_published_hypothesis(models, variant, name):
         source = [sentence[1:-1] for sentence in item_sentences]
         inputs = ModelInput(pack([item_sentences]), torch.arange(len(source)))
         row = SearchRow(range(len(source)), [len(sentence) for sentence in source])
-        hypotheses = search(model, model.memories(inputs), [row], specials, config)[0]
+        hypotheses = search(model, model.compute_memories(inputs), [row], specials, config)[0]
         assert [h.score for h in hypotheses] == pytest.approx([h["score"] for h in item["hypotheses"]], abs=1e-4)
         for hypothesis, wanted in zip(hypotheses, item["hypotheses"], strict=True):
             if model.system.rules == "frame":

@@ -56,7 +56,7 @@ def context_states(module, rows, states, tokens):
         for row_states, row in zip(states, tokens, strict=True)
     ]
     return [
-        visible[row - min(rows.index_in_document(row), module.words.scope.back) : row] for row in range(len(states))
+        visible[row - min(rows.index_in_document(row), module.words.scope.offset) : row] for row in range(len(states))
     ]
 
 
@@ -219,7 +219,7 @@ def test_translations(variant, number, monkeypatch):
 
         def step(prefix, source=source):
             target = han.pack([[prefix]])
-            x = model.place("target", model.lookup("target", target.tokens), target)
+            x = model.add_packed_positions("target", model.lookup("target", target.tokens), target)
             return model.project(model.decode(x, FullContext(target, {"source": source}))[-1]).log_softmax(-1)
 
         hypotheses, wanted = han.search(step, settings), record["result"][row]

@@ -160,7 +160,7 @@ def test_search_finds_what_generate_finds(variant, options, converted):
     reference, sentence_model, rows = converted(variant, random=True)
     beam, penalty = options["beam"], options.get("length_penalty", 1.0)
     expected, scores = generate(reference, variant, num_beams=beam, length_penalty=penalty)
-    inner = len(sentence_model.parts.frame.target_opens) - 1
+    inner = len(sentence_model.parts.boundary_tokens.target_opens) - 1
     config = SearchConfig(
         **options, implementation="huggingface", min_length=0, max_length_ratio=0, max_length_extra=14 - inner
     )
@@ -223,7 +223,7 @@ def test_a_group_model_begins_as_the_sentence_model_at_any_length_of_document(va
         words[0].lengths, words[1].lengths, [0, len(sources)], model.system.context_spec(), limit=40
     )
     assert 1 < len(instances) < len(sources)
-    batch = collate(*words, instances, range(len(instances)), specials, model.parts.frame)
+    batch = collate(*words, instances, range(len(instances)), specials, model.parts.boundary_tokens)
     expected = batch_of(sentence_model, rows, SOURCES * 3, TARGETS * 3)
     assert torch.equal(batch.labels, expected.labels)
     with torch.no_grad():

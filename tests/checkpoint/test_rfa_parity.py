@@ -43,7 +43,7 @@ def features_of(matrices, temperature, scales=None):
 
 def mapped(features_module, x):
     """Features [T, H, F] of x [T, H, k]."""
-    return features_module(x.transpose(0, 1), features_module.directions()).transpose(0, 1)
+    return features_module(x.transpose(0, 1), features_module.get_directions()).transpose(0, 1)
 
 
 def sines_then_cosines(interleaved):
@@ -63,7 +63,7 @@ def test_features(numbers, temperature, scaled, name):
 def test_salience_of_keys(numbers):
     features_module = features_of(numbers["W"], numbers["tau"])
     y = numbers["y"].transpose(0, 1)  # [B, T, H, k]
-    salience = features_module.salience(y.flatten(0, 1)).unflatten(0, (2, 6))
+    salience = features_module.key_log_weights(y.flatten(0, 1)).unflatten(0, (2, 6))
     weights = (salience - salience.amax(dim=1, keepdim=True)).exp().flatten(0, 1)
     output = mapped(features_module, y.flatten(0, 1)) * weights[..., None]
     expected = sines_then_cosines(numbers["phi_y_rescaled"]).transpose(0, 1).flatten(0, 1)
@@ -119,7 +119,7 @@ def test_the_causal_module(numbers, kind, chunk):
     if kind != "plain":
         gates = linear(numbers, f"mod_{kind}.g_proj", x[sentences.ends - 1])
         gate_weights = vars(GateDecay.from_gates(gates, sentences, documents, averaging=kind == "avg"))
-    features = partial(features_module, directions=features_module.directions())
+    features = partial(features_module, directions=features_module.get_directions())
     sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
     pattern = AttentionPattern(documents, documents, True, len(x))
     output = attend_linear(query, key, value, pattern, features=features, **sizes, **gate_weights)
@@ -137,8 +137,8 @@ def test_cross_attention(numbers, rescaled, chunk):
     features_module = features_of(numbers["cross_W"], numbers["cross_project.tau"])
     key, value = (split(linear(numbers, f"cross_project.{side}_proj", memory)) for side in "kv")
     query = split(linear(numbers, "cross.q_proj", numbers["cross_query"].transpose(0, 1).flatten(0, 1)))
-    salience = features_module.salience(key) if rescaled else None
-    features = partial(features_module, directions=features_module.directions())
+    salience = features_module.key_log_weights(key) if rescaled else None
+    features = partial(features_module, directions=features_module.get_directions())
     sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
     pattern = AttentionPattern(queries, keys, False, len(memory))
     output = attend_linear(query, key, value, pattern, features=features, log_weights=salience, **sizes)
@@ -252,7 +252,7 @@ def test_token_by_token_is_as_the_whole_pass(variant, models):
     sentences = read.target.sentences.lengths.tolist()
     reached = 0
     for document in read.target.documents.starts.tolist():
-        first = int(read.target.sentences.holding(torch.tensor([document])))
+        first = int(read.target.sentences.find_segments(torch.tensor([document])))
         last = next((s for s in range(first + 1, len(sentences)) if read.target.tokens[start_of(read, s)] == 2), None)
         inside = range(first, len(sentences) if last is None else last)
         decoder = IncrementalDecoder(model, model.compute_memories(read), [SearchRow(list(inside), [1])], beams=1)

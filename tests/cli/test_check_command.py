@@ -104,7 +104,7 @@ def test_every_limit_is_of_a_kind():
 
     kinds = {limit: limited_kind(limit) for limit in vars(CheckConfig())}
     assert {limit for limit, kind in kinds.items() if not kind} == {
-        *("source_language", "target_language", "certainty", "portion")
+        *("source_language", "target_language", "certainty", "batch_sentences")
     }
     assert (kinds["similarity"], kinds["copied_share"]) == ("duplicate", "untranslated")
     assert (kinds["length_deviation"], kinds["term_evidence"]) == ("length", "term")

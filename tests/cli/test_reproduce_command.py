@@ -143,7 +143,7 @@ def test_what_an_experiment_has_no_use_for(experiment, tested, tmp_path):
     command = ["reproduce", experiment, "--store", tested, "--output", tmp_path / "out", "--dry-run"]
     fails(
         *command,
-        "--context.window-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding",
+        "--context.window-decoding",
         "prefix",
         message=r"context.window_decoding is for systems that translate windows \(concat\), not for (this|models of) ",
     )
@@ -179,7 +179,7 @@ def test_the_experiments_are_listed():
                 "s",
                 "--output",
                 "o",
-                "--context.window-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding",
+                "--context.window-decoding",
                 "no",
             ],
             r"context.window_decoding is 'no': choose one of auto, last",

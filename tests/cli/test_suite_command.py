@@ -59,7 +59,7 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
         (["--source", "none.en", "--reference", "none.de"], "cannot read none.en: there is no such file"),
         (
             [
-                "--context.window-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding-decoding",
+                "--context.window-decoding",
                 "prefix",
             ],
             "context.window_decoding is for systems that translate windows",

@@ -166,9 +166,9 @@ def test_collate_with_sentences_before_by_hand(store: ParallelStore) -> None:
 
 def test_collate_in_another_frame_by_hand(store: ParallelStore) -> None:
     """Sentences that only close; decoder input that only opens; `</s>` is the last label of each sentence."""
-    frame = BoundaryTokens.parse("w </s>", "<s> w")
+    boundary_tokens = BoundaryTokens.parse("w </s>", "<s> w")
     source, target, instances = cut_store(store)
-    batch = collate(source, target, instances, [0, 1], SpecialTokens(30), frame)
+    batch = collate(source, target, instances, [0, 1], SpecialTokens(30), boundary_tokens)
     assert batch.inputs.source.tokens.tolist() == [10, 11, 2, 12, 2, 13, 14, 15, 2]
     assert batch.inputs.target is not None
     assert batch.inputs.target.tokens.tolist() == [0, 20, 0, 21, 22, 0, 23, 24]
@@ -178,9 +178,9 @@ def test_collate_in_another_frame_by_hand(store: ParallelStore) -> None:
 
 def test_collate_of_joined_sentences_by_hand(store: ParallelStore) -> None:
     """One mark between two sentences of an instance; decoder input begins with `</s>`, and labels end with it."""
-    frame = BoundaryTokens.parse("w </s>", "<s> w", joined=True)
+    boundary_tokens = BoundaryTokens.parse("w </s>", "<s> w", joined=True)
     source, target, instances = cut_store(store)
-    batch = collate(source, target, instances, [0, 1], SpecialTokens(30), frame)
+    batch = collate(source, target, instances, [0, 1], SpecialTokens(30), boundary_tokens)
     assert batch.inputs.source.tokens.tolist() == [10, 11, 0, 12, 2, 13, 14, 15, 2]
     assert batch.inputs.source.sentences.equals(Spans.tile([3, 2, 4]))
     assert batch.inputs.target is not None
@@ -188,7 +188,7 @@ def test_collate_of_joined_sentences_by_hand(store: ParallelStore) -> None:
     assert batch.inputs.target.sentences.equals(Spans.tile([2, 3, 3]))
     assert batch.labels.tolist() == [20, 0, 21, 22, 2, 23, 24, 2]
     windows = cut_store(store, ContextSpec(sentences=2, windows=True))
-    last = collate(*windows, [1, 2], SpecialTokens(30), frame, "last")
+    last = collate(*windows, [1, 2], SpecialTokens(30), boundary_tokens, "last")
     assert last.labels.tolist() == [21, 22, 2, 23, 24, 2]
 
 
@@ -202,8 +202,8 @@ def test_words_of_documents() -> None:
 def test_drafts_and_references_lie_beside_every_source_sentence(store: ParallelStore) -> None:
     source, target, instances = cut_store(store, ContextSpec(source_context=1), max_sentences=1)
     drafts = SentenceTokens.from_documents([[[5, 6, 7], []], [[8]], [[9]]])
-    specials, frame = SpecialTokens(30), BoundaryTokens()
-    batch = collate(source, target, instances, [1, 0, 3], specials, frame, drafts=drafts, references=True)
+    specials, boundary_tokens = SpecialTokens(30), BoundaryTokens()
+    batch = collate(source, target, instances, [1, 0, 3], specials, boundary_tokens, drafts=drafts, references=True)
     assert instances.before.tolist() == [0, 0, 2, 3]
     expected = pack([[[0, 5, 6, 7, 2], [0, 2]], [[0, 5, 6, 7, 2]], [[0, 9, 2]]])
     references = pack([[[0, 20, 2], [0, 21, 22, 2]], [[0, 20, 2]], [[0, 25, 2]]])
@@ -212,7 +212,7 @@ def test_drafts_and_references_lie_beside_every_source_sentence(store: ParallelS
         assert torch.equal(laid.tokens, wanted.tokens)
         assert laid.sentences.equals(wanted.sentences) and laid.documents.equals(wanted.documents)
     assert len(expected.sentences) == len(batch.inputs.source.sentences)
-    usual = collate(source, target, instances, [1, 0, 3], specials, frame)
+    usual = collate(source, target, instances, [1, 0, 3], specials, boundary_tokens)
     assert usual.inputs.drafts is None and usual.inputs.references is None
     marks = BoundaryTokens(source_prefix=())
     alone = collate_source(source, instances, [1], marks, drafts)

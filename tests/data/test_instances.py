@@ -203,7 +203,9 @@ def reference_cut(
                 rows.append((document, first, first, last - 1, last))
         else:
             for overlap_start, output, last in reference_end_to_end(budgets, start, end, most, overlap):
-                first = max(output - context_spec.shown, start) if context_spec.shown else overlap_start
+                first = (
+                    max(output - context_spec.target_context, start) if context_spec.target_context else overlap_start
+                )
                 rows.append((document, max(first - context_spec.before, start), first, output, last))
     costs = budgets[0][0]
     return [(*row, sum(costs[row[2] : row[4]])) for row in rows]

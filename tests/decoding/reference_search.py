@@ -86,7 +86,7 @@ def search_documents(model, documents, config):
     for document in documents:
         rows.append(SearchRow(range(first, first + len(document)), [len(sentence) for sentence in document]))
         first += len(document)
-    return search(model, model.memories(inputs), rows, SPECIALS, config)
+    return search(model, model.compute_memories(inputs), rows, SPECIALS, config)
 
 
 @dataclass
@@ -202,15 +202,15 @@ def reference_translation(model, document, search):
     windows of which only the last sentence is kept; or windows whose first sentences are the earlier translations.
     Windows of a system that attends to earlier translations are the whole document.
     """
-    if model.system.order == "documents":
+    if model.system.decoding_order == "documents":
         return split_words(search(ReferenceRow.whole(document)))
     translations = []
     for number in range(len(document)):
-        if model.system.order == "sentences":
+        if model.system.decoding_order == "sentences":
             translations.append(split_words(search(ReferenceRow(document[: number + 1], [number])))[0])
             continue
-        first = 0 if model.system.context_spec().shown else max(number + 1 - model.system.sentences, 0)
+        first = 0 if model.system.context_spec().target_context else max(number + 1 - model.system.sentences, 0)
         row = ReferenceRow.whole(document[first : number + 1])
-        row.prefix = translations[first:] if model.system.order == "sequential" else []
+        row.prefix = translations[first:] if model.system.decoding_order == "sequential" else []
         translations.append(split_words(search(row))[-1])
     return translations

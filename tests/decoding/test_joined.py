@@ -93,5 +93,5 @@ def test_a_prefix_that_leaves_no_room_in_the_published_search_is_refused(monkeyp
     ):
         rows = [SearchRow(range(3), [3, 1, 4], [[5] * words])]
         with pytest.raises(DocmtError, match=message) if message else nullcontext():
-            [hypothesis] = search(model, model.memories(inputs), rows, SPECIALS, config)[0]
+            [hypothesis] = search(model, model.compute_memories(inputs), rows, SPECIALS, config)[0]
             assert (hypothesis.sentences[0], hypothesis.free_tokens) == ([5] * words, 34)

@@ -67,7 +67,7 @@ def test_scores_equal_scoring_and_documents_and_batches_are_independent(name, be
 
 def reference_round(model, document, config, drafts):
     """Return one round: each sentence by the reference search, after the drafts before it (None: alone)."""
-    in_turn = model.system.order == "sequential"
+    in_turn = model.system.decoding_order == "sequential"
     result = []
     for number in range(len(document)):
         first = (

@@ -178,8 +178,8 @@ def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
 @pytest.mark.parametrize("number", [0, 2])
 def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reordering(system, number):
     model = build(**VARIANTS[system])
-    document = DOCUMENTS[2] if model.system.order == "sentences" else DOCUMENTS[1]
-    number = number if model.system.order == "sentences" else 0
+    document = DOCUMENTS[2] if model.system.decoding_order == "sentences" else DOCUMENTS[1]
+    number = number if model.system.decoding_order == "sentences" else 0
     streams = [make_decoder_input(model, [[20, 21, 10 + beam, 22, 23]]) for beam in range(3)]
     inputs = make_inputs(model, [document], [number])
     check_steps(model, inputs, SearchRow([number], [len(document[number])]), streams, share_at=2)
@@ -384,7 +384,7 @@ def test_a_step_reads_at_most_three_values_from_a_gpu(monkeypatch):
     rows = [SearchRow(range(len(document)), [len(sentence) for sentence in document])]
     config = SearchConfig(beam=3, min_length=6, max_length_ratio=1.0, max_length_extra=6.0)
     inputs = make_inputs(model, [document])
-    search = beam_search.BeamSearch(model, model.memories(inputs), rows, SPECIALS, config)
+    search = beam_search.BeamSearch(model, model.compute_memories(inputs), rows, SPECIALS, config)
     for module in (caches, beam_search):
         monkeypatch.setattr(module, "can_synchronize", lambda device: False)
     for name in ("nonzero", "tolist", "item", "__bool__", "__int__", "__float__"):

@@ -108,7 +108,7 @@ def test_a_document_that_fails_does_not_stop_others(name, monkeypatch):
     _, settings, search = CASES[name]
     model, (config, options) = build(3, **settings), split_settings(search)
     bad, counts = TEXTS[3][13], []
-    original = scheduler.ORDERS[model.system.order]
+    original = scheduler.ORDERS[model.system.decoding_order]
 
     def failing(task, on_sentences):
         sentences = task.words.documents([0, len(task.words.lengths)])[0]
@@ -119,7 +119,7 @@ def test_a_document_that_fails_does_not_stop_others(name, monkeypatch):
         return original(task, on_sentences)
 
     wanted = sentence_results(flat(stream_spans(model, search)))
-    monkeypatch.setitem(document_stream.ORDERS, model.system.order, failing)
+    monkeypatch.setitem(document_stream.ORDERS, model.system.decoding_order, failing)
     stream = DocumentStream(model, TEXTS, SPECIALS, config, **options, look_ahead=60, yield_errors=True)
     spans = flat(stream.spans(counts.append))
     failed = {(span.document, n) for span in spans if span.error for n in range(span.first, span.last)}

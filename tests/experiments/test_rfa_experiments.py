@@ -131,7 +131,7 @@ def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
 
 def test_options_that_not_all_runs_have(plan):
     asked = ContextConfig(window_decoding="prefix", overlap=2, instance_tokens=99)
-    found = {run.variant: select_effective_settings(asked, run.config.model.chosen) for run in plan.runs}
+    found = {run.variant: select_effective_settings(asked, run.config.model.system_options) for run in plan.runs}
     assert found.pop("start") == ContextConfig()
     assert set(found.values()) == {ContextConfig(window_decoding="prefix", instance_tokens=99)}
 

@@ -125,6 +125,7 @@ def test_sentences_before_never_lie_in_another_document():
     assert sentences.select_preceding(documents, 1).lengths.tolist() == [0, 2, 0, 4]
     assert sentences.select_preceding(documents, 2).lengths.tolist() == [0, 0, 0, 0]
     assert sentences.select_preceding(Spans.tile([14]), 2).starts.tolist()[2:] == [0, 2]
+    assert sentences.select_preceding(documents, -1).lengths.tolist() == [2, 0, 4, 0]
 
 
 @pytest.mark.parametrize("normalization", ["post", "pre"])

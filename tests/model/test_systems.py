@@ -371,8 +371,8 @@ def test_all_options_survive_their_dictionary(system):
     assert same <= {"layers"}, "goes with the default representation only; see below"
     settings = {system: KINDS[system](**options)} if options else {}
     if KINDS[system](**options).has_linear_attention:
-        random = {"feature_map": "random", "feature_sampling": "quasi", "temperature": "dimension"}
-        gated = {"gate": "decay", "gates": "layer", "gate_bias": 1.0}
+        random = {"feature_map": "random", "feature_sampling": "quasi", "temperature_per": "dimension"}
+        gated = {"gate": "decay", "gate_per": "layer", "gate_bias": 1.0}
         settings["linear"] = Linear(features=7, cross_features=9, rescale_keys=False, **random, **gated)
         assert all(value != getattr(Linear(), name) for name, value in vars(settings["linear"]).items())
     config = ModelConfig(**SIZES, system=system, **settings)

@@ -94,7 +94,7 @@ def test_a_group_model_starts_from_a_sentence_model(change, store, tmp_path):
 def test_attention_over_the_document_may_start_as_that_within_sentences(change, store, tmp_path):
     train(change(run=tmp_path / "first", model__system="sentence", stop__max_steps=1))
     pretrained = load_model(tmp_path / "first").state_dict()
-    config = change(model__group__global_from="local", initialize_from=tmp_path / "first")
+    config = change(model__group__global_start="local", initialize_from=tmp_path / "first")
     model = TranslationModel(fit_model_config(config.model, store))
     new = initialize_from(model, tmp_path / "first", store.tokenizer)
     assert new

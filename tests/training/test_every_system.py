@@ -151,7 +151,7 @@ def test_with_the_rest_frozen_exactly_the_new_weights_move(name, change, sentenc
 
 
 def test_with_copies_only_gates_are_new(change, sentence_run, tmp_path):
-    settings = {"initialize_from": sentence_run, "freeze": "pretrained", "model__group__global_from": "local"}
+    settings = {"initialize_from": sentence_run, "freeze": "pretrained", "model__group__global_start": "local"}
     train(change(run=tmp_path / "run", stop__max_steps=2, **settings))
     loaded = load_model(sentence_run).state_dict()
     for weight, tensor in load_model(tmp_path / "run").state_dict().items():
@@ -329,7 +329,7 @@ def test_random_features_are_no_weights_to_start_from(change, store, linear_run,
     ("settings", "message"),
     [
         (
-            {"temperature": "dimension"},
+            {"temperature_per": "dimension"},
             r"model.linear.temperature_per is 'dimension', but 'head' in .* Set the same value",
         ),
         ({"feature_map": "learned"}, r"model.linear.feature_map is 'learned', but 'random' in"),

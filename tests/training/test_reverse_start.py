@@ -48,7 +48,7 @@ def test_each_sentence_encoder_is_that_of_its_direction(change, store, two_model
         elif not name.startswith("target_sentences."):
             assert torch.equal(state[name], forward[name]), name
     assert torch.equal(state["target_sentences.embeddings.tokens.weight"], reverse["tokens.weight"])
-    assert set(new) == {name for name in state if model.system.origin(name) is None}
+    assert set(new) == {name for name in state if model.system.initial_weight(name) is None}
 
 
 def test_without_a_reverse_model_the_forward_model_serves(change, store, two_models):

@@ -102,7 +102,7 @@ def test_averages_are_means(tmp_path):
         ({"device": "tpu"}, "device is 'tpu'"),
         ({"log_every": 0}, "log_every is 0"),
         ({"optimizer__pretrained_lr_scale": 0.2}, "optimizer.pretrained_lr_scale is set but initialize_from is not"),
-        ({"model__group__global_from": "local"}, "model.group.global_start is set but initialize_from is not"),
+        ({"model__group__global_start": "local"}, "model.group.global_start is set but initialize_from is not"),
         ({"model__group__gate_bias": 101.0}, "model.group.gate_bias is 101.0: choose a number from -100 to 100"),
         ({"model__group__gate_bias": math.nan}, "model.group.gate_bias is nan"),
         ({"freeze": "pretrained"}, "freeze is set but initialize_from is not"),

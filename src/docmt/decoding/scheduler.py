@@ -115,7 +115,9 @@ class Task:
         """
         instances = self.instances
         first, last = int(instances.before[indices].min()), int(instances.last[indices].max())
-        moved = {name: getattr(instances, name)[indices] - first for name in ("before", "first", "own", "last")}
+        moved = {
+            name: getattr(instances, name)[indices] - first for name in ("before", "first", "first_output", "last")
+        }
         return replace(
             self,
             words=self.words.slice(first, last),

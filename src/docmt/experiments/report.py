@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, product
 from pathlib import Path
@@ -89,10 +90,17 @@ def write_report(plan: Plan, evaluation: EvaluationConfig, failures: Mapping[Pat
     if evaluation.suite is not None:
         lines += ["", *format_contrastive_table(contrastive, evaluation.suite.name)]
         content["suite"] = {**(evaluation.suite_settings or {}), "rows": contrastive}
-    text = "\n".join(lines).rstrip() + "\n"
+    text = "\n".join(map(_wrap_note, lines)).rstrip() + "\n"
     write_text(plan.output_path(evaluation.context, ".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     write_text(plan.output_path(evaluation.context, ".md"), text)
     return text
+
+
+def _wrap_note(line: str) -> str:
+    """Wrap a list item, so that a diff can show it. Other lines stay."""
+    if not line.startswith("- "):
+        return line
+    return textwrap.fill(line, 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _notes(

@@ -91,7 +91,7 @@ class AttentionScope:
     scope: Literal["sentence", "document", "before"] = "sentence"
     """the (aligned) sentence, the whole document, or a preceding sentence ("before")"""
     offset: int = 0
-    """with "before": distance in sentences; nothing is seen beyond the start of the document"""
+    """with "before": distance in sentences, negative for sentences after; nothing is seen beyond the document"""
     trim: tuple[int, int] = (0, 0)
     """with "before": hidden boundary tokens at the start and end of that sentence"""
     layer: int | None = None

@@ -59,12 +59,12 @@ class Spans:
         return Spans(self.starts[segments], self.lengths[segments])
 
     def select_preceding(self, documents: Spans, offset: int) -> Spans:
-        """Return for each segment the one `offset` before it in its document, or an empty one."""
+        """Return for each segment the one `offset` before it in its document (negative: after it), or an empty one."""
         indices = torch.arange(len(self)) - offset
-        earlier = indices.clamp(min=0)
+        others = indices.clamp(0, len(self) - 1)
         document_indices = documents.find_segments(self.starts)
-        exists = (indices >= 0) & (document_indices == document_indices[earlier])
-        return Spans(self.starts[earlier], self.lengths[earlier] * exists)
+        exists = (indices == others) & (document_indices == document_indices[others])
+        return Spans(self.starts[others], self.lengths[others] * exists)
 
     def shift_boundaries(self, documents: Spans) -> Spans:
         """Move each segment boundary inside a document one position later. Segments must tile the documents."""

@@ -1,4 +1,4 @@
-"""The system that docs/architecture.md shows is a whole system."""
+"""The systems that docs/contributing/new-system.md shows are whole systems."""
 
 import re
 import sys
@@ -13,19 +13,21 @@ from docmt.decoding import SearchConfig, score_documents, translate_documents
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
 
-PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[2] / "docs" / "contributing" / "new-system.md"
 SPECIALS = SpecialTokens(30)
 DOCUMENTS = [[[5, 6, 7], [8], [9, 10, 11, 12]], [[13, 14]], [[4, 5], [6, 7, 8, 9], [12]]]
 
 
-@pytest.fixture(scope="module")
-def system():
-    """The class that the page defines."""
-    code = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
+def load_systems():
+    """Return the classes that the page defines."""
     module = ModuleType("page")
     sys.modules["page"] = module  # where dataclasses look up the names of their types
-    exec(compile(code, str(PAGE), "exec"), vars(module))
-    return module.SourceDocument
+    for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        exec(compile(code, str(PAGE), "exec"), vars(module))
+    return module.SourceDocument, module.PreviousSource
+
+
+SourceDocument, PreviousSource = load_systems()
 
 
 def build(system, **options):
@@ -41,6 +43,7 @@ def build(system, **options):
     return model.eval()
 
 
+@pytest.mark.parametrize("system", [SourceDocument, PreviousSource])
 def test_it_translates_and_scores_as_every_system(system):
     model = build(system)
     config = SearchConfig(beam=3, max_length_extra=3.0)
@@ -53,15 +56,25 @@ def test_it_translates_and_scores_as_every_system(system):
         assert scored.sentence_scores == pytest.approx(translated.sentence_scores, abs=1e-4)
 
 
-def test_it_sees_the_document_only_if_it_should(system):
+def test_it_sees_the_document_only_if_it_should():
     marked = [[SPECIALS.bos, *sentence, SPECIALS.eos] for sentence in DOCUMENTS[0]]
     changed = [*marked[:2], [SPECIALS.bos, 20, SPECIALS.eos]]
     for layers, same in ((0, True), (1, False)):
-        model = build(system, layers=layers)
+        model = build(SourceDocument, layers=layers)
         one, other = (model.logits([(source, marked)])[0][:5] for source in (marked, changed))
         assert torch.equal(one, other) == same
 
 
-def test_it_refuses_what_it_does_not_have(system):
+def test_the_decoder_sees_the_source_sentence_before():
+    model, target = build(PreviousSource), DOCUMENTS[0]
+    changed = [target[0], [20], target[2]]
+    scores = [
+        score_documents(model, [source], [target], SPECIALS, SearchConfig())[0].sentence_scores
+        for source in (target, changed)
+    ]
+    assert [one == other for one, other in zip(*scores, strict=True)] == [True, False, False]
+
+
+def test_it_refuses_what_it_does_not_have():
     with pytest.raises(DocmtError, match=r"model.source_document.layers is 3: choose from 0 to 2"):
-        build(system, layers=3)
+        build(SourceDocument, layers=3)
