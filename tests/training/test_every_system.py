@@ -336,7 +336,7 @@ def test_random_features_are_no_weights_to_start_from(change, store, linear_run,
         ({"rescale_keys": False}, r"model.linear.rescale_keys is False, but True in"),
         ({"gate": "average"}, r"model.linear.gate is 'average', but 'decay' in"),
         ({"gate": "none"}, r"model.linear.gate is 'none', but 'decay' in"),
-        ({"gates": "layer"}, r"model.linear.gate_per is 'layer', but 'head' in"),
+        ({"gate_per": "layer"}, r"model.linear.gate_per is 'layer', but 'head' in"),
         (None, r"has linear attention, but this \w+ model has none. Set linear attention, or start from another"),
     ],
 )

@@ -81,7 +81,7 @@ def test_the_last_pattern_that_fits_a_weight_is_its_rate(tune, start, config):
 @pytest.mark.full
 def test_rates_without_a_start_and_after_a_resumption(tune, tmp_path):
     assert_resumes_exactly(tune, tmp_path, initialize_from=None, optimizer__lr_factors=["encoder.*=0.1", "tokens.*=3"])
-    assert "rates:\n  - encoder.*=0.1\n" in (tmp_path / "whole" / "recipe.yaml").read_text()
+    assert "lr_factors:\n  - encoder.*=0.1\n" in (tmp_path / "whole" / "recipe.yaml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def options(*arguments):
 def test_options_are_flags_and_recipes(tmp_path):
     recipe = tmp_path / "recipe.yaml"
     start = "initialize_from: MODEL\nfreeze: decoder, *.key.*\n"
-    recipe.write_text(f"{start}optimizer:\n  rates: ['encoder.*=0.1', 'tokens*=0']\n")
+    recipe.write_text(f"{start}optimizer:\n  lr_factors: ['encoder.*=0.1', 'tokens*=0']\n")
     flags = ["--initialize-from", "MODEL", "--freeze", "decoder, *.key.*", "--lr-factors", "encoder.*=0.1", "tokens*=0"]
     for config in (options(*flags), options("--config", str(recipe))):
         assert config.optimizer.lr_factors == ["encoder.*=0.1", "tokens*=0"]

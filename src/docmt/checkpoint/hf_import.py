@@ -41,7 +41,7 @@ def convert_huggingface(
     target_language: str = "",
     prefix: str = "",
     keep_vocabulary: Sequence[Path] = (),
-    layout: Literal["own", "published"] = "own",
+    layout: Literal["native", "published"] = "native",
     instance_tokens: int = 512,
 ) -> TranslationModel | None:
     """Write the model in a transformers directory as a docmt model directory with the same logits.

@@ -239,7 +239,7 @@ class Pretrained:
         if values.get("scale_decoder_outputs", scaled) and scaled:
             sizes["output"] = "scaled"
         if SOFTMAX in tables:
-            sizes["output"] = "own"
+            sizes["output"] = "untied"
         return cls(family, sizes, weights, tables)
 
     @property

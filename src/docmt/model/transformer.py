@@ -60,7 +60,7 @@ class Parts:
         self.has_two_tables = self.family.tables == "two" or (
             self.family.tables == "either" and sizes.source_vocabulary_size > 0
         )
-        self.has_separate_head = (self.family.head if sizes.output == "auto" else sizes.output) == "own"
+        self.has_separate_head = (self.family.head if sizes.output == "auto" else sizes.output) == "untied"
         self._distances: dict[bool, DistanceBiases] = {}
         if sizes.position_encoding == "relative":
             shape = (sizes.relative_buckets, sizes.relative_distance, sizes.heads)

@@ -43,7 +43,7 @@ _MAY_DIFFER = (*_SIZES, "positions", "max_positions", "dropout", "attention_drop
 _ARCHITECTURE_FIELDS = [each.name for each in fields(ModelConfig) if each.name not in _MAY_DIFFER]
 # Likewise for linear attention; a gate may be new, and random features are no weights.
 _LINEAR_FIELDS = ("feature_map", "temperature_per", "rescale_keys")
-_GATE_FIELDS = ("gate", "gates")
+_GATE_FIELDS = ("gate", "gate_per")
 _SUGGESTIONS = 3  # names in the message on a pattern without matches
 ADAPTERS_FILE = "adapters.safetensors"
 """File of unmerged adapters and their base weights in checkpoints; the weights file has them merged."""

@@ -87,7 +87,7 @@ class OptimizerConfig:
 
     @property
     def factors(self) -> list[tuple[str, float]]:
-        """Patterns and factors of `rates`. Raises DocmtError for a malformed entry."""
+        """Patterns and factors of `lr_factors`. Raises DocmtError for a malformed entry."""
         return [_parse_rate(rate) for rate in self.lr_factors]
 
 

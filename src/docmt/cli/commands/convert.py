@@ -63,8 +63,8 @@ class ConvertOptions:
     """T5: text before each sentence, such as 'translate English to German:'"""
     keep_vocabulary: tuple[Path, Path] | None = option(None, metavar="SOURCE TARGET")
     """huggingface: keep only the vocabulary of these files, for a smaller model"""
-    layout: Literal["own", "published"] = "own"
-    """mBART: sentence marks of the model (own) or of its G-Transformer (published)"""
+    layout: Literal["native", "published"] = "native"
+    """mBART: boundary tokens of the model (native) or of its G-Transformer (published)"""
     output: Path = option(flags=("-o",), metavar="DIRECTORY")
     """new model directory"""
     arguments: Path | None = option(None, metavar="FILE")

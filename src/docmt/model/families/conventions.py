@@ -89,7 +89,7 @@ class Family:
     """of computed positions: from 1 to 1/10000 (fairseq), or to just above it (Vaswani et al. 2017)"""
     tables: Literal["one", "two", "either"] = "one"
     """one token table for both sides, two, or two with a separate source vocabulary"""
-    head: Literal["tied", "own"] = "tied"
+    head: Literal["tied", "untied"] = "tied"
     """default of `model.output` auto: the (target) token table, or a separate matrix"""
     head_bias: bool = False
     """logits have an untrained bias"""
