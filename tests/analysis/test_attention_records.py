@@ -111,7 +111,7 @@ def test_attention_to_sentences_gives_what_its_weights_give():
         model(inputs)
     for module, (x, summaries, exists), output in calls:
         values = module.value(summaries).unflatten(-1, (2, -1))  # [T, k, H, d / H]
-        weights = module.weights(x, summaries, exists)  # [T, H, k]
+        weights = module.attention_weights(x, summaries, exists)  # [T, H, k]
         same(module.output(torch.einsum("thk,tkhd->thd", weights, values).flatten(-2)), output)
 
 

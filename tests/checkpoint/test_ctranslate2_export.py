@@ -377,8 +377,8 @@ def test_the_command_prints_the_boundary_tokens_and_does_not_overwrite(tokenizer
     arguments = ["export", "ctranslate2", str(tmp_path / "own"), "-o", str(tmp_path / "exported")]
     assert main([*arguments, "--quantization", "int8"]) == 0
     first, second = list_token_texts(tokenizer, "target")[8:10]
-    marked = f"give it {first} TOKENS </s> (its encode adds these marks), target_prefix {second}"
-    entries = f"model of CTranslate2, tokenizer tokenizer.json; {marked}"
+    marked = f"its input is {first} TOKENS </s> (its encode adds these tokens), target_prefix {second}"
+    entries = f"CTranslate2 model, tokenizer tokenizer.json; {marked}"
     assert capsys.readouterr().out == f"{tmp_path / 'exported'}: {entries}\n"
     assert json.loads((tmp_path / "exported" / "config.json").read_text())["docmt"]["target_prefix"] == [second]
     assert main(arguments) == 2

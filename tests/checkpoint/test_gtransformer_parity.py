@@ -66,7 +66,7 @@ def forward(model, variant, kind):
     memory = model.encode(source)
     labels = gtransformer.batch(variant, kind)["target"]
     context = FullContext(target, {"source": Memory(memory, visible_source, source.documents)})
-    x = model.add_packed_positions("target", model.lookup("target", target.tokens), target)
+    x = model.add_packed_positions("target", model.look_up_tokens("target", target.tokens), target)
     return memory, model.decode(x, context), torch.from_numpy(labels[labels != PAD])
 
 

@@ -219,7 +219,7 @@ def test_translations(variant, number, monkeypatch):
 
         def step(prefix, source=source):
             target = han.pack([[prefix]])
-            x = model.add_packed_positions("target", model.lookup("target", target.tokens), target)
+            x = model.add_packed_positions("target", model.look_up_tokens("target", target.tokens), target)
             return model.project(model.decode(x, FullContext(target, {"source": source}))[-1]).log_softmax(-1)
 
         hypotheses, wanted = han.search(step, settings), record["result"][row]

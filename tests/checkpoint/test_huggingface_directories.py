@@ -319,7 +319,7 @@ FAULTS = {
     ),
     "norms before": (entries(normalize_before=True), "normalize_before = True. docmt's model needs False"),
     "other sizes": (entries(d_model=32), "arguments need"),
-    "heads that do not fit": (entries(encoder_attention_heads=5, decoder_attention_heads=5), "heads 5"),
+    "heads that do not fit": (entries(encoder_attention_heads=5, decoder_attention_heads=5), "heads .5"),
     "more layers": (entries(encoder_layers=4), "3 encoder layers, but its arguments need 4"),
     "another vocabulary": (entries(vocab_size=7, decoder_vocab_size=7), "vocab_size = 7"),
     "tied weights that differ": (
@@ -373,14 +373,14 @@ def test_unsupported_directories_are_refused_in_one_sentence(fault, pretrained_m
 @pytest.mark.parametrize(
     ("name", "languages", "message"),
     [
-        ("nllb_json", ["eng_Latn", "deu_Ltan"], "target_language is 'deu_Ltan', .* Did you mean deu_Latn"),
+        ("nllb_json", ["eng_Latn", "deu_Ltan"], "target-language is 'deu_Ltan', .* Did you mean deu_Latn"),
         (
             "mbart_json",
             ["english", "de_DE"],
-            "source_language is 'english', which this model does not know. Did you mean",
+            "source-language is 'english', which this model does not know. Did you mean",
         ),
         ("m2m100", ["en", ""], r"between many languages. Add --target-language, one of .* \(\d+ in all\)"),
-        ("marian", ["en", "de"], "target_language is 'de', .* Did you mean fra"),
+        ("marian", ["en", "de"], "target-language is 'de', .* Did you mean fra"),
     ],
 )
 def test_languages_that_a_model_does_not_know_are_refused(name, languages, message, pretrained_model, tmp_path):
@@ -437,7 +437,7 @@ def test_other_positions_than_those_of_the_family_are_refused(pretrained_model, 
 
 def test_a_directory_that_was_not_converted_is_refused(pretrained_model, tmp_path):
     path = pretrained_model("nllb_json")[0].path
-    message = "is a directory of transformers: make a model of it first .docmt convert huggingface"
+    message = "is a directory of transformers. Convert it first: docmt convert huggingface"
     text = tmp_path / "text.txt"
     text.write_text("It is cheap.\n")
     fails("translate", path, text, message=message)

@@ -170,7 +170,7 @@ def test_a_smaller_vocabulary_gives_the_same_states(tmp_path):
         ({"vocab_size": 3}, "rows in embeddings.word_embeddings.weight, but config.json has vocab_size = 3"),
         ({"num_hidden_layers": 2}, "has 3 encoder layers, but its config.json needs 2"),
         ({"hidden_size": 48}, r"has source_tokens.weight of shape .*, 24\], but .*, 48\]"),
-        ({"num_attention_heads": 5}, r"model.encoder_width 24 must be a multiple of model.encoder_heads 5"),
+        ({"num_attention_heads": 5}, r"model.encoder_width is 24: choose a multiple of model.encoder_heads .5"),
         ({"num_attention_heads": "3"}, "num_attention_heads = '3'. It must be a whole number"),
         ({"max_position_embeddings": 40}, r"source_positions.table.weight of shape \[50, 24\]"),
     ],
@@ -294,7 +294,7 @@ def test_invalid_uses_of_an_encoder_are_refused(setup, tmp_path):
     refused(alone, "translate", setup.encoder, setup.corpus[1])
     refused(alone, "inspect", setup.encoder)
     start = ("train", "--store", setup.store, "--run", tmp_path / "run", "--initialize-from", setup.encoder)
-    refused("reads drafts, which are of the target", *start, "--system", "multihop")
+    refused("cannot encode target text, but this multihop model reads drafts", *start, "--system", "multihop")
     refused("model.encoder_layers is 2, but 3 in", *start, "--model.encoder-layers", 2)
     refused("model.encoder_heads is 4, but 3 in", *start, "--model.family", "bert", "--model.encoder-heads", 4)
     refused("cannot be reversed: its pair tokenizer", *start, "--reverse", "true")

@@ -120,7 +120,7 @@ def test_the_causal_module(numbers, kind, chunk):
         gates = linear(numbers, f"mod_{kind}.g_proj", x[sentences.ends - 1])
         gate_weights = vars(GateDecay.from_gates(gates, sentences, documents, averaging=kind == "avg"))
     features = partial(features_module, directions=features_module.get_directions())
-    sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
+    sizes = {"chunk": chunk, "block": 8, "min_denominator": FLOOR}
     pattern = AttentionPattern(documents, documents, True, len(x))
     output = attend_linear(query, key, value, pattern, features=features, **sizes, **gate_weights)
     output = linear(numbers, f"mod_{kind}.out_proj", output.flatten(1))
@@ -139,7 +139,7 @@ def test_cross_attention(numbers, rescaled, chunk):
     query = split(linear(numbers, "cross.q_proj", numbers["cross_query"].transpose(0, 1).flatten(0, 1)))
     salience = features_module.key_log_weights(key) if rescaled else None
     features = partial(features_module, directions=features_module.get_directions())
-    sizes = {"chunk": chunk, "block": 8, "floor": FLOOR}
+    sizes = {"chunk": chunk, "block": 8, "min_denominator": FLOOR}
     pattern = AttentionPattern(queries, keys, False, len(memory))
     output = attend_linear(query, key, value, pattern, features=features, log_weights=salience, **sizes)
     output = linear(numbers, "cross.out_proj", output.flatten(1)).unflatten(0, (4, 11)).transpose(0, 1)

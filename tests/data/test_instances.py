@@ -206,7 +206,7 @@ def reference_cut(
                 first = (
                     max(output - context_spec.target_context, start) if context_spec.target_context else overlap_start
                 )
-                rows.append((document, max(first - context_spec.before, start), first, output, last))
+                rows.append((document, max(first - context_spec.source_context, start), first, output, last))
     costs = budgets[0][0]
     return [(*row, sum(costs[row[2] : row[4]])) for row in rows]
 

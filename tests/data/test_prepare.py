@@ -145,7 +145,7 @@ def test_a_tokenizer_that_is_there_already(
     first = prepare(config)
     assert "no effect" not in caplog.text
     again = prepare(changed(config, store=tmp_path / "two", tokenizer=str(config.store / "tokenizer")))
-    assert "--vocabulary_size has no effect, as the tokenizer is not learned: leave it out" in caplog.text
+    assert "--vocabulary-size has no effect, as the tokenizer is not learned: leave it out" in caplog.text
     assert again.split("dev").source.tokens.tolist() == first.split("dev").source.tokens.tolist()
     spm = SentencePieceTokenizer.train([s for document in corpus(60, 1) for s in document], 320)
     spm.save(tmp_path / "spm")
@@ -234,7 +234,7 @@ def test_impossible_configurations(config: PrepareConfig, tmp_path: Path) -> Non
     for size in (-1, 1_000_001, 10**30):
         with pytest.raises(DocmtError, match=rf"vocabulary_size is {size}: choose a number from 0 to 1,000,000"):
             changed(config, vocabulary_size=size)
-    with pytest.raises(DocmtError, match="Set --vocabulary_size to at most"):
+    with pytest.raises(DocmtError, match="Set --vocabulary-size to at most"):
         prepare(changed(config, vocabulary_size=100_000))
 
 
@@ -360,7 +360,7 @@ def test_ids_of_documents_beside_the_corpora(config: PrepareConfig, tmp_path: Pa
     assert train.document_ids[-3:] == ["train.en:60", "more.en:x", "more.en:y"]
     assert (train.document_offsets[-2:] - train.document_offsets[-3:-1]).tolist() == [2, 3]
     for files, message in (
-        ([ids], "--train_docids names 1 files for 2 corpora of --train; give one for each, in their order, and -"),
+        ([ids], "--train-docids names 1 files for 2 corpora of --train; give one for each, in their order, and -"),
         ([ids, ids], r"more\.ids ends after line 5 but \S+train\.en has text"),
     ):
         with pytest.raises(DocmtError, match=message):
@@ -390,7 +390,7 @@ def test_several_development_corpora_are_counted_by_name(config: PrepareConfig, 
 @pytest.mark.parametrize(
     ("documents", "kind", "message"),
     [
-        ([201], "text", r"en and \S+fr is one document of 201 sentences. .*empty line.* for --train_docids"),
+        ([201], "text", r"en and \S+fr is one document of 201 sentences. .*empty line.* for --train-docids"),
         ([201], "jsonl", r"long\.jsonl is one document of 201 sentences. .* a line of its own, or its own `document`"),
         ([201], "ids", r"is one document of 201 sentences. .* an id of its own in \S+ids"),
         ([2, 2001], "text", r": document 2 has 2,001 sentences. If it is several, put an empty line"),
@@ -431,7 +431,7 @@ def test_implausibly_long_documents_are_told(
 def test_a_language_without_rules_is_told_once(config: PrepareConfig, caplog: pytest.LogCaptureFixture) -> None:
     prepare(changed(config, source_language="xx"))
     (warning,) = [record.getMessage() for record in caplog.records]
-    assert warning.startswith("--source_language xx: docmt has no rules to split text of this language into sentences")
+    assert warning.startswith("--source-language xx: docmt has no rules to split text of this language into sentences")
     caplog.clear()
     prepare(changed(config, source_language="de-AT", overwrite=True))
     assert not caplog.records

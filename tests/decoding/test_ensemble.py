@@ -163,7 +163,7 @@ def test_members_in_bfloat16():
     [
         ([{}, {"system": "sentence"}], "a group and a sentence model decode differently .documents and sentences."),
         ([{}, {"system": "document"}], "a group and a document model decode differently .frame and open."),
-        ([SYSTEMS["concat, keep last"], SYSTEMS["concat, keep prefix"]], "decode differently .windows and in turn."),
+        ([SYSTEMS["concat, keep last"], SYSTEMS["concat, keep prefix"]], "decode differently .windows and sequential."),
         ([SYSTEMS["concat, keep last"], {"system": "concat", "concat": Concat(sentences=2)}], "the same context"),
         ([{"system": "sentence"}, {"system": "sentence", "family": "thumt"}], "Choose one family"),
         ([{}, {"vocabulary_size": 31}], "their vocabularies have 30 and 31 entries"),

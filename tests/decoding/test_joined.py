@@ -36,14 +36,14 @@ def test_an_empty_sentence_between_joined_ones_fades_in_steps_as_in_a_whole_pass
 @pytest.mark.parametrize(
     ("family", "keep", "implementation", "message"),
     [
-        ("rfa", "prefix", "thumt", r"thumt does not fit models of family rfa\. Choose none or rfa"),
-        ("rfa", "last", "gtransformer", r"gtransformer does not fit models of family rfa\. Choose none or rfa"),
-        ("docmt", "prefix", "rfa", r"rfa does not fit models of family docmt\. Choose none"),
+        ("rfa", "prefix", "thumt", r"thumt does not fit models of family rfa\. Choose docmt or rfa"),
+        ("rfa", "last", "gtransformer", r"gtransformer does not fit models of family rfa\. Choose docmt or rfa"),
+        ("docmt", "prefix", "rfa", r"rfa does not fit models of family docmt\. Choose docmt"),
         (
             "rfa",
             "last",
             "rfa",
-            r"rfa needs a model that continues its earlier translations .*model\.concat\.keep prefix",
+            r"rfa needs a model that continues its earlier translations .*model\.concat\.window_decoding prefix",
         ),
     ],
 )
@@ -89,7 +89,7 @@ def test_a_prefix_that_leaves_no_room_in_the_published_search_is_refused(monkeyp
     inputs, config = make_inputs(model, DOCUMENTS[:1]), SearchConfig(implementation="rfa")
     for words, message in (
         (31, ""),
-        (32, r"before a sentence have 33 tokens, .* allows 33 with the sentence\. Choose none"),
+        (32, r"before a sentence have 33 tokens, .* allows 33 with the sentence\. Choose docmt"),
     ):
         rows = [SearchRow(range(3), [3, 1, 4], [[5] * words])]
         with pytest.raises(DocmtError, match=message) if message else nullcontext():

@@ -102,7 +102,7 @@ def test_a_row_in_integers_does_not_depend_on_other_rows(bias):
 
 
 @needs_integers
-@pytest.mark.parametrize("output", ["tied", "own"])
+@pytest.mark.parametrize("output", ["tied", "untied"])
 def test_scores_in_int8_are_near_those_of_float32(output):
     torch.manual_seed(0)
     sizes = {"width": 64, "feed_forward": 128, "heads": 4, "encoder_layers": 2, "decoder_layers": 2}

@@ -87,14 +87,14 @@ def test_every_source_is_encoded_once_and_every_prefix_decoded_once(system):
     [(groups, inputs)] = read_batches(model, SearchConfig())
     assert sorted(sorted(map(sorted, group)) for group in groups) == [[[0, 5], [2], [3], [6]], [[1], [4]]]
     assert len(inputs.source.documents) == 2
-    assert len(inputs.target.documents) == len(inputs.documents) == 6
+    assert len(inputs.target.documents) == len(inputs.document_alignment) == 6
     prefixes = set()
     for document, (start, length) in enumerate(
         zip(inputs.target.documents.starts.tolist(), inputs.target.documents.lengths.tolist(), strict=True)
     ):
         tokens = inputs.target.tokens[start : start + length].tolist()
-        prefixes |= {(int(inputs.documents[document]), tuple(tokens[: end + 1])) for end in range(length)}
-    assert len(inputs.same.unique()) == len(prefixes) < len(inputs.same)
+        prefixes |= {(int(inputs.document_alignment[document]), tuple(tokens[: end + 1])) for end in range(length)}
+    assert len(inputs.representatives.unique()) == len(prefixes) < len(inputs.representatives)
 
 
 def test_the_sentence_model_scores_equal_pairs_of_sentences_once():

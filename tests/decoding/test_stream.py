@@ -111,9 +111,10 @@ def test_a_document_that_fails_does_not_stop_others(name, monkeypatch):
     original = scheduler.ORDERS[model.system.decoding_order]
 
     def failing(task, on_sentences):
-        sentences = task.words.documents([0, len(task.words.lengths)])[0]
+        sentences = task.words.to_documents([0, len(task.words.lengths)])[0]
         if any(
-            bad in sentences[first:last] for first, last in zip(task.instances.own, task.instances.last, strict=True)
+            bad in sentences[first:last]
+            for first, last in zip(task.instances.first_output, task.instances.last, strict=True)
         ):
             raise DocmtError("it is bad")
         return original(task, on_sentences)

@@ -98,16 +98,17 @@ def test_positions_stay():
     packed = pack([add_boundaries(document) for document in DOCUMENTS])
     isolated = packed.isolate_sentences()
     model = build(positions="document")
-    assert torch.equal(model.positions(isolated), model.positions(packed))
+    assert torch.equal(model.token_positions(isolated), model.token_positions(packed))
     selected, _ = packed.select_sentences(numbers := torch.tensor([1, 2, 5]))
     selected_isolated, _ = isolated.select_sentences(numbers)
-    assert torch.equal(model.positions(selected_isolated), model.positions(selected))
+    assert torch.equal(model.token_positions(selected_isolated), model.token_positions(selected))
     assert selected_isolated.documents.equals(selected.sentences)
     assert (
         visible_spans(isolated.pad_to_multiple(64, 0), AttentionScope(scope="document")).lengths[:9].tolist()
         == packed.sentences.lengths.tolist()
     )
-    assert torch.equal(model.positions(isolated.pad_to_multiple(64, 0)), model.positions(packed.pad_to_multiple(64, 0)))
+    padded = [model.token_positions(each.pad_to_multiple(64, 0)) for each in (isolated, packed)]
+    assert torch.equal(*padded)
     assert isolated.isolate_sentences().position_spans is packed.documents
 
 

@@ -391,11 +391,11 @@ def test_all_options_survive_their_dictionary(system):
         ),
         (
             {"group": Group(global_attention="linear"), "linear": Linear(gate_bias=1.0)},
-            "gates or gate_bias is set, but model.linear.gate is none",
+            "gate_per or gate_bias is set, but model.linear.gate is none",
         ),
         (
             {"group": Group(global_attention="linear"), "linear": Linear(feature_sampling="quasi")},
-            "drawing or temperature is set, but model.linear.feature_map is learned",
+            "feature_sampling or temperature_per is set, but model.linear.feature_map is learned",
         ),
     ],
 )

@@ -98,14 +98,14 @@ def test_what_cannot_be_averaged_is_named(finished, change, tmp_path):
 
     train(change(run=tmp_path / "narrow", model__width=8, stop__max_steps=1))
     fails(
-        [finished.run, tmp_path / "narrow"], r"model.width is 8 in .*narrow, but 16 in .*: average models of one arch"
+        [finished.run, tmp_path / "narrow"], r"model.width is 8 in .*narrow, but 16 in .*\. Average models of one arch"
     )
     shutil.copytree(finished.run / "model", tmp_path / "other")
     tokenizer = tmp_path / "other" / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text().replace('"a"', '"\u20ac"'))
     fails([finished.run, tmp_path / "other"], "has another vocabulary|tokenizer.json")
     fails([finished.run, tmp_path / "none"], "there is no directory .*none")
-    fails([finished.run, finished.run], r"other is there already: remove it, or choose another --output", "other")
+    fails([finished.run, finished.run], r"other exists already. Remove it, or choose another --output", "other")
     with pytest.raises(DocmtError, match=r"has 3 checkpoints to average, but 4 are requested.*--checkpoints.keep 4"):
         select_snapshots(finished.run, "last", 4)
     with pytest.raises(DocmtError, match=r"model has no checkpoints of a run"):

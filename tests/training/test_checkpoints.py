@@ -218,7 +218,7 @@ def test_a_start_that_fails_leaves_a_link_to_an_empty_directory(config):
         ({"update": [60]}, "update is .*give a whole number"),
         ({"position": None}, "position is None: give a whole number"),
         ({"epoch": -1}, "epoch is -1"),
-        ({"best": 3}, "best in state.json is no group"),
+        ({"best": 3}, "best in state.json is not a group"),
         ({"snapshots": [3]}, "snapshots is"),
         ({"interval": {"loss": "much"}}, "interval.loss is 'much': give a number"),
         ({"new_weights": [1]}, "new_weights is"),

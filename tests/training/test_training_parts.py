@@ -106,7 +106,7 @@ def test_averages_are_means(tmp_path):
         ({"model__group__gate_bias": 101.0}, "model.group.gate_bias is 101.0: choose a number from -100 to 100"),
         ({"model__group__gate_bias": math.nan}, "model.group.gate_bias is nan"),
         ({"freeze": "pretrained"}, "freeze is set but initialize_from is not"),
-        ({"freeze": "none,encoder"}, "freeze is 'none,encoder': choose none, loaded, or any of embeddings, encoder"),
+        ({"freeze": "none,encoder"}, "freeze is 'none,encoder': choose none, pretrained, or any of embeddings, enc"),
         ({"freeze": "encoder,,decoder"}, "freeze is 'encoder,,decoder': choose"),
         (
             {"freeze": "pretrained", "initialize_from": Path("m"), "optimizer__pretrained_lr_scale": 0.5},
@@ -141,7 +141,7 @@ def test_a_configuration_survives_its_dictionary(change):
         TrainConfig.from_dict({"store": "x", "run": "y", "optimizer": {"warmup": "long"}}, "r.yaml")
     with pytest.raises(DocmtError, match=r"model.group.self_locality is 0: choose true or false"):
         TrainConfig.from_dict({"store": "x", "run": "y", "model": {"group": {"self_locality": 0}}})
-    with pytest.raises(DocmtError, match="model in the recipe is no group"):
+    with pytest.raises(DocmtError, match="model in the recipe is not a group"):
         TrainConfig.from_dict({"store": "x", "run": "y", "model": 3})
 
 

@@ -53,10 +53,10 @@ def test_a_run_gives_its_best_model_then_its_last_then_the_finished_one(unfinish
 
     tensor, messages = load_with_messages()
     assert torch.equal(tensor, load_file(best / "model.safetensors")["tokens.weight"])
-    assert messages == [f"the run {unfinished} is not finished: taking its best model so far (update 8)"]
+    assert messages == [f"the run {unfinished} is not finished. Using its best model so far (update 8)"]
     shutil.rmtree(best)
     tensor, messages = load_with_messages()
-    assert messages == [f"the run {unfinished} is not finished: taking its last checkpoint (update 8)"]
+    assert messages == [f"the run {unfinished} is not finished. Using its last checkpoint (update 8)"]
     train(change(checkpoints__average="last", checkpoints__average_count=2), resume=True)
     tensor, messages = load_with_messages()
     assert torch.equal(tensor, load_file(unfinished / "model" / "model.safetensors")["tokens.weight"])

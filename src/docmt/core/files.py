@@ -406,7 +406,7 @@ def check_converted(directory: Path) -> None:
         values = read_json(path)
     if "model_type" in values:
         raise DocmtError(
-            f"{directory} is a directory of transformers: convert it first, "
+            f"{directory} is a directory of transformers. Convert it first: "
             f"docmt convert huggingface {directory} -o MODEL"
         )
 

@@ -131,7 +131,7 @@ class PrepareConfig:
             return corpora
         if len(files) != len(corpora):
             raise DocmtError(
-                f"--{split}_docids names {len(files)} files for {len(corpora)} corpora of --{split}; give one for "
+                f"--{split}-docids names {len(files)} files for {len(corpora)} corpora of --{split}; give one for "
                 f"each, in their order, and {NO_IDS} for one that has none"
             )
         pairs = zip(corpora, files, strict=True)

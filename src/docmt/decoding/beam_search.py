@@ -254,7 +254,7 @@ def search(
         if any(len(row.sentences) > 1 for row in rows):
             raise DocmtError(
                 f"search.implementation {config.implementation} needs a system that translates sentence by sentence. "
-                "Choose none for this model."
+                "Choose docmt for this model."
             )
         results = _POOLED[config.implementation](model, memories, rows, specials, config).run()
     else:

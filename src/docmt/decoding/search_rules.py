@@ -335,7 +335,7 @@ class RfaRules(OpenRules):
         if prefix_tokens >= RFA_MAX_TOKENS:
             raise DocmtError(
                 f"the translations before a sentence have {prefix_tokens} tokens, and search.implementation rfa allows "
-                f"{RFA_MAX_TOKENS} with the sentence. Choose none, or a smaller model.concat.sentences."
+                f"{RFA_MAX_TOKENS} with the sentence. Choose docmt, or a smaller model.concat.sentences."
             )
         extra = config.max_length_extra + prefix_tokens - config.max_length_ratio * context
         return min(int(config.max_length_ratio * window + extra), RFA_MAX_TOKENS)
@@ -373,7 +373,7 @@ def choose_order(model: Model, config: SearchConfig, context: ContextConfig) -> 
     if config.implementation == "rfa" and order != "sequential":
         raise DocmtError(
             "search.implementation rfa needs a model that continues its earlier translations "
-            "(context.window_decoding or model.concat.window_decoding prefix). Choose none."
+            "(context.window_decoding or model.concat.window_decoding prefix). Choose docmt."
         )
     return order
 
@@ -391,7 +391,7 @@ def choose_rules(model: Model, config: SearchConfig) -> Rules:
     joined = model.parts.boundary_tokens.joined
     if (config.implementation == "rfa") != joined and config.implementation != "docmt":
         family = list_members(model)[0].config.family
-        choice = "none or rfa" if joined else "none"
+        choice = "docmt or rfa" if joined else "docmt"
         raise DocmtError(
             f"search.implementation {config.implementation} does not fit models of family {family}. Choose {choice}."
         )

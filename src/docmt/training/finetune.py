@@ -47,7 +47,7 @@ _GATE_FIELDS = ("gate", "gate_per")
 _SUGGESTIONS = 3  # names in the message on a pattern without matches
 ADAPTERS_FILE = "adapters.safetensors"
 """File of unmerged adapters and their base weights in checkpoints; the weights file has them merged."""
-RUN_MISMATCH = ("the run trains", "copy the run directory again")
+RUN_MISMATCH = ("the run trains", "Copy the run directory again")
 """Subject and advice of the errors of `check_shapes` for tensors of a run."""
 
 
