@@ -43,8 +43,7 @@ class Settings:
 
 
 FULL = Settings(
-    ModelConfig(system="group", preset="base", vocabulary_size=30000, instance_tokens=4096),
-    side_by_side=SIDE_BY_SIDE,
+    ModelConfig(system="group", preset="base", vocabulary_size=30000, instance_tokens=4096), side_by_side=SIDE_BY_SIDE
 )
 QUICK = Settings(
     ModelConfig(

@@ -62,12 +62,7 @@ def _build_model(**sizes: Any) -> ModelConfig:
 
 FULL = Settings(
     (
-        Size(
-            "base",
-            _build_model(preset="base", vocabulary_size=30000),
-            batch_tokens=2048,
-            side_by_side=SIDE_BY_SIDE,
-        ),
+        Size("base", _build_model(preset="base", vocabulary_size=30000), batch_tokens=2048, side_by_side=SIDE_BY_SIDE),
         Size(
             "small",
             _build_model(preset="tiny", encoder_layers=3, decoder_layers=3, vocabulary_size=8192),

@@ -137,7 +137,7 @@ def test_several_files_into_a_directory(run, report, tmp_path):
 
 def test_jsonl_has_a_record_for_every_sentence(run, report):
     text = call("translate", run, report).out
-    found = records(call("translate", run, report, "--format", "jsonl", "--nbest", 3))
+    found = records(call("translate", run, report, "--format", "jsonl", "--n-best", 3))
     assert [record["source"] for record in found] == list(Document.from_text(TEXT).sentences)
     assert [record["sentence"] for record in found] == list(range(1, 9))
     for record in found:

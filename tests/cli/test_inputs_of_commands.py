@@ -222,7 +222,7 @@ def test_score_tells_of_long_sentences(run, tmp_path):
     assert outcome.err.startswith("docmt: 1 x source sentences longer than an instance")
 
 
-@pytest.mark.parametrize("flag", ["--train-docids", "--train.docids"])
+@pytest.mark.parametrize("flag", ["--train-docids", "--train_docids"])
 def test_ids_of_documents_beside_a_corpus(tmp_path, flag):
     for name, text in (("s", "It is old.\nIt is cheap.\n"), ("t", "Er ist alt.\nEr ist billig.\n"), ("ids", "a\nb\n")):
         (tmp_path / name).write_text(text)

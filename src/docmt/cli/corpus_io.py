@@ -23,10 +23,7 @@ Result = TypeVar("Result")
 
 
 def map_or_report(
-    items: Sequence[Item],
-    names: Sequence[str],
-    work: Callable[[Sequence[Item]], Sequence[Result]],
-    failures: list[str],
+    items: Sequence[Item], names: Sequence[str], work: Callable[[Sequence[Item]], Sequence[Result]], failures: list[str]
 ) -> list[Result | None]:
     """Return the result of `work` for every item, or None after adding its error to `failures`."""
     results = map_or_error(items, work)

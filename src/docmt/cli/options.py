@@ -74,7 +74,13 @@ SHORT_NAMES = {
     "adapters": "rank alpha modules",
 }
 # What other toolkits call an option.
-_MEANT = {"batch_size": "batch_tokens", "max_tokens": "batch_tokens", "beam_size": "beam", "lr": "learning_rate"}
+_MEANT = {
+    "nbest": "n_best",
+    "batch_size": "batch_tokens",
+    "max_tokens": "batch_tokens",
+    "beam_size": "beam",
+    "lr": "learning_rate",
+}
 # Options of `docmt evaluate` before 0.4 that are options of another command.
 _MOVED = dict.fromkeys(("suite", "context_ablation", "contrastive", "cxmi"), "probe")
 _NEAR = 0.66  # of 1: letters in common. Lower, a hint is as often wrong as right.
@@ -166,13 +172,7 @@ class Parser(Generic[Options]):
     """The options of one command: reads arguments and recipes, and writes the help."""
 
     def __init__(
-        self,
-        command: str,
-        settings: type[Options],
-        about: str | None,
-        common: str = "",
-        also: Mapping[str, str] | None = None,
-        title: str = "options",
+        self, command: str, settings: type[Options], about: str | None, common: str = "", title: str = "options"
     ) -> None:
         """settings: the dataclass whose fields are the options. title: of their section in the help.
 
@@ -180,10 +180,9 @@ class Parser(Generic[Options]):
         line for each way to call it, without its name, and `examples:` whole commands that work. A line that is
         indented further goes on with the one above it.
         common: full names of the options that people use most, with spaces between them; the help has them first.
-        also: further names of options, and which option each of them is.
         """
         self.program, self.settings = f"docmt {command}", settings
-        self.common, self.also = common.split(), also or {}
+        self.common = common.split()
         self.usage, self.examples, self.description = ["[RECIPE.yaml] [options]"], list[str](), ""
         for paragraph in re.sub(r"\n {8,}", " ", cleandoc(about or "")).split("\n\n")[1:]:
             lines = [line.strip() for line in paragraph.splitlines()]
@@ -233,7 +232,6 @@ class Parser(Generic[Options]):
     def names(self) -> dict[str, Option]:
         """Every name by which an option can be written, without dashes."""
         names = {option.name: option for option in self.options}
-        names |= {other: names[name] for other, name in self.also.items()}
         for option in self.options:
             if option.name.startswith("model.") and option.name.count(".") > 1:  # --group.top-attention
                 names.setdefault(option.name.removeprefix("model."), option)

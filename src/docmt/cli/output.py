@@ -17,8 +17,7 @@ from docmt.core.files import encode_utf8, write_all, write_error
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD, write_text
 from docmt.core.resumable_file import Note, ResumableFile
 from docmt.decoding.translation_results import ResumePoint
-from docmt.documents import Document
-from docmt.documents import InputFile as InputDocuments
+from docmt.documents import Document, InputFile
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation
@@ -155,14 +154,14 @@ def print_table(options: Any, table: str) -> None:
 
 
 @dataclass(frozen=True)
-class InputFile:
+class TranslationJob:
     """An input file with its documents and the path of its translation."""
 
     path: str
     output: str
     format: str
     """format of the output"""
-    input: InputDocuments
+    input: InputFile
 
     @property
     def documents(self) -> list[Document]:
@@ -245,7 +244,7 @@ class _WriterState:
 class TranslationWriter:
     """Writer of the translation of a file."""
 
-    def __init__(self, file: InputFile, fingerprint: Mapping[str, Any], resume: bool, report: Report) -> None:
+    def __init__(self, file: TranslationJob, fingerprint: Mapping[str, Any], resume: bool, report: Report) -> None:
         """fingerprint: model and options, by their names in messages.
 
         Raises DocmtError if unfinished output would be lost, or if it cannot be resumed (`resume`).

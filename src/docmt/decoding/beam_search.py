@@ -30,12 +30,7 @@ class BeamSearch:
     """State of one search: the tokens and scores of all hypotheses."""
 
     def __init__(
-        self,
-        model: Model,
-        memories: Memories,
-        rows: Sequence[SearchRow],
-        specials: SpecialTokens,
-        config: SearchConfig,
+        self, model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens, config: SearchConfig
     ) -> None:
         """See `search`."""
         device = model.device
@@ -239,11 +234,7 @@ _POOLED: dict[str, type[PooledSearch]] = {"thumt": ThumtSearch, "huggingface": G
 
 @torch.inference_mode()
 def search(
-    model: Model,
-    memories: Memories,
-    rows: Sequence[SearchRow],
-    specials: SpecialTokens,
-    config: SearchConfig,
+    model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens, config: SearchConfig
 ) -> list[list[Hypothesis]]:
     """Return the best `config.n_best` translations of each row, best first; the rows are searched as one batch.
 

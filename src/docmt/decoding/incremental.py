@@ -220,12 +220,7 @@ class IncrementalDecoder:
     """Model, or members of an ensemble, reading one token of R = D * B hypotheses at each step."""
 
     def __init__(
-        self,
-        model: Model,
-        memories: Memories,
-        rows: Sequence[SearchRow],
-        beams: int,
-        prefixes: Sequence[Prefixes] = (),
+        self, model: Model, memories: Memories, rows: Sequence[SearchRow], beams: int, prefixes: Sequence[Prefixes] = ()
     ) -> None:
         """memories: from `model.memories`; rows: one for each document; prefixes: as read by each member."""
         self.members = list_members(model)

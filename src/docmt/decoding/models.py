@@ -217,8 +217,7 @@ class Int8Linear(nn.Module):
         # Conversion truncates, so adding a half rounds.
         rows = (x * scale.reciprocal()).add_(self._ZERO + 0.5).to(torch.uint8)
         product: Tensor = torch.ops.onednn.qlinear_pointwise(
-            *(rows, 1.0, self._ZERO, self.packed, self.scale, self.zero),
-            *(None, 1.0, 0, torch.float32, "none", [], ""),
+            *(rows, 1.0, self._ZERO, self.packed, self.scale, self.zero), *(None, 1.0, 0, torch.float32, "none", [], "")
         )
         return product.mul_(scale) if self.bias is None else torch.addcmul(self.bias, product, scale)
 

@@ -26,12 +26,7 @@ class PooledSearch(ABC):
     """Search over rows of one sentence each, in which ended hypotheses compete."""
 
     def __init__(
-        self,
-        model: Model,
-        memories: Memories,
-        rows: Sequence[SearchRow],
-        specials: SpecialTokens,
-        config: SearchConfig,
+        self, model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens, config: SearchConfig
     ) -> None:
         device, beam = model.device, config.beam
         self.specials, self.config, self.boundaries = (

@@ -274,10 +274,7 @@ class Translator:
         return self.score_all([(source, target)])[0]
 
     def score_all(
-        self,
-        pairs: Sequence[tuple[Document | str, Document | str]],
-        free_at_limit: bool = False,
-        context: bool = True,
+        self, pairs: Sequence[tuple[Document | str, Document | str]], free_at_limit: bool = False, context: bool = True
     ) -> list[Translation]:
         """Score many documents (see `score`). Raises DocmtError where a pair has unequal numbers of sentences.
 

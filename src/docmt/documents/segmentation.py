@@ -43,10 +43,7 @@ _BEFORE_NAME = {
     "de": {"Hr", "Hrn", "Frl", "Fa", "Inkl", "inkl", "Exkl", "exkl", "zzgl", "Zzgl", "MwSt"},
     "fr": {"M", "MM", "Mme", "Mmes", "Mlle", "Mlles", "Mgr", "Me", "Dr", "Pr", "St", "Ste"},
 }
-_BEFORE_NUMBER = {
-    "en": {"Approx", "approx"},
-    "fr": {"art", "Art", "n", "no", "No", "al", "p", "pp"},
-}
+_BEFORE_NUMBER = {"en": {"Approx", "approx"}, "fr": {"art", "Art", "n", "no", "No", "al", "p", "pp"}}
 
 _WHITE_SPACES = re.compile(r"\s+")
 _UNSPACED_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")

@@ -219,10 +219,7 @@ def group_by_document(units: Sequence[Sequence[Sentence]], ranges: Ranges) -> li
 
 
 def check_document_counts(
-    hypotheses: int,
-    references: int,
-    hypothesis_name: str = "the hypothesis",
-    reference_name: str = "the reference",
+    hypotheses: int, references: int, hypothesis_name: str = "the hypothesis", reference_name: str = "the reference"
 ) -> None:
     """Raise DocmtError unless both sides have the same number of documents, at least one."""
     if references == 0:

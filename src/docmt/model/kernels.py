@@ -254,11 +254,7 @@ def attend_padded(
     key_sizes = [b.count * heads * b.key_length for b in layout.buckets]
     outputs = []
     for bucket, q, k, v in zip(
-        layout.buckets,
-        q_rows.split(query_sizes),
-        k_rows.split(key_sizes),
-        v_rows.split(key_sizes),
-        strict=True,
+        layout.buckets, q_rows.split(query_sizes), k_rows.split(key_sizes), v_rows.split(key_sizes), strict=True
     ):
         shape = (bucket.count, heads, -1, width)
         bias = None if distances is None else bucket.look_up_distance_biases(distances).to(q.dtype)

@@ -165,13 +165,7 @@ def _read_block(q: Tensor, states: Tensor, segments: Tensor, features: Features 
 
 
 def _attend_causal(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    features: Features | None,
-    log_decay: Tensor | None,
-    chunks: Chunks,
-    block: int,
+    q: Tensor, k: Tensor, v: Tensor, features: Features | None, log_decay: Tensor | None, chunks: Chunks, block: int
 ) -> Tensor:
     """Return numerators and denominators [H, N * C, k + 1] of all tokens. log_decay: [H, N, C]."""
     sums = []

@@ -191,10 +191,7 @@ class ModelConfig(Sizes):
                 f"model.linear is set, but this {self.system} model has no linear attention: leave it out, or set "
                 "model.group.global_attention or model.concat.attention linear"
             )
-        if linear.gate == "none" and (linear.gate_per, linear.gate_bias) != (
-            defaults.gate_per,
-            defaults.gate_bias,
-        ):
+        if linear.gate == "none" and (linear.gate_per, linear.gate_bias) != (defaults.gate_per, defaults.gate_bias):
             raise DocmtError(
                 "model.linear.gate_per or gate_bias is set, but model.linear.gate is none: set model.linear.gate"
             )

@@ -26,16 +26,7 @@ from docmt.model.embeddings import (
     build_token_embedding,
 )
 from docmt.model.families import FAMILIES, Family
-from docmt.model.layers import (
-    Dropout,
-    FeedForward,
-    GatedResidual,
-    Hops,
-    Layer,
-    Residual,
-    SentenceEncoder,
-    run_layers,
-)
+from docmt.model.layers import Dropout, FeedForward, GatedResidual, Hops, Layer, Residual, SentenceEncoder, run_layers
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.model_config import ModelConfig, Sizes
 from docmt.model.scope import AttentionScope

@@ -72,10 +72,7 @@ class CheckOptions:
 def parser() -> Parser[CheckOptions]:
     """Return the parser of the command."""
     return Parser(
-        "check",
-        CheckOptions,
-        __doc__,
-        common="html json fail_on only show check.target_language check.certainty",
+        "check", CheckOptions, __doc__, common="html json fail_on only show check.target_language check.certainty"
     )
 
 

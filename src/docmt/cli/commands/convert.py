@@ -2,14 +2,14 @@
 
 Convert a checkpoint of another toolkit to a docmt model directory. huggingface reads translation models (Marian,
 NLLB-200, M2M100, mBART, T5, mT5, MADLAD-400, BART) and encoders (BERT, RoBERTa, XLM-R). The others read checkpoints of
-published code: fairseq-gtransformer (Bao et al. 2021), fairseq-rfa (Wu et al. 2022) and thumt (Zhang et al. 2018),
-whose models translate text that is tokenized as their training data was.
+published code with their dictionaries or vocabularies: fairseq-gtransformer (Bao et al. 2021), fairseq-rfa (Wu et al.
+2022) and thumt (Zhang et al. 2018), whose models translate text that is tokenized as their training data was.
 
 usage:
     huggingface DIRECTORY -o DIRECTORY [options]
-    fairseq-gtransformer CHECKPOINT --dictionary FILE -o DIRECTORY [options]
-    fairseq-rfa CHECKPOINT --source-dictionary FILE --target-dictionary FILE -o DIRECTORY [options]
-    thumt CHECKPOINT --source-vocabulary FILE --target-vocabulary FILE -o DIRECTORY [options]
+    fairseq-gtransformer CHECKPOINT -o DIRECTORY [options]
+    fairseq-rfa CHECKPOINT -o DIRECTORY [options]
+    thumt CHECKPOINT -o DIRECTORY [options]
 
 examples:
     docmt convert huggingface opus-mt-en-de -o MODEL

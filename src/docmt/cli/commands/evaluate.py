@@ -5,10 +5,10 @@ Score the translations of files (--hypothesis) or models (--model): BLEU over se
 context.
 
 usage:
-    --hypothesis FILE [FILE ...] --reference FILE [options]
-    --model DIRECTORY [DIRECTORY ...] --source FILE --reference FILE [options]
-    --model DIRECTORY [DIRECTORY ...] --source CORPUS.jsonl [options]
-    --systems SYSTEM [SYSTEM ...] [--source FILE] --reference FILE [options]
+    --hypothesis FILE ... --reference FILE [options]
+    --model MODEL ... --source FILE --reference FILE [options]
+    --model MODEL ... --source CORPUS.jsonl [options]
+    --systems SYSTEM ... --reference FILE [options]
 
 examples:
     docmt evaluate --hypothesis output.de --reference test.de

@@ -5,7 +5,7 @@ a line, {"id": "a", "source": ["One.", "Two."], "target": ["Eins.", "Zwei."]}, o
 "target": "Eins."} for each sentence.
 
 usage:
-    --store DIRECTORY --train SOURCE TARGET [SOURCE TARGET ...] [--dev SOURCE TARGET] [options]
+    --store DIRECTORY --train SOURCE TARGET ... [options]
     RECIPE.yaml [options]
 
 examples:
@@ -24,7 +24,6 @@ from docmt import data
 from docmt.cli.options import Parser
 from docmt.core.errors import printable
 from docmt.data import PrepareConfig
-from docmt.data.prepare_config import SPLITS
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +36,6 @@ def parser() -> Parser[PrepareConfig]:
         __doc__,
         common="store train dev test source_language target_language tokenizer source_tokenizer vocabulary_size "
         "overwrite",
-        also={f"{split}.docids": f"{split}_docids" for split in SPLITS},  # the names of other toolkits
         title="the store",
     )
 

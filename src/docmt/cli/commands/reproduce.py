@@ -4,7 +4,7 @@ Train and evaluate all systems of a published table or figure, and write it. The
 resumes interrupted ones.
 
 usage:
-    NAME --store STORE --output DIRECTORY [--scale full] [--seeds 1,2,3] [options]
+    NAME --store STORE --output DIRECTORY [options]
     NAME --store STORE --output DIRECTORY --dry-run
     --list
 
@@ -68,13 +68,7 @@ class ReproduceOptions:
 
 def parser() -> Parser[ReproduceOptions]:
     """Return the parser of the command."""
-    parser = Parser(
-        "reproduce",
-        ReproduceOptions,
-        __doc__,
-        common="list store output scale seeds dry_run",
-        also={"data": "store"},
-    )
+    parser = Parser("reproduce", ReproduceOptions, __doc__, common="list store output scale seeds dry_run")
     parser.add_settings(TrainConfig, "", "settings of all runs, which override their recipes", _SET_BY_PLAN)
     return parser
 

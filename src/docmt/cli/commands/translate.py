@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.cli.corpus_io import check_outputs, make_directory
 from docmt.cli.options import Parser, SearchOptions, translator_of
-from docmt.cli.output import InputFile, Report, TranslationWriter, is_resumable
+from docmt.cli.output import Report, TranslationJob, TranslationWriter, is_resumable
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import GZIP_SUFFIX, STANDARD
 from docmt.core.progress import plain_progress
@@ -93,7 +93,6 @@ def parser() -> Parser[TranslateOptions]:
         __doc__,
         common="output format resume search.beam search.n_best search.length_penalty batch_tokens input.layout "
         "input.join_lines device precision",
-        also={"nbest": "search.n_best"},
     )
 
 
@@ -143,7 +142,7 @@ def _output_format(format: str, layout: str, source: str, output: str) -> str:
     return "jsonl" if layout == "jsonl" or has_jsonl_name(output) or has_jsonl_name(source) else "text"
 
 
-def _fingerprint(translator: Translator, files: Sequence[InputFile]) -> dict[str, Any]:
+def _fingerprint(translator: Translator, files: Sequence[TranslationJob]) -> dict[str, Any]:
     """Return model and options, which must be equal to resume; nothing if no output can be resumed."""
     if not any(is_resumable(file.output) for file in files):
         return {}
@@ -152,7 +151,7 @@ def _fingerprint(translator: Translator, files: Sequence[InputFile]) -> dict[str
     return {"model": translator.checksums(), "--precision": translator.precision, **search}
 
 
-def _writes_to_terminal(files: Sequence[InputFile]) -> bool:
+def _writes_to_terminal(files: Sequence[TranslationJob]) -> bool:
     return any(file.output == STANDARD for file in files) and sys.stdout is not None and sys.stdout.isatty()
 
 
@@ -209,7 +208,7 @@ def _output_name(file: str, format: str) -> str:
     return stem + GZIP_SUFFIX if name.endswith(GZIP_SUFFIX) else stem
 
 
-def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: list[str]) -> list[InputFile]:
+def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: list[str]) -> list[TranslationJob]:
     """Return the readable files. Errors of others are added to `failures`, or raised if there is only one file."""
     files = []
     for path, output in outputs.items():
@@ -220,12 +219,12 @@ def _read(outputs: dict[str, str], config: InputConfig, format: str, failures: l
                 raise
             failures.append(str(error))
             continue
-        files.append(InputFile(path, output, _output_format(format, input.format, "", output), input))
+        files.append(TranslationJob(path, output, _output_format(format, input.format, "", output), input))
         _log_input_notes(files[-1])
     return files
 
 
-def _log_input_notes(file: InputFile) -> None:
+def _log_input_notes(file: TranslationJob) -> None:
     """Log what was not translated in a file, and whether it looks hard-wrapped."""
     if verbatim := file.input.verbatim_lines:
         parts = [f"{count} {'line' if count == 1 else 'lines'} of {kind}" for kind, count in verbatim.items()]

@@ -67,19 +67,12 @@ _BART = HuggingFace(
         (r"^decoder\.embed_positions\.weight", "target_positions.table.weight"),
         (r"^final_logits_bias", "head_bias.vector"),
     ),
-    token_tables={
-        "tokens": ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"),
-    },
+    token_tables={"tokens": ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head")},
     supported_values={"is_decoder": (False,)},
     first_position=2,
 )
 
-BART = Family(
-    target="</s> <s> w </s>",
-    head_bias=True,
-    ids_without_logits=(0, 2),
-    huggingface=_BART,
-)
+BART = Family(target="</s> <s> w </s>", head_bias=True, ids_without_logits=(0, 2), huggingface=_BART)
 """BART (Lewis et al. 2020)."""
 
 
