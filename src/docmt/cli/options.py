@@ -550,15 +550,13 @@ class ModelOptions:
     """Where and how a model runs."""
 
     device: str = "auto"
-    """where to compute: cpu, cuda, cuda:1 for another GPU, or auto for a GPU if there is one that works"""
+    """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
     batch_tokens: int = setting(BATCH_TOKENS, range=(1, MANY))
-    """source tokens that are computed together, padding included"""
+    """source tokens of a batch, padding included"""
     precision: Literal["float32", "bfloat16", "int8"] = "float32"
-    """number format of products; bfloat16 is faster where the processor has it, int8, on CPUs with VNNI, faster yet
-    where matrices are large (1,024 wide, large vocabularies), and less exact; both decide near ties otherwise than
-    float32, and otherwise again in other batches"""
+    """number format of matrix products; lower is faster where the processor has it, and less exact"""
     context: ContextConfig = ContextConfig()
-    """what of a document is read at once"""
+    """context that a model reads"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ class SearchConfig:
     temperature: float = ranged(1.0, 1e-3, 1000)
     """divisor of the logits before the softmax; above 1 flattens the distribution"""
     implementation: Literal["docmt", "gtransformer", "thumt", "rfa", "huggingface"] = "docmt"
-    """follow the search rules of another implementation; none: docmt's rules"""
+    """follow the search rules of another implementation"""
     rounds: int = ranged(0, 0, 1000)
     """decode all sentences at once, in this many rounds of drafts; 0: one after the other"""
     n_best: int = ranged(1, 1, 10_000)

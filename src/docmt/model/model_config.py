@@ -106,7 +106,7 @@ class Sizes:
     scale_embeddings: bool = True
     """multiply embeddings by the square root of the width"""
     output: Literal["auto", "tied", "scaled", "untied"] = "auto"
-    """output matrix: tied to target embeddings, tied and scaled, or separate (own)"""
+    """output matrix: tied to target embeddings, tied and scaled, or untied"""
     embedding_normalization: bool = False
     """normalise the sum of embedding and position vector"""
     position_encoding: Literal["sinusoidal", "learned", "relative"] = "sinusoidal"

@@ -43,7 +43,7 @@ class Context(System):
     gating: Literal["gate", "residual"] = "gate"
     """combination with the context: a gate at every position, or a plain sum"""
     fusion: Literal["identity", "published"] = "identity"
-    """exact: starts equal to the sentence model; published: as in the paper"""
+    """identity: starts equal to the sentence model; published: as in the paper"""
 
     def context_spec(self) -> ContextSpec:
         """Return sentences with the k before them."""

@@ -34,7 +34,7 @@ class Group(System):
     cross_locality: bool = True
     """group attention in cross-attention; false: all layers see the whole source"""
     fusion: Literal["auto", "published", "identity"] = "auto"
-    """gate of group and global attention; exact: starts equal to the sentence model"""
+    """gate of group and global attention; identity: starts equal to the sentence model"""
     gate_bias: float = ranged(0.0, -100, 100)
     """initial gate bias (at 3, global attention has weight 5 %)"""
     global_start: Literal["random", "local"] = "random"

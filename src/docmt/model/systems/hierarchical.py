@@ -30,7 +30,7 @@ class Hierarchical(System):
     side: Literal["encoder", "decoder", "both"] = "encoder"
     """attend to the source (encoder), earlier translations (decoder), or both"""
     fusion: Literal["identity", "published"] = "identity"
-    """exact: starts equal to the sentence model; published: as in the paper"""
+    """identity: starts equal to the sentence model; published: as in the paper"""
     detach: bool = False
     """no gradient through the attended states and queries (published)"""
 

@@ -48,7 +48,7 @@ class MultiHop(System):
     sentence_encoders: Literal["tuned", "frozen"] = "tuned"
     """train or freeze the sentence encoders (shared embeddings are always trained)"""
     fusion: Literal["identity", "published"] = "identity"
-    """exact: starts equal to the sentence model; published: as in the paper"""
+    """identity: starts equal to the sentence model; published: as in the paper"""
 
     @property
     def initialization_option(self) -> str:
