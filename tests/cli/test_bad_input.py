@@ -97,7 +97,7 @@ def test_nothing_to_translate_is_translated_to_nothing(run, files, file, options
 
 @pytest.mark.parametrize("name", [name for name in PARALLEL if name != "evaluate files"])
 def test_sides_of_unequal_length(run, files, name):
-    message = r"one\.txt ends after line 1, but \S+ goes on \(line 2\)"
+    message = r"one\.txt ends after line 1 but \S+ has text in line 2\. Align the files again"
     fails(*arguments_of(name, run, files / "good.txt", files / "one.txt", files), message=message)
     fails(*arguments_of(name, run, files / "one.txt", files / "good.de", files), message=message)
     fails(*arguments_of(name, run, files / "good.txt", files / "empty.txt", files), message=r"empty\.txt is empty, but")

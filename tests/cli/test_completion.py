@@ -48,7 +48,7 @@ def test_other_shells(shell, scripts):
     text = scripts[shell]
     for command in COMMANDS:
         assert command in text
-    for option in ("beam", "search.beam", "max_steps", "store", "quiet"):
+    for option in ("beam", "search.beam", "max-steps", "store", "quiet"):
         assert f"{'--' if shell == 'zsh' else '-l '}{option}" in text
     assert text.startswith("#compdef docmt\n" if shell == "zsh" else "complete -c docmt ")
     if shutil.which(shell):

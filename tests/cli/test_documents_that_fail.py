@@ -33,7 +33,7 @@ def bad(request, run, monkeypatch):
 
     def searching(self, chosen, on_sentences):
         task = self._task.select_instances(chosen)
-        if bad in task.words.documents([0, len(task.words.lengths)])[0]:
+        if bad in task.words.to_documents([0, len(task.words.lengths)])[0]:
             raise error
         return search(self, chosen, on_sentences)
 

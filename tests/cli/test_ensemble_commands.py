@@ -69,7 +69,8 @@ def test_the_device_is_chosen_by_itself(run, corpus):
     for command in (("translate", run, corpus / "test.en"), ("score", run, corpus / "test.en", corpus / "test.de")):
         assert call(*command, "--device", "auto", *QUICK[1:]) == call(*command, *QUICK[1:])
         assert "--device" in call(command[0], "--help").out
-    assert "(default: auto)" in call("translate", "--help").out.partition("--device")[2].partition("--precision")[0]
+        about = call(command[0], "--help").out.partition("--device")[2].partition("--precision")[0]
+        assert "(default: auto)" in " ".join(about.split())
 
 
 @pytest.mark.parametrize("quiet", [[], ["-q"]])

@@ -33,7 +33,7 @@ def test_what_a_model_is(run, tmp_path):
     text = looked(run, "--json", tmp_path / "facts.json")
     assert text.startswith(f"{run / 'model'}: group model, en to de, written by docmt {docmt.__version__}\n")
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert {"layers 1 + 1", "vocabulary 400, tokenizer bpe", "top combined"} <= set(lines)
+    assert {"layers 1 + 1", "vocabulary 400, tokenizer bpe", "top_attention combined"} <= set(lines)
     assert any(line.startswith("updates ") for line in lines)
     facts = json.loads((tmp_path / "facts.json").read_text())
     parameters = sum(own.numel() for own in load_model(run).parameters())

@@ -182,7 +182,7 @@ def test_the_experiments_are_listed():
                 "--context.window-decoding",
                 "no",
             ],
-            r"context.window_decoding is 'no': choose one of auto, last",
+            r"--context.window-decoding is 'no': choose one of auto, last",
         ),
         (["table2", "--seed", "1"], r"unknown option --seed; did you mean --seeds\?"),
         (["table2", "--stop.max-stops", "1"], r"unknown option --stop.max-stops; did you mean --stop.max-steps\?"),

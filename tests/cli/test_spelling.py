@@ -182,7 +182,7 @@ def test_paths_of_any_bytes(tmp_path, monkeypatch):
     assert outcome.status == 0, outcome.err
     assert (tmp_path / f"{name}.store" / "statistics.json").is_file()
     fails("train", f"--store={name}.store", f"--run={name}", "--seed", "x", message=r"--seed is 'x': give a whole")
-    fails("score", "no", "--", name, name, message=r"there is no directory no: give a model directory")
+    fails("score", "no", "--", name, name, message=r"there is no directory no. Name a model directory")
 
 
 @pytest.mark.parametrize("written", [["--resume", "null"], ["--resume=~"], ["--resume=-dash"]])

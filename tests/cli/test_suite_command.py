@@ -257,7 +257,7 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
         tmp_path / "no",
         "--suite",
         "phenomena",
-        message="there is no directory .*no: give a model",
+        message="there is no directory .*no. Name a model",
     )
 
 

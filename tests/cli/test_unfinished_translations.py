@@ -342,7 +342,7 @@ def test_only_the_same_is_gone_on_with(models, tmp_path, stop_after):
     begun = rf"cannot resume {output}\.partial: it was started with another %s. Use the same, or remove it "
     resumed = [*command, "--resume"]
     fails(*resumed[:1], other, *resumed[2:], *SEARCH, message=begun % "model")
-    fails(*resumed, *search(max_length_extra=5), message=begun % r"--search\.max_length_extra")
+    fails(*resumed, *search(max_length_extra=5), message=begun % r"--search\.max-length-extra")
     fails(*resumed, *SEARCH, "--format", "jsonl", message=begun % "--format, input")
     fails(*resumed, *SEARCH, "--layout", "lines", message=begun % "input")
     source.write_text(TEXT + "One more.\n")

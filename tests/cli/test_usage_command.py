@@ -229,7 +229,7 @@ def test_settings_of_the_search_that_scoring_does_not_read_are_accepted(run, ask
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--cxmi.replaced-sentences", "-1"], "cxmi.replaced_sentences"),
+        (["--cxmi.replaced-sentences", "-1"], "--cxmi.replaced-sentences is -1: choose a number from 0"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
         (["--suite", "pronouns", "pronouns"], "--suite has pronouns twice: name it once"),
         (["--suite", "pronouns", "--markdown", "none/there.md"], "cannot write none/there.md"),
