@@ -150,7 +150,7 @@ class Option:
             return value
         value = f" {value} ..." if self.most == MANY else f" {value}"
         if self.is_switch:
-            value = ""
+            value = " true|false" if self.default is True else ""
         return ", ".join(self.flags) + value
 
 

@@ -25,7 +25,7 @@ class SearchConfig:
     beam: int = ranged(5, 1, 10_000)
     """hypotheses kept for each document; 1 is greedy search"""
     length_penalty: float = ranged(1.0, -20, 20)
-    """score = log-probability / (free tokens ** length_penalty)"""
+    """score = log-probability / tokens ** penalty"""
     max_length_ratio: float = ranged(1.2, 0, 1000)
     """a target sentence has at most ratio * n + extra tokens; n: its source tokens"""
     max_length_extra: float = ranged(10.0, -1_000_000, 1_000_000)
@@ -79,7 +79,7 @@ class ContextConfig:
     """Part of a document that a model reads at once, for systems that read several sentences."""
 
     instance_tokens: int = ranged(0, 0, MANY)
-    """source tokens of an instance, fewer than which the model sees at once; 0: as in training"""
+    """the model reads fewer source tokens than this at once; 0: as in training"""
     overlap: int = ranged(0, 0, 10_000)
     """earlier sentences that each instance sees again, with their translations (group only)"""
     window_decoding: Literal["auto", "last", "prefix"] = "auto"

@@ -66,7 +66,7 @@ class Sizes:
     """Options of models of every system."""
 
     preset: Literal["tiny", "small", "base", "big", "large"] = "base"
-    """published size that replaces sizes of 0"""
+    """published size, for all sizes that are 0"""
     family: Literal[
         "docmt", "thumt", "rfa", "bart", "mbart", "mbart50", "m2m_100", "marian", "t5", "madlad", "bert", "roberta"
     ] = "docmt"
