@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 import torch
 import yaml
 from commands import QUICK, TINY, TINY_SENTENCE, call
@@ -25,12 +26,7 @@ ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
 NOT_RUN = ("make", "pip", "git")  # they are what runs the tests, or come before them
 # Settings of real models, and what makes a command quick instead.
-SMALLER = {
-    "prepare": ["--vocabulary-size", "400"],
-    "translate": QUICK,
-    "evaluate": QUICK,
-    "inspect": QUICK,
-}
+SMALLER = {"prepare": ["--vocabulary-size", "400"], "translate": QUICK, "evaluate": QUICK, "inspect": QUICK}
 
 
 class Line(NamedTuple):
@@ -62,6 +58,7 @@ def make_folder(folder, corpus, store, run):
         shutil.copy(path, folder / path.name)
     (folder / "report.txt").write_text("Anna bought a lamp yesterday.\nIt is quite cheap.\n")
     (folder / "letter.txt").write_text("Tom found an umbrella\nin the attic. It is old.\n")
+    (folder / "book.md").write_text("# The umbrella\n\nTom found it in the attic. It is old.\n\n- It is cheap.\n")
     shutil.copytree(run / "model", folder / "MODEL")
     shutil.copytree(run, folder / "RUN")
     (folder / "STORE").symlink_to(store)
@@ -70,6 +67,20 @@ def make_folder(folder, corpus, store, run):
     write_gtransformer_checkpoint(folder)
     write_rfa_checkpoint(folder)
     write_thumt_checkpoint(folder)
+
+
+def write_nllb(folder):
+    """Write a directory of transformers in the layout of NLLB with a tiny random model."""
+    transformers = pytest.importorskip("transformers")
+    import hub
+    from tiny_pretrained import SIZES
+
+    directory = hub.nllb_spm(folder)
+    torch.manual_seed(1)
+    sizes = {**SIZES, "max_position_embeddings": 80, "vocab_size": directory.rows}
+    config = transformers.M2M100Config(**sizes, forced_eos_token_id=None)
+    transformers.M2M100ForConditionalGeneration(config).save_pretrained(directory.path)
+    directory.path.rename(folder / "nllb-200-distilled-600M")
 
 
 def write_gtransformer_checkpoint(folder):
@@ -168,8 +179,11 @@ def smaller(arguments):
     if arguments[0] != "train":
         return SMALLER.get(arguments[0], [])
     if "--resume" in arguments:
-        return []
-    return [*(TINY if system(arguments) == "group" else TINY_SENTENCE), "--stop.max-steps", "2"]
+        return ["--stop.max-steps", "4"]  # two more than before
+    options = TINY if system(arguments) == "group" else TINY_SENTENCE
+    if "nllb" in arguments:  # it has its own sizes
+        options = [option for option in options if not option.startswith("--model.")]
+    return [*options, "--stop.max-steps", "2"]
 
 
 def system(arguments):

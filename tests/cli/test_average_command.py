@@ -50,17 +50,17 @@ def test_runs_stand_for_their_models(run, tmp_path):
     [
         ([], "MODEL and --output are missing|MODEL .*missing"),
         (["{run}"], "--output is missing"),
-        (
-            ["{run}", "-o", "new"],
-            "run is a single model: name several, or set --last N or --best N for",
-        ),
+        (["{run}", "-o", "new"], "run is a single model: name several, or set --last N or --best N for"),
         (
             ["{run}", "--last", "2", "-o", "new"],
             "has 0 checkpoints to average, but 2 are requested: train with --checkpoints.keep 2",
         ),
         (["{run}", "--last", "2", "--best", "1", "-o", "new"], "--last and --best are both set: choose one"),
         (["{run}", "--last", "-2", "-o", "new"], "--last is -2: choose a number from 0 to 10,000"),
-        (["{run}/model", "--best", "2", "-o", "new"], "model has no checkpoints of a run: name the directory of a training run"),
+        (
+            ["{run}/model", "--best", "2", "-o", "new"],
+            "model has no checkpoints of a run: name the directory of a training run",
+        ),
         (["{run}", "nowhere", "-o", "new"], "there is no directory nowhere. Name a model directory or a run directory"),
         (["{run}", "{run}", "-o", "{run}"], r"run exists already\. Remove it, or choose another --output"),
     ],

@@ -79,12 +79,7 @@ def test_translate_score_and_evaluate(folder, corpus, tmp_path):
         own["target"] for own in translated if own["document"] == translated[0]["document"]
     ]
     shutil.rmtree(tmp_path / "moved" / "drafter")
-    fails(
-        "translate",
-        tmp_path / "moved",
-        corpus / "test.en",
-        message="drafts, but the model that writes",
-    )
+    fails("translate", tmp_path / "moved", corpus / "test.en", message="drafts, but the model that writes")
 
 
 def test_a_document_that_cannot_be_drafted_does_not_stop_what_is_looked_at(folder, corpus, monkeypatch):

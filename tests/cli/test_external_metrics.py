@@ -64,7 +64,11 @@ def test_other_scores_stay_when_the_metric_fails(files, tmp_path):
     ("chosen", "options", "message"),
     [
         (slice(4), (), "--external.command needs --source beside --hypothesis"),
-        (slice(6), ("--external.command", "no-such-metric"), "external.command names no-such-metric, which is not an executable"),
+        (
+            slice(6),
+            ("--external.command", "no-such-metric"),
+            "external.command names no-such-metric, which is not an executable",
+        ),
         (slice(2, 6), ("--systems", "a", "b"), "scores one system: run the command for each of them"),
     ],
 )

@@ -1,7 +1,7 @@
 """What the README tells people to type works, at a size that takes seconds."""
 
 import pytest
-from pages import ROOT, blocks, check, lines, make_folder
+from pages import ROOT, blocks, check, lines, make_folder, write_nllb
 
 README = ROOT / "README.md"
 
@@ -16,11 +16,14 @@ def folder(corpus, store, run, tmp_path, monkeypatch):
 
 def test_every_command_can_be_typed(folder):
     typed = set()
+    write_nllb(folder)
     for line in lines(README):
+        assert line.run
         if check(line):
             typed.add(line.text.split()[1])
-    assert typed >= {"prepare", "train", "translate", "evaluate"}
+    assert typed >= {"convert", "prepare", "train", "translate", "evaluate", "probe"}
     assert (folder / "bericht.txt").read_text().count("\n") == 2
+    assert (folder / "buch.md").read_text().count("\n") == (folder / "book.md").read_text().count("\n")
 
 
 def test_the_python_example_runs(folder):

@@ -173,15 +173,7 @@ def test_the_experiments_are_listed():
             r"--seeds is '1;2': give whole numbers, such as 1,2,3",
         ),
         (
-            [
-                "table2",
-                "--store",
-                "s",
-                "--output",
-                "o",
-                "--context.window-decoding",
-                "no",
-            ],
+            ["table2", "--store", "s", "--output", "o", "--context.window-decoding", "no"],
             r"--context.window-decoding is 'no': choose one of auto, last",
         ),
         (["table2", "--seed", "1"], r"unknown option --seed; did you mean --seeds\?"),

@@ -57,13 +57,7 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
         (["--json", "none/there.json"], "cannot write none/there.json"),
         (["--json", "-", "--markdown", "-"], "two outputs would both go to standard output"),
         (["--source", "none.en", "--reference", "none.de"], "cannot read none.en: there is no such file"),
-        (
-            [
-                "--context.window-decoding",
-                "prefix",
-            ],
-            "context.window_decoding is for systems that translate windows",
-        ),
+        (["--context.window-decoding", "prefix"], "context.window_decoding is for systems that translate windows"),
     ],
 )
 def test_options_that_do_not_fit(run, suite, arguments, message):
@@ -251,14 +245,7 @@ def test_models_are_checked_before_any_of_them_is_asked(run, suite, tmp_path, mo
         message = "suite.jsonl is a file, not a model: name model directories only"
         fails("probe", *systems, "--suite", "phenomena", message=message)
         fails("probe", *systems, "--suite", "phenomena", "--context-ablation", message=message)
-    fails(
-        "probe",
-        run,
-        tmp_path / "no",
-        "--suite",
-        "phenomena",
-        message="there is no directory .*no. Name a model",
-    )
+    fails("probe", run, tmp_path / "no", "--suite", "phenomena", message="there is no directory .*no. Name a model")
 
 
 @pytest.mark.full

@@ -229,10 +229,7 @@ def test_pairs_that_were_left_out(run, files):
             "two.de has 2 documents but test.de has 6. Both must contain the same documents",
         ),
         (["--systems", "a.de", "empty.de"], "empty.de has no text. Give a file with translations"),
-        (
-            ["--hypothesis", "a.de", "--markdown", "m"],
-            "--markdown needs several systems: name more than one",
-        ),
+        (["--hypothesis", "a.de", "--markdown", "m"], "--markdown needs several systems: name more than one"),
     ],
 )
 def test_what_does_not_fit(run, files, arguments, message):

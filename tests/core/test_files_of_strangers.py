@@ -25,13 +25,7 @@ from docmt.text.subword_models import JsonSubwordModel, SpmSubwordModel
 from docmt.training import TrainConfig
 from docmt.training.finetune import trainable_parameters
 from docmt.training.optimizer import optimizer_tensors, restore_optimizer
-from docmt.training.run_directory import (
-    BestValidation,
-    RunDirectory,
-    TrainingState,
-    read_state,
-    save_checkpoint,
-)
+from docmt.training.run_directory import BestValidation, RunDirectory, TrainingState, read_state, save_checkpoint
 
 SIZES = {"width": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 TEXT = ["a few words of text", "a few more words of another text"] * 20

@@ -71,9 +71,7 @@ def test_a_part_of_the_work_has_a_line_below(monkeypatch, clock, capsys):
     assert capsys.readouterr().err == "part: 25 of 50  (0:20, 0:20 left)\nwork: 1 of 2  (0:20, 0:20 left)\n"
     screen, made = io.StringIO(), []
     monkeypatch.setattr(
-        module,
-        "Console",
-        lambda file: made.append(file) or Console(file=screen, force_terminal=True, width=120),
+        module, "Console", lambda file: made.append(file) or Console(file=screen, force_terminal=True, width=120)
     )
     with progress("work", 2) as outer:
         with progress("part", 50) as inner:

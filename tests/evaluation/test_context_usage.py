@@ -60,10 +60,7 @@ def document(id, *pairs):
     return ParallelDocument(id, *(tuple(pair[side] for pair in pairs) for side in (0, 1)))
 
 
-CORPUS = [
-    document("a", ("x y", "u"), ("z", "x y"), ("x", "x v")),
-    document("b", ("p", "q"), ("", ""), ("q", "p p")),
-]
+CORPUS = [document("a", ("x y", "u"), ("z", "x y"), ("x", "x v")), document("b", ("p", "q"), ("", ""), ("q", "p p"))]
 
 
 def test_what_context_adds_summed_by_hand():
@@ -291,10 +288,7 @@ def test_items_without_context_or_without_others():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"replaced_sentences": -1}, "cxmi.replaced_sentences"),
-        ({"examples": 1.5}, "cxmi.examples"),
-    ],
+    [({"replaced_sentences": -1}, "cxmi.replaced_sentences"), ({"examples": 1.5}, "cxmi.examples")],
 )
 def test_settings_that_do_not_go(options, message):
     with pytest.raises(DocmtError, match=message):

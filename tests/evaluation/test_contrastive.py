@@ -88,10 +88,7 @@ def test_what_the_synthetic_corpus_writes_is_read(tmp_path):
         ({"source": ["a", "\ud800"]}, "source has a lone surrogate"),
         ({"candidates": None}, "`candidates` must be a list of two or more translations"),
         ({"candidates": []}, "`candidates` is empty. Give two or more translations"),
-        (
-            {"candidates": [["a", "b"]]},
-            "there is only one candidate. Give two or more",
-        ),
+        ({"candidates": [["a", "b"]]}, "there is only one candidate. Give two or more"),
         ({"candidates": [["a", "b"], "c"]}, "candidate 2 must be a list of sentences"),
         ({"candidates": [["a", "b"], ["c"]]}, "candidate 2 has 1 sentences but the source has 2. Give one for each"),
         ({"candidates": [["a", "b"], ["a", "b"]]}, "all candidates are equal. Give different ones"),

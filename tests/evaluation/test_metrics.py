@@ -81,10 +81,7 @@ def test_a_case_counted_by_hand():
     split = evaluate_documents([["a b c", "d e f"]], [["a b c", "d e f g"]], config)
     assert split.s_bleu.score == 0
     assert split.d_bleu.score == whole.s_bleu.score
-    assert split.s_bleu.statistics.tolist() == [
-        [3, 3, 3, 2, 1, 0, 3, 2, 1, 0],
-        [3, 4, 3, 2, 1, 0, 3, 2, 1, 0],
-    ]
+    assert split.s_bleu.statistics.tolist() == [[3, 3, 3, 2, 1, 0, 3, 2, 1, 0], [3, 4, 3, 2, 1, 0, 3, 2, 1, 0]]
 
 
 def test_d_bleu_over_instances_sees_the_borders_of_instances():

@@ -27,12 +27,7 @@ def test_buckets():
 def test_each_bucket_is_scored_as_a_corpus_of_its_sentences():
     evaluation = evaluate_documents(HYPOTHESES, REFERENCES)
     scores = scores_by_position({"one": evaluation, "same": evaluation}, FEW)
-    assert {name: bucket.sentences for name, bucket in scores.buckets.items()} == {
-        "1": 2,
-        "2": 2,
-        "3": 1,
-        "4-6": 1,
-    }
+    assert {name: bucket.sentences for name, bucket in scores.buckets.items()} == {"1": 2, "2": 2, "3": 1, "4-6": 1}
     for position, bucket in enumerate(scores.buckets.values()):
         pairs = [(h[position], r[position]) for h, r in zip(HYPOTHESES, REFERENCES, strict=True) if position < len(r)]
         corpus_scores = evaluate_documents([[h] for h, _ in pairs], [[r] for _, r in pairs])

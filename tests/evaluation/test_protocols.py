@@ -144,10 +144,7 @@ def test_a_setting_may_be_repeated_but_not_contradicted():
     same = MetricConfig(protocol="rfa", unit="document", tokenize="13a", language="de")
     assert same == MetricConfig(protocol="rfa", language="de")
     for setting, message in (
-        (
-            {"unit": "instance"},
-            r"metrics.unit is instance but protocol rfa sets it to document. Leave one of them out",
-        ),
+        ({"unit": "instance"}, r"metrics.unit is instance but protocol rfa sets it to document. Leave one of them out"),
         ({"text": "plain"}, r"metrics.text is plain but protocol rfa sets it to tokenized-hyphens"),
         ({"tokenize": "none"}, r"metrics.tokenize is none but protocol rfa sets it to 13a"),
         ({"lowercase": True}, r"metrics.lowercase is true but protocol rfa sets it to false"),

@@ -320,12 +320,7 @@ IN_DOCUMENTS = "with fewer than 6 documents no difference of d-BLEU and d-chrF"
 
 @pytest.mark.parametrize(
     ("test", "documents", "note"),
-    [
-        ("sign", 5, IN_DOCUMENTS),
-        ("randomization", 1, IN_DOCUMENTS),
-        ("randomization", 6, None),
-        ("bootstrap", 5, None),
-    ],
+    [("sign", 5, IN_DOCUMENTS), ("randomization", 1, IN_DOCUMENTS), ("randomization", 6, None), ("bootstrap", 5, None)],
 )
 def test_too_few_documents_where_sentences_are_resampled(test, documents, note):
     """The metrics over documents have no more segments than before."""

@@ -91,9 +91,7 @@ def test_generative_items(write):
     assert first == SuiteItem("1", "formality", None, source, (), 0, 2, "ACC.FORM+PLUR", "vous")
     assert (second.source, second.sentence, second.has_context, second.chance) == (("She likes you.",), 0, False, 0.0)
     assert (suite.generative, suite.languages, suite.name) == (True, ("en", "fr"), "ctxpro.en-fr.jsonl")
-    assert suite.remarks() == [
-        "1 of 2 items of ctxpro.en-fr.jsonl have no context to decide them",
-    ]
+    assert suite.remarks() == ["1 of 2 items of ctxpro.en-fr.jsonl have no context to decide them"]
 
 
 @pytest.mark.parametrize("lines", [True, False])
@@ -285,12 +283,14 @@ def test_names_that_are_none():
         ("consistency-dev.jsonl", None, ("de", "en")),
         ("x.en-fr.jsonl", ("en", "fr"), ("", "fr_FR")),
         ("x.en-fr.jsonl", ("en", "fr"), ("", "")),
+        ("x.en-fr.jsonl", ("en", "fr"), ("eng_Latn", "fra_Latn")),
+        ("x.en-fr.jsonl", ("en", "fr"), ("eng_Latn", "deu_Latn")),
     ],
 )
 def test_languages(write, name, languages, known):
     suite = read_suite(write([HANDED_ROUND], name))
     assert suite.languages == languages
-    if languages is None or known[1] in ("", "fr_FR"):
+    if languages is None or known[1] in ("", "fr_FR", "fra_Latn"):
         suite.check_languages("M", known)
     else:
         with pytest.raises(DocmtError, match=f"{name} is en-fr, but M translates {'-'.join(known)}. Use a model of"):
