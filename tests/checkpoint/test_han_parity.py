@@ -154,7 +154,7 @@ def test_the_module_alone(number, case):
     )
     config = ModelConfig(width=32, feed_forward=64, heads=4, vocabulary_size=57, dropout=0.0)
     scope = AttentionScope(scope="before", offset=case["context_size"])
-    module = Hierarchy(han.HanParts(config.resolve()), scope, exact=False, detach=True).eval()
+    module = Hierarchy(han.HanParts(config.resolve()), scope, identity=False, detach=True).eval()
     weights = load_file(han.needed("module", "weights.safetensors"))
     module.load_state_dict({docmt_name: weight for name, weight in weights.items() if (docmt_name := han.rename(name))})
     visible = ~torch.isin(tokens, torch.tensor(han.HIDDEN))  # [S, B2]

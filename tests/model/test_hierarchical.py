@@ -129,10 +129,13 @@ def test_heads_have_their_own_width_where_the_model_is_no_multiple_of_their_numb
     assert weights["output.weight"].shape == (14, 55)
 
 
-def module(k=2, trim=(1, 1), exact=False, detach=False):
+def module(k=2, trim=(1, 1), identity=False, detach=False):
     torch.manual_seed(1)
     hierarchy = Hierarchy(
-        Parts(ModelConfig(**SIZES)), AttentionScope(scope="before", offset=k, trim=trim), exact=exact, detach=detach
+        Parts(ModelConfig(**SIZES)),
+        AttentionScope(scope="before", offset=k, trim=trim),
+        identity=identity,
+        detach=detach,
     )
     with torch.no_grad():
         for parameter in hierarchy.parameters():
@@ -159,15 +162,15 @@ def test_marks_of_the_sentences_before_are_not_seen(trim):
         assert differs == [True, visible, visible, False]
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_without_words_before_states_stay_as_they_are(exact):
+@pytest.mark.parametrize("identity", [True, False])
+def test_without_words_before_states_stay_as_they_are(identity):
     """First sentences of documents, and those after sentences without words."""
-    output = module(exact=exact, k=9)(STATES, FullContext(PACKED))
+    output = module(identity=identity, k=9)(STATES, FullContext(PACKED))
     assert output.isfinite().all()
     assert torch.equal(output[:4], STATES[:4]) and torch.equal(output[16:], STATES[16:])
     assert not (output[4:16] == STATES[4:16]).all(-1).any()
     alone = pack([marked([[5]])])
-    assert torch.equal(module(exact=exact)(STATES[:3], FullContext(alone)), STATES[:3])
+    assert torch.equal(module(identity=identity)(STATES[:3], FullContext(alone)), STATES[:3])
 
 
 def test_a_missing_sentence_changes_nothing():

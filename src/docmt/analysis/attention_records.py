@@ -320,7 +320,7 @@ def _attention_site(name: str, module: Attention | SentenceAttention) -> Site:
         return Site(f"{stack}_self_sentences", layer, name=name)
     scope = module.scope
     memory = {"self": "self", "source": "cross"}.get(scope.memory, scope.memory)
-    # An attention to several sentences at once (`AttentionContext.attend_before`) has one site for all of them.
+    # An attention to several sentences at once (`AttentionContext.attend_preceding`) has one site for all of them.
     back = 0 if scope.memory == "self" else scope.offset
     return Site(f"{stack}_{memory}_{_SCOPES[scope.scope]}", layer, back, name)
 

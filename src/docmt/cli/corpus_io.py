@@ -45,7 +45,7 @@ def document_name(file: str, document: ParallelDocument) -> str:
 
 
 def read_corpus(source: str, target: str | None, name: str = "--reference") -> list[ParallelDocument]:
-    """Return the documents of a parallel corpus. SkipReport sentence pairs are logged.
+    """Return the documents of a parallel corpus. Skipped sentence pairs are logged.
 
     name: option or argument of the target, which one JSONL file does not need. Raises DocmtError for files that cannot
     be read, do not match each other, or have no sentence pair.

@@ -3,7 +3,7 @@
 A crash, a kill or a full disk never leaves a partly written file.
 
 Checksums detect bits changed by a disk or a copy. They are CRC-32, which detects every burst of up to 32 changed bits
-and misses other damage once in 4 billion times. It is 6 times as fast as SHA-256 (decision 22) but no protection
+and misses other damage once in 4 billion times. It is 6 times as fast as SHA-256 (decision 0022) but no protection
 against forgery. The description beside the files (config.json of a model, state.json of a checkpoint,
 tokenizer_config.json) has an entry "crc32" that maps file names to checksums. Files of earlier versions have none and
 are not checked.

@@ -99,7 +99,7 @@ def collate_source(
     boundaries: BoundaryTokens,
     drafts: SentenceTokens | None = None,
 ) -> ModelInput:
-    """Return the source input of the instances with these indices; `aligned` excludes context sentences.
+    """Return the source input of the instances with these indices; its `alignment` excludes context sentences.
 
     drafts: of every source sentence, if the system reads them.
     """

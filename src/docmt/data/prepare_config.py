@@ -23,7 +23,7 @@ LEARNED_KINDS = ("bpe", "sentencepiece", "moses-bpe")
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    """Configuration of `prepare`: corpora, tokenizer and store."""
+    """Configuration of `docmt prepare`: corpora, tokenizer and store."""
 
     store: Path
     """directory to write"""

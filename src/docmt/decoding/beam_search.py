@@ -238,8 +238,8 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Return the best `config.n_best` translations of each row, best first; the rows are searched as one batch.
 
-    memories: from `model.memories` of the source that contains the rows' sentences. Raises DocmtError where the model's
-    scores are not numbers.
+    memories: from `compute_memories` of the source that contains the rows' sentences. Raises DocmtError where the
+    model's scores are not numbers.
     """
     if config.implementation in _POOLED:
         if any(len(row.sentences) > 1 for row in rows):

@@ -341,7 +341,7 @@ class SentencesBeforeCache(Cache):
     """Keys and values of all tokens of a row; each of the K sentences before is attended to separately."""
 
     def __init__(self, layers: int, rows: int, like: Tensor, heads: int, scope: AttentionScope) -> None:
-        """scope: its `back` is K."""
+        """scope: its `offset` is K."""
         self.scope = scope
         self.buffer = like.new_zeros(layers, 2, rows, heads, _CHUNK, like.shape[-1] // heads)
         # Sentence of each position, and offset in the sentence.

@@ -222,7 +222,7 @@ class IncrementalDecoder:
     def __init__(
         self, model: Model, memories: Memories, rows: Sequence[SearchRow], beams: int, prefixes: Sequence[Prefixes] = ()
     ) -> None:
-        """memories: from `model.memories`; rows: one for each document; prefixes: as read by each member."""
+        """memories: from `compute_memories`; rows: the D search rows; prefixes: as read by each member."""
         self.members = list_members(model)
         member_memories = list_memories(memories)
         member_prefixes: Sequence[Prefixes | None] = prefixes or [None] * len(member_memories)

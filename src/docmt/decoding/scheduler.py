@@ -233,9 +233,8 @@ def cut_source(
                 "model with sinusoidal positions."
             )
         if not all(member.restarts_positions for member in configs if member.position_limit is not None):
-            more = max(
-                model.parts.boundary_tokens.max_per_sentence - NUM_BOUNDARY_TOKENS, 0
-            )  # than MARKS for each sentence
+            # Boundary tokens of a sentence beyond NUM_BOUNDARY_TOKENS.
+            more = max(model.parts.boundary_tokens.max_per_sentence - NUM_BOUNDARY_TOKENS, 0)
             reserve = longest + more, min(limits) + 1
     return cut_instances(
         words.lengths,

@@ -133,8 +133,8 @@ def score_documents(
     source sentence, for a model that reads them. Instances are those of the translator. free_at_limit: the `</s>` of a
     sentence exactly at its length limit is forced as in the search, and costs nothing; where supplied texts are
     compared, one of just that length would gain by it. Pairs of empty sentences cost nothing. without_context: the same
-    instances and passes, but no sentence sees another (`ModelInput.apart`). Raises ValueError where the numbers of
-    sentences differ, and DocmtError where scores are not numbers.
+    instances and passes, but no sentence sees another (`ModelInput.isolate_sentences`). Raises ValueError where the
+    numbers of sentences differ, and DocmtError where scores are not numbers.
     """
     positions, counts = [], [len(document) for document in sources]
     for source_document, target_document in zip(sources, targets, strict=True):

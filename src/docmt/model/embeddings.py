@@ -200,7 +200,7 @@ class Embeddings(nn.Module):
             vectors = vectors + getattr(self, f"{side}_positions")(positions)
         if torch.is_autocast_enabled(vectors.device.type):
             # States keep the precision of autocast. Casting them around every product made 240 copies in a training
-            # step of a small model (decision 11).
+            # step of a small model (decision 0011).
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
         normed: Tensor = getattr(self, f"{side}_norm")(vectors) if sizes.embedding_normalization else vectors
         return normed

@@ -235,15 +235,15 @@ class Hierarchy(nn.Module):
     """Hierarchical attention above a stack, from each state to the k preceding sentences (Miculicich et al. 2018).
 
     s_j is the attention of LN(x) to the states of sentence j, with one attention for all j. s is the attention of
-    LN'(x) to LN(s_1) .. LN(s_k), followed by a feed-forward block. l = sigmoid(W [x; s] + b). Published: LN((1 - l) x +
-    l s). Exact: x + l s without a norm, where both output projections start at zero. Then a new model equals the
+    LN'(x) to LN(s_1) .. LN(s_k), followed by a feed-forward block. g = sigmoid(W [x; s] + b). Published: LN((1 - g) x +
+    g s). Identity: x + g s without a norm, where both output projections start at zero. Then a new model equals the
     sentence model bit for bit.
 
     Without a preceding sentence x is unchanged. (There the published code takes the mean over all positions of the
     first sentence of the batch, later target words included.) Missing sentences are hidden.
     """
 
-    def __init__(self, parts: Parts, scope: AttentionScope, *, exact: bool, detach: bool) -> None:
+    def __init__(self, parts: Parts, scope: AttentionScope, *, identity: bool, detach: bool) -> None:
         """scope: the k = `scope.offset` preceding sentences; detach: no gradient reaches the states through queries and
         keys, but through x alone, as published."""
         super().__init__()
@@ -258,8 +258,8 @@ class Hierarchy(nn.Module):
         self.opening = GateSigmoid("context")
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
-        self.norm = None if exact else parts.build_norm()
-        if exact:
+        self.norm = None if identity else parts.build_norm()
+        if identity:
             for projection in (self.sentences.output, self.feed_forward.outer):
                 nn.init.zeros_(projection.weight)
                 if projection.bias is not None:

@@ -144,11 +144,11 @@ class Parts:
         whole: AttentionScope | None = None,
         gate_bias: float = 0.0,
         linear: bool = False,
-        exact: bool = False,
+        identity: bool = False,
     ) -> GroupAttention:
         """Build attention within sentences (`local`), over the document (`whole`), or both, combined by a gate.
 
-        gate_bias: initial bias of the gate; linear: attention over the document is linear; exact: both together
+        gate_bias: initial bias of the gate; linear: attention over the document is linear; identity: both together
         initially equal attention within sentences.
         """
         both = local is not None and whole is not None
@@ -156,9 +156,9 @@ class Parts:
         over_document = None
         if whole is not None:
             over_document = self.build_linear_attention(whole) if linear else self.build_attention(whole)
-            if both and exact:
+            if both and identity:
                 nn.init.zeros_(over_document.output.weight)
-        gate = Gate(self.sizes.width, gate_bias, additive=exact) if both else None
+        gate = Gate(self.sizes.width, gate_bias, additive=identity) if both else None
         return GroupAttention(within, over_document, gate)
 
     def build_feed_forward(self) -> FeedForward:

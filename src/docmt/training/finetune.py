@@ -61,13 +61,12 @@ def initialize_from(
     """Copy the weights that `model` shares with a model directory; return the names of those that stay random.
 
     A model of the same system is copied whole. Every weight of a model of another system must have a counterpart here:
-    `System.origin` names the weight that each weight starts from. Random features that are drawn in another way or
-    number are not copied.
+    `System.initial_weight` names the weight that each weight starts from. Random features that are drawn in another way
+    or number are not copied.
 
-    reverse: a sentence model of the other direction, from which some weights start (`System.origin_reverse`).
+    reverse: a sentence model of the other direction, from which some weights start (`System.initial_reverse_weight`).
     languages: source and target code of this training, if known; a start from a model of other languages logs a
-    warning.
-    Raises DocmtError for another vocabulary, other shapes, or a model that does not fit.
+    warning. Raises DocmtError for another vocabulary, other shapes, or a model that does not fit.
     """
     started, pretrained = _load_base(directory, model, tokenizer)
     if languages_differ(languages, start_languages := load_languages(directory)):

@@ -69,10 +69,10 @@ class Context(System):
 
     def _insert_context(self, layer: Layer, parts: Parts) -> Layer:
         memory_width = 2 * parts.encoder.sizes.width if self.representation == "bilstm" else None
-        exact = self.fusion == "identity"
-        attention = parts.build_attention(AttentionScope("context"), memory_width, zero_init=exact)
+        identity = self.fusion == "identity"
+        attention = parts.build_attention(AttentionScope("context"), memory_width, zero_init=identity)
         gated = self.gating == "gate"
-        branch = parts.build_gated_residual(exact) if gated else parts.build_residual(has_norm=not exact)
+        branch = parts.build_gated_residual(identity) if gated else parts.build_residual(has_norm=not identity)
         return layer.insert("context", attention, branch, after="attention")
 
     def build_modules(self, parts: Parts) -> dict[str, nn.Module]:

@@ -64,7 +64,7 @@ class Group(System):
         return ContextSpec()
 
     def resolve_options(self, sizes: Sizes) -> Group:
-        """Resolve `join`: exact for pretrained families."""
+        """Resolve `fusion`: identity for pretrained families."""
         if self.fusion != "auto":
             return self
         return replace(self, fusion="identity" if FAMILIES[sizes.family].is_pretrained else "published")
@@ -90,7 +90,7 @@ class Group(System):
             )
 
     def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
-        """Build group attention, that of `top` in the top layers, or without locality global attention."""
+        """Build group attention, that of `top_attention` in the top layers, or without locality global attention."""
         whole = replace(scope, scope="document")
         if not (self.self_locality if scope.memory == "self" else self.cross_locality):
             return parts.build_group_attention(whole=whole, linear=self.has_linear_attention)
@@ -103,9 +103,9 @@ class Group(System):
             return parts.build_group_attention(local=scope)
         if self.top_attention == "global":
             return parts.build_group_attention(whole=whole, linear=self.has_linear_attention)
-        exact = self.fusion == "identity"  # "auto" is resolved in models
+        identity = self.fusion == "identity"  # "auto" is resolved in models
         return parts.build_group_attention(
-            local=scope, whole=whole, gate_bias=self.gate_bias, linear=self.has_linear_attention, exact=exact
+            local=scope, whole=whole, gate_bias=self.gate_bias, linear=self.has_linear_attention, identity=identity
         )
 
     def initial_weight(self, name: str) -> str | None:

@@ -66,7 +66,7 @@ class Hierarchical(System):
         from docmt.model.layers import Hierarchy
 
         scope = AttentionScope(scope="before", offset=self.sentences, trim=parts.boundary_tokens.counts(side))
-        return Hierarchy(parts, scope, exact=self.fusion == "identity", detach=self.detach)
+        return Hierarchy(parts, scope, identity=self.fusion == "identity", detach=self.detach)
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize all but the modules above the stacks from the sentence model."""

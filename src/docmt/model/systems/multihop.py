@@ -85,11 +85,11 @@ class MultiHop(System):
         return layers
 
     def _insert_hops(self, layer: Layer, scope: AttentionScope, after: str, parts: Parts) -> None:
-        offsets, exact = range(1, self.sentences + 1), self.fusion == "identity"
+        offsets, identity = range(1, self.sentences + 1), self.fusion == "identity"
         offsets = offsets[::-1] if self.direction == "L2R" else offsets
         scopes = [replace(scope, scope="before", offset=offset) for offset in offsets]
-        hops = parts.build_hops(scopes, zero_init=exact)
-        layer.insert("hops", hops, parts.build_gated_residual(additive=True, has_norm=not exact), after)
+        hops = parts.build_hops(scopes, zero_init=identity)
+        layer.insert("hops", hops, parts.build_gated_residual(additive=True, has_norm=not identity), after)
 
     def build_modules(self, parts: Parts) -> dict[str, nn.Module]:
         """Build the sentence encoders."""
