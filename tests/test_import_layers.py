@@ -266,7 +266,7 @@ def test_the_checker_allows_other_questions(code):
 
 
 def test_the_systems_are_found():
-    assert {"System", "WholeDocument", "Group", "Concat", "Context", "MultiHop", "Hierarchical"} == system_names()
+    assert {"System", "WholeDocument", "Group", "Concat", "Context", "MultiHop", "Hierarchical"} <= system_names()
 
 
 @pytest.mark.parametrize("path", SYSTEM_FILES, ids=module_of)

@@ -207,7 +207,7 @@ def reference_translation(model, document, search):
     translations = []
     for number in range(len(document)):
         if model.system.decoding_order == "sentences":
-            translations.append(split_words(search(ReferenceRow(document[: number + 1], [number])))[0])
+            translations.append(split_words(search(ReferenceRow(document, [number])))[0])
             continue
         first = 0 if model.system.context_spec().target_context else max(number + 1 - model.system.sentences, 0)
         row = ReferenceRow.whole(document[first : number + 1])
