@@ -349,7 +349,7 @@ def test_runs_that_stand_already_or_are_none(store, run, files):
     fails("train", "--resume", files / "none", message="no run to resume")
     message = r"cannot be resumed with another configuration: optimizer\.warmup is 7 but was 10; only stop limits"
     fails("train", "--resume", run, "--optimizer.warmup", 7, message=message)
-    fails("train", "--resume", run, "--run", files / "other", message="give --resume alone")
+    fails("train", "--resume", run, "--run", files / "other", message="to resume a run, use --resume only")
     assert (run / "metrics.jsonl").read_bytes() == before
 
 

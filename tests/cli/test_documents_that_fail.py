@@ -262,7 +262,7 @@ def test_text_is_segmented_in_the_language_of_the_model(run, tmp_path, monkeypat
     assert seen == ["de", "en", "fr"]
     assert json.loads(before)["source_language"] == "en"
     assert json.loads(before)["target_language"] == "de"
-    assert "the source language of the model" in " ".join(call("translate", "--help").out.split())
+    assert "(default: that of the model, or en)" in " ".join(call("translate", "--help", "input.language").out.split())
 
 
 def test_files_that_are_read_twice_are_no_pipes(tmp_path):

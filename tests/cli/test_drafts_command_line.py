@@ -27,7 +27,7 @@ def folder(store, corpus, tmp_path_factory):
         assert outcome.status == 0, outcome.err
     start = f"--initialize-from={folder / 'sentence'}"
     hops = [*TINY_SENTENCE, "--model.system=multihop", "--stop.max-steps=20", start]
-    fails("train", "--store", store, "--run", folder / "hops", *hops, message="has none: translate the source texts")
+    fails("train", "--store", store, "--run", folder / "hops", *hops, message="has none. Translate the source texts")
     sides = {name: (corpus / f"{name}.en", corpus / f"{name}.de") for name in ("train", "dev")}
     files = ["--train", *sides["train"], "--dev", *sides["dev"], "--source-language", "en", "--target-language", "de"]
     ready = ["prepare", "--store", folder / "S", "--tokenizer", folder / "sentence" / "model", *files]

@@ -94,7 +94,7 @@ def test_a_whole_experiment_killed_once(experiment, tested, corpus, tmp_path):
 def test_overrides_reach_every_run(experiment, tested, tmp_path):
     settings = ["--stop.max-steps", 4, "--model.width=8", "--stop.patience", 0, "--search.beam", 1, "--seeds", "4, 7"]
     options = tmp_path / "options.yaml"
-    options.write_text(f"data: {tested}\noutput: {tmp_path / 'out'}\n")
+    options.write_text(f"store: {tested}\noutput: {tmp_path / 'out'}\n")
     outcome = call("reproduce", experiment, "--config", options, *settings)
     assert outcome.status == 0, outcome.err
     assert "| sentence | 2/2 |" in outcome.out
@@ -121,7 +121,12 @@ def test_every_run_is_asked_a_test_set(experiment, tested, corpus, tmp_path):
             counts = {distance: cell["correct"] for distance, cell in cells.items()}
             assert counts == {d: cell["correct"] for d, cell in alone[phenomenon]["distances"].items()}
     fails(
-        "reproduce", experiment, *options, "--suite", experiment, message="small.yaml, line 2: not valid JSON: a contr"
+        "reproduce",
+        experiment,
+        *options,
+        "--suite",
+        experiment,
+        message="small.yaml, line 2: not valid JSON. A test set has one JSON object a line",
     )
 
 

@@ -179,7 +179,7 @@ BOMB = "\n".join(["a: &a [x, x, x, x, x, x, x, x, x]", *LEVELS, "variants: {}", 
         ("a: [", "small.yaml, line 1: not valid YAML"),
         ("title: x\ntitle: y", "small.yaml, line 2: title is set twice; remove one of the lines"),
         ("title: [x]\nvariants: {}", r"small.yaml: title is \['x'\]: give text"),
-        pytest.param("title: x\na: " + "[" * 100_000, "small.yaml: too many levels", marks=pytest.mark.full),
+        pytest.param("title: x\na: " + "[" * 100_000, "small.yaml: too many nested levels", marks=pytest.mark.full),
         (BOMB, "small.yaml, line .*: the aliases .* expand to too many values"),
         ("title: x\nvariants: {a: {recipe: group-cpu.yaml, settings: {initialize_from: [5]}}}", "initialize_from is"),
         (

@@ -121,11 +121,11 @@ def test_both_ways_to_translate_of_one_training(plan, monkeypatch):
     monkeypatch.setattr(runs, "translate_documents", translated)
     assert reproduce(plan, prefix) == {}
     assert orders == ["sentences", "sequential", "sequential", "sequential"]
-    assert "- test split, beam 1, `window: prefix`; dev loss" in write_report(plan, prefix, {})
+    assert "- test split, beam 1, `window_decoding: prefix`; dev loss" in write_report(plan, prefix, {})
     write_report(plan, usual, {})
     pages = sorted(path.name for path in plan.output.glob("*.md"))
     name = f"{plan.experiment.name}-cpu"
-    assert pages == [f"{name}-window-prefix.md", f"{name}.md"], "one does not take the place of the other"
+    assert pages == [f"{name}-window_decoding-prefix.md", f"{name}.md"], "one does not take the place of the other"
     assert [determine_state(run, usual) for run in plan.runs] == ["trained"] * 4
 
 

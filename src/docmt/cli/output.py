@@ -30,7 +30,7 @@ WARNINGS = {
     "missing ones are empty",
     "length_limit": "sentences ended by the length limit, so that words may be missing (--max-length-ratio and "
     "--max-length-extra raise it)",
-    "long_source": "source sentences longer than an instance, each translated alone, without context in most systems",
+    "long_source": "source sentences longer than an instance, each processed alone, without context in most systems",
 }
 
 

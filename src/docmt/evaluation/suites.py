@@ -32,12 +32,13 @@ _TEST_SETS = Path(__file__).with_name("test_sets")
 _LANGUAGES = re.compile(r"[._]([a-z]{2})-([a-z]{2})(?=[._]|$)")
 # fmt: off
 _SHORT_CODES = {
-    "arb": "ar", "bul": "bg", "cat": "ca", "ces": "cs", "cym": "cy", "dan": "da", "deu": "de", "ell": "el", "eng":
-    "en", "ekk": "et", "est": "et", "eus": "eu", "fin": "fi", "fra": "fr", "gle": "ga", "glg": "gl", "heb": "he",
-    "hin": "hi", "hrv": "hr", "hun": "hu", "ind": "id", "isl": "is", "ita": "it", "jpn": "ja", "kor": "ko", "lit":
-    "lt", "lvs": "lv", "mkd": "mk", "mlt": "mt", "nld": "nl", "nob": "nb", "nno": "nn", "pes": "fa", "pol": "pl",
-    "por": "pt", "ron": "ro", "rus": "ru", "slk": "sk", "slv": "sl", "spa": "es", "srp": "sr", "swe": "sv", "swh":
-    "sw", "tha": "th", "tur": "tr", "ukr": "uk", "urd": "ur", "vie": "vi", "yue": "zh", "zho": "zh",
+    "arb": "ar", "bul": "bg", "cat": "ca", "ces": "cs", "cym": "cy", "dan": "da", "deu": "de", "ell": "el",
+    "eng": "en", "ekk": "et", "est": "et", "eus": "eu", "fin": "fi", "fra": "fr", "gle": "ga", "glg": "gl",
+    "heb": "he", "hin": "hi", "hrv": "hr", "hun": "hu", "ind": "id", "isl": "is", "ita": "it", "jpn": "ja",
+    "kor": "ko", "lit": "lt", "lvs": "lv", "mkd": "mk", "mlt": "mt", "nld": "nl", "nob": "nb", "nno": "nn",
+    "pes": "fa", "pol": "pl", "por": "pt", "ron": "ro", "rus": "ru", "slk": "sk", "slv": "sl", "spa": "es",
+    "srp": "sr", "swe": "sv", "swh": "sw", "tha": "th", "tur": "tr", "ukr": "uk", "urd": "ur", "vie": "vi",
+    "zho": "zh",
 }
 # fmt: on
 """Two-letter codes of the languages of test suites, by the three letters with which codes of NLLB begin."""
