@@ -155,6 +155,8 @@ CONVENTIONS = {
 def split_settings(settings):
     """Return the search, and the other options of translating and scoring, of a dictionary that mixes them."""
     settings = dict(settings)
-    context = {name: settings.pop(name) for name in ("instance_tokens", "overlap", "window") if name in settings}
+    context = {
+        name: settings.pop(name) for name in ("instance_tokens", "overlap", "window_decoding") if name in settings
+    }
     more = {"batch_tokens": settings.pop("batch_tokens")} if "batch_tokens" in settings else {}
     return SearchConfig(**settings), {"context": ContextConfig(**context), **more}

@@ -21,7 +21,7 @@ class FaultyFading:
     """`GateDecay.from_gates` for rows of which some have fewer separators."""
 
     @staticmethod
-    def of(gates, sentences, documents, averaging=False):
+    def from_gates(gates, sentences, documents, averaging=False):
         decay = GateDecay.from_gates(gates, sentences, documents, averaging)
         row = documents.find_segments(sentences.starts)
         separators = torch.bincount(row) - 1

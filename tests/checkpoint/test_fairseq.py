@@ -66,10 +66,7 @@ def test_a_file_that_runs_code_is_not_opened(tmp_path, checkpoint):
 @pytest.mark.parametrize("junk", ["the quick\n", "hello world\n", "", "\x80\x02]", "(" * 200])
 def test_an_invalid_checkpoint_is_refused(tmp_path, checkpoint, junk):
     (tmp_path / "junk.pt").write_text(junk, encoding="latin-1")
-    with (
-        warnings.catch_warnings(),
-        pytest.raises(DocmtError, match=r"junk\.pt (is damaged|cannot be opened)"),
-    ):
+    with warnings.catch_warnings(), pytest.raises(DocmtError, match=r"junk\.pt (is damaged|cannot be opened)"):
         warnings.simplefilter("ignore")
         convert_gtransformer(tmp_path / "junk.pt", checkpoint[2], tmp_path / "model")
 

@@ -74,8 +74,7 @@ def started(encoder, group=None, **options):
     tokenizer = PairTokenizer(load_model_tokenizer(encoder), load_model_tokenizer(encoder))
     config = ModelConfig(**DECODER, group=group or Group(), positions="sentence", **options)
     config = replace(
-        adopt_architecture(config, load_model_config(encoder, encoders=True)),
-        vocabulary_size=tokenizer.vocabulary_size,
+        adopt_architecture(config, load_model_config(encoder, encoders=True)), vocabulary_size=tokenizer.vocabulary_size
     )
     model = TranslationModel(config).eval()
     return model, tokenizer, initialize_from(model, encoder, tokenizer)

@@ -15,11 +15,7 @@ from docmt.model import ModelInput, pack
 from docmt.model.systems import MultiHop
 from variants import context
 
-DRAFTS = [
-    [[20, 21], [22], [23, 24, 25, 26, 27]],
-    [[]],
-    [[9, 9], [8, 7], [6, 5, 4, 20], [21], [22, 23]],
-]
+DRAFTS = [[[20, 21], [22], [23, 24, 25, 26, 27]], [[]], [[9, 9], [8, 7], [6, 5, 4, 20], [21], [22, 23]]]
 OTHER_DRAFTS = [[[word + 1 for word in sentence] for sentence in document] for document in DRAFTS]
 CONFIG = SearchConfig(beam=3, n_best=3, **SHORT_LIMITS)
 

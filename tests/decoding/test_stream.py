@@ -210,7 +210,7 @@ def test_windows_are_translated_as_the_search_says():
         ways = {"last": "concat, keep last", "prefix": "concat, keep prefix"}
         for keep, trained in ways.items():
             expected = stream_spans(build(3, **SIZE, **SYSTEMS[trained]), TINY)
-            assert sentence_results(flat(stream_spans(model, {"window": keep, **TINY}))) == sentence_results(
+            assert sentence_results(flat(stream_spans(model, {"window_decoding": keep, **TINY}))) == sentence_results(
                 flat(expected)
             )
     with pytest.raises(

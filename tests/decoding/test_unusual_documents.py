@@ -25,13 +25,7 @@ SYSTEMS = {
     },
 }
 LONG = [5 + number % 30 for number in range(2 * CHUNK)]
-DOCUMENTS = [
-    [[], LONG, [7], [], [], [8, 9], LONG[:CHUNK], []],
-    [[6]],
-    [LONG],
-    [[]],
-    [[5, 6], [7]],
-]
+DOCUMENTS = [[[], LONG, [7], [], [], [8, 9], LONG[:CHUNK], []], [[6]], [LONG], [[]], [[5, 6], [7]]]
 
 
 @pytest.mark.parametrize("instance_tokens", [60, 2000])

@@ -11,11 +11,7 @@ from docmt.model.attention import FullContext, Memory, visible_spans
 from docmt.model.scope import AttentionScope
 from variants import FRAMED, SYSTEMS, context, in_tiers, multihop
 
-TARGETS = [
-    [[20, 21], [22], [23, 24, 25, 26, 27]],
-    [[19, 18]],
-    [[9, 9], [8, 7], [6, 5, 4, 20], [21], [22, 23]],
-]
+TARGETS = [[[20, 21], [22], [23, 24, 25, 26, 27]], [[19, 18]], [[9, 9], [8, 7], [6, 5, 4, 20], [21], [22, 23]]]
 CONFIG = SearchConfig(**SHORT_LIMITS)
 ALONE = [name for name in SYSTEMS if name in ("sentence", "group only")]
 DRAFTS = make_drafts(DOCUMENTS)

@@ -36,10 +36,7 @@ SYSTEMS = {
     "context": {"model__system": "context"},
     "context, as published": {"model__system": "context", "model__context": Context(fusion="published")},
     "context in the encoder": {"model__system": "context", "model__context": Context(side="encoder")},
-    "context lstm": {
-        "model__system": "context",
-        "model__context": Context(representation="bilstm", gating="residual"),
-    },
+    "context lstm": {"model__system": "context", "model__context": Context(representation="bilstm", gating="residual")},
     "context embeddings": {"model__system": "context", "model__context": Context(representation="embedding")},
     "context, two layers": {"model__system": "context", "model__context": Context(layers=2, side="decoder")},
     "multihop": {"model__system": "multihop"},

@@ -247,16 +247,10 @@ def test_adapters_alone(tune, start, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"adapters__modules": "*.quer"},
-            r"adapters.modules has '\*.quer', which matches no linear module. The near",
-        ),
+        ({"adapters__modules": "*.quer"}, r"adapters.modules has '\*.quer', which matches no linear module. The near"),
         ({"adapters__modules": "*.gate.*"}, r"adapters.modules has '\*.gate.\*', which matches no linear module"),
         ({"adapters__rank": 17}, r"adapters.rank is 17, but encoder.0.\S+ has 16 x 16 weights: choose at most 16"),
-        (
-            {"freeze": "encoder"},
-            "freeze is 'encoder', but adapters.rank is 2, which freezes all loaded weights",
-        ),
+        ({"freeze": "encoder"}, "freeze is 'encoder', but adapters.rank is 2, which freezes all loaded weights"),
         (
             {"optimizer__pretrained_lr_scale": 0.5},
             "optimizer.pretrained_lr_scale has no effect on frozen .* without adapters",

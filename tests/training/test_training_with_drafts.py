@@ -51,10 +51,7 @@ def test_batches_have_the_drafts_of_their_sentences(hops, drafted, change):
             inputs = split.build_batch(indices).inputs
             assert inputs.references is None
             numbers = [n for i in indices for n in range(split.instances.before[i], split.instances.last[i])]
-            for packed, words in (
-                (inputs.drafts, drafts),
-                (inputs.source, stored.source),
-            ):
+            for packed, words in ((inputs.drafts, drafts), (inputs.source, stored.source)):
                 sentences = packed.tokens.split(packed.sentences.lengths.tolist())
                 wanted = [[0, *words.tokens[words.offsets[n] : words.offsets[n + 1]], 2] for n in numbers]
                 assert [sentence.tolist() for sentence in sentences] == wanted
@@ -143,7 +140,7 @@ def test_a_drafter_that_is_missing(hops, tmp_path):
         ("run/checkpoints/last", "run/drafter", "run"),
     ):
         shutil.rmtree(tmp_path / path)
-        message = rf"reads drafts, but the model that writes them is missing \(.*{path}\): copy the {whole} directory"
+        message = rf"reads drafts, but the model that writes them is missing \(.*{path}\)\. Copy the {whole} directory"
         with pytest.raises(DocmtError, match=message):
             Translator(tmp_path / model, device="cpu")
     train(hops("run", stop__max_steps=2), resume=True)
@@ -211,8 +208,7 @@ def test_stores_and_drafters_of_an_earlier_version(hops, store, sentence_run, tm
     old = shutil.copytree(store.directory, tmp_path / "old")
     (old / "drafts").mkdir()
     with pytest.raises(
-        DocmtError,
-        match=r"old.drafts has the unsupported format of docmt 0.3.0. Translate the source texts",
+        DocmtError, match=r"old.drafts has the unsupported format of docmt 0.3.0. Translate the source texts"
     ):
         train(hops("run", store=old))
     train(hops("run", stop__max_steps=1))
