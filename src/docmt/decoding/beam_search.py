@@ -47,7 +47,7 @@ class BeamSearch:
         self.begins = begins.to(device).repeat_interleave(config.beam)  # [R] tokens before the first step
         forced_rows = [replace(row, prefix=()) for row in rows] if prefixes else rows
         self.rules = choose_rules(model, config)(forced_rows, config, self.boundaries, device)
-        self.documents = list(range(len(rows)))  # unfinished ones, by their number in the batch
+        self.unfinished = list(range(len(rows)))  # search rows, by their number in the batch
         self.finished: list[list[Hypothesis]] = [[] for _ in rows]
         labels = 1 + self.boundaries.tokens.predicts_boundary  # labels of a sentence besides its words
         self.prefix_tokens = [sum(len(sentence) + labels for sentence in row.prefix) for row in rows]
@@ -55,14 +55,14 @@ class BeamSearch:
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
         # [D, S] of the sentences in the packed source
         self.numbers = pad_sequence([torch.tensor(row.sentences) for row in rows], batch_first=True).to(device)
-        row_count = len(rows) * config.beam
-        self.progress = BeamState.start(row_count, self.boundaries.start, device)
-        self.generated = torch.zeros(row_count, 0, dtype=torch.int64, device=device)  # [R, n] the last tokens
-        self.log_probs = torch.zeros(row_count, 0, device=device)  # [R, n] of each of these tokens
-        # Earlier tokens and scores of each document, the same in all beams: they are not copied at every step.
+        hypotheses = len(rows) * config.beam
+        self.state = BeamState.start(hypotheses, self.boundaries.start, device)
+        self.generated = torch.zeros(hypotheses, 0, dtype=torch.int64, device=device)  # [R, n] the last tokens
+        self.log_probs = torch.zeros(hypotheses, 0, device=device)  # [R, n] of each of these tokens
+        # Earlier tokens and scores of each search row, the same in all beams: they are not copied at every step.
         self.shared_tokens: list[tuple[list[int], list[float]]] = [([], []) for _ in rows]
         self.steps = 0  # tokens generated so far
-        # All beams begin alike, so only the first of each document may branch.
+        # All beams begin alike, so only the first of each search row may branch.
         self.total = torch.full((len(rows), config.beam), -torch.inf, device=device)  # [D, B]
         self.total[:, 0] = 0.0
         self.shared = 0  # positions of the decoder's caches that are stored once for all beams
@@ -72,24 +72,24 @@ class BeamSearch:
             self._start_after_prefixes([row.prefix for row in rows])
 
     def _start_after_prefixes(self, prefixes: Sequence[WordIds]) -> None:
-        """Begin after the prefix of each document, which the decoder has read."""
+        """Begin after the prefix of each search row, which the decoder has read."""
         opens = self.boundaries.tokens.target_prefix
         openers, next_opener = ([*opens[1:]], [opens[0]]) if self.labels_open else ([], [])
         for (tokens, scores), prefix in zip(self.shared_tokens, prefixes, strict=True):
             tokens += [token for words in prefix for token in (*openers, *words, self.specials.eos, *next_opener)]
             scores += [0.0] * len(tokens)
         counts = torch.tensor([len(prefix) for prefix in prefixes], device=self.generated.device)
-        self.progress.sentence = counts.repeat_interleave(self.config.beam)
+        self.state.sentence = counts.repeat_interleave(self.config.beam)
 
     def step(self) -> None:
-        """Add one token to every hypothesis; finished documents leave the batch."""
+        """Add one token to every hypothesis; finished search rows leave the batch."""
         beam = self.config.beam
         scores, tokens, forced = self._find_candidates()  # [R, C], [R, C], [R]
-        # 2 B candidates a document: even if B of them end, B go on (a single beam ends with its best).
-        totals = (self.total.flatten()[:, None] + scores).view(len(self.documents), -1)  # [D, B * C]
+        # 2 B candidates a search row: even if B of them end, B go on (a single beam ends with its best).
+        totals = (self.total.flatten()[:, None] + scores).view(len(self.unfinished), -1)  # [D, B * C]
         best, index = totals.topk(min(2 * beam, totals.shape[1]), dim=1)
         flat = index + torch.arange(len(index), device=index.device)[:, None] * totals.shape[1]
-        parents = flat // scores.shape[1]  # [D, 2B] rows
+        parents = flat // scores.shape[1]  # [D, 2B] hypotheses
         chosen, log_probs = tokens.flatten()[flat], scores.flatten()[flat]
         ends = (chosen == self.boundaries.end) & self._may_end()[parents]
         ended = (ends & best.isfinite())[:, :beam]
@@ -100,49 +100,47 @@ class BeamSearch:
         changes = bool(ended.any() | ~self.total.isfinite().any(dim=1).all())
         if changes:
             self._collect_finished(ended, parents, best, log_probs, forced)
-        rows, added, log_probs = (x.gather(1, goes_on).flatten() for x in (parents, chosen, log_probs))
-        before = self.progress.select(rows)
-        self.progress = before.advance(added, forced[rows], self.boundaries)
-        self.progress.sentence = torch.minimum(self.progress.sentence, (self.counts - 1)[self._row_documents()])
+        hypotheses, added, log_probs = (x.gather(1, goes_on).flatten() for x in (parents, chosen, log_probs))
+        before = self.state.select(hypotheses)
+        self.state = before.advance(added, forced[hypotheses], self.boundaries)
+        self.state.sentence = torch.minimum(self.state.sentence, (self.counts - 1)[self._hypothesis_rows()])
         new_tokens = added
         if not self.labels_open:
             # Opening tokens may equal closing tokens: only the latter are kept.
             opens = self.boundaries.is_closed(before.last, before.offset) | ~self.boundaries.is_opened(before.offset)
             new_tokens = torch.where(opens, self.specials.pad, added)
-        self.generated = torch.cat((self.generated[rows], new_tokens[:, None]), dim=1)
-        self.log_probs = torch.cat((self.log_probs[rows], log_probs[:, None]), dim=1)
+        self.generated = torch.cat((self.generated[hypotheses], new_tokens[:, None]), dim=1)
+        self.log_probs = torch.cat((self.log_probs[hypotheses], log_probs[:, None]), dim=1)
         self.steps += 1
         if beam > 1:
-            self.decoder.reorder(rows)
+            self.decoder.reorder(hypotheses)
         if self.steps % _SHARE_EVERY == 0:
             self._share_positions() if beam > 1 else self._move_to_shared(self.generated.shape[1])
         if changes:
             self._drop_finished()
 
     def _may_end(self) -> Tensor:
-        """Return whether the end token, generated next, ends the document: [R]."""
-        progress = self.progress
+        """Return whether the end token, generated next, ends the translation: [R]."""
+        state = self.state
         if self.labels_open:
-            return torch.ones_like(progress.last, dtype=torch.bool)
-        is_last = progress.sentence + 1 >= self.counts[self._row_documents()]
-        inside = self.boundaries.is_opened(progress.offset) & ~self.boundaries.is_closed(progress.last, progress.offset)
+            return torch.ones_like(state.last, dtype=torch.bool)
+        is_last = state.sentence + 1 >= self.counts[self._hypothesis_rows()]
+        inside = self.boundaries.is_opened(state.offset) & ~self.boundaries.is_closed(state.last, state.offset)
         return is_last & inside
 
-    def _row_documents(self) -> Tensor:
-        """Return the document of each hypothesis, numbered among the unfinished ones: [R]."""
-        return torch.arange(len(self.documents), device=self.generated.device).repeat_interleave(self.config.beam)
+    def _hypothesis_rows(self) -> Tensor:
+        """Return the search row of each hypothesis, numbered among the unfinished ones: [R]."""
+        return torch.arange(len(self.unfinished), device=self.generated.device).repeat_interleave(self.config.beam)
 
     def _find_candidates(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-probabilities and ids of each hypothesis's C best next tokens [R, C], and which are forced [R]."""
-        progress, document = self.progress, self._row_documents()
+        state, rows = self.state, self._hypothesis_rows()
         step = self.steps
-        sentences = self.numbers[document, progress.sentence]
-        states = self.decoder.step(
-            progress.last, progress.offset, self.begins + step, sentences
-        )  # [R, d] of each member
-        forced_token = self.rules.find_forced(progress, document, step)
+        sentences = self.numbers[rows, state.sentence]
+        states = self.decoder.step(state.last, state.offset, self.begins + step, sentences)  # [R, d] of each member
+        forced_token = self.rules.find_forced(state, rows, step)
         forced = forced_token >= 0
-        # A single beam needs no second candidate: when its best one ends the document, the search is over.
+        # A single beam needs no second candidate: when its best one ends the translation, the search is over.
         size = list_members(self.model)[0].config.vocabulary_size
         count = min(2 * self.config.beam if self.config.beam > 1 else 1, size)
         scores = torch.full((len(forced), count), -torch.inf, device=forced.device)
@@ -152,15 +150,15 @@ class BeamSearch:
         if not can_synchronize(forced.device):
             logits = compute_next_logits(self.model, states, self.config.temperature)
             normalizer = log_normalizers(logits)
-            self.rules.restrict(logits, progress, document)
+            self.rules.restrict(logits, state, rows)
             values, ids = top_tokens(logits, count)
             fixed = forced[:, None]
             return torch.where(fixed, scores, values - normalizer), torch.where(fixed, tokens, ids), forced
         free = (~forced).nonzero().flatten()
-        if len(free):  # forced rows need no projection to the vocabulary
-            logits = compute_next_logits(self.model, [state[free] for state in states], self.config.temperature)
+        if len(free):  # forced hypotheses need no projection to the vocabulary
+            logits = compute_next_logits(self.model, [x[free] for x in states], self.config.temperature)
             normalizer = log_normalizers(logits)
-            self.rules.restrict(logits, progress.select(free), document[free])
+            self.rules.restrict(logits, state.select(free), rows[free])
             values, tokens[free] = top_tokens(logits, count)
             scores[free] = values - normalizer
         return scores, tokens, forced
@@ -168,30 +166,30 @@ class BeamSearch:
     def _collect_finished(self, ends: Tensor, parents: Tensor, best: Tensor, log_probs: Tensor, forced: Tensor) -> None:
         """Add the hypotheses that end here; ends [D, B], the others as in `step`."""
         for i, j in ends.nonzero().tolist():
-            finished = self.finished[self.documents[i]]
+            finished = self.finished[self.unfinished[i]]
             if len(finished) == self.config.beam:
                 continue
-            row = int(parents[i, j])
-            tokens, scores = self.shared_tokens[self.documents[i]]
-            tokens = [*tokens, *self.generated[row].tolist(), self.boundaries.end]
-            scores = [*scores, *self.log_probs[row].tolist(), float(log_probs[i, j])]
+            hypothesis = int(parents[i, j])
+            tokens, scores = self.shared_tokens[self.unfinished[i]]
+            tokens = [*tokens, *self.generated[hypothesis].tolist(), self.boundaries.end]
+            scores = [*scores, *self.log_probs[hypothesis].tolist(), float(log_probs[i, j])]
             if not self.labels_open:
                 labels = [position for position, token in enumerate(tokens) if token != self.specials.pad]
                 tokens, scores = [tokens[position] for position in labels], [scores[position] for position in labels]
-            free = int(self.progress.free[row]) + (0 if bool(forced[row]) else 1)
+            free = int(self.state.free[hypothesis]) + (0 if bool(forced[hypothesis]) else 1)
             if self.config.implementation == "gtransformer":
-                free = len(tokens) - self.prefix_tokens[self.documents[i]]
+                free = len(tokens) - self.prefix_tokens[self.unfinished[i]]
             sentences, sentence_scores = self.boundaries.split_sentences(tokens, scores)
             # Forced labels of a prefix do not matter: its sentences are dropped.
-            limits, goes_on = self.limits[self.documents[i]], self.boundaries.tokens.predicts_boundary
+            limits, goes_on = self.limits[self.unfinished[i]], self.boundaries.tokens.predicts_boundary
             forced_labels = self.rules.find_forced_labels(list(map(len, sentences)), limits, goes_on)
             counts = self.boundaries.count_chosen(tokens, set(forced_labels))
             score = self.config.normalize_score(float(best[i, j]), free)
             finished.append(Hypothesis(sentences, sentence_scores, counts, score, free))
 
     def _share_positions(self) -> None:
-        """Move positions that are the same in all beams of every document to shared storage."""
-        generated = self.generated.view(len(self.documents), self.config.beam, -1)
+        """Move positions that are the same in all beams of every search row to shared storage."""
+        generated = self.generated.view(len(self.unfinished), self.config.beam, -1)
         same = (generated == generated[:, :1]) | self.total.isinf()[:, :, None]
         agreed = self.steps - generated.shape[2] + int(same.all(dim=1).long().cumprod(dim=1).sum(dim=1).min())
         # The decoder has read the first token and all generated tokens but the last.
@@ -202,31 +200,32 @@ class BeamSearch:
             self._move_to_shared(self.shared - 1 - (self.steps - generated.shape[2]))
 
     def _move_to_shared(self, count: int) -> None:
-        """Move the first `count` tokens, the same in all beams of a document, out of what each step copies."""
+        """Move the first `count` tokens, the same in all beams of a search row, out of what each step copies."""
         beam = self.config.beam
         columns = (x[::beam, :count].tolist() for x in (self.generated, self.log_probs))
-        for number, tokens, scores in zip(self.documents, *columns, strict=True):
+        for number, tokens, scores in zip(self.unfinished, *columns, strict=True):
             self.shared_tokens[number][0].extend(tokens)
             self.shared_tokens[number][1].extend(scores)
         self.generated, self.log_probs = self.generated[:, count:], self.log_probs[:, count:]
 
     def _drop_finished(self) -> None:
-        """Remove finished documents from the batch."""
+        """Remove finished search rows from the batch."""
         beam = self.config.beam
         alive = self.total.isfinite().any(dim=1).tolist()
-        remaining = [i for i, number in enumerate(self.documents) if alive[i] and len(self.finished[number]) < beam]
-        if len(remaining) == len(self.documents):
+        remaining = [i for i, number in enumerate(self.unfinished) if alive[i] and len(self.finished[number]) < beam]
+        if len(remaining) == len(self.unfinished):
             return
-        self.documents = [self.documents[i] for i in remaining]
+        self.unfinished = [self.unfinished[i] for i in remaining]
         if not remaining:
             return
-        documents = torch.tensor(remaining, device=self.generated.device)
-        rows = (documents[:, None] * beam + torch.arange(beam, device=documents.device)).flatten()
-        self.progress, self.begins = self.progress.select(rows), self.begins[rows]
-        self.generated, self.log_probs, self.total = self.generated[rows], self.log_probs[rows], self.total[documents]
-        self.counts, self.numbers = self.counts[documents], self.numbers[documents]
-        self.rules.select_documents(documents)
-        self.decoder.select_documents(rows, documents)
+        rows = torch.tensor(remaining, device=self.generated.device)
+        hypotheses = (rows[:, None] * beam + torch.arange(beam, device=rows.device)).flatten()
+        self.state, self.begins = self.state.select(hypotheses), self.begins[hypotheses]
+        self.generated, self.log_probs = self.generated[hypotheses], self.log_probs[hypotheses]
+        self.total = self.total[rows]
+        self.counts, self.numbers = self.counts[rows], self.numbers[rows]
+        self.rules.select_rows(rows)
+        self.decoder.select_rows(hypotheses, rows)
 
 
 _POOLED: dict[str, type[PooledSearch]] = {"thumt": ThumtSearch, "huggingface": GenerateSearch}
@@ -236,7 +235,7 @@ _POOLED: dict[str, type[PooledSearch]] = {"thumt": ThumtSearch, "huggingface": G
 def search(
     model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens, config: SearchConfig
 ) -> list[list[Hypothesis]]:
-    """Return the best `config.n_best` translations of each row, best first; the rows are searched as one batch.
+    """Return the best `config.n_best` translations of each search row, best first; the rows are searched as one batch.
 
     memories: from `compute_memories` of the source that contains the rows' sentences. Raises DocmtError where the
     model's scores are not numbers.
@@ -250,7 +249,7 @@ def search(
         results = _POOLED[config.implementation](model, memories, rows, specials, config).run()
     else:
         beams = BeamSearch(model, memories, rows, specials, config)
-        while beams.documents:
+        while beams.unfinished:
             beams.step()
         results = [sorted(ranks, key=lambda hypothesis: -hypothesis.score)[: config.n_best] for ranks in beams.finished]
     if not all(results):  # some next token is always possible, so scores are not finite

@@ -1,8 +1,8 @@
 """Caches of decoding steps, one for each kind of attention; no prefix is ever recomputed.
 
-Notation: D documents, B hypotheses (beams) of each, R = D * B rows (row = document * B + beam), H heads, k = d / H, L
-keys, F features of a head in linear attention. All rows are at the same step: beams compete at equal length. A step's
-query, key and value are [R, H, k].
+Notation: D search rows, B beams of each, R = D * B hypotheses (hypothesis = row * B + beam), H heads, k = d / H, L
+keys, F features of a head in linear attention. All hypotheses are at the same step: they compete at equal length. A
+step's query, key and value are [R, H, k].
 """
 
 from __future__ import annotations
@@ -54,36 +54,36 @@ class Cache:
         """Return the attention output: [R, H, k] -> [R, H, k]."""
         raise NotImplementedError
 
-    def reorder(self, rows: Tensor) -> None:
-        """Let row i continue row rows[i] of the same document."""
+    def reorder(self, hypotheses: Tensor) -> None:
+        """Let hypothesis i continue hypothesis hypotheses[i] of the same search row."""
 
     def share_positions(self, common: int) -> None:
-        """Store the next `common` positions, the same in all beams of each document, once a document."""
+        """Store the next `common` positions, the same in all beams of each search row, once a row."""
 
-    def select_documents(self, rows: Tensor, documents: Tensor) -> None:
-        """Keep these documents (numbered as of now) and their rows only."""
-        self.reorder(rows)
+    def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
+        """Keep these hypotheses and the search rows that they belong to (numbered as of now) only."""
+        self.reorder(hypotheses)
 
 
 class _DoubleBuffer:
-    """Pair of buffers for reordering rows (axis 2): fresh memory for every step is slower."""
+    """Pair of buffers for reordering hypotheses (axis 2): fresh memory for every step is slower."""
 
     def __init__(self) -> None:
         self.spare: Tensor | None = None
 
-    def select(self, buffer: Tensor, rows: Tensor) -> Tensor:
-        """Return buffer[:, :, rows] in other memory; the buffer must not be used any more."""
-        shape = (*buffer.shape[:2], len(rows), *buffer.shape[3:])
+    def select(self, buffer: Tensor, hypotheses: Tensor) -> Tensor:
+        """Return buffer[:, :, hypotheses] in other memory; the buffer must not be used any more."""
+        shape = (*buffer.shape[:2], len(hypotheses), *buffer.shape[3:])
         spare = self.spare if self.spare is not None and self.spare.shape == shape else buffer.new_empty(shape)
         self.spare = buffer
-        return torch.index_select(buffer, 2, rows, out=spare)
+        return torch.index_select(buffer, 2, hypotheses, out=spare)
 
 
 class SentenceSelfCache(Cache):
-    """Keys and values of each row's current sentence; those of earlier sentences are overwritten."""
+    """Keys and values of each hypothesis's current sentence; those of earlier sentences are overwritten."""
 
-    def __init__(self, layers: int, rows: int, like: Tensor, heads: int) -> None:
-        self.buffer = like.new_zeros(layers, 2, rows, heads, _CHUNK, like.shape[-1] // heads)
+    def __init__(self, layers: int, hypotheses: int, like: Tensor, heads: int) -> None:
+        self.buffer = like.new_zeros(layers, 2, hypotheses, heads, _CHUNK, like.shape[-1] // heads)
         self.length = self.steps = 0
         self.longest = 0  # upper bound of the tokens in a current sentence
         self.double_buffer = _DoubleBuffer()
@@ -96,7 +96,7 @@ class SentenceSelfCache(Cache):
         self.length = -(-self.longest // _STEP) * _STEP
         if self.length > self.buffer.shape[4]:
             self.buffer = F.pad(self.buffer, (0, 0, 0, _CHUNK))
-        self.rows = torch.arange(len(offsets), device=offsets.device)
+        self.hypotheses = torch.arange(len(offsets), device=offsets.device)
         self.offsets = offsets
         positions = torch.arange(self.length, device=self.buffer.device)
         self.bias = build_mask_bias(positions <= offsets[:, None], self.buffer.dtype)
@@ -105,62 +105,62 @@ class SentenceSelfCache(Cache):
 
     def store(self, layer: int, pair: Tensor) -> None:
         """See `Cache`."""
-        self.buffer[layer][:, self.rows, :, self.offsets] = pair
+        self.buffer[layer][:, self.hypotheses, :, self.offsets] = pair
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the current sentence: [R, H, k]."""
         keys, values = self.buffer[layer, :, :, :, : self.length]
         return F.scaled_dot_product_attention(query[:, :, None], keys, values, attn_mask=self.bias)[:, :, 0]
 
-    def reorder(self, rows: Tensor) -> None:
-        """Let row i continue row rows[i]."""
+    def reorder(self, hypotheses: Tensor) -> None:
+        """Let hypothesis i continue hypothesis hypotheses[i]."""
         used = min(-(-self.length // _CHUNK) * _CHUNK, self.buffer.shape[4])
         if used < self.buffer.shape[4]:
             self.buffer = self.buffer[:, :, :, :, :used].contiguous()
-        self.buffer = self.double_buffer.select(self.buffer, rows)
+        self.buffer = self.double_buffer.select(self.buffer, hypotheses)
 
 
 class DocumentSelfCache(Cache):
     """Keys and values of the whole document so far.
 
-    Positions that all beams of a document share are stored once a document (`prefix`), the others once a row (`tail`).
-    Reordering beams then moves only the tail, so the cost of a step hardly grows with the document.
+    Positions that all beams of a search row share are stored once a row (`shared`), the others once a hypothesis
+    (`tail`). Reordering hypotheses then moves only the tail, so the cost of a step hardly grows with the document.
     """
 
-    def __init__(self, layers: int, documents: int, beams: int, like: Tensor, heads: int) -> None:
+    def __init__(self, layers: int, rows: int, beams: int, like: Tensor, heads: int) -> None:
         width = like.shape[-1] // heads
         self.beams = beams
         # With beams it has no spare positions: bfloat16 products of a part of a buffer copy that part.
-        self.prefix = like.new_zeros(layers, 2, documents, heads, 0 if beams > 1 else 4 * _CHUNK, width)
-        self.tail = like.new_zeros(layers, 2, documents * beams, heads, _CHUNK, width)
-        self.prefix_length = self.tail_length = 0  # positions in use of prefix and tail
+        self.shared = like.new_zeros(layers, 2, rows, heads, 0 if beams > 1 else 4 * _CHUNK, width)
+        self.tail = like.new_zeros(layers, 2, rows * beams, heads, _CHUNK, width)
+        self.shared_length = self.tail_length = 0  # positions in use of `shared` and `tail`
         self.read_length = 0  # positions of the tail that are read; those beyond `tail_length` are masked
         self.double_buffer = _DoubleBuffer()
         self.start_length = 0
         self.start_lengths: Tensor | None = None  # [D] of the first `start_length` positions, the last ones that exist
 
     def start_after(self, pairs: Sequence[tuple[Tensor, Tensor]], lengths: Tensor) -> None:
-        """Begin with a prefix of each document: the last `lengths` [D] of the positions of `pairs`.
+        """Begin with a prefix of each search row: the last `lengths` [D] of the positions of `pairs`.
 
         pairs: for each layer [D, H, P, k].
         """
-        self.prefix = torch.stack([torch.stack(pair) for pair in pairs])
-        self.prefix_length = self.start_length = self.prefix.shape[4]
+        self.shared = torch.stack([torch.stack(pair) for pair in pairs])
+        self.shared_length = self.start_length = self.shared.shape[4]
         self.start_lengths = None if bool((lengths == self.start_length).all()) else lengths
 
-    def _make_prefix_bias(self) -> Tensor | None:
-        """Return the bias [D, 1, 1, prefix_length]: minus infinity where a document has no position."""
+    def _make_shared_bias(self) -> Tensor | None:
+        """Return the bias [D, 1, 1, shared_length]: minus infinity where a search row has no position."""
         if self.start_lengths is None:
             return None
         positions = torch.arange(self.start_length, device=self.start_lengths.device)
-        bias = build_mask_bias(positions >= self.start_length - self.start_lengths[:, None], self.prefix.dtype)
-        return F.pad(bias, (0, self.prefix_length - self.start_length))
+        bias = build_mask_bias(positions >= self.start_length - self.start_lengths[:, None], self.shared.dtype)
+        return F.pad(bias, (0, self.shared_length - self.start_length))
 
     def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """Make room for one more position."""
         if self.beams == 1:
-            self.prefix_length += 1
-            self.prefix = _with_capacity(self.prefix, self.prefix_length)
+            self.shared_length += 1
+            self.shared = _with_capacity(self.shared, self.shared_length)
         else:
             self.tail_length += 1
             # The tail is read in whole chunks: each new shape of a bfloat16 product costs a millisecond on CPU.
@@ -168,62 +168,62 @@ class DocumentSelfCache(Cache):
             self.tail = _with_capacity(self.tail, self.read_length)
             positions = torch.arange(self.read_length, device=self.tail.device)
             self.bias = build_mask_bias(positions[None] < self.tail_length, self.tail.dtype)[0, 0]  # [1, read]
-        self.biases: Tensor | None = None  # [H, 1, prefix + read]
+        self.biases: Tensor | None = None  # [H, 1, shared + read]
         if self.distances is not None:
-            position = torch.tensor([self.prefix_length + self.tail_length - 1], device=self.tail.device)
-            self.biases = self.distances(position, self.prefix_length + self.read_length).to(self.tail.dtype)
-        self.prefix_bias = self._make_prefix_bias()
+            position = torch.tensor([self.shared_length + self.tail_length - 1], device=self.tail.device)
+            self.biases = self.distances(position, self.shared_length + self.read_length).to(self.tail.dtype)
+        self.shared_bias = self._make_shared_bias()
 
     def store(self, layer: int, pair: Tensor) -> None:
         """See `Cache`."""
-        buffer, used = (self.prefix, self.prefix_length) if self.beams == 1 else (self.tail, self.tail_length)
+        buffer, used = (self.shared, self.shared_length) if self.beams == 1 else (self.tail, self.tail_length)
         buffer[layer, :, :, :, used - 1] = pair.transpose(0, 1)
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the document so far: [R, H, k]."""
         if self.beams == 1:
-            keys, values = self.prefix[layer, :, :, :, : self.prefix_length]
+            keys, values = self.shared[layer, :, :, :, : self.shared_length]
             bias = None if self.biases is None else self.biases.expand(len(query), -1, -1, -1)
-            if self.prefix_bias is not None:
-                bias = self.prefix_bias if bias is None else bias + self.prefix_bias
+            if self.shared_bias is not None:
+                bias = self.shared_bias if bias is None else bias + self.shared_bias
             return F.scaled_dot_product_attention(query[:, :, None], keys, values, attn_mask=bias)[:, :, 0]
         tail_keys, tail_values = self.tail[layer, :, :, :, : self.read_length]
-        prefix_keys, prefix_values = self.prefix[layer]
+        shared_keys, shared_values = self.shared[layer]
         query = query * query.shape[-1] ** -0.5
-        by_document = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, k]
-        prefix_scores = torch.matmul(by_document, prefix_keys.transpose(-1, -2))  # [D, H, B, prefix]
-        if self.prefix_bias is not None:
-            prefix_scores = prefix_scores + self.prefix_bias
-        prefix_scores = prefix_scores.transpose(1, 2).flatten(0, 1)  # [R, H, prefix]
+        by_row = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, k]
+        shared_scores = torch.matmul(by_row, shared_keys.transpose(-1, -2))  # [D, H, B, shared]
+        if self.shared_bias is not None:
+            shared_scores = shared_scores + self.shared_bias
+        shared_scores = shared_scores.transpose(1, 2).flatten(0, 1)  # [R, H, shared]
         tail_scores = torch.matmul(query[:, :, None], tail_keys.transpose(-1, -2))[:, :, 0] + self.bias  # [R, H, read]
-        scores = torch.cat((prefix_scores, tail_scores), dim=-1)
+        scores = torch.cat((shared_scores, tail_scores), dim=-1)
         weights = (scores if self.biases is None else scores + self.biases[:, 0]).softmax(-1)
-        prefix_weights, tail_weights = weights.split((self.prefix_length, self.read_length), dim=-1)
+        shared_weights, tail_weights = weights.split((self.shared_length, self.read_length), dim=-1)
         result = torch.matmul(tail_weights[:, :, None], tail_values)[:, :, 0]
-        by_document = prefix_weights.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, prefix]
-        return result + torch.matmul(by_document, prefix_values).transpose(1, 2).flatten(0, 1)
+        by_row = shared_weights.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, shared]
+        return result + torch.matmul(by_row, shared_values).transpose(1, 2).flatten(0, 1)
 
     def share_positions(self, common: int) -> None:
-        """Move the first `common` positions of the tail, the same in all beams of a document, to the prefix."""
-        self.prefix = torch.cat((self.prefix, self.tail[:, :, :: self.beams, :, :common]), dim=4)
+        """Move the first `common` positions of the tail, the same in all beams of a search row, to the shared ones."""
+        self.shared = torch.cat((self.shared, self.tail[:, :, :: self.beams, :, :common]), dim=4)
         self.tail = self.tail[:, :, :, :, common:].contiguous()
-        self.prefix_length += common
+        self.shared_length += common
         self.tail_length -= common
         self.read_length -= common
 
-    def reorder(self, rows: Tensor) -> None:
-        """Let row i continue row rows[i] of the same document."""
+    def reorder(self, hypotheses: Tensor) -> None:
+        """Let hypothesis i continue hypothesis hypotheses[i] of the same search row."""
         if self.beams > 1:
             if self.read_length < self.tail.shape[4]:
                 self.tail = self.tail[:, :, :, :, : self.read_length].contiguous()
-            self.tail = self.double_buffer.select(self.tail, rows)
+            self.tail = self.double_buffer.select(self.tail, hypotheses)
 
-    def select_documents(self, rows: Tensor, documents: Tensor) -> None:
-        """Keep these rows and documents only."""
-        self.reorder(rows)
-        self.prefix = self.prefix[:, :, :, :, : self.prefix_length].index_select(2, documents)
+    def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
+        """Keep these hypotheses and search rows only."""
+        self.reorder(hypotheses)
+        self.shared = self.shared[:, :, :, :, : self.shared_length].index_select(2, rows)
         if self.start_lengths is not None:
-            self.start_lengths = self.start_lengths[documents]
+            self.start_lengths = self.start_lengths[rows]
 
 
 def _with_capacity(buffer: Tensor, length: int) -> Tensor:
@@ -255,24 +255,24 @@ def pad_empty_spans(keys: list[Tensor], values: list[Tensor], spans: Spans) -> t
 
 
 class SentenceCrossCache(Cache):
-    """Keys and values of each row's source sentence, fetched only when the sentence changes."""
+    """Keys and values of the source sentence of each hypothesis, fetched only when the sentence changes."""
 
-    def __init__(self, keys: list[Tensor], values: list[Tensor], sentences: Spans, rows: int) -> None:
+    def __init__(self, keys: list[Tensor], values: list[Tensor], sentences: Spans, hypotheses: int) -> None:
         """keys, values: for each layer [T, H, k] over the memory; sentences: its span for each source sentence."""
         self.packed = list(zip(keys, values, strict=True))
         device = keys[0].device
         self.starts = sentences.starts.to(device)
         self.lengths, self.longest = sentences.lengths.to(device), int(sentences.lengths.max())
         heads, width = keys[0].shape[1:]
-        self.buffer = keys[0].new_zeros(len(keys), 2, rows, heads, 0, width)
-        self.cached_sentences = torch.full((rows,), -1, device=device)
+        self.buffer = keys[0].new_zeros(len(keys), 2, hypotheses, heads, 0, width)
+        self.cached_sentences = torch.full((hypotheses,), -1, device=device)
 
     def begin_step(self, offsets: Tensor, sentences: Tensor) -> None:
         """See `Cache`."""
         needed = int(self.lengths[sentences].max()) if can_synchronize(sentences.device) else self.longest
         if needed > self.buffer.shape[4]:
             self.buffer = F.pad(self.buffer, (0, 0, 0, -(-needed // _CHUNK) * _CHUNK - self.buffer.shape[4]))
-            self.cached_sentences.fill_(-1)  # cached rows have the old size
+            self.cached_sentences.fill_(-1)  # what is cached has the old size
         changed = (self.cached_sentences != sentences).nonzero().flatten()
         if len(changed):
             self._fetch(changed, sentences[changed])
@@ -280,32 +280,32 @@ class SentenceCrossCache(Cache):
             offsets = torch.arange(self.buffer.shape[4], device=sentences.device)
             self.bias = build_mask_bias(offsets < self.lengths[sentences][:, None], self.buffer.dtype)
 
-    def _fetch(self, rows: Tensor, sentences: Tensor) -> None:
-        """Copy the keys and values of these sentences to these rows."""
-        offsets = torch.arange(self.buffer.shape[4], device=rows.device)
+    def _fetch(self, hypotheses: Tensor, sentences: Tensor) -> None:
+        """Copy the keys and values of these sentences to these hypotheses."""
+        offsets = torch.arange(self.buffer.shape[4], device=hypotheses.device)
         inside = torch.minimum(offsets, self.lengths[sentences][:, None] - 1)
         tokens = self.starts[sentences][:, None] + inside  # [n, L]
         for layer, pair in enumerate(self.packed):
             for side, packed in enumerate(pair):
-                self.buffer[layer, side, rows] = packed[tokens].transpose(1, 2)
+                self.buffer[layer, side, hypotheses] = packed[tokens].transpose(1, 2)
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the source sentence: [R, H, k]."""
         keys, values = self.buffer[layer]
         return F.scaled_dot_product_attention(query[:, :, None], keys, values, attn_mask=self.bias)[:, :, 0]
 
-    def select_documents(self, rows: Tensor, documents: Tensor) -> None:
-        """Keep these rows with their cached sentences."""
-        self.buffer = self.buffer.index_select(2, rows)
-        self.cached_sentences = self.cached_sentences[rows]
-        self.bias = self.bias[rows]
+    def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
+        """Keep these hypotheses with their cached sentences."""
+        self.buffer = self.buffer.index_select(2, hypotheses)
+        self.cached_sentences = self.cached_sentences[hypotheses]
+        self.bias = self.bias[hypotheses]
 
 
 class DocumentCrossCache(Cache):
-    """Keys and values that a document sees at every step, stored once for all its beams."""
+    """Keys and values that a search row sees at every step, stored once for all its beams."""
 
     def __init__(self, keys: list[Tensor], values: list[Tensor], visible: Spans, beams: int) -> None:
-        """keys, values: for each layer [T, H, k] over the memory; visible: the span that each document sees."""
+        """keys, values: for each layer [T, H, k] over the memory; visible: the span that each search row sees."""
         self.beams = beams
         lengths = visible.lengths.to(keys[0].device)
         offsets = torch.arange(int(lengths.max()), device=lengths.device)
@@ -317,17 +317,17 @@ class DocumentCrossCache(Cache):
         self.bias = self._make_bias()
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
-        """Attend to the span of the document: [R, H, k]."""
-        by_document = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, k]
-        result = F.scaled_dot_product_attention(by_document, self.keys[layer], self.values[layer], attn_mask=self.bias)
+        """Attend to the span of the search row: [R, H, k]."""
+        by_row = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, k]
+        result = F.scaled_dot_product_attention(by_row, self.keys[layer], self.values[layer], attn_mask=self.bias)
         return result.transpose(1, 2).flatten(0, 1)
 
-    def select_documents(self, rows: Tensor, documents: Tensor) -> None:
+    def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
         """See `Cache`."""
-        self.lengths = self.lengths[documents]
+        self.lengths = self.lengths[rows]
         longest = int(self.lengths.max())
-        self.keys = [keys[documents, :, :longest] for keys in self.keys]
-        self.values = [values[documents, :, :longest] for values in self.values]
+        self.keys = [keys[rows, :, :longest] for keys in self.keys]
+        self.values = [values[rows, :, :longest] for values in self.values]
         self.bias = self._make_bias()
 
     def _make_bias(self) -> Tensor | None:
@@ -338,26 +338,26 @@ class DocumentCrossCache(Cache):
 
 
 class SentencesBeforeCache(Cache):
-    """Keys and values of all tokens of a row; each of the K sentences before is attended to separately."""
+    """Keys and values of all tokens of a hypothesis; each of the K sentences before is attended to separately."""
 
-    def __init__(self, layers: int, rows: int, like: Tensor, heads: int, scope: AttentionScope) -> None:
+    def __init__(self, layers: int, hypotheses: int, like: Tensor, heads: int, scope: AttentionScope) -> None:
         """scope: its `offset` is K."""
         self.scope = scope
-        self.buffer = like.new_zeros(layers, 2, rows, heads, _CHUNK, like.shape[-1] // heads)
+        self.buffer = like.new_zeros(layers, 2, hypotheses, heads, _CHUNK, like.shape[-1] // heads)
         # Sentence of each position, and offset in the sentence.
-        self.numbers, self.offsets = torch.zeros(2, rows, 0, dtype=torch.int64, device=like.device)
+        self.numbers, self.offsets = torch.zeros(2, hypotheses, 0, dtype=torch.int64, device=like.device)
         self.double_buffer = _DoubleBuffer()
 
     def start_after(
         self, pairs: Sequence[tuple[Tensor, Tensor]], numbers: Tensor, offsets: Tensor, exists: Tensor
     ) -> None:
-        """Begin with P positions of each row, as far as they exist (`exists` [R, P]).
+        """Begin with P positions of each hypothesis, as far as they exist (`exists` [R, P]).
 
         pairs: for each layer [R, H, P, k]. numbers [R, P]: source sentence of each position. offsets [R, P]: offset in
         its sentence.
         """
         self.buffer = torch.stack([torch.stack(pair) for pair in pairs])
-        hidden_number = -1 - self.scope.offset  # a sentence that no row sees
+        hidden_number = -1 - self.scope.offset  # a sentence that no hypothesis sees
         device = self.buffer.device
         self.numbers, self.offsets = numbers.masked_fill(~exists, hidden_number).to(device), offsets.to(device)
 
@@ -391,14 +391,14 @@ class SentencesBeforeCache(Cache):
         )
         return result.transpose(1, 2) * self.sentence_exists[..., None, None]
 
-    def reorder(self, rows: Tensor) -> None:
-        """Let row i continue row rows[i]."""
-        self.buffer = self.double_buffer.select(self.buffer, rows)
-        self.numbers, self.offsets = self.numbers[rows], self.offsets[rows]
+    def reorder(self, hypotheses: Tensor) -> None:
+        """Let hypothesis i continue hypothesis hypotheses[i]."""
+        self.buffer = self.double_buffer.select(self.buffer, hypotheses)
+        self.numbers, self.offsets = self.numbers[hypotheses], self.offsets[hypotheses]
 
 
 class LinearSelfCache(Cache):
-    """State of linear attention of each row, with the gate that applies when its sentence ends."""
+    """State of linear attention of each hypothesis, with the gate that applies when its sentence ends."""
 
     def __init__(self, layers: int, like: LinearAttention) -> None:
         """like: one of the attentions, which differ in their weights alone."""
@@ -448,11 +448,11 @@ class LinearSelfCache(Cache):
         result, self.states[layer] = step_linear(state, query, self.key, self.value, self.decay, self.floor)
         return result
 
-    def reorder(self, rows: Tensor) -> None:
-        """Let row i continue row rows[i]."""
+    def reorder(self, hypotheses: Tensor) -> None:
+        """Let hypothesis i continue hypothesis hypotheses[i]."""
         for tensors in (self.states, self.gates, self.fresh):
-            tensors[:] = [None if x is None else x.index_select(0, rows) for x in tensors]
-        self.opened = None if self.opened is None else self.opened.index_select(0, rows)
+            tensors[:] = [None if x is None else x.index_select(0, hypotheses) for x in tensors]
+        self.opened = None if self.opened is None else self.opened.index_select(0, hypotheses)
 
 
 def compute_cross_states(attentions: Sequence[Attention], states: Sequence[Tensor], spans: Spans) -> list[Tensor]:
@@ -466,7 +466,7 @@ def compute_cross_states(attentions: Sequence[Attention], states: Sequence[Tenso
 
 
 class LinearCrossCache(Cache):
-    """States of linear attention over what each document sees."""
+    """States of linear attention over what each search row sees."""
 
     def __init__(self, states: Sequence[Tensor], beams: int, floor: float) -> None:
         """states: for each layer [D, H, F, k + 1]; floor: least denominator."""
@@ -474,9 +474,9 @@ class LinearCrossCache(Cache):
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the states: [R, H, F] -> [R, H, k]."""
-        by_document = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, F]
-        return read_states(by_document, self.states[layer], self.floor).transpose(1, 2).flatten(0, 1)
+        by_row = query.unflatten(0, (-1, self.beams)).transpose(1, 2)  # [D, H, B, F]
+        return read_states(by_row, self.states[layer], self.floor).transpose(1, 2).flatten(0, 1)
 
-    def select_documents(self, rows: Tensor, documents: Tensor) -> None:
+    def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
         """See `Cache`."""
-        self.states = [x.index_select(0, documents) for x in self.states]
+        self.states = [x.index_select(0, rows) for x in self.states]

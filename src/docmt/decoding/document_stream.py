@@ -270,7 +270,7 @@ class DocumentStream:
         if last_index + 1 < self._borders[document + 1]:
             sees = range(int(instances.first[last_index + 1]), int(instances.first_output[last_index + 1]))
             # Earlier sentences that were skipped (see `spans`) have no translations.
-            history = [self._task.history.best_translations(number) for number in sees]
+            history = [self._task.history.ranked_translations(number) for number in sees]
         resume_point = ResumePoint(last, history)
         if isinstance(outcome, DocmtError):
             return TranslatedSpan(document, first, last, resume_point=resume_point, error=outcome)
@@ -301,7 +301,7 @@ def _rescore(task: Task, spans: SearchSpans) -> SearchSpans:
     """
     rescored: dict[int, list[Hypothesis]] = {number: [] for number in spans}
     for rank in range(max((len(span.hypotheses) for span in spans.values()), default=0)):
-        history = [task.history.best_translations(task.start + number) for number in range(len(task.words.lengths))]
+        history = [task.history.ranked_translations(task.start + number) for number in range(len(task.words.lengths))]
         targets = SentenceTokens.from_documents([[ranks[min(rank, len(ranks) - 1)] for ranks in history]])
         for number, span in score_task(task, targets).items():
             if rank < len(spans[number].hypotheses):

@@ -1,7 +1,7 @@
 """Decoder steps of one token for each hypothesis, after prefixes that were read in one pass.
 
-Notation as in `caches`: D documents (rows of the search), B beams of each, R = D * B hypotheses; T tokens and S
-sentences of the pass over the prefixes; P tokens of the longest prefix.
+Notation as in `caches`: D search rows, B beams of each, R = D * B hypotheses; T tokens and S sentences of
+the pass over the prefixes; P tokens of the longest prefix.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ class RecordingContext(FullContext):
 
 @dataclass(frozen=True)
 class Prefixes:
-    """Prefixes of D rows as read by one model, each followed by the opening tokens of the next sentence."""
+    """Prefixes of D search rows as read by one model, each followed by the opening tokens of the next sentence."""
 
     recorded: Mapping[Attention, AttentionRecord]
     target: Packed
-    """target side of the pass: a document for each row; rows whose prefix begins another's share its document"""
+    """target side of the pass: a document for each search row; rows whose prefix begins another's share its document"""
     aligned: Tensor
     """[S] number of each sentence in the packed source"""
     documents: Tensor
@@ -116,7 +116,7 @@ class Prefixes:
             cache.start_after(self._gather_pairs(attentions, tokens), self.aligned[sentences], offsets, exists)
         elif isinstance(cache, DocumentSelfCache):
             tokens, _ = self._find_tokens()
-            cache.start_after(self._gather_pairs(attentions, tokens), self.lengths.to(cache.prefix.device))
+            cache.start_after(self._gather_pairs(attentions, tokens), self.lengths.to(cache.shared.device))
 
     def _find_tokens(self, repeats: int = 1) -> tuple[Tensor, Tensor]:
         """Return the last tokens of each prefix [n, P], and whether each exists [n, P]; n = D * repeats."""
@@ -246,20 +246,20 @@ class IncrementalDecoder:
             states.append(member.decode(member.embed_step(tokens, embedded), state))
         return states
 
-    def reorder(self, rows: Tensor) -> None:
-        """Let row i continue hypothesis rows[i], one of the same document."""
+    def reorder(self, hypotheses: Tensor) -> None:
+        """Let hypothesis i continue hypothesis hypotheses[i], one of the same search row."""
         for cache in self.caches:
-            cache.reorder(rows)
+            cache.reorder(hypotheses)
 
     def share_positions(self, common: int) -> None:
-        """Store the next `common` positions, the same in all beams of each document, once a document."""
+        """Store the next `common` positions, the same in all beams of each search row, once a row."""
         for cache in self.caches:
             cache.share_positions(common)
 
-    def select_documents(self, rows: Tensor, documents: Tensor) -> None:
-        """Keep these documents (numbered as of now) and their rows only."""
+    def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
+        """Keep these search rows (numbered as of now) and their hypotheses only."""
         for cache in self.caches:
-            cache.select_documents(rows, documents)
+            cache.select_rows(hypotheses, rows)
 
 
 def log_normalizers(logits: Tensor) -> Tensor:
@@ -297,8 +297,8 @@ def _top_values(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
 class IncrementalState:
     """Caches and positions of a decoding step, in which R = D * B hypotheses read one token each.
 
-    Results equal those of the full pass. All attentions of one scope (depth aside) share a cache. Where every row has a
-    single sentence, it is treated as a document: then all beams share its keys.
+    Results equal those of the full pass. All attentions of one scope (depth aside) share a cache. Where every search
+    row has a single sentence, it is treated as a document: then all beams share its keys.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class IncrementalState:
         beams: int,
         prefixes: Prefixes | None = None,
     ) -> None:
-        """rows: one for each of the D documents of the search; prefixes: see `IncrementalDecoder`."""
+        """rows: the D search rows; prefixes: see `IncrementalDecoder`."""
         by_kind: dict[tuple[type[Attention], AttentionScope], list[Attention]] = {}
         for module in (*model.decoder.modules(), *model.above_decoder.modules()):
             if isinstance(module, Attention):
@@ -361,17 +361,17 @@ def _projected_dtype(model: TranslationModel) -> torch.dtype:
 
 
 def _build_self_cache(
-    scope: AttentionScope, attentions: Sequence[Attention], like: Tensor, documents: int, beams: int, single: bool
+    scope: AttentionScope, attentions: Sequence[Attention], like: Tensor, rows: int, beams: int, single: bool
 ) -> Cache:
     """Build the cache of self-attentions, whose keys are like `like` [H k]."""
     if isinstance(attentions[0], LinearAttention):
         return LinearSelfCache(len(attentions), attentions[0])
     if scope.scope == "before":
-        return SentencesBeforeCache(len(attentions), documents * beams, like, attentions[0].heads, scope)
+        return SentencesBeforeCache(len(attentions), rows * beams, like, attentions[0].heads, scope)
     if scope.scope == "sentence" and not single:
-        cache: Cache = SentenceSelfCache(len(attentions), documents * beams, like, attentions[0].heads)
+        cache: Cache = SentenceSelfCache(len(attentions), rows * beams, like, attentions[0].heads)
     else:
-        cache = DocumentSelfCache(len(attentions), documents, beams, like, attentions[0].heads)
+        cache = DocumentSelfCache(len(attentions), rows, beams, like, attentions[0].heads)
     cache.distances = attentions[0].distances
     return cache
 
@@ -384,7 +384,7 @@ def _build_cross_cache(
     beams: int,
     single: bool,
 ) -> Cache:
-    """Build the cache of attentions to a memory, with the keys and values of the spans that the rows see."""
+    """Build the cache of attentions to a memory, with the keys and values of the spans that the search rows see."""
     states = [memory.select_states(attention.scope) for attention in attentions]
     spans = visible_spans(memory, scope)
     if scope.scope == "document":

@@ -23,7 +23,7 @@ _NONE = -torch.inf
 
 
 class PooledSearch(ABC):
-    """Search over rows of one sentence each, in which ended hypotheses compete."""
+    """Search over search rows of one sentence each, in which ended hypotheses compete."""
 
     def __init__(
         self, model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens, config: SearchConfig
@@ -65,12 +65,12 @@ class PooledSearch(ABC):
 
     def _step(self) -> None:
         """Add one token to every hypothesis."""
-        documents, beam, step = self.generated.shape
+        rows, beam, step = self.generated.shape
         last = self.generated[:, :, -1].flatten() if step else torch.full_like(self.sentences, self.boundaries.start)
         offsets = torch.full_like(last, step)
         states = self.decoder.step(last, offsets, step, self.sentences)
         scores = self._scores(states, step)
-        totals = (self.total.flatten()[:, None] + scores).view(documents, -1)  # [D, B * V]
+        totals = (self.total.flatten()[:, None] + scores).view(rows, -1)  # [D, B * V]
         best, index = top_tokens(totals, min(2 * beam, totals.shape[1]))  # [D, 2 B]
         parents, chosen = index // scores.shape[1], index % scores.shape[1]
         generated = torch.cat(
@@ -80,7 +80,7 @@ class PooledSearch(ABC):
         self._add_ended(best.masked_fill(~ended, _NONE), generated)
         self.total, indices = best.masked_fill(stop, _NONE).topk(beam, dim=1)  # [D, B]
         self.generated = generated.gather(1, indices[:, :, None].expand(-1, -1, step + 1))
-        first = torch.arange(documents, device=indices.device)[:, None] * beam
+        first = torch.arange(rows, device=indices.device)[:, None] * beam
         self.decoder.reorder((parents.gather(1, indices) + first).flatten())
 
     def _scores(self, states: Sequence[Tensor], step: int) -> Tensor:

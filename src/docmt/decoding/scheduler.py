@@ -48,8 +48,8 @@ class History:
         """Begin with a copy of `other`."""
         self._translations: dict[int, list[list[int]]] = {} if other is None else dict(other._translations)
 
-    def best_translations(self, sentence: int) -> list[list[int]]:
-        """Return the translations of a sentence, best first; an empty one if it could not be translated."""
+    def ranked_translations(self, sentence: int) -> list[list[int]]:
+        """Return all translations of a sentence, best first; an empty one if it could not be translated."""
         return self._translations.get(sentence, [[]])
 
     def add(self, first: int, hypotheses: Sequence[WordIds]) -> None:
@@ -336,20 +336,20 @@ POOL_FACTOR = 4  # more tokens are read together than searched: more sentences o
 OnSentences = Callable[[int], object]
 SearchSpans = dict[int, TranslatedSpan]
 """Results of a search, instances or sentences, by the number of their first sentence in the whole task."""
-_PREFIX_SHARE = 8  # most prefix tokens of a batch for each other token: each row copies the keys of its prefix
+_PREFIX_SHARE = 8  # most prefix tokens of a batch for each other token: each search row copies the keys of its prefix
 
 
 def _search_instances(task: Task, on_sentences: OnSentences) -> SearchSpans:
     """Search whole instances, for the orders "documents" and "sequential".
 
-    A row of the search is an instance. The translations of earlier sentences in it are the prefix.
+    A search row is an instance. The translations of earlier sentences in it are the prefix.
     """
     spans: SearchSpans = {}
     starts, first, ends = task.instances.first_output, task.instances.first, task.instances.last
     only_next = task.config.implementation == "rfa"
     for batch in (batch for group in task.dependency_groups() for batch in task.batches(group)):
         earlier = [range(int(first[i]), int(starts[i])) for i in batch]
-        prefixes = [[task.history.best_translations(task.start + n)[0] for n in numbers] for numbers in earlier]
+        prefixes = [[task.history.ranked_translations(task.start + n)[0] for n in numbers] for numbers in earlier]
         for i, prefix, results in zip(batch, prefixes, _search_rows(task, batch, prefixes), strict=True):
             hypotheses = [result.drop_prefix(len(prefix), only_next=only_next) for result in results]
             span = task.make_span(int(starts[i]), int(ends[i]), hypotheses)
@@ -376,8 +376,8 @@ def _search_sentences(task: Task, on_sentences: OnSentences, with_prefixes: bool
             first, start, last = (
                 int(column[i]) for column in (instances.first, instances.first_output, instances.last)
             )
-            numbers_before = range(first, last) if with_prefixes else ()
-            history = [task.history.best_translations(task.start + n)[0] for n in numbers_before]
+            instance_sentences = range(first, last) if with_prefixes else ()
+            history = [task.history.ranked_translations(task.start + n)[0] for n in instance_sentences]
             for n in range(start, last):
                 part = slice(0 if with_prefixes else n - first, n + 1 - first)
                 rows.append(SearchRow(aligned[part].tolist(), lengths[first:last][part].tolist(), history[: n - first]))
@@ -410,7 +410,7 @@ def _search_windows(task: Task, on_sentences: OnSentences) -> SearchSpans:
 
 
 def _search_rows(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] | None = None) -> list[list[Hypothesis]]:
-    """Return the best translations of these instances, each a row, after the forced prefixes."""
+    """Return the best translations of these instances, each a search row, after the forced prefixes."""
     inputs = task.read_sources(batch)
     rows = []
     for i, aligned, prefix in zip(batch, task.split_aligned(inputs, batch), prefixes or [()] * len(batch), strict=True):

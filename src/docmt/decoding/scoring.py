@@ -1,8 +1,8 @@
 """Log-probabilities of supplied translations (force decoding).
 
 Shared computation is done once. Candidates of one source differ in a word or two. So each source is encoded once, and
-translations with equal source, target and context are scored once. A prefix that several translations of a source share
-is decoded once, as decoder states depend on the source and the tokens before alone.
+translations with equal source, target and context are scored once. A beginning that several translations of a source
+share is decoded once, as decoder states depend on the source and the tokens before alone.
 """
 
 from __future__ import annotations
@@ -81,29 +81,29 @@ def share_sources(task: Task, inputs: ModelInput, batch: Sequence[SourceGroup]) 
         drafts=sources.drafts,
         alignment=torch.cat(aligned),
         document_alignment=torch.arange(len(batch)).repeat_interleave(counts),
-        representatives=_shared_prefixes(inputs.target, counts.tolist()),
+        representatives=_share_beginnings(inputs.target, counts.tolist()),
     )
 
 
-def _shared_prefixes(target: Packed, counts: Sequence[int]) -> Tensor:
+def _share_beginnings(target: Packed, counts: Sequence[int]) -> Tensor:
     """Return for each target token the one whose state it shares: [T]; counts: documents of each source."""
     tokens, starts = target.tokens.tolist(), target.documents.starts.tolist()
     documents = [tokens[start:end] for start, end in zip(starts, target.documents.ends.tolist(), strict=True)]
     representatives = list(range(len(tokens)))
     first = 0
     for count in counts:
-        # In sorted order each document stands next to the one with which it shares the longest prefix.
+        # In sorted order each document stands next to the one with which it shares the longest beginning.
         order = sorted(range(first, first + count), key=documents.__getitem__)
         for previous, document in pairwise(order):
-            common = _common_prefix_length(documents[previous], documents[document])
+            common = _common_beginning_length(documents[previous], documents[document])
             start, shared = starts[document], starts[previous]
             representatives[start : start + common] = representatives[shared : shared + common]
         first += count
     return torch.tensor(representatives)
 
 
-def _common_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the length of the common prefix of two documents."""
+def _common_beginning_length(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the length of the common beginning of two documents."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((position for position, (a, b) in pairs if a != b), min(len(one), len(other)))
 

@@ -123,36 +123,36 @@ class SearchRow:
 
 @dataclass
 class BeamState:
-    """State of each row's hypothesis; all tensors are [R]."""
+    """State of each hypothesis; all tensors are [R], R = D * B hypotheses of D search rows."""
 
     last: Tensor
     """last token"""
     sentence: Tensor
-    """number of its sentence in the document, from 0"""
+    """number of its sentence in the search row, from 0"""
     offset: Tensor
     """position of the last token in its sentence, 0 for the token that opens it"""
     free: Tensor
     """number of tokens that were chosen, not forced"""
 
     @classmethod
-    def start(cls, rows: int, first_token: int, device: torch.device) -> BeamState:
-        """Return the state of rows that have read `first_token` only."""
-        zeros = torch.zeros(rows, dtype=torch.int64, device=device)
+    def start(cls, hypotheses: int, first_token: int, device: torch.device) -> BeamState:
+        """Return the state of hypotheses that have read `first_token` only."""
+        zeros = torch.zeros(hypotheses, dtype=torch.int64, device=device)
         return cls(torch.full_like(zeros, first_token), zeros, zeros.clone(), zeros.clone())
 
-    def select(self, rows: Tensor) -> BeamState:
-        """Return the state of these rows."""
-        return BeamState(self.last[rows], self.sentence[rows], self.offset[rows], self.free[rows])
+    def select(self, hypotheses: Tensor) -> BeamState:
+        """Return the state of these hypotheses."""
+        return BeamState(*(x[hypotheses] for x in (self.last, self.sentence, self.offset, self.free)))
 
     def advance(self, tokens: Tensor, forced: Tensor, boundaries: TargetBoundaries) -> BeamState:
-        """Return the state after one more token in each row; forced: [R] bool, the token was not chosen."""
+        """Return the state after one more token of each hypothesis; forced: [R] bool, the token was not chosen."""
         opens = boundaries.opens_sentence(tokens, self.last, self.offset)
         offset = torch.where(opens, 0, self.offset + 1)
         return BeamState(tokens, self.sentence + opens.long(), offset, self.free + (~forced).long())
 
 
 class FramedRules:
-    """Rules of the framed search: number of sentences and length limits of each document."""
+    """Rules of the framed search: number of sentences and length limits of each search row."""
 
     def __init__(
         self, rows: Sequence[SearchRow], config: SearchConfig, boundaries: TargetBoundaries, device: torch.device
@@ -188,49 +188,52 @@ class FramedRules:
         """Return the sentences that the length limit ended; lengths and limits in words."""
         return [i for i, (length, limit) in enumerate(zip(lengths, limits, strict=True)) if length >= limit]
 
-    def select_documents(self, documents: Tensor) -> None:
-        """Keep these documents only."""
-        self.counts, self.limits = self.counts[documents], self.limits[documents]
-        self.prefixes = self.prefixes[documents]
+    def select_rows(self, rows: Tensor) -> None:
+        """Keep these search rows only."""
+        self.counts, self.limits = self.counts[rows], self.limits[rows]
+        self.prefixes = self.prefixes[rows]
 
-    def find_forced(self, progress: BeamState, document: Tensor, step: int) -> Tensor:
-        """Return the token [R] that must come next, or -1 where there is a choice; step: number of tokens so far."""
-        at_limit = self._count_words(progress) >= self.limits[document, progress.sentence]
-        forced = torch.where(at_limit, self._closing_token(progress, document), -1)
+    def find_forced(self, state: BeamState, rows: Tensor, step: int) -> Tensor:
+        """Return the token [R] that must come next, or -1 where there is a choice.
+
+        rows [R]: search row of each hypothesis. step: number of tokens so far.
+        """
+        at_limit = self._count_words(state) >= self.limits[rows, state.sentence]
+        forced = torch.where(at_limit, self._closing_token(state, rows), -1)
         opens = self.boundaries.tokens.target_prefix
         for index in range(1, len(opens)):
-            forced = torch.where(progress.offset == index - 1, opens[index], forced)
+            forced = torch.where(state.offset == index - 1, opens[index], forced)
         if not self.boundaries.tokens.joined:
-            following = torch.where(self._is_last(progress, document), self.boundaries.end, opens[0])
-            forced = torch.where(self.boundaries.is_closed(progress.last, progress.offset), following, forced)
+            following = torch.where(self._is_last(state, rows), self.boundaries.end, opens[0])
+            forced = torch.where(self.boundaries.is_closed(state.last, state.offset), following, forced)
         if step < self.prefixes.shape[1]:
-            prefix = self.prefixes[document, step]
+            prefix = self.prefixes[rows, step]
             forced = torch.where(prefix >= 0, prefix, forced)
         return forced
 
-    def restrict(self, logits: Tensor, progress: BeamState, document: Tensor) -> None:
+    def restrict(self, logits: Tensor, state: BeamState, rows: Tensor) -> None:
         """Set logits [R, V] of tokens that may not follow to minus infinity, in place."""
-        closing = self._closing_token(progress, document)[:, None]
+        closing = self._closing_token(state, rows)[:, None]
         closing_logits = logits.gather(1, closing)
-        closing_logits[self._count_words(progress) < self.config.min_length] = -torch.inf
+        closing_logits[self._count_words(state) < self.config.min_length] = -torch.inf
         logits.index_fill_(1, self.never, -torch.inf).scatter_(1, closing, closing_logits)
 
-    def _count_words(self, progress: BeamState) -> Tensor:
+    def _count_words(self, state: BeamState) -> Tensor:
         """Return the number of words of the current sentence: [R]."""
-        return progress.offset - self.boundaries.inner_openers
+        return state.offset - self.boundaries.inner_openers
 
-    def _is_last(self, progress: BeamState, document: Tensor) -> Tensor:
-        """Return whether the current sentence is the last of its document: [R]."""
-        return progress.sentence + 1 >= self.counts[document]
+    def _is_last(self, state: BeamState, rows: Tensor) -> Tensor:
+        """Return whether the current sentence is the last of its search row: [R]."""
+        return state.sentence + 1 >= self.counts[rows]
 
-    def _closing_token(self, progress: BeamState, document: Tensor) -> Tensor:
+    def _closing_token(self, state: BeamState, rows: Tensor) -> Tensor:
         """Return the token that closes the current sentence: [R]."""
-        last, boundaries = self._is_last(progress, document), self.boundaries
+        last, boundaries = self._is_last(state, rows), self.boundaries
         return torch.where(last, boundaries.specials.eos, boundaries.separators[0])
 
 
 def build_prefixes(rows: Sequence[SearchRow], boundaries: TargetBoundaries, device: torch.device) -> Tensor:
-    """Return the forced tokens [D, P] of each document after its first token, padded with -1."""
+    """Return the forced tokens [D, P] of each search row after its first token, padded with -1."""
     # The first opening token was read already.
     opens = () if boundaries.tokens.joined else boundaries.tokens.target_prefix[1:]
     streams = [
@@ -274,32 +277,32 @@ class OpenRules:
         """Return the last sentence if the total limit ended the translation."""
         return [len(limits) - 1] if free_tokens > sum(limits) + 2 * len(limits) else []
 
-    def select_documents(self, documents: Tensor) -> None:
-        """Keep these documents only."""
-        self.limits = self.limits[documents]
+    def select_rows(self, rows: Tensor) -> None:
+        """Keep these search rows only."""
+        self.limits = self.limits[rows]
 
-    def find_forced(self, progress: BeamState, document: Tensor, step: int) -> Tensor:
+    def find_forced(self, state: BeamState, rows: Tensor, step: int) -> Tensor:
         """Return -1 [R]: every token is chosen, the last `<eod>` at the limit too."""
-        return torch.full_like(document, -1)
+        return torch.full_like(rows, -1)
 
-    def restrict(self, logits: Tensor, progress: BeamState, document: Tensor) -> None:
+    def restrict(self, logits: Tensor, state: BeamState, rows: Tensor) -> None:
         """Set logits [R, V] of tokens that may not follow to minus infinity, in place."""
         logits.index_fill_(1, self.never, -torch.inf)
         if self.min_length:
-            too_short = (progress.free < self.min_length).nonzero().flatten()
+            too_short = (state.free < self.min_length).nonzero().flatten()
             logits[too_short, _EOD] = -torch.inf
-        full = (progress.free >= self.limits[document]).nonzero().flatten()
+        full = (state.free >= self.limits[rows]).nonzero().flatten()
         force_tokens(logits, full, _EOD)
 
 
-def force_tokens(logits: Tensor, rows: Tensor, tokens: int | Tensor) -> None:
-    """Set all logits [R, V] of these rows [n] but those of one token each to minus infinity, in place.
+def force_tokens(logits: Tensor, hypotheses: Tensor, tokens: int | Tensor) -> None:
+    """Set all logits [R, V] of these hypotheses [n] but those of one token each to minus infinity, in place.
 
-    tokens: one for all rows, or [n].
+    tokens: one for all hypotheses, or [n].
     """
-    forced_logits = logits[rows, tokens]
-    logits[rows] = -torch.inf
-    logits[rows, tokens] = forced_logits
+    forced_logits = logits[hypotheses, tokens]
+    logits[hypotheses] = -torch.inf
+    logits[hypotheses, tokens] = forced_logits
 
 
 RFA_MAX_TOKENS = 1023
@@ -342,24 +345,24 @@ class RfaRules(OpenRules):
 
     find_ended = staticmethod(FramedRules.find_ended)
 
-    def select_documents(self, documents: Tensor) -> None:
-        """Keep these documents only."""
-        super().select_documents(documents)
-        self.prefixes = self.prefixes[documents]
+    def select_rows(self, rows: Tensor) -> None:
+        """Keep these search rows only."""
+        super().select_rows(rows)
+        self.prefixes = self.prefixes[rows]
 
-    def restrict(self, logits: Tensor, progress: BeamState, document: Tensor) -> None:
+    def restrict(self, logits: Tensor, state: BeamState, rows: Tensor) -> None:
         """Set logits [R, V] of tokens that may not follow to minus infinity, in place."""
         logits.index_fill_(1, self.never, -torch.inf)
-        full = progress.free >= self.limits[document]
-        step = int(progress.free.max())  # the same in all rows
-        prefix = torch.full_like(document, -1)
+        full = state.free >= self.limits[rows]
+        step = int(state.free.max())  # the same in all hypotheses
+        prefix = torch.full_like(rows, -1)
         if step < self.prefixes.shape[1]:
-            prefix = self.prefixes[document, step]
+            prefix = self.prefixes[rows, step]
         if step < self.min_length:
             logits[(prefix < 0) & ~full, self.specials.eos] = -torch.inf
         forced_token = torch.where(full, self.specials.eos, prefix)
-        rows = (forced_token >= 0).nonzero().flatten()
-        force_tokens(logits, rows, forced_token[rows])
+        hypotheses = (forced_token >= 0).nonzero().flatten()
+        force_tokens(logits, hypotheses, forced_token[hypotheses])
 
 
 Rules = type[FramedRules] | type[OpenRules]
