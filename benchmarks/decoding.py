@@ -14,7 +14,7 @@ from benchmarks.measure import Case, Finding, Result, interleave
 from benchmarks.sentences import Sentences, draw_parallel_lengths, draw_words
 from docmt.decoding import SearchConfig
 from docmt.decoding.beam_search import search
-from docmt.decoding.models import Precision, lower_precision, precision_context
+from docmt.decoding.models import Precision, precision_context, prepare_products
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
 from docmt.text import SpecialTokens
@@ -93,7 +93,7 @@ def build_never_ending(config: ModelConfig, specials: SpecialTokens, precision: 
         embedding = model.head().weight
         embedding[:, 0] = 0.0
         embedding[specials.eos, 0] = -10.0
-    return lower_precision(model, precision)
+    return prepare_products(model, precision)
 
 
 def _search(

@@ -27,7 +27,7 @@ from docmt.checkpoint.model_directory import save_model
 from docmt.cli.app import keep_freed_memory
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, translate_documents
-from docmt.decoding.models import Int8Linear, Precision, lower_precision, precision_context
+from docmt.decoding.models import Int8Linear, Precision, precision_context, prepare_products
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, SpecialTokens
 
@@ -138,7 +138,7 @@ def _list_precisions() -> tuple[Precision, ...]:
 def _copy_in_precision(model: TranslationModel, precision: Precision) -> TranslationModel:
     copied = TranslationModel(model.config)
     copied.load_state_dict(model.state_dict())
-    return lower_precision(copied.eval(), precision)
+    return prepare_products(copied.eval(), precision)
 
 
 def _draw_ids(vocabulary: int, count: int, words: int) -> Sentences:

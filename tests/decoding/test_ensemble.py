@@ -18,7 +18,7 @@ from reference_search import (
 
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
-from docmt.decoding.models import Ensemble, average_probabilities, lower_precision, precision_context
+from docmt.decoding.models import Ensemble, average_probabilities, precision_context, prepare_products
 from docmt.model.systems import Concat
 from variants import ONE_OF_EACH_ORDER, SYSTEMS, context
 
@@ -147,7 +147,7 @@ def test_instances_are_cut_by_the_least_limits():
 
 def test_members_in_bfloat16():
     exact = [build(seed) for seed in (1, 2)]
-    lowered = Ensemble([lower_precision(build(seed), "bfloat16") for seed in (1, 2)])
+    lowered = Ensemble([prepare_products(build(seed), "bfloat16") for seed in (1, 2)])
     config = SearchConfig(beam=2, **SHORT_LIMITS)
     with precision_context(lowered, "bfloat16"):
         translations = [ranks[0] for ranks in translate_documents(lowered, DOCUMENTS, SPECIALS, config)]

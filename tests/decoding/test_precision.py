@@ -8,7 +8,7 @@ import torch
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, score_documents, translate_documents
 from docmt.decoding.incremental import log_normalizers, top_tokens
-from docmt.decoding.models import FloatLinear, Int8Linear, PackedLinear, lower_precision, precision_context
+from docmt.decoding.models import FloatLinear, Int8Linear, PackedLinear, precision_context, prepare_products
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention
 from docmt.text import SpecialTokens
@@ -31,7 +31,7 @@ def test_bfloat16_scores_are_near_those_of_float32(system):
         dropout=0.0,
     )
     exact = TranslationModel(config).eval()
-    lowered = lower_precision(copy.deepcopy(exact), "bfloat16")
+    lowered = prepare_products(copy.deepcopy(exact), "bfloat16")
     assert lowered.tokens.weight.dtype == lowered.decoder[0].feed_forward.inner.weight.dtype == torch.bfloat16
     packs = PackedLinear.available(torch.device("cpu"))
     assert isinstance(lowered.projection, PackedLinear) == packs
@@ -51,7 +51,7 @@ def test_bfloat16_scores_are_near_those_of_float32(system):
 def test_float32_keeps_its_weights():
     model = TranslationModel(ModelConfig(preset="tiny", vocabulary_size=40))
     before, stored = dict(model.named_parameters()), model.state_dict().keys()
-    assert lower_precision(model, "float32") is model
+    assert prepare_products(model, "float32") is model
     after = dict(model.named_parameters())
     assert model.state_dict().keys() == stored  # so that a translator's model can be saved
     assert after.keys() == before.keys() and all(after[name] is before[name] for name in before)
@@ -108,7 +108,7 @@ def test_scores_in_int8_are_near_those_of_float32(output):
     sizes = {"width": 64, "feed_forward": 128, "heads": 4, "encoder_layers": 2, "decoder_layers": 2}
     config = ModelConfig(system="group", vocabulary_size=40, dropout=0.0, output=output, **sizes)
     exact = TranslationModel(config).eval()
-    lowered = lower_precision(copy.deepcopy(exact), "int8")
+    lowered = prepare_products(copy.deepcopy(exact), "int8")
     assert not any(isinstance(module, torch.nn.Linear) for module in lowered.modules())
     search = SearchConfig(beam=3)
     with precision_context(lowered, "int8"):
@@ -127,7 +127,7 @@ def test_int8_is_refused_where_it_is_not_available(monkeypatch):
     with pytest.raises(
         DocmtError, match=r"precision int8 is not available on this processor: .*\. Choose bfloat16 or float32"
     ):
-        lower_precision(model, "int8")
+        prepare_products(model, "int8")
 
 
 @pytest.mark.parametrize("options", [{}, {"family": "t5"}, {"system": "hierarchical"}, {"system": "context"}])
@@ -176,7 +176,7 @@ def test_a_token_without_logit_is_never_generated(family, precision):
     torch.manual_seed(0)
     sizes = {"width": 32, "feed_forward": 64, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
     exact = TranslationModel(ModelConfig(system="sentence", family=family, vocabulary_size=40, **sizes)).eval()
-    lowered = lower_precision(copy.deepcopy(exact), precision)
+    lowered = prepare_products(copy.deepcopy(exact), precision)
     states = torch.randn(5, 32)
     with torch.inference_mode(), precision_context(lowered, precision):
         wanted, lowered_logits = exact.project(states).float(), lowered.project(states).float()

@@ -4,7 +4,7 @@ At every step the probability of the next token is the mean over the members, p(
 mean, as in fairseq and (by default, "linear") Sockeye, not the mean of logarithms. A temperature divides the logits of
 each member before its softmax, that is, before the mean. Lower precision means less memory to read, which bounds
 decoding speed. How a product x W^T + b is computed depends on the precision, the processor and the number of rows;
-speeds are in docs/contributing/decisions/0009-decoding-step.md and 0007-int8.md.
+decisions 0007 and 0009 have speeds.
 """
 
 from __future__ import annotations
@@ -239,8 +239,10 @@ def check_precision(precision: Precision, device: torch.device) -> None:
         raise DocmtError(f"precision int8 is not available on {place}. Choose bfloat16 or float32.")
 
 
-def lower_precision(model: TranslationModel, precision: Precision) -> TranslationModel:
-    """Convert the weights of matrix products to `precision`, in place; norms and sums stay float32.
+def prepare_products(model: TranslationModel, precision: Precision) -> TranslationModel:
+    """Set up matrix products in `precision`, in place; norms and sums stay float32.
+
+    Linear modules become those that are fastest on the device, in float32 too.
 
     Raises DocmtError where the model's device has no such products.
     """
@@ -327,7 +329,7 @@ def read_tokenizer_and_languages(paths: Sequence[Path]) -> tuple[Tokenizer, tupl
 
 def load_checked(path: Path, device: torch.device, precision: Precision, tokenizer: Tokenizer) -> TranslationModel:
     """Load the model of a directory in this precision. Raises DocmtError if the tokenizer has another vocabulary."""
-    model = lower_precision(load_model(path, device=device), precision)
+    model = prepare_products(load_model(path, device=device), precision)
     if tokenizer.vocabulary_size != model.config.vocabulary_size:
         raise DocmtError(
             f"the tokenizer in {path} has {tokenizer.vocabulary_size} entries but the model has "

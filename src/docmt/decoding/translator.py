@@ -81,12 +81,12 @@ class Translator:
         check_number("batch_tokens", batch_tokens, (1, MANY))
         self.search, self.context, self.batch_tokens, self.precision = search, context, batch_tokens, precision
         self._paths = parse_model_paths(model)
+        # languages: source and target code, empty where the model has none.
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
         for member in self.models:
             check_context(search, context, member.config)
         drafter = load_common_drafter(self._paths, self._model, self.tokenizer, precision)
         self._drafter = drafter and replace(drafter, batch_tokens=batch_tokens)
-        # languages: source and target code, empty where the model has none.
         _log.info("%s", self._describe())
 
     def __repr__(self) -> str:
