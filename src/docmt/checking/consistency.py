@@ -41,7 +41,8 @@ _MAX_FREQUENCY = 0.5
 _LONGEST_SENTENCE = 500
 """Most stems of a sentence in which links are searched. The number of pairs is quadratic in it."""
 _PRIOR = 0.05
-"""Added to the counts of every kind of pair (Moore 2004), or else rare words explain everything in their sentences."""
+"""Added for every kind of pair, in the denominator of its probability only (compare Moore 2004), or else rare words
+explain everything in their sentences."""
 _MIN_POSTERIOR = 0.3
 """Least probability of a link in both directions."""
 
@@ -461,7 +462,7 @@ def find_inconsistent_terms(
 
 
 def _find_usual(source: str, targets: Iterable[str], config: CheckConfig, words: WordKinds, links: Links) -> list[str]:
-    """Return the document's translations of a stem that other documents have too.
+    """Return the document's translations of a stem that enough sentences of the file have, this document's included.
 
     Empty if none of them is the usual one. Of two that may be forms of one word, only the more frequent one counts.
     """

@@ -34,10 +34,10 @@ _LANGUAGE_MARKS = {
 _SENTINEL = re.compile("▁?<extra_id_[0-9]+>")  # of T5's training, ordinary pieces in mT5
 
 
-def read_tokenizer(directory: Path, config: Mapping[str, Any], rows: tuple[int, int]) -> PretrainedTokenizer:
+def read_tokenizer(directory: Path, config: Mapping[str, Any], sizes: tuple[int, int]) -> PretrainedTokenizer:
     """Return the tokenizer of a Hugging Face directory.
 
-    config: the parsed config.json. rows: numbers of embeddings of source and target. Raises DocmtError for missing,
+    config: the parsed config.json. sizes: numbers of embeddings of source and target. Raises DocmtError for missing,
     damaged or inconsistent files.
     """
     model_type = str(config.get("model_type"))
@@ -45,9 +45,9 @@ def read_tokenizer(directory: Path, config: Mapping[str, Any], rows: tuple[int, 
     match_language = re.compile(_LANGUAGE_MARKS.get(model_type, "(?!)")).fullmatch
     sides = read_sides(directory, settings)
     source_ids = sides["source"].ids
-    if source_ids is sides["target"].ids and rows[0] != rows[1]:
+    if source_ids is sides["target"].ids and sizes[0] != sizes[1]:
         raise DocmtError(
-            f"the model has {rows[0]} source embeddings and {rows[1]} target embeddings, but {directory} has one "
+            f"the model has {sizes[0]} source embeddings and {sizes[1]} target embeddings, but {directory} has one "
             f"vocabulary. {_ADVICE}"
         )
     configs = read_optional_json(directory / "generation_config.json"), config
@@ -55,21 +55,24 @@ def read_tokenizer(directory: Path, config: Mapping[str, Any], rows: tuple[int, 
     vocabularies: dict[Side, Vocabulary] = {}
     models: dict[Side, SubwordModel] = {}
     languages: dict[str, str] = {}
-    alike = sides["source"] is sides["target"]
-    for name, size in zip(SIDES[alike:], rows[alike:], strict=True):
+    for name, size in zip(SIDES, sizes, strict=True):
+        if name == "source" and sides["source"] is sides["target"]:
+            continue  # read once, as the target
         side = sides[name]
-        marks = {
+        language_marks = {
             match[0]: code for text in side.ids if (match := match_language(text)) for code in match.groups() if code
         }
         sentinels = frozenset(filter(_SENTINEL.fullmatch, side.ids))
         # The configuration has the special ids of the source only.
         known = special_ids if side.ids is source_ids else {}
         try:
-            vocabularies[name] = _build_vocabulary(side, side.marks | marks.keys() | sentinels, size, settings, known)
+            vocabularies[name] = _build_vocabulary(
+                side, side.marks | language_marks.keys() | sentinels, size, settings, known
+            )
             models[name] = side.open_model(vocabularies[name].word_ids())
         except ValueError as error:
             raise DocmtError(f"{side.path} or a file beside it is damaged ({error}). {_ADVICE}") from error
-        languages |= {code: mark for mark, code in marks.items() if side.ids[mark] < size}
+        languages |= {code: mark for mark, code in language_marks.items() if side.ids[mark] < size}
     clean_up = settings.config.get("clean_up_tokenization_spaces") is True and not sides["target"].is_bpe
     both = {"source": vocabularies["target"], **vocabularies}, {"source": models["target"], **models}
     return PretrainedTokenizer(*both, languages, clean_up)
@@ -139,7 +142,7 @@ class TokenizerSettings:
     """Texts of bos, pad, eos, unk, mask, sep and cls"""
     additional: tuple[str, ...]
     """Further tokens that text never becomes, such as language codes, in the order of their ids"""
-    rows: Mapping[str, int]
+    added: Mapping[str, int]
     """Ids of tokens that were added to a vocabulary"""
     ordinary: frozenset[str]
     """Added tokens that text may become"""
@@ -149,7 +152,7 @@ class TokenizerSettings:
     @property
     def marks(self) -> frozenset[str]:
         """Return all tokens that text never becomes."""
-        return frozenset({*self.special.values(), *self.additional, *self.rows} - self.ordinary)
+        return frozenset({*self.special.values(), *self.additional, *self.added} - self.ordinary)
 
 
 def read_settings(directory: Path, model_type: str = "") -> TokenizerSettings:
@@ -169,14 +172,15 @@ def read_settings(directory: Path, model_type: str = "") -> TokenizerSettings:
             special |= {"bos": special["cls"], "eos": special["sep"]}
         additional = [text for values in (specials, config) for text in _additional_tokens(values)]
         decoder = dict(config.get("added_tokens_decoder") or {}).items()
-        rows = {str(text): int(row) for text, row in added.items()}
-        rows |= {_token_text(token): int(row) for row, token in decoder}
+        added_ids = {str(text): int(row) for text, row in added.items()}
+        added_ids |= {_token_text(token): int(row) for row, token in decoder}
         listed = {_token_text(token) for _, token in decoder if token.get("special")} | {*special.values(), *additional}
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DocmtError(
             f"{directory / TOKENIZER_CONFIG} or a file beside it is damaged (its tokens: {error!r}). {_ADVICE}"
         ) from error
-    return TokenizerSettings(special, tuple(dict.fromkeys(additional)), rows, frozenset(rows.keys() - listed), config)
+    ordinary = frozenset(added_ids.keys() - listed)
+    return TokenizerSettings(special, tuple(dict.fromkeys(additional)), added_ids, ordinary, config)
 
 
 def read_optional_json(path: Path) -> dict[str, Any]:
@@ -250,10 +254,10 @@ def _read_m2m100(directory: Path, settings: TokenizerSettings) -> dict[Side, Tok
     path = directory / "sentencepiece.bpe.model"
     ids = _add_tokens(_read_vocabulary(directory / "vocab.json"), directory, settings)
     known = _M2M100_LANGUAGES.get(str(settings.config.get("language_codes")), _M2M100_LANGUAGES["m2m100"])
-    marks = [text for text in settings.additional if text.startswith("__")] or [f"__{code}__" for code in known.split()]
-    for text in marks:
+    codes = [text for text in settings.additional if text.startswith("__")] or [f"__{code}__" for code in known.split()]
+    for text in codes:
         ids.setdefault(text, len(ids))
-    return dict.fromkeys(SIDES, _side_from_spm(path, ids, settings.marks.union(marks)))
+    return dict.fromkeys(SIDES, _side_from_spm(path, ids, settings.marks.union(codes)))
 
 
 def _read_fairseq(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
@@ -265,7 +269,7 @@ def _read_fairseq(directory: Path, settings: TokenizerSettings) -> dict[Side, To
     begin = [settings.special[name] for name in ("bos", "pad", "eos", "unk")]
     ids = {text: row for row, text in enumerate([*begin, *(piece.text for piece in pieces[3:])])}
     ids = _add_tokens(ids, directory, settings)
-    if not {*settings.additional, *settings.rows} - {*settings.special.values()}:
+    if not {*settings.additional, *settings.added} - {*settings.special.values()}:
         raise DocmtError(
             f"{directory} lacks its language codes (additional_special_tokens in special_tokens_map.json). Save its "
             "tokenizer again, with a tokenizer.json"
@@ -397,4 +401,4 @@ def _add_tokens(ids: Mapping[str, int], directory: Path, settings: TokenizerSett
             f"text can become {min(unknown)!r}, which was added to the tokenizer in {directory} but is no piece of its "
             "model. Save that tokenizer again, with a tokenizer.json"
         )
-    return {**ids, **settings.rows}
+    return {**ids, **settings.added}

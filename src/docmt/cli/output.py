@@ -103,7 +103,7 @@ class Report:
             self.locations[warning].extend(locations)
         self.failures.extend(other.failures)
 
-    def print(self, total: int, done: int, noun: str, participle: str) -> int:
+    def log(self, total: int, done: int, noun: str, participle: str) -> int:
         """Log all warnings and failures, then how many of the `total` are not done. Return the exit status.
 
         noun, participle: for the message, such as "files" and "translated".
@@ -223,7 +223,7 @@ class StreamOutput:
 
 @dataclass
 class _WriterState:
-    """Position of a writer in a file. OUT.partial stores its fields."""
+    """Position of a writer in a file. OUT.partial stores the fields by these names, so the names stay."""
 
     documents: int = 0
     """finished documents"""
@@ -295,6 +295,7 @@ class TranslationWriter:
         self._pending += [self._check_piece(piece) for piece in pieces]
         if self._output.notes or any(piece.translation is not None for piece in self._pending):
             text, report = "".join(map(self._format_piece, self._pending)), self._pending_report
+            # "places" are the locations: the format of OUT.partial keeps the name.
             note = {"state": asdict(self._state), "places": report.locations, "failures": report.failures}
             self._output.add(text, note)
             self._report.merge(report)

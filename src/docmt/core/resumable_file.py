@@ -199,6 +199,7 @@ class ResumableFile:
                 target.writelines(line["text"].encode() for line in lines)
 
     def _header(self, finished: bool) -> dict[str, Any]:
+        # "facts" is the fingerprint: the file format keeps the name.
         return {"docmt": "partial", "version": _VERSION, "finished": finished, "facts": self._fingerprint}
 
     def _line(self, values: Mapping[str, Any]) -> bytes:

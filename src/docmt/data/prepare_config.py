@@ -12,7 +12,7 @@ from docmt.text.moses import moses_language
 
 SPLITS = ("train", "dev", "test")
 NUM_BOUNDARY_TOKENS = 2
-"""Boundary tokens <s> and </s> that every sentence of a packed sequence counts with."""
+"""Boundary tokens, <s> and </s>, that are counted for every sentence of a packed sequence."""
 DEFAULT_LIMIT = 512
 """Default token limit of an instance."""
 LARGEST_VOCABULARY = 1_000_000

@@ -303,8 +303,8 @@ def compare_contexts(
 ) -> ContextComparison:
     """Measure the log-probability of references after true, empty, shuffled and no context.
 
-    Scores 3 (before + 1) + 1 sentences for each. significance: samples and seed of the intervals, and seed of the
-    shuffling. Raises DocmtError for the reasons of `build_windows`.
+    Scores 3 (before + 1) + 1 sentences for each window. significance: samples and seed of the intervals, and seed of
+    the shuffling. Raises DocmtError for the reasons of `build_windows`.
     """
     config, significance = config or UsageConfig(), significance or SignificanceConfig()
     windows = build_windows(documents, config.replaced_sentences, significance.seed)

@@ -109,7 +109,7 @@ class Plan:
 
     def unique_runs(self) -> list[PlannedRun]:
         """Return every training once, in order."""
-        return list({run.config.run: run for run in reversed(self.runs)}.values())[::-1]
+        return list({planned.config.run: planned for planned in reversed(self.runs)}.values())[::-1]
 
 
 def make_plan(
@@ -155,7 +155,7 @@ def _read_recipe(path: Path) -> dict[str, Any]:
     values = read_yaml(path)
     if not isinstance(values, dict):
         raise DocmtError(f"the recipe {path} is not a mapping. Write `option: value` lines.")
-    return {name: value for name, value in flatten(values).items() if name not in ("store", "data", "run")}
+    return {name: value for name, value in flatten(values).items() if name not in ("store", "run")}
 
 
 def _configure_run(
@@ -289,31 +289,31 @@ def _changed_settings(settings: Any) -> dict[str, Any]:
     return {name: value for name, value in asdict(settings).items() if value != defaults[name]}
 
 
-def determine_state(run: PlannedRun, evaluation: EvaluationConfig) -> State:
+def determine_state(planned: PlannedRun, evaluation: EvaluationConfig) -> State:
     """Return the state of a run: done (evaluated), trained, resumable, missing, or changed (trained differently)."""
-    directory = RunDirectory(run.config.run)
+    directory = RunDirectory(planned.config.run)
     if not directory.model.exists():
         return "resumable" if directory.recipe.exists() else "missing"
-    if _explain_change(run) is not None:
+    if _explain_change(planned) is not None:
         return "changed"
-    needs_suite = evaluation.suite is not None and not run.config.reverse
-    done = load_scores(run.config.run, evaluation) is not None
-    done &= not needs_suite or load_contrastive(run.config.run, evaluation) is not None
+    needs_suite = evaluation.suite is not None and not planned.config.reverse
+    done = load_scores(planned.config.run, evaluation) is not None
+    done &= not needs_suite or load_contrastive(planned.config.run, evaluation) is not None
     return "done" if done else "trained"
 
 
-def _explain_change(run: PlannedRun) -> str | None:
+def _explain_change(planned: PlannedRun) -> str | None:
     """Return why the stored model is not the planned one, or None if it is.
 
     It may have been trained further with other settings, or a later version may have other defaults. Settings newer
     than the run do not count.
     """
-    directory = RunDirectory(run.config.run)
+    directory = RunDirectory(planned.config.run)
     try:
         stored = TrainConfig.from_dict(read_recipe(directory.recipe, directory.path), str(directory.recipe)).to_dict()
     except DocmtError as error:
         return f"the training settings of {directory.path} cannot be read ({error})"
-    difference = first_difference(stored, run.config.to_dict(), IRRELEVANT_SETTINGS)
+    difference = first_difference(stored, planned.config.to_dict(), IRRELEVANT_SETTINGS)
     if difference is None:
         return None
     return f"{directory.path} was trained with other settings ({difference}). Move it away to train again."
@@ -341,30 +341,32 @@ def reproduce(
     failures: dict[Path, str] = {}
     trainings = plan.unique_runs()
     with lock_directory(plan.output, f"the experiments in {plan.output} are being run"):
-        for number, run in enumerate(trainings, 1):
-            state = determine_state(run, evaluation)
+        for number, planned in enumerate(trainings, 1):
+            state = determine_state(planned, evaluation)
             if state == "done":
                 continue
             progress_label = f"[{number}/{len(trainings)}]"
-            log(f"{progress_label} {_STEP_NAMES[state]} {run.title} ({run.config.run.name})")
+            log(f"{progress_label} {_STEP_NAMES[state]} {planned.title} ({planned.config.run.name})")
             try:
-                _complete_run(run, state, evaluation, failures)
+                _complete_run(planned, state, evaluation, failures)
             except (DocmtError, MemoryError, torch.OutOfMemoryError) as error:
                 failure = " ".join(str(error).split()) or "out of memory"
-                failures[run.config.run] = failure
+                failures[planned.config.run] = failure
                 log(f"{progress_label} failed: {failure}")
             on_run_end(failures)
     return failures
 
 
-def _complete_run(run: PlannedRun, state: State, evaluation: EvaluationConfig, failures: Mapping[Path, str]) -> None:
+def _complete_run(
+    planned: PlannedRun, state: State, evaluation: EvaluationConfig, failures: Mapping[Path, str]
+) -> None:
     """Train a run as far as necessary, and evaluate it. Raises DocmtError for failures."""
-    config = run.config
+    config = planned.config
     for start in (config.initialize_from, config.initialize_reverse_from):
         if start is not None and start in failures:
             raise DocmtError(f"the run it starts from, {start.name}, failed")
     if state == "changed":
-        raise DocmtError(_explain_change(run) or "")
+        raise DocmtError(_explain_change(planned) or "")
     if state != "trained":
         resume = state == "resumable"
         interrupted = train(config, resume).interrupted if config.devices == 1 else _train_on_devices(config, resume)
@@ -378,7 +380,7 @@ def _train_on_devices(config: TrainConfig, resume: bool) -> bool:
 
     Raises DocmtError if it failed.
     """
-    with tempfile.TemporaryDirectory() as folder, stop_on_signals() as wish:
+    with tempfile.TemporaryDirectory() as folder, stop_on_signals() as stop_request:
         recipe = Path(folder) / f"{config.run.name}.yaml"
         write_text(recipe, yaml.safe_dump(config.to_dict(), sort_keys=False))
         arguments = [str(recipe)]
@@ -390,7 +392,7 @@ def _train_on_devices(config: TrainConfig, resume: bool) -> bool:
         )
         while (status := process.poll()) is None:
             time.sleep(0.2)
-            if wish.requested:
+            if stop_request.requested:
                 process.terminate()
                 process.wait()
     if status not in (0, INTERRUPTED):
@@ -398,51 +400,56 @@ def _train_on_devices(config: TrainConfig, resume: bool) -> bool:
     return status == INTERRUPTED
 
 
-def load_scores(run: Path, config: EvaluationConfig) -> dict[str, Any] | None:
+def load_scores(directory: Path, evaluation: EvaluationConfig) -> dict[str, Any] | None:
     """Return the stored scores of a run, or None if they are missing, damaged or of other settings."""
     with suppress(DocmtError):
-        stored = read_json(run / SCORES_FILE)
-        return stored.get("scores") if stored.get("config") == config.score_settings else None
+        stored = read_json(directory / SCORES_FILE)
+        return stored.get("scores") if stored.get("config") == evaluation.score_settings else None
     return None
 
 
-def load_contrastive(run: Path, config: EvaluationConfig) -> ContrastiveResult | None:
+def load_contrastive(directory: Path, evaluation: EvaluationConfig) -> ContrastiveResult | None:
     """Return the stored contrastive result of a run, or None if it is missing, damaged or of another test set."""
     with suppress(DocmtError, KeyError, TypeError, IndexError):
-        stored = read_json(run / SUITE_FILE)
-        if config.suite is not None and stored["suite"] == config.suite_settings:
-            return summarize_answers(config.suite.items, stored["result"]["answers"])
+        stored = read_json(directory / SUITE_FILE)
+        if evaluation.suite is not None and stored["suite"] == evaluation.suite_settings:
+            return summarize_answers(evaluation.suite.items, stored["result"]["answers"])
     return None
 
 
-def evaluate_run(run: TrainConfig, store: PreparedStore, config: EvaluationConfig) -> None:
+def evaluate_run(config: TrainConfig, store: PreparedStore, evaluation: EvaluationConfig) -> None:
     """Score a run on the test split and on the contrastive test set, unless stored results exist."""
-    device = "cuda" if run.device != "cpu" and torch.cuda.is_available() else "cpu"
+    device = "cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu"
     # The settings that have an effect with the system of the run.
-    context = select_effective_settings(config.context, run.model.system_options)
+    context = select_effective_settings(evaluation.context, config.model.system_options)
     search = (
-        config.search if supports_rounds(config.context, run.model.system_options) else replace(config.search, rounds=0)
+        evaluation.search
+        if supports_rounds(evaluation.context, config.model.system_options)
+        else replace(evaluation.search, rounds=0)
     )
-    translator = Translator(run.run, search=search, context=context, device=device, precision=run.compute_dtype)
-    if load_scores(run.run, config) is None:
-        scores = _score_test(translator, run, select_direction(store, run).split("test"), config.metrics)
+    translator = Translator(config.run, search=search, context=context, device=device, precision=config.compute_dtype)
+    if load_scores(config.run, evaluation) is None:
+        scores = _score_test(translator, config, select_direction(store, config).split("test"), evaluation.metrics)
         write_text(
-            run.run / SCORES_FILE, json.dumps({"config": config.score_settings, "scores": scores}, indent=2) + "\n"
+            config.run / SCORES_FILE,
+            json.dumps({"config": evaluation.score_settings, "scores": scores}, indent=2) + "\n",
         )
-    if config.suite is not None and not run.reverse and load_contrastive(run.run, config) is None:
-        result = evaluate_items(translator, config.suite.items)
-        written = {"suite": config.suite_settings, "result": result.to_json()}
-        write_text(run.run / SUITE_FILE, json.dumps(written, indent=2) + "\n")
+    if evaluation.suite is not None and not config.reverse and load_contrastive(config.run, evaluation) is None:
+        result = evaluate_items(translator, evaluation.suite.items)
+        written = {"suite": evaluation.suite_settings, "result": result.to_json()}
+        write_text(config.run / SUITE_FILE, json.dumps(written, indent=2) + "\n")
 
 
-def _score_test(translator: Translator, run: TrainConfig, test: ParallelStore, metrics: MetricConfig) -> dict[str, Any]:
+def _score_test(
+    translator: Translator, config: TrainConfig, test: ParallelStore, metrics: MetricConfig
+) -> dict[str, Any]:
     """Translate the test split from token ids and return the scores of `Evaluation.to_json`.
 
     With unit instance, the instances of the split, packed as in training, are translated separately, like the
     published code.
     """
     tokenizer, model = translator.tokenizer, translator.model
-    if run.reverse and metrics.language:  # the language of the translations
+    if config.reverse and metrics.language:  # the language of the translations
         metrics = replace(metrics, language=translator.languages[1] or metrics.language)
     sources = test.documents("source")
     references = [tokenizer.decode_batch(document, "target") for document in test.documents("target")]
@@ -452,7 +459,7 @@ def _score_test(translator: Translator, run: TrainConfig, test: ParallelStore, m
     units = group_by_unit(sources, instances)
     drafts, specials = translator.draft_documents(units), tokenizer.specials
     with (
-        precision_context(model, run.compute_dtype),
+        precision_context(model, config.compute_dtype),
         progress("translating (sentences)", len(test.source.lengths)) as bar,
     ):
         search, context = translator.search, translator.context

@@ -167,6 +167,7 @@ class Packed:
 
         Returns the S contexts, laid end to end, and the position [T'] in this sequence of each of their tokens. The
         context of a first sentence is a single boundary token (section 3.1 of the paper; the code also has `</s>`).
+        Example: with a count of 2, sentences A, B, C, D of a document have the contexts boundary token; A; A B; B C.
         """
         sentences = torch.arange(len(self.sentences))
         documents = self.documents.find_segments(self.sentences.starts)  # [S] index of the document of each sentence

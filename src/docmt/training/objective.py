@@ -4,7 +4,7 @@ The logits [T, V] of a batch are by far its largest tensor and are never stored 
 is projected and turned into its loss and into the gradients of states and embedding. This is the idea of fused linear
 cross-entropy kernels (e.g. Hsu et al. 2024, "Liger Kernel"). The softmax, always in float32, processes a few rows of a
 chunk at a time, which stay in the processor's cache. Each chunk adds to the gradient of the embedding, at a cost of the
-size of the embedding, so chunks are no smaller than necessary. Speeds are in docs/log.md.
+size of the embedding, so chunks are no smaller than necessary. Speeds: decision 0012.
 """
 
 from __future__ import annotations
@@ -29,10 +29,8 @@ def smoothed_cross_entropy(
     """Return summed label-smoothed loss and summed negative log-likelihood, in nats. Only the loss has gradients.
 
     states [T, d], embedding [V, d], labels [T]. Logits are products of states and embedding plus a bias [V], which gets
-    no
-    gradient. The loss of a token is
-    (1 - e) * nll + e / V * sum over the whole vocabulary of -log p (Szegedy et al. 2016, section 7).
-    Under autocast the products are computed in its dtype, the softmax always in float32.
+    no gradient. The loss of a token is (1 - e) * nll + e / V * sum over the whole vocabulary of -log p (Szegedy et al.
+    2016, section 7). Under autocast the products are computed in its dtype, the softmax always in float32.
     """
     device = states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype

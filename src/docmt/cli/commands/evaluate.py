@@ -271,7 +271,7 @@ def _score(command: EvaluateRun) -> int:
             print_table(options, "\n".join(filter(None, lines)))
         except DocmtError as error:  # logged after the warnings on translations
             report.failures.append(str(error))
-    return report.print(total, len(documents), "documents", f"translated{' by every system' * several}")
+    return report.log(total, len(documents), "documents", f"translated{' by every system' * several}")
 
 
 Results = tuple[dict[str, Any], list[str], str]

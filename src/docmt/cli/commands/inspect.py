@@ -166,7 +166,7 @@ def _inspect_attention(options: InspectOptions) -> int:
         numbers: dict[str, Any] = {name: getattr(options, name) for name in ("model", "source", "target")}
         numbers |= {"documents": len(inspected), "sentences": sentences, **report.to_json()}
         _write_report(options, f"{title}\n\n{report.format()}", numbers)
-    return failures.print(len(corpus), len(inspected), "documents", "inspected")
+    return failures.log(len(corpus), len(inspected), "documents", "inspected")
 
 
 def _read_corpus(options: InspectOptions) -> list[ParallelDocument]:

@@ -202,7 +202,7 @@ def _probe(command: ProbeRun, model: str) -> Probe:
     if total:
         probe.usage["warnings"] = report.counts()
         nouns = ["test sets"] * command.options.context_ablation + ["documents"] * bool(command.corpus)
-        probe.status = max(probe.status, report.print(total, done, " and ".join(nouns), "scored"))
+        probe.status = max(probe.status, report.log(total, done, " and ".join(nouns), "scored"))
         if text := "\n\n".join(filter(None, texts)):
             print_table(command.options, f"{model}\n{text}\n" if len(command.options.models) > 1 else text)
     return probe
@@ -220,7 +220,7 @@ def _run_suites(command: ProbeRun, model: str, translator: Translator, probe: Pr
                 probe.answers[name] = evaluate_items(translator, suite.items, command.options.contrastive, collect)
     counts = [result.overall for result in probe.answers.values()]
     items, failed = (sum(getattr(count, name) for count in counts) for name in ("total", "unanswered"))
-    probe.warnings, probe.status = report.counts(), report.print(items, items - failed, "items", "answered")
+    probe.warnings, probe.status = report.counts(), report.log(items, items - failed, "items", "answered")
 
 
 def _collect(

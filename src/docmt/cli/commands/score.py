@@ -75,7 +75,7 @@ def run(arguments: Sequence[str]) -> int:
     else:
         blocks = [_format_scores(result, len(pair.source)) for result, pair in zip(scored, corpus, strict=True)]
         write_text(options.output, "\n".join(blocks))
-    return report.print(len(corpus), len(corpus) - len(report.failures), "documents", "scored")
+    return report.log(len(corpus), len(corpus) - len(report.failures), "documents", "scored")
 
 
 def _format_scores(scored: Translation | DocmtError, sentences: int) -> str:

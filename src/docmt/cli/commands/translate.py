@@ -126,7 +126,7 @@ def run(arguments: Sequence[str]) -> int:
     # A progress bar would be mixed with a translation on the terminal.
     with plain_progress() if _writes_to_terminal(files) else nullcontext():
         written = _write(translator, writers, report)
-    return report.print(len(outputs), written, "files", "translated")
+    return report.log(len(outputs), written, "files", "translated")
 
 
 def _check_n_best(search: SearchConfig, formats: Iterable[str]) -> None:
