@@ -1,7 +1,7 @@
-"""Beam search over a batch of rows; a row is a document, a window or a single sentence.
+"""Beam search over a batch of search rows; a search row is a document, a window or a single sentence.
 
-Notation as in `caches`: D documents (rows), B beams, R = D * B hypotheses, V vocabulary. All documents advance
-together. A document is done when B of its hypotheses have ended, and leaves the batch at once.
+Notation as in `caches`: D search rows, B beams, R = D * B hypotheses, V vocabulary. All search rows advance together. A
+search row is done when B of its hypotheses have ended, and leaves the batch at once.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ _EOD, _MASK = -2, -1
 
 @dataclass(frozen=True)
 class SearchRow:
-    """Sentences that one row of the search translates: a document, a window or a sentence."""
+    """Sentences that are translated together as one search row: a document, a window or a sentence."""
 
     sentences: Sequence[int]
     """numbers of its sentences in the packed source"""
