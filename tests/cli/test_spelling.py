@@ -62,7 +62,7 @@ class Try:
 
 @pytest.fixture
 def parser():
-    made = Parser("try", Try, "docmt try\n\nTries.", also={"store": "output"})
+    made = Parser("try", Try, "docmt try\n\nTries.")
     made.add_settings(Model, "model", "model")
     return made
 
@@ -89,7 +89,7 @@ def parser():
         ("--source s f --model m", {"model": "m", "source": "s", "files": ["f"]}),
         ("--model m s", {"model": "m", "source": "s"}),
         ("--source s m", {"model": "m", "source": "s"}),
-        ("--store=s", {"output": "s"}),
+        ("--output=s", {"output": "s"}),
         (
             "-o x -- -dash --beam - plain",
             {"output": "x", "model": "-dash", "source": "--beam", "files": ["-", "plain"]},
