@@ -25,17 +25,7 @@ from variants import SYSTEMS, in_tiers
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
 SPECIALS = SpecialTokens(40)
 SOURCES = [[[5, 6, 7], [8], [9, 10, 11, 12], [6, 7], [21, 5]], [[13, 14], [15]], [[16]]]
-TARGETS = [
-    [
-        [25, 6, 7],
-        [28],
-        [19, 10],
-        [6, 7, 4, 4],
-        [],
-    ],
-    [[13, 14], [15]],
-    [[4, 5]],
-]
+TARGETS = [[[25, 6, 7], [28], [19, 10], [6, 7, 4, 4], []], [[13, 14], [15]], [[4, 5]]]
 
 
 def build(name, noise=0.2, **settings):

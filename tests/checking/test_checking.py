@@ -151,10 +151,7 @@ def test_lengths_are_compared_with_those_of_the_file():
     report = check(*pairs, ("x" * 80, "y" * 20), ("x" * 40, "y" * 200), ("No", "Aber nein!"))
     assert [
         (f.sentences[0].sentence, f.message.split(" of ")[0].split(" as ")[0]) for f in report.select("length")
-    ] == [
-        (61, "19 %"),
-        (62, "3.9 times"),
-    ]
+    ] == [(61, "19 %"), (62, "3.9 times")]
     assert messages(check(*pairs, ("x" * 80, "y" * 20), length_factor=6), "length") == []
     assert messages(check(*pairs[:10], ("x" * 80, "y" * 20)), "length") == []  # too few to know
 

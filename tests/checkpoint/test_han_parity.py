@@ -153,7 +153,7 @@ def test_the_module_alone(number, case):
         for name in ("input", "query", "context", "index", "out", "projection", "grad_query")
     )
     config = ModelConfig(width=32, feed_forward=64, heads=4, vocabulary_size=57, dropout=0.0)
-    scope = AttentionScope(scope="before", offset=case["context_size"])
+    scope = AttentionScope(extent="neighbour", offset=case["context_size"])
     module = Hierarchy(han.HanParts(config.resolve()), scope, identity=False, detach=True).eval()
     weights = load_file(han.needed("module", "weights.safetensors"))
     module.load_state_dict({docmt_name: weight for name, weight in weights.items() if (docmt_name := han.rename(name))})

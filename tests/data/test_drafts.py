@@ -109,11 +109,7 @@ def test_each_corpus_of_train_and_dev_has_its_drafts(corpora, tmp_path):
 @pytest.mark.parametrize(
     ("form", "change", "message"),
     [
-        (
-            "marks",
-            lambda text: text.removesuffix("LU\n"),
-            r"draft ends before line 7 of .*en\. Give a draft for each",
-        ),
+        ("marks", lambda text: text.removesuffix("LU\n"), r"draft ends before line 7 of .*en\. Give a draft for each"),
         ("marks", lambda text: text + "MORE\n", r"draft has text after the end of .*en \(line 8\)"),
         ("JSONL beside JSONL", lambda text: text.replace("d1", "d0"), r"has 2 sentences in .* but 5 in .*translated"),
         ("JSONL beside JSONL", lambda text: text.replace('"KA"', "7", 1), r"translated.jsonl, line 1"),

@@ -77,12 +77,7 @@ def test_end_to_end(config: PrepareConfig) -> None:
         store.split("test")
     again = PreparedStore.open(config.store)
     assert again.statistics == store.statistics
-    assert sorted(path.name for path in config.store.parent.iterdir()) == [
-        "dev.jsonl",
-        "store",
-        "train.en",
-        "train.fr",
-    ]
+    assert sorted(path.name for path in config.store.parent.iterdir()) == ["dev.jsonl", "store", "train.en", "train.fr"]
 
 
 def test_statistics_by_hand(config: PrepareConfig, tmp_path: Path) -> None:
@@ -97,13 +92,7 @@ def test_statistics_by_hand(config: PrepareConfig, tmp_path: Path) -> None:
         )
     )
     store = prepare(
-        changed(
-            config,
-            train=[tmp_path / "small.jsonl"],
-            dev=[],
-            tokenizer=str(tmp_path / "bytes"),
-            instance_tokens=10,
-        )
+        changed(config, train=[tmp_path / "small.jsonl"], dev=[], tokenizer=str(tmp_path / "bytes"), instance_tokens=10)
     )
     split = store.statistics.splits["train"]
     # words: u: 4|3 and 2|6, v: 7|8; costs 6, 8 and 10; 6 + 8 is not below 10, so every sentence is an instance
@@ -394,11 +383,7 @@ def test_several_development_corpora_are_counted_by_name(config: PrepareConfig, 
         ([201], "jsonl", r"long\.jsonl is one document of 201 sentences. .* a line of its own, or its own `document`"),
         ([201], "ids", r"is one document of 201 sentences. .* an id of its own in \S+ids"),
         ([2, 2001], "text", r": document 2 has 2,001 sentences. If it is several, put an empty line"),
-        (
-            [2001, 2],
-            "jsonl",
-            r"long\.jsonl: document doc1 has 2,001 sentences. If it is several, give each",
-        ),
+        ([2001, 2], "jsonl", r"long\.jsonl: document doc1 has 2,001 sentences. If it is several, give each"),
         ([2, 2001], "ids", r": document d1 has 2,001 sentences. If it is several, give each"),
         ([200], "text", ""),
         ([200, 2000], "jsonl", ""),

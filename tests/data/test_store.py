@@ -9,10 +9,7 @@ import pytest
 from docmt.core.errors import DocmtError
 from docmt.data import ParallelStore, PreparedStore, StoreWriter
 
-DOCUMENTS = [
-    ("ep-1", [[4, 5, 6], [7]], [[8], [9, 10]]),
-    ("Grüße \n 2", [[11, 12]], [[13, 14, 15]]),
-]
+DOCUMENTS = [("ep-1", [[4, 5, 6], [7]], [[8], [9, 10]]), ("Grüße \n 2", [[11, 12]], [[13, 14, 15]])]
 FILES = [
     "source_tokens.npy",
     "target_tokens.npy",

@@ -214,6 +214,6 @@ def test_windows_are_translated_as_the_search_says():
                 flat(expected)
             )
     with pytest.raises(
-        DocmtError, match=r"context\.window is for systems that translate windows .*, not for this group"
+        DocmtError, match=r"context\.window_decoding is for systems that translate windows .*, not for this group"
     ):
         stream_spans(build(3, **SIZE), {"window_decoding": "last"})

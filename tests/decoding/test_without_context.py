@@ -100,7 +100,7 @@ def test_positions_stay():
     assert torch.equal(model.token_positions(selected_isolated), model.token_positions(selected))
     assert selected_isolated.documents.equals(selected.sentences)
     assert (
-        visible_spans(isolated.pad_to_multiple(64, 0), AttentionScope(scope="document")).lengths[:9].tolist()
+        visible_spans(isolated.pad_to_multiple(64, 0), AttentionScope(extent="document")).lengths[:9].tolist()
         == packed.sentences.lengths.tolist()
     )
     padded = [model.token_positions(each.pad_to_multiple(64, 0)) for each in (isolated, packed)]
@@ -114,5 +114,5 @@ def test_a_target_sees_its_source_sentence_in_a_larger_memory():
     inputs = ModelInput(source, torch.tensor([2, 3, 4]), target).isolate_sentences()
     memory = Memory.from_packed(torch.randn(len(source.tokens), 4), inputs.source)
     context = FullContext(inputs.target, {"source": memory}, inputs.alignment, inputs.document_alignment)
-    _, pattern = context.resolve_scope(AttentionScope("source", scope="document"), torch.randn(len(target.tokens), 4))
+    _, pattern = context.resolve_scope(AttentionScope("source", extent="document"), torch.randn(len(target.tokens), 4))
     assert pattern.keys.equals(source.sentences.select(inputs.alignment))

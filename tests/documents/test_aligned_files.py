@@ -7,10 +7,7 @@ from docmt.documents.corpus_files import align_lines
 from docmt.evaluation.metrics import MetricConfig, evaluate_documents, evaluate_files
 
 REFERENCE = "The sun is up today.\nIt is warm now.\nWe go out.\n\nA cat sat on the mat.\nIt slept all day.\n"
-DOCUMENTS = [
-    ("The sun is up today.", "It is warm now.", "We go out."),
-    ("A cat sat on the mat.", "It slept all day."),
-]
+DOCUMENTS = [("The sun is up today.", "It is warm now.", "We go out."), ("A cat sat on the mat.", "It slept all day.")]
 LINES = REFERENCE.splitlines()
 
 

@@ -11,14 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from docmt.core.errors import DocmtError
-from docmt.documents import (
-    ParallelDocument,
-    SkipReport,
-    read_documents,
-    read_parallel,
-    write_jsonl,
-    write_parallel,
-)
+from docmt.documents import ParallelDocument, SkipReport, read_documents, read_parallel, write_jsonl, write_parallel
 
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\r\n") | st.sampled_from(
     "\ufeff\u2028\u2029\x0b\x0c\x1c\x85\t\x00"

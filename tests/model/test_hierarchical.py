@@ -133,7 +133,7 @@ def module(k=2, trim=(1, 1), identity=False, detach=False):
     torch.manual_seed(1)
     hierarchy = Hierarchy(
         Parts(ModelConfig(**SIZES)),
-        AttentionScope(scope="before", offset=k, trim=trim),
+        AttentionScope(extent="neighbour", offset=k, trim=trim),
         identity=identity,
         detach=detach,
     )

@@ -113,7 +113,7 @@ def test_the_fifth_sentence_hops_over_the_second_third_and_fourth_and_the_second
     memory = Memory(torch.zeros(33, 1), sentences, Spans.tile([33]))
     context = FullContext(memory, {"context": memory})
     spans = [
-        context.resolve_scope(AttentionScope("context", "before", back), memory.states)[1].keys for back in (3, 2, 1)
+        context.resolve_scope(AttentionScope("context", "neighbour", back), memory.states)[1].keys for back in (3, 2, 1)
     ]
     assert [(int(span.starts[4]), int(span.lengths[4])) for span in spans] == [(3, 4), (7, 5), (12, 6)]
     assert [int(span.lengths[1]) for span in spans] == [0, 0, 3]

@@ -228,7 +228,7 @@ def test_scopes_of_the_ablations(options, encoder, cross):
 def scope_of(attention):
     """What a layer sees, by the parts that it has and by what these look at."""
     parts = {"sentence": attention.local, "document": attention.whole}
-    assert all(each is None or each.scope.scope == part for part, each in parts.items())
+    assert all(each is None or each.scope.extent == part for part, each in parts.items())
     assert (attention.gate is not None) == (None not in parts.values())
     return "both" if attention.gate is not None else next(part for part, each in parts.items() if each is not None)
 
@@ -298,10 +298,7 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
             "model.group.top_attention is set, but model.system is sentence",
         ),
         ({"concat": Concat(sentences=3)}, "model.concat.sentences is set, but model.system is group"),
-        (
-            {"system": "concat", "concat": Concat(sentences=0)},
-            "model.concat.sentences is 0: choose a number from 1 to",
-        ),
+        ({"system": "concat", "concat": Concat(sentences=0)}, "model.concat.sentences is 0: choose a number from 1 to"),
         (
             {"system": "concat", "concat": Concat(window_decoding="all")},
             "model.concat.window_decoding is 'all': choose one of last, prefix",

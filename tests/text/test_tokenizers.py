@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 
 import docmt.text.tokenizer as tokenizer_module
 from docmt.core.errors import DocmtError
-from docmt.text import (
-    BpeTokenizer,
-    SentencePieceTokenizer,
-    SpecialTokens,
-    Tokenizer,
-    load_tokenizer,
-    train_tokenizer,
-)
+from docmt.text import BpeTokenizer, SentencePieceTokenizer, SpecialTokens, Tokenizer, load_tokenizer, train_tokenizer
 
 KINDS = ("bpe", "sentencepiece")
 SIZE = 400

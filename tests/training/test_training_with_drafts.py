@@ -140,7 +140,7 @@ def test_a_drafter_that_is_missing(hops, tmp_path):
         ("run/checkpoints/last", "run/drafter", "run"),
     ):
         shutil.rmtree(tmp_path / path)
-        message = rf"reads drafts, but the model that writes them is missing \(.*{path}\)\. Copy the {whole} directory"
+        message = rf"the model that writes them is missing \(.*{path}\)\. Copy the whole {whole} directory"
         with pytest.raises(DocmtError, match=message):
             Translator(tmp_path / model, device="cpu")
     train(hops("run", stop__max_steps=2), resume=True)

@@ -141,7 +141,7 @@ def _positions(spans: Spans, members: Tensor, first: int, last: int) -> tuple[Te
     return torch.where(is_inside, spans.starts[members, None] + offsets, spans.starts[members, None]), is_inside
 
 
-_SCOPES = {"sentence": "local", "document": "global", "before": "before"}
+_SCOPES = {"sentence": "local", "document": "global", "neighbour": "before"}
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class TokenAttentionRecord(_Record):
         scope = self.attention.scope
         memory = self.context.memories.get(scope.memory)
         is_joined = memory is not None and memory.source_positions is not None
-        return scope.scope == "document" or (scope.scope == "sentence" and is_joined)
+        return scope.extent == "document" or (scope.extent == "sentence" and is_joined)
 
     def key_sentences(self, source: Spans) -> Tensor:
         """Return [Tk] the source sentence number of each key. source: sentences of the packed source."""
@@ -322,7 +322,7 @@ def _attention_site(name: str, module: Attention | SentenceAttention) -> Site:
     memory = {"self": "self", "source": "cross"}.get(scope.memory, scope.memory)
     # An attention to several sentences at once (`AttentionContext.attend_preceding`) has one site for all of them.
     back = 0 if scope.memory == "self" else scope.offset
-    return Site(f"{stack}_{memory}_{_SCOPES[scope.scope]}", layer, back, name)
+    return Site(f"{stack}_{memory}_{_SCOPES[scope.extent]}", layer, back, name)
 
 
 def _gate_site(name: str) -> Site:

@@ -366,9 +366,9 @@ def _build_self_cache(
     """Build the cache of self-attentions, whose keys are like `like` [H k]."""
     if isinstance(attentions[0], LinearAttention):
         return LinearSelfCache(len(attentions), attentions[0])
-    if scope.scope == "before":
+    if scope.extent == "neighbour":
         return SentencesBeforeCache(len(attentions), rows * beams, like, attentions[0].heads, scope)
-    if scope.scope == "sentence" and not single:
+    if scope.extent == "sentence" and not single:
         cache: Cache = SentenceSelfCache(len(attentions), rows * beams, like, attentions[0].heads)
     else:
         cache = DocumentSelfCache(len(attentions), rows, beams, like, attentions[0].heads)
@@ -387,7 +387,7 @@ def _build_cross_cache(
     """Build the cache of attentions to a memory, with the keys and values of the spans that the search rows see."""
     states = [memory.select_states(attention.scope) for attention in attentions]
     spans = visible_spans(memory, scope)
-    if scope.scope == "document":
+    if scope.extent == "document":
         spans = spans.select(_document_numbers([memory], rows))
     elif single:
         spans = spans.select(torch.tensor([row.sentences[0] for row in rows]))
@@ -398,6 +398,6 @@ def _build_cross_cache(
             compute_cross_states(attentions, states, spans), beams, attentions[0].features.min_denominator
         )
     keys, values, spans = pad_empty_spans(*project_keys_values(attentions, states), spans)
-    if single or scope.scope == "document":
+    if single or scope.extent == "document":
         return DocumentCrossCache(keys, values, spans, beams)
     return SentenceCrossCache(keys, values, spans, len(rows) * beams)

@@ -78,7 +78,7 @@ class AttentionContext(Protocol):
         """Attend from x [..., d] to each of the k = `scope.offset` preceding sentences separately.
 
         `states` [..., d] are the states of the sequence. Returns [..., k, d], oldest first and before the output
-        projection, and [..., k] bool: whether the sentence exists. The scope must be "before".
+        projection, and [..., k] bool: whether the sentence exists. The scope must be that of neighbours.
         """
         ...
 
@@ -131,7 +131,7 @@ class FullContext:
         memory = x if scope.memory == "self" else self.memories[scope.memory].select_states(scope)
         pattern = self._patterns.get(scope.without_layer)
         if pattern is None:
-            queries = self.layout.documents if scope.scope == "document" else self.layout.sentences
+            queries = self.layout.documents if scope.extent == "document" else self.layout.sentences
             if queries is None:
                 raise ValueError(f"the computed sequence has no documents, but {scope} needs them")
             pattern = AttentionPattern(queries, self._keys(scope), scope.causal, len(memory), self.layout.sentences)
@@ -142,7 +142,7 @@ class FullContext:
         if scope.memory == "self":
             return visible_spans(self.layout, scope)
         spans = visible_spans(self.memories[scope.memory], scope)
-        indices = self.document_alignment if scope.scope == "document" else self.alignment
+        indices = self.document_alignment if scope.extent == "document" else self.alignment
         return spans if indices is None else spans.select(indices)
 
 
@@ -172,11 +172,11 @@ class SharedContext:
 
 def visible_spans(layout: Layout, scope: AttentionScope) -> Spans:
     """Return the span that each sentence sees, or each document in scopes of documents."""
-    if scope.scope == "sentence":
+    if scope.extent == "sentence":
         return layout.sentences
     if layout.documents is None:
         raise ValueError(f"the memory {scope.memory!r} has no documents, but {scope} needs them")
-    if scope.scope == "document":
+    if scope.extent == "document":
         return layout.documents
     return layout.sentences.select_preceding(layout.documents, scope.offset).trim(*scope.trim)
 
@@ -286,7 +286,7 @@ class Attention(nn.Module):
 
     def join_projections(self) -> None:
         """Join the three projections of self-attention into one: fewer, larger products."""
-        if self.scope.memory != "self" or self.scope.scope == "before":
+        if self.scope.memory != "self" or self.scope.extent == "neighbour":
             return
         projections = (self.query, self.key, self.value)
         weights = torch.cat([projection.weight.detach() for projection in projections])

@@ -88,12 +88,12 @@ class AttentionScope:
 
     memory: str = "self"
     """"self" (the computed sequence itself), or the name of a memory of the system, such as "source" """
-    scope: Literal["sentence", "document", "before"] = "sentence"
-    """the (aligned) sentence, the whole document, or a preceding sentence ("before")"""
+    extent: Literal["sentence", "document", "neighbour"] = "sentence"
+    """the (aligned) sentence, the whole document, or another sentence of the document"""
     offset: int = 0
-    """with "before": distance in sentences, negative for sentences after; nothing is seen beyond the document"""
+    """of a neighbour: how many sentences before, or after if negative; beyond the document nothing is seen"""
     trim: tuple[int, int] = (0, 0)
-    """with "before": hidden boundary tokens at the start and end of that sentence"""
+    """of a neighbour: hidden boundary tokens at the start and end of that sentence"""
     layer: int | None = None
     """index of the memory's layer, from 0; None: the memory has one layer"""
     causal: bool = False

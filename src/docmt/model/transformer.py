@@ -73,7 +73,7 @@ class Parts:
         output_bias: see `Attention`.
         """
         sizes, family = self.sizes, self.family
-        has_distances = scope.memory == "self" and scope.scope != "before"  # distances to other memories are undefined
+        has_distances = scope.memory == "self" and scope.extent != "neighbour"  # distances to others are undefined
         attention = Attention(
             *(sizes.width, sizes.heads, scope, sizes.attention_dropout),
             *(memory_width or self.memory_width(scope), output_bias),

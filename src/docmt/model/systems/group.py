@@ -91,7 +91,7 @@ class Group(System):
 
     def build_attention(self, parts: Parts, scope: AttentionScope, number: int) -> GroupAttention:
         """Build group attention, that of `top_attention` in the top layers, or without locality global attention."""
-        whole = replace(scope, scope="document")
+        whole = replace(scope, extent="document")
         if not (self.self_locality if scope.memory == "self" else self.cross_locality):
             return parts.build_group_attention(whole=whole, linear=self.has_linear_attention)
         total, top = parts.sizes.decoder_layers, self.cross_layers

@@ -65,7 +65,7 @@ class Hierarchical(System):
     def _build_hierarchy(self, parts: Parts, side: Literal["source", "target"]) -> nn.Module:
         from docmt.model.layers import Hierarchy
 
-        scope = AttentionScope(scope="before", offset=self.sentences, trim=parts.boundary_tokens.counts(side))
+        scope = AttentionScope(extent="neighbour", offset=self.sentences, trim=parts.boundary_tokens.counts(side))
         return Hierarchy(parts, scope, identity=self.fusion == "identity", detach=self.detach)
 
     def initial_weight(self, name: str) -> str | None:

@@ -87,7 +87,7 @@ class MultiHop(System):
     def _insert_hops(self, layer: Layer, scope: AttentionScope, after: str, parts: Parts) -> None:
         offsets, identity = range(1, self.sentences + 1), self.fusion == "identity"
         offsets = offsets[::-1] if self.direction == "L2R" else offsets
-        scopes = [replace(scope, scope="before", offset=offset) for offset in offsets]
+        scopes = [replace(scope, extent="neighbour", offset=offset) for offset in offsets]
         hops = parts.build_hops(scopes, zero_init=identity)
         layer.insert("hops", hops, parts.build_gated_residual(additive=True, has_norm=not identity), after)
 
