@@ -354,7 +354,7 @@ def test_ids_of_documents_beside_the_corpora(config: PrepareConfig, tmp_path: Pa
     ):
         with pytest.raises(DocmtError, match=message):
             prepare(changed(config, store=tmp_path / "two", train=[*config.train, *more], train_docids=files))
-    with pytest.raises(DocmtError, match=r"--dev_docids names 1 files for 0 corpora"):
+    with pytest.raises(DocmtError, match=r"--dev-docids names 1 files for 0 corpora"):
         changed(config, dev=[], dev_docids=[ids])
     with pytest.raises(DocmtError, match=r"dev\.jsonl is JSONL, which contains document ids\. Give - instead of"):
         prepare(changed(config, store=tmp_path / "two", dev_docids=[ids]))
