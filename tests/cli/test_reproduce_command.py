@@ -44,7 +44,7 @@ def experiment(tmp_path):
     shared |= {"encoder_layers": 2, "decoder_layers": 2}
     sizes = "".join(f"  {name}: {value}\n" for name, value in shared.items())
     (tmp_path / "tiny.yaml").write_text(
-        f"data: x\nrun: x\nmodel:\n{sizes}  dropout: 0.0\nbatches: {{batch_tokens: 512}}\n"
+        f"store: x\nrun: x\nmodel:\n{sizes}  dropout: 0.0\nbatches: {{batch_tokens: 512}}\n"
         "optimizer: {learning_rate: 0.02, warmup: 10}\nvalidation: {every: 20}\nstop: {max_steps: 40}\n"
         "checkpoints: {every: 10}\ndevice: cpu\nlog_every: 1\n"
     )

@@ -132,7 +132,7 @@ def test_two_reproductions_into_one_directory(corpus, store, tmp_path):
     assert call("prepare", "--store", tested, *splits, "--vocabulary-size", 400).status == 0
     sizes = "".join(f"  {name}: {value}\n" for name, value in SIZES.items())
     (tmp_path / "tiny.yaml").write_text(
-        f"data: x\nrun: x\nmodel:\n{sizes}stop: {{max_steps: 150}}\ndevice: cpu\nlog_every: 1\n"
+        f"store: x\nrun: x\nmodel:\n{sizes}stop: {{max_steps: 150}}\ndevice: cpu\nlog_every: 1\n"
     )
     (tmp_path / "small.yaml").write_text("title: Small\nvariants: {one: {recipe: tiny.yaml}}\n")
     output = tmp_path / "out"

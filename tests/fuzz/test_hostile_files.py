@@ -163,7 +163,9 @@ def test_a_run(harm, run):
 
 
 def test_recipes_and_experiments(cases, tmp_path, monkeypatch):
-    recipes = {"train": "data: s\nrun: r\nmodel:\n  system: group\n  width: 16\n  group:\n    top: group\nseed: 1\n"}
+    recipes = {
+        "train": "store: s\nrun: r\nmodel:\n  system: group\n  width: 16\n  group:\n    top_attention: group\nseed: 1\n"
+    }
     recipes["prepare"] = "store: s\ntrain: [a.en, a.de]\nvocabulary_size: 300\ntokenizer: bpe\n"
     recipes["reproduce"] = (
         "title: x\nsource: y\nseeds: [1, 2]\nsettings: {seed: 1}\nvariants:\n  a:\n    recipe: r.yaml\n"
