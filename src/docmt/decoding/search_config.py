@@ -23,7 +23,7 @@ class SearchConfig:
     """Beam search over whole documents (defaults as published: Bao et al. 2021, section 4)."""
 
     beam: int = ranged(5, 1, 10_000)
-    """hypotheses kept for each document; 1 is greedy search"""
+    """hypotheses kept for each instance, window or sentence; 1 is greedy search"""
     length_penalty: float = ranged(1.0, -20, 20)
     """score = log-probability / tokens ** penalty"""
     max_length_ratio: float = ranged(1.2, 0, 1000)

@@ -301,7 +301,7 @@ class Training:
     def _save_snapshot(self, score: float = 0.0) -> None:
         """Save the weights if the average or `checkpoints.keep` needs them. Without a dev split the score is 0.
 
-        The best of all scores so far are always saved, so averages of the last and of the best both remain possible.
+        Snapshots that neither the chosen average nor `checkpoints.keep` needs are removed.
         """
         state, keep = self.state, self.config.checkpoints.keep
         state.snapshots = [*state.snapshots, (state.update, score)]

@@ -184,11 +184,11 @@ class CheckpointConfig:
     every: int = ranged(1000, 1, MANY)
     """updates between checkpoints, besides those at validations"""
     average: Literal["none", "last", "best"] = "none"
-    """final model: best validation, or mean of the last or best checkpoints"""
+    """final model: that of the best validation, or the mean at the last or best validations"""
     average_count: int = ranged(5, 1, 10_000)
-    """number of checkpoints to average"""
+    """number of validations whose weights are averaged"""
     keep: int = ranged(0, 0, 10_000)
-    """number of last checkpoints to keep for docmt average"""
+    """last validations whose weights are kept, for docmt average"""
 
     def __post_init__(self) -> None:
         check_fields(self, "checkpoints.")
