@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from docmt.checkpoint.model_directory import ModelCard, load_languages, load_model, load_model_tokenizer, save_model
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.model_config import Linear
 from docmt.model.systems import Concat, Context, Group
 from docmt.text import BpeTokenizer
 
@@ -47,6 +48,14 @@ VARIANTS = [
     {"system": "document", "normalization": "pre"},
     {"system": "concat", "concat": Concat(sentences=3, loss="last", window_decoding="prefix")},
     {"system": "concat", "concat": Concat(padding_windows=True)},
+    *(
+        {
+            "system": "concat",
+            "concat": Concat(attention="linear"),
+            "linear": Linear(feature_map="random", feature_sampling=sampling),
+        }
+        for sampling in ("independent", "orthogonal", "quasi")
+    ),
     {"system": "context"},
     {"system": "context", "context": Context(sentences=1, layers=2, fusion="published"), "normalization": "pre"},
     {"system": "context", "context": Context(representation="bilstm", gating="residual", side="decoder")},

@@ -96,3 +96,13 @@ def test_kill_between_the_last_text_and_the_rendering(tmp_path, monkeypatch):
     assert (again.finished, len(again.notes), path.exists()) == (False, 1, False)
     again.finish()
     assert path.read_text() == "one\n"
+
+
+def test_a_file_of_another_version_is_named(tmp_path):
+    path = tmp_path / "out.txt"
+    file = ResumableFile(path, {**FINGERPRINT, "--search.length_penalty": 1.0}, resume=False)
+    file.acquire()
+    file.add("one\n", {"number": 0})
+    file.close()
+    with pytest.raises(DocmtError, match="another version of docmt started it"):
+        ResumableFile(path, FINGERPRINT, resume=True)

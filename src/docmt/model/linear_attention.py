@@ -46,7 +46,7 @@ def draw_directions(
         bases = bases * triangles.diagonal(dim1=-2, dim2=-1).sign()[..., None, :]  # makes all directions equally likely
         lengths = torch.randn(heads, count, width, generator=generator).norm(dim=-1, keepdim=True)
         return bases.flatten(1, 2)[:, :count] * lengths
-    seed = int(torch.randint(2**31, (), generator=generator))
+    seed = int(torch.randint(2**31, (), generator=generator, device="cpu"))  # also where models have no storage yet
     points = SobolEngine(width, scramble=True, seed=seed).draw(heads * count).double()
     # Points near 0 and 1 would become infinite.
     points = points.clamp(2.0**-32, 1 - 2.0**-32)
