@@ -193,7 +193,7 @@ def test_text_is_a_path_in_python_too():
 def test_the_help_is_below_the_field():
     docs = field_docs(SearchConfig)
     assert set(docs) == {each.name for each in dataclasses.fields(SearchConfig)}
-    assert docs["beam"] == "hypotheses kept for each document; 1 is greedy search"
+    assert docs["beam"] == "hypotheses kept for each instance, window or sentence; 1 is greedy search"
     assert {"system", "width"} <= set(field_docs(ModelConfig)), "those of the class above it, too"
 
 
